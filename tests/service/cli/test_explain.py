@@ -73,7 +73,7 @@ def test_an_unreachable_issuer_is_an_error_message(config: Path, issuer: Issuer)
     assert "cannot be fetched" in found.stderr
 
 
-def test_a_configuration_without_issuers_is_an_error_message(config: Path) -> None:
+def test_a_configuration_without_auth_is_an_error_message(config: Path) -> None:
     config.write_text("stores: {s: {kind: memory}}\n")
     assert "no auth" in explained(config, "x").stderr
     config.write_text("stores: {s: {kind: memory}}\nauth: {}\n")

@@ -105,7 +105,7 @@ def owner(guarded: Service) -> Iterator[Asking]:
         ("GET", "//livez"),
     ],
 )
-def test_everything_but_what_is_public_needs_a_token(client: httpx.Client, method: str, path: str) -> None:
+def test_every_route_except_public_ones_requires_a_token(client: httpx.Client, method: str, path: str) -> None:
     url = str(client.base_url).rstrip("/") + path  # httpx reads the path `//livez` alone as a host name
     response = client.request(method, url, content=b"{}" if method != "GET" else None)
     problem = check_refused(response, 401, "unauthenticated")
@@ -151,7 +151,7 @@ def test_missing_malformed_and_unknown_tokens_are_answered_alike(client: httpx.C
     assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
-def test_on_the_console_a_browser_gives_the_token_as_a_password_and_nowhere_else(client: httpx.Client) -> None:
+def test_only_the_console_accepts_a_token_as_a_password(client: httpx.Client) -> None:
     refused = client.get("/console")
     check_refused(refused, 401, "unauthenticated")
     assert refused.headers["WWW-Authenticate"].startswith("Basic ")
@@ -167,7 +167,7 @@ def test_on_the_console_a_browser_gives_the_token_as_a_password_and_nowhere_else
 
 
 @pytest.mark.parametrize("query", ["access_token", "token", "authorization"])
-def test_a_token_in_the_query_is_none(client: httpx.Client, query: str) -> None:
+def test_a_token_in_the_query_is_ignored(client: httpx.Client, query: str) -> None:
     check_refused(client.get("/v1/tables", params={query: SECRETS["all"]}), 401, "unauthenticated")
     check_refused(client.get("/v1/tables", headers={"Cookie": f"{query}={SECRETS['all']}"}), 401, "unauthenticated")
 
@@ -179,7 +179,7 @@ def test_the_scheme_may_be_in_any_case(client: httpx.Client, scheme: str) -> Non
 
 
 @pytest.mark.parametrize("path", PUBLIC)
-def test_probes_and_documentation_need_no_token_and_mind_none(client: httpx.Client, path: str) -> None:
+def test_probes_and_documentation_ignore_tokens(client: httpx.Client, path: str) -> None:
     for headers in ({}, {"Authorization": "Bearer unknown"}, bearer("none")):
         assert client.get(path, headers=headers).status_code == 200
 
@@ -188,7 +188,7 @@ def test_the_redirect_to_a_page_needs_no_token(client: httpx.Client) -> None:
     assert client.get("/").headers["Location"] == "/console"
 
 
-def test_the_document_says_what_needs_a_token(client: httpx.Client) -> None:
+def test_the_openapi_document_states_which_routes_require_a_token(client: httpx.Client) -> None:
     document = client.get("/openapi.json").json()
     operations = [(path, one) for path, item in document["paths"].items() for one in item.values() if "summary" in one]
     public = {path for path, one in operations if one.get("security") == []}
@@ -247,7 +247,7 @@ def test_a_single_request_needs_its_right(
             assert [problem["retriable"], problem["applied"]] == [False, "no"]
 
 
-def test_rights_are_on_the_name_as_it_is_read_from_the_path(client: httpx.Client) -> None:
+def test_permissions_apply_to_the_decoded_name_of_the_table(client: httpx.Client) -> None:
     reader = bearer("reader")
     assert client.get("/v1/tables/%74/records/a", headers=reader).status_code in (200, 404)
     check_refused(client.get("/v1/tables/%78/records/a", headers=reader), 403, "forbidden")
@@ -260,7 +260,7 @@ def test_rights_are_on_the_name_as_it_is_read_from_the_path(client: httpx.Client
 
 
 @pytest.mark.parametrize("name", ["reader", "none", "operator"])
-def test_a_table_without_a_right_is_forbidden_whether_it_is_there_or_not(owner: Asking, name: str) -> None:
+def test_a_table_without_permission_is_forbidden_even_if_absent(owner: Asking, name: str) -> None:
     there, absent = fresh("hidden"), fresh("hidden")
     owner.put(there, "a", {"n": 1})
 
@@ -281,7 +281,7 @@ def test_a_table_without_a_right_is_forbidden_whether_it_is_there_or_not(owner: 
     check_refused(owner.client.get(f"/v1/tables/{absent}"), 404, "table_not_found")
 
 
-def test_what_is_refused_makes_no_table(owner: Asking) -> None:
+def test_a_rejected_request_creates_no_table(owner: Asking) -> None:
     table = fresh("table")  # the reader has the permission to read it
     put = {"op": "put", "key": "a", "value": {}}
     check_refused(owner.put(table, "a", {}, headers=bearer("reader")), 403, "forbidden")
@@ -382,7 +382,7 @@ def raw(client: httpx.Client, head: str) -> bytes:
         ("POST /v1/tables/x/batch", "reader", 403),
     ],
 )
-def test_a_refusal_comes_before_the_body(
+def test_a_request_is_rejected_before_its_body(
     client: httpx.Client, request_line: str, name: str | None, status: int
 ) -> None:
     authorization = "" if name is None else f"Authorization: Bearer {SECRETS[name]}\r\n"
@@ -391,13 +391,13 @@ def test_a_refusal_comes_before_the_body(
     assert answer.startswith(b"HTTP/1.1 %d " % status)
 
 
-def test_the_raw_way_of_asking_would_see_a_body_asked_for(client: httpx.Client) -> None:
+def test_the_raw_client_would_see_a_request_for_the_body(client: httpx.Client) -> None:
     head = f"PUT {RECORD} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {SECRETS['writer']}\r\n"
     answer = raw(client, f"{head}Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 100 ")
 
 
-def test_a_connection_goes_on_after_a_body_that_was_not_wanted(guarded: Service) -> None:
+def test_a_connection_is_usable_after_an_unread_body(guarded: Service) -> None:
     with httpx.Client(base_url=guarded.url, limits=httpx.Limits(max_connections=1)) as client:
         for body in (b"x" * 10, b"x" * 1_000_000):
             check_refused(client.put(RECORD, content=body), 401, "unauthenticated")
@@ -408,7 +408,7 @@ def test_a_connection_goes_on_after_a_body_that_was_not_wanted(guarded: Service)
 # Reloads while the service runs
 
 
-def test_a_file_of_tokens_is_read_anew_on_sighup_and_a_faulty_one_changes_nothing(tmp_path: Path) -> None:
+def test_a_file_of_tokens_is_reread_on_sighup_and_a_faulty_one_changes_nothing(tmp_path: Path) -> None:
     tokens, config = tmp_path / "tokens.yaml", tmp_path / "tableside.yaml"
     tokens.write_text(json.dumps(TOKENS[:1]))
     config.write_text(json.dumps({**DATA, "auth": {"tokens_file": str(tokens)}}))
@@ -511,7 +511,7 @@ async def site(auth: dict[str, Any] | None, **limits: int) -> AsyncIterator[Site
         yield Site(app, client)
 
 
-async def test_the_callers_name_is_noted_and_known_wherever_the_request_is_served() -> None:
+async def test_the_callers_name_is_logged_and_available_in_the_store() -> None:
     async with site({"tokens": TOKENS}) as running:
         for name in ("all", "reader"):
             await asyncio.create_task(running.ask(name, path=f"/v1/tables/t/records/{name}"))
@@ -532,7 +532,7 @@ async def test_the_callers_name_is_noted_and_known_wherever_the_request_is_serve
     assert running.noted.requests[2].failed == 1
 
 
-async def test_without_auth_anybody_may_do_everything_and_has_no_name() -> None:
+async def test_without_auth_every_caller_is_anonymous_and_unrestricted() -> None:
     async with site(None) as running:
         for name in (None, "all"):
             assert (await asyncio.create_task(running.ask(name, "PUT", json={"n": 1}))).status_code == 204
@@ -542,12 +542,12 @@ async def test_without_auth_anybody_may_do_everything_and_has_no_name() -> None:
     assert {one.caller for one in running.noted.requests} == {None}
 
 
-async def test_metrics_are_open_unless_the_configuration_says_otherwise() -> None:
+async def test_metrics_are_public_unless_the_configuration_restricts_them() -> None:
     async with site({"tokens": TOKENS}) as running:
         assert (await running.ask(None, path="/metrics")).status_code == 200
 
 
-async def test_what_a_caller_may_not_do_is_not_asked_of_the_store() -> None:
+async def test_forbidden_operations_do_not_reach_the_store() -> None:
     async with site({"tokens": TOKENS}) as running:
         for name in ("none", "reader"):
             check_refused(await running.ask(name, "PUT", json={}), 403, "forbidden")
@@ -561,7 +561,7 @@ async def test_what_a_caller_may_not_do_is_not_asked_of_the_store() -> None:
         assert [key for key, _ in running.store.callers] == ["g"]
 
 
-async def test_requests_without_a_token_take_no_place_from_others() -> None:
+async def test_requests_without_a_token_occupy_no_slot() -> None:
     async with site({"tokens": TOKENS}, in_flight_max=1) as running:
         running.store.waits = asyncio.Event()
         held = asyncio.create_task(running.ask("reader"))
@@ -573,7 +573,7 @@ async def test_requests_without_a_token_take_no_place_from_others() -> None:
         assert (await held).status_code == 404
 
 
-async def test_exchanged_callers_hold_from_the_next_request_on() -> None:
+async def test_changed_tokens_apply_from_the_next_request_on() -> None:
     async with site({"tokens": TOKENS}) as running:
         running.store.waits = asyncio.Event()
         held = asyncio.create_task(running.ask("reader"))

@@ -45,7 +45,7 @@ def test_the_answer_has_one_row_per_operation_and_the_columns_of_the_contract(as
 
 
 @ON_EVERY_STORE
-def test_a_record_that_is_found_and_one_that_is_not(asking: Asking) -> None:
+def test_present_and_absent_records(asking: Asking) -> None:
     key = fresh()
     etag = asking.put(T, key, {"n": 1}).headers["ETag"].strip('"')
     found, absent = asking.rows(T, {"key": [key, fresh()]}, op="get")
@@ -65,7 +65,7 @@ def test_a_record_that_is_found_and_one_that_is_not(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_expiries_are_shown_where_there_are_any(asking: Asking) -> None:
+def test_expiries_are_shown_if_any_record_has_one(asking: Asking) -> None:
     keys = [fresh(), fresh()]
     asking.put(T, keys[0], {}, params={"ttl_s": 100})
     asking.put(T, keys[1], {})
@@ -183,7 +183,7 @@ def test_bytes_are_counted_after_decompression(asking: Asking, compression: str)
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 @pytest.mark.parametrize("of", ["column", "dictionary"])
-def test_what_would_become_too_large_is_not_decompressed(compression: str, of: str) -> None:
+def test_a_body_that_would_become_too_large_is_not_decompressed(compression: str, of: str) -> None:
     text = pa.array([b"\0" * 50_000_000], pa.large_binary())
     body = stream({"key": ["a"], "value": text if of == "column" else text.dictionary_encode()}, compression)
     before = pa.total_allocated_bytes()
@@ -191,7 +191,7 @@ def test_what_would_become_too_large_is_not_decompressed(compression: str, of: s
     assert pa.total_allocated_bytes() - before < 1_000_000
 
 
-def test_buffers_that_are_not_compressed_count_nothing_before_they_are_read() -> None:
+def test_uncompressed_buffers_are_counted_only_when_read() -> None:
     assert decompressed_bytes(stream({"key": ["a"] * 1000, "value": ["{}"] * 1000})) == 0
 
 
@@ -222,7 +222,7 @@ def test_a_batch_has_at_most_so_many_operations(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_what_exceeds_the_answer_is_too_large_and_may_be_asked_again(asking: Asking) -> None:
+def test_gets_beyond_the_response_limit_are_too_large_and_retriable(asking: Asking) -> None:
     keys = [fresh() for _ in range(4)]
     for key in keys:
         asking.put(T, key, {"text": "x" * 20_000})
@@ -233,7 +233,7 @@ def test_what_exceeds_the_answer_is_too_large_and_may_be_asked_again(asking: Ask
     ]
 
 
-def test_fields_choose_the_members_of_whatever_is_answered(asking: Asking) -> None:
+def test_fields_select_the_members_of_every_returned_value(asking: Asking) -> None:
     key = fresh()
     columns = {"op": ["put", "get"], "key": [key] * 2, "value": ['{"a":1,"b":2}', None]}
     rows = asking.rows(T, columns, fields="a", **{"return": "true"})
@@ -241,7 +241,7 @@ def test_fields_choose_the_members_of_whatever_is_answered(asking: Asking) -> No
 
 
 @pytest.mark.parametrize("absent", [0, 1])
-def test_many_gets_with_fields_answer_as_one_does(asking: Asking, absent: int) -> None:
+def test_many_gets_with_fields_equal_single_gets(asking: Asking, absent: int) -> None:
     keys = [fresh() for _ in range(VALUES_MIN)]
     values = [json.dumps({"a": [number], "b": 2}) for number in range(len(keys))]
     assert set(statuses(asking.rows(T, {"key": keys, "value": values}, op="put"))) == {204}
@@ -250,12 +250,12 @@ def test_many_gets_with_fields_answer_as_one_does(asking: Asking, absent: int) -
     assert [row["code"] for row in rows] == [None] * len(keys) + ["record_not_found"] * absent
 
 
-def test_return_false_is_as_if_not_given(asking: Asking) -> None:
+def test_return_false_is_the_default(asking: Asking) -> None:
     assert statuses(asking.rows(T, {"key": [fresh()], "value": ["{}"]}, op="put", **{"return": "false"})) == [204]
 
 
 @ON_EVERY_STORE
-def test_a_deadline_that_is_over_ends_each_operation(asking: Asking) -> None:
+def test_an_expired_deadline_ends_each_operation(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     body = stream({"key": [fresh(), fresh(), ""]})
     response = asking.post(T, body, ARROW, params={"op": "get"}, headers={"Prefer": "wait=0"})
@@ -300,7 +300,7 @@ def test_a_batch_of_the_wrong_shape_is_malformed_as_a_whole(
     check_refused(asking.post(T, stream(columns), ARROW, params=query), 400, "malformed_request")
 
 
-def test_a_column_that_stands_twice_is_malformed(asking: Asking) -> None:
+def test_a_repeated_column_is_malformed(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["key", "key"])
     sink = pa.BufferOutputStream()
@@ -318,14 +318,14 @@ def test_an_unknown_op_is_refused(asking: Asking, op: str) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 4, 8, 100, 200, -30])
-def test_what_is_no_whole_stream_is_malformed(asking: Asking, cut: int) -> None:
+def test_a_truncated_stream_is_malformed(asking: Asking, cut: int) -> None:
     asking.put(T, fresh(), {})
     body = stream({"key": ["a" * 50, "b" * 50]})[:cut]
     check_refused(asking.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"operations":[]}', b"\xff" * 100, b"ARROW1\0\0", b"\0" * 1000])
-def test_what_is_no_stream_is_malformed(asking: Asking, body: bytes) -> None:
+def test_invalid_arrow_is_malformed(asking: Asking, body: bytes) -> None:
     asking.put(T, fresh(), {})
     check_refused(asking.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
 
@@ -394,7 +394,7 @@ def test_the_answer_is_in_the_type_of_the_request(asking: Asking, accept: str, f
         check_refused(response, 406, "not_acceptable")
 
 
-def test_several_record_batches_are_one_batch(asking: Asking) -> None:
+def test_several_record_batches_form_one_batch(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     sink = pa.BufferOutputStream()
     schema = pa.schema([("key", pa.utf8())])

@@ -283,7 +283,7 @@ def test_other_tasks_run_between_distinct_large_values() -> None:
     assert turns == 20
 
 
-def test_gets_whose_fields_are_not_extracted_by_the_deadline_end_there() -> None:
+def test_extracting_fields_ends_at_the_deadline() -> None:
     written = Written("e", value=bytes(bytearray(LARGE)))
     outcomes = [Record(LARGE, "e"), Record(bytes(bytearray(LARGE)), "e"), written, None]
     found = finish(projections.project_outcomes(outcomes, [N] * 4, lambda: True))

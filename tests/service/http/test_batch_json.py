@@ -36,7 +36,7 @@ def test_one_result_per_operation_in_its_order_as_the_single_request_would_answe
     assert asking.get(T, e).headers["ETag"] == f'"{results[2]["etag"]}"'
 
 
-def test_a_batch_of_none_answers_none(asking: Asking) -> None:
+def test_an_empty_batch_has_no_results(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     assert asking.batch(T) == []
 
@@ -53,7 +53,7 @@ def test_an_operation_of_too_many_elements_is_refused_alone(padding: int) -> Non
 
 
 @ON_EVERY_STORE
-def test_failures_stand_in_their_places_and_leave_the_others(asking: Asking) -> None:
+def test_failures_are_at_their_positions_and_do_not_affect_others(asking: Asking) -> None:
     key, absent = fresh(), fresh()
     results = asking.batch(
         T,
@@ -142,7 +142,7 @@ def test_a_wrong_operation_is_refused_by_itself(asking: Asking, operation: objec
     check_problem(refused["error"], 422, "invalid_operation")
 
 
-def test_members_that_are_null_are_as_if_not_given(asking: Asking) -> None:
+def test_null_members_equal_absent_ones(asking: Asking) -> None:
     key = fresh()
     nothing = {"if_match": None, "ttl_s": None, "token": None, "return": None, "fields": None}
     results = asking.batch(
@@ -186,7 +186,7 @@ def test_members_that_are_null_are_as_if_not_given(asking: Asking) -> None:
     ],
     ids=range(25),
 )
-def test_what_a_parser_refuses_or_has_the_wrong_shape_is_malformed_as_a_whole(asking: Asking, body: bytes) -> None:
+def test_invalid_json_or_a_wrong_shape_is_malformed_as_a_whole(asking: Asking, body: bytes) -> None:
     key = fresh()
     asking.put(T, key, {})
     problem = check_refused(asking.post(T, body), 400, "malformed_request")
@@ -281,7 +281,7 @@ def test_keys_are_independent_though_their_operations_are_mixed(asking: Asking) 
 
 
 @ON_EVERY_STORE
-def test_one_of_several_updates_that_does_not_fit_leaves_the_others_standing(asking: Asking) -> None:
+def test_an_update_that_does_not_fit_does_not_affect_the_others(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {"n": 1})
     good: dict[str, Any] = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}}
@@ -291,7 +291,7 @@ def test_one_of_several_updates_that_does_not_fit_leaves_the_others_standing(ask
 
 
 @ON_EVERY_STORE
-def test_the_etags_of_a_batch_tell_versions_apart(asking: Asking) -> None:
+def test_the_etags_of_a_batch_distinguish_versions(asking: Asking) -> None:
     key = fresh()
     results = asking.batch(T, *({"op": "put", "key": key, "value": {"n": n}} for n in range(3)))
     etags = [result["etag"] for result in results]
@@ -313,7 +313,7 @@ def test_if_match_on_an_absent_record_fails_even_with_a_default(asking: Asking, 
 
 
 @ON_EVERY_STORE
-def test_star_matches_any_version_of_a_record_that_is_there(asking: Asking) -> None:
+def test_star_matches_any_version_of_an_existing_record(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {})
     results = asking.batch(
@@ -326,7 +326,7 @@ def test_star_matches_any_version_of_a_record_that_is_there(asking: Asking) -> N
 
 
 @ON_EVERY_STORE
-def test_replays_in_a_batch_say_so(asking: Asking) -> None:
+def test_replays_in_a_batch_are_marked(asking: Asking) -> None:
     key, token = fresh(), {"writer": "w", "sequence": 1}
     increment = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "default": {"n": 0}, "token": token}
     first, second, third = asking.batch(T, increment, increment, {**increment, "return": True})
@@ -355,7 +355,7 @@ def test_fields_choose_the_members_of_any_value_that_is_answered(asking: Asking)
 
 
 @ON_EVERY_STORE
-def test_a_deadline_that_is_over_ends_each_operation_and_the_whole_is_200(asking: Asking) -> None:
+def test_an_expired_deadline_ends_each_operation_with_status_200_for_the_batch(asking: Asking) -> None:
     key = fresh()
     results = asking.batch(
         T,
@@ -382,7 +382,7 @@ def test_a_batch_has_at_most_so_many_operations(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_what_exceeds_the_answer_is_too_large_and_may_be_asked_again(asking: Asking) -> None:
+def test_gets_beyond_the_response_limit_are_too_large_and_retriable(asking: Asking) -> None:
     keys = [fresh() for _ in range(4)]
     for key in keys:
         asking.put(T, key, {"text": "x" * 20_000})
@@ -394,7 +394,7 @@ def test_what_exceeds_the_answer_is_too_large_and_may_be_asked_again(asking: Ask
 
 
 @ON_EVERY_STORE
-def test_a_write_whose_value_exceeds_the_answer_is_done_and_the_value_left_out(asking: Asking) -> None:
+def test_a_write_whose_value_exceeds_the_response_limit_is_applied_without_the_value(asking: Asking) -> None:
     length = 10_000 if asking.partitioned else 20_000  # the result of the partition repeats the value
     puts = [{"op": "put", "key": fresh(), "value": {"t": "x" * length}, "return": True} for _ in range(4)]
     results = asking.batch(T, *puts)
@@ -415,14 +415,14 @@ def test_another_media_type_is_refused(asking: Asking, media: str) -> None:
     check_refused(asking.post(T, b'{"operations":[]}', media), 415, "unsupported_media_type")
 
 
-def test_an_answer_that_the_caller_does_not_accept_is_refused_before_anything_is_done(asking: Asking) -> None:
+def test_an_unacceptable_media_type_is_rejected_before_any_operation(asking: Asking) -> None:
     key = fresh()
     body = b'{"operations":[{"op":"put","key":"%s","value":{}}]}' % key.encode()
     check_refused(asking.post(T, body, headers={"Accept": "text/html"}), 406, "not_acceptable")
     check_refused(asking.get(T, key), 404, "record_not_found")
 
 
-def test_a_page_in_a_browser_has_to_say_what_its_batch_is_in(asking: Asking) -> None:
+def test_a_batch_from_a_browser_requires_a_content_type(asking: Asking) -> None:
     """Otherwise a page of any site could send a batch, without a preflight, to a service on the same machine."""
     key = fresh()
     body = json.dumps({"operations": [{"op": "put", "key": key, "value": {}}]})

@@ -74,7 +74,7 @@ async def site() -> AsyncIterator[Site]:
         yield running
 
 
-async def test_an_answer_from_the_cache_says_its_age_in_whole_seconds(site: Site) -> None:
+async def test_a_cached_response_states_its_age_in_whole_seconds(site: Site) -> None:
     assert "Age" not in (await site.get()).headers
     for passes_s, age in ((0.0, "0"), (0.9, "0"), (2.0, "2"), (50.0, "52")):
         site.time_s += passes_s
@@ -106,7 +106,7 @@ async def test_an_absence_from_the_cache_has_no_age(site: Site) -> None:
     "asked",
     ["no-cache", "No-Cache", "max-age=0", 'max-age="2"', "max-age=2", "no-transform, max-age=2", "max-age=9, no-cache"],
 )
-async def test_a_request_may_refuse_what_is_old_and_refreshes_the_cache(site: Site, asked: str) -> None:
+async def test_a_request_may_reject_old_records_and_refreshes_the_cache(site: Site, asked: str) -> None:
     await site.get()
     await site.elsewhere(put("a", {"n": 1}))
     site.time_s += 2.5
@@ -129,7 +129,7 @@ async def test_a_request_that_refuses_nothing_so_old_is_answered_from_the_cache(
 
 
 @pytest.mark.parametrize("form", ["batch", "rows"])
-async def test_in_a_batch_it_holds_for_every_get(site: Site, form: str) -> None:
+async def test_in_a_batch_cache_control_applies_to_every_get(site: Site, form: str) -> None:
     ask, old, new = (site.batch, {"n": 0}, {"n": 1}) if form == "batch" else (site.rows, b'{"n":0}', b'{"n":1}')
     await site.elsewhere(put("b", {"n": 0}))
     assert await ask("a", "b") == [old, old]
@@ -154,7 +154,7 @@ async def test_a_batch_of_gets_and_writes_with_no_cache_does_both(site: Site) ->
     assert [results[0]["value"], results[2]["value"]] == [{"n": 1}, {"n": 2}]
 
 
-async def test_after_a_write_the_cache_answers_what_was_written(site: Site) -> None:
+async def test_after_a_write_the_cache_returns_the_new_record(site: Site) -> None:
     await site.get()
     assert (await site.client.put(path_of("t", "a"), json={"n": 5})).status_code == 204
     assert (await site.get()).json() == {"n": 5}

@@ -16,7 +16,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
-async def test_what_a_caller_waits_for_is_the_deadline_of_the_store(policy: str) -> None:
+async def test_the_deadline_of_the_caller_reaches_the_store(policy: str) -> None:
     async with served(POLICIES[policy], drain_s=0) as service, connected(service, 1) as [caller]:
         for asked, (method, path, document) in REQUESTS.items():
             service.store.untils.clear()
@@ -28,7 +28,7 @@ async def test_what_a_caller_waits_for_is_the_deadline_of_the_store(policy: str)
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
-async def test_past_it_the_caller_is_told_and_the_store_is_not_asked_again(policy: str) -> None:
+async def test_past_the_deadline_the_caller_gets_an_error_and_the_store_no_call(policy: str) -> None:
     async with served(POLICIES[policy], drain_s=0) as service, connected(service, 1) as [caller]:
         service.store.takes_s = lambda operations: 20
         answer = await caller.ask("GET", RECORD, prefer="wait=0.2")

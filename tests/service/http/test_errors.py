@@ -88,7 +88,7 @@ def test_there_are_three_kinds_of_not_found(asking: Asking) -> None:
         ("POST", "/docs", {"GET"}),
     ],
 )
-def test_a_method_that_a_path_does_not_take_is_told_which_it_does(
+def test_a_wrong_method_is_answered_with_the_allowed_ones(
     asking: Asking, method: str, path: str, allowed: set[str]
 ) -> None:
     response = asking.client.request(method, path)
@@ -97,7 +97,7 @@ def test_a_method_that_a_path_does_not_take_is_told_which_it_does(
 
 
 @pytest.mark.parametrize("path", ["/v1/tables", f"/v1/tables/{T}", f"/v1/tables/{T}/splits", path_of(T, "a")])
-def test_an_answer_in_a_media_type_that_is_not_accepted_is_refused(asking: Asking, path: str) -> None:
+def test_an_unacceptable_media_type_is_rejected(asking: Asking, path: str) -> None:
     asking.put(T, "a", {})
     for accept in ("text/html", ARROW, f"{JSON};q=0"):
         check_refused(asking.client.get(path, headers={"Accept": accept}), 406, "not_acceptable")
@@ -105,7 +105,7 @@ def test_an_answer_in_a_media_type_that_is_not_accepted_is_refused(asking: Askin
         assert asking.client.get(path, headers={"Accept": accept}).status_code == 200
 
 
-def test_a_write_answers_a_value_only_in_what_is_accepted(asking: Asking) -> None:
+def test_a_write_returns_a_value_only_in_an_accepted_media_type(asking: Asking) -> None:
     key, html = fresh(), {"Accept": "text/html"}
     assert asking.put(T, key, {}, headers=html).status_code == 204
     refused = asking.put(T, key, {"n": 1}, headers={**html, "Prefer": "return=representation"})
@@ -119,7 +119,7 @@ def test_a_put_in_another_media_type_is_refused(asking: Asking, media: str) -> N
     check_refused(response, 415, "unsupported_media_type")
 
 
-def test_a_content_encoding_is_not_read(asking: Asking) -> None:
+def test_a_content_encoding_is_rejected(asking: Asking) -> None:
     response = asking.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Encoding": "gzip"})
     check_refused(response, 415, "unsupported_media_type")
 
@@ -181,7 +181,7 @@ def test_a_deadline_is_a_number(asking: Asking, prefer: str) -> None:
         b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_what_is_not_http_is_answered_with_a_problem_too(asking: Asking, request_text: bytes) -> None:
+def test_malformed_http_is_answered_with_a_problem(asking: Asking, request_text: bytes) -> None:
     host = asking.client.base_url
     with socket.create_connection((host.host, host.port or 80), timeout=30) as connection:
         connection.sendall(request_text)
@@ -192,7 +192,7 @@ def test_what_is_not_http_is_answered_with_a_problem_too(asking: Asking, request
     assert b"malformed_request" in body
 
 
-def test_no_detail_holds_a_value(asking: Asking) -> None:
+def test_no_detail_contains_a_value(asking: Asking) -> None:
     key, secret = fresh(), "s3cr3t-value"
     asking.put(T, key, {"s": secret})
     refused = [
@@ -242,13 +242,13 @@ def test_tables_are_described(asking: Asking) -> None:
     check_refused(asking.client.get(f"/v1/tables/{fresh('none')}"), 404, "table_not_found")
 
 
-def test_the_address_of_the_service_leads_to_a_page(asking: Asking) -> None:
+def test_the_root_path_redirects_to_a_page(asking: Asking) -> None:
     answer = asking.client.get("/")
     assert (answer.status_code, answer.headers["Location"]) == (307, "/console")
     check_refused(asking.client.post("/"), 405, "method_not_allowed")
 
 
-async def test_without_a_console_the_address_of_the_service_leads_to_the_documentation() -> None:
+async def test_without_a_console_the_root_path_redirects_to_the_documentation() -> None:
     app = create_app(validate({"stores": {"local": {"kind": "memory"}}, "console": {"enabled": False}}))
     async with app.router.lifespan_context(app), AsyncClient(transport=ASGITransport(app), base_url="http://t") as http:
         assert (await http.get("/")).headers["Location"] == "/docs"
@@ -301,7 +301,7 @@ def test_metrics_time_operations_and_name_no_key(asking: Asking) -> None:
     assert key not in response.text
 
 
-def test_head_is_taken_wherever_get_is(asking: Asking) -> None:
+def test_every_route_with_get_accepts_head(asking: Asking) -> None:
     asking.put(T, "a", {})
     for path in ("/livez", "/readyz", "/metrics", "/openapi.json", "/v1/tables", f"/v1/tables/{T}/records"):
         response = asking.client.head(path)
@@ -388,7 +388,7 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize(("error", "status"), ENDINGS, ids=lambda value: getattr(value, "code", value))
-async def test_a_store_in_trouble_is_shown_as_it_is(site: Site, error: TableError, status: int) -> None:
+async def test_a_failing_store_has_the_documented_errors(site: Site, error: TableError, status: int) -> None:
     site.store.answers["k"] = lambda: error
     for method in ("GET", "PUT", "DELETE"):
         response = await site.client.request(method, "/v1/tables/t/records/k", json={} if method == "PUT" else None)
@@ -401,7 +401,7 @@ async def test_a_store_in_trouble_is_shown_as_it_is(site: Site, error: TableErro
     check_problem(result["error"], status, error.code)
 
 
-async def test_a_fault_of_the_service_is_internal_and_says_nothing_of_it(site: Site) -> None:
+async def test_an_exception_is_internal_and_reveals_no_details(site: Site) -> None:
     def fault() -> TableError:
         raise ZeroDivisionError("of a secret kind")
 
@@ -421,7 +421,7 @@ async def test_a_fault_of_the_service_is_internal_and_says_nothing_of_it(site: S
         (TooLarge("x"), False),
     ],
 )
-async def test_after_a_retriable_or_unknown_end_later_operations_on_the_key_are_held_back(
+async def test_after_a_retriable_or_unknown_failure_later_operations_on_the_key_are_not_attempted(
     site: Site, error: TableError, held_back: bool
 ) -> None:
     site.store.answers["k"] = lambda: error
@@ -445,7 +445,7 @@ async def test_after_a_retriable_or_unknown_end_later_operations_on_the_key_are_
         assert [results[index]["error"]["applied"] for index in (2, 4)] == ["no", "no"]
 
 
-async def test_a_deadline_ends_what_is_unfinished_and_no_further_call_is_made(site: Site) -> None:
+async def test_a_deadline_ends_unfinished_operations_without_further_calls(site: Site) -> None:
     site.store.waits = asyncio.Event()
     results = await site.batch(
         {"op": "get", "key": "a"},
@@ -459,13 +459,13 @@ async def test_a_deadline_ends_what_is_unfinished_and_no_further_call_is_made(si
     assert site.store.asked == ["a", "b"]
 
 
-async def test_a_deadline_that_is_over_asks_no_store(site: Site) -> None:
+async def test_an_expired_deadline_causes_no_store_call(site: Site) -> None:
     response = await site.client.get("/v1/tables/t/records/a", headers={"Prefer": "wait=0"})
     check_refused(response, 504, "deadline_exceeded")
     assert site.store.asked == []
 
 
-async def test_without_auto_create_a_write_makes_no_table(site: Site) -> None:
+async def test_without_auto_create_a_write_creates_no_table(site: Site) -> None:
     for method, path in (("PUT", "/records/a"), ("PATCH", "/records/a"), ("DELETE", "/records/a"), ("POST", "/batch")):
         put: dict[str, object] = {"op": "put", "key": "a", "value": {}}
         body: dict[str, object] = {"operations": [put]} if method == "POST" else {"update": {}}
@@ -474,7 +474,7 @@ async def test_without_auto_create_a_write_makes_no_table(site: Site) -> None:
     assert [table["name"] for table in (await site.client.get("/v1/tables")).json()["tables"]] == ["t"]
 
 
-async def test_what_is_beyond_the_number_in_flight_is_shed_and_probes_are_not() -> None:
+async def test_requests_beyond_the_limit_are_shed_and_probes_are_not() -> None:
     async with running_site(in_flight_max=2) as site:
         site.store.waits = asyncio.Event()
         held = [asyncio.create_task(site.client.get("/v1/tables/t/records/a")) for _ in range(2)]
@@ -488,7 +488,7 @@ async def test_what_is_beyond_the_number_in_flight_is_shed_and_probes_are_not() 
         assert [response.status_code for response in await asyncio.gather(*held)] == [404, 404]
 
 
-async def test_readiness_is_refused_when_no_store_can_be_reached_and_life_is_not(
+async def test_without_a_reachable_store_the_service_is_live_but_not_ready(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unreachable() -> None:

@@ -28,7 +28,7 @@ def test_ttl_s_sets_the_expiry_and_reads_show_it(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_the_table_s_default_holds_where_a_put_gives_no_ttl(asking: Asking) -> None:
+def test_the_tables_default_applies_to_puts_without_a_ttl(asking: Asking) -> None:
     key = fresh()
     for ttl_s in (None, "null"):
         given = {} if ttl_s is None else {"ttl_s": None}
@@ -45,7 +45,7 @@ def test_minus_one_is_no_expiry(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_a_put_without_ttl_takes_an_expiry_away(asking: Asking) -> None:
+def test_a_put_without_ttl_removes_the_expiry(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {}, params={"ttl_s": 100})
     asking.put(T, key, {})
@@ -53,7 +53,7 @@ def test_a_put_without_ttl_takes_an_expiry_away(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_an_update_keeps_the_expiry_unless_it_gives_one(asking: Asking) -> None:
+def test_an_update_keeps_the_expiry_unless_it_sets_one(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {}, params={"ttl_s": 100})
     before = asking.get(T, key).headers["Tableside-Expires-At"]
@@ -67,7 +67,7 @@ def test_an_update_keeps_the_expiry_unless_it_gives_one(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_a_record_made_from_a_default_gets_the_table_s_expiry(asking: Asking) -> None:
+def test_a_record_created_from_a_default_gets_the_tables_expiry(asking: Asking) -> None:
     key = fresh()
     asking.update("hour", key, {"update": {}, "default": {}})
     assert 3590 < expires_in_s(asking.get("hour", key).headers["Tableside-Expires-At"]) < 3601

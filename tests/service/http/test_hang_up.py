@@ -64,7 +64,7 @@ async def test_a_write_is_finished(service: Served) -> None:
         assert service.metric("tableside_http_requests_total", route=route, method=method, status=status) == 1, write
 
 
-async def test_others_who_wait_for_the_same_are_answered(service: Served) -> None:
+async def test_a_disconnect_does_not_affect_requests_for_the_same_record(service: Served) -> None:
     service.store.takes_s = lambda operations: SHORT_S
     async with connected(service, 3) as callers:
         for caller in callers:
@@ -84,7 +84,7 @@ async def plain() -> AsyncIterator[Served]:
         yield running
 
 
-async def test_one_reading_goes_on_until_the_last_of_those_who_share_it_has_left() -> None:
+async def test_a_shared_read_continues_until_its_last_client_disconnects() -> None:
     async with served(POLICIES["cache"], drain_s=0) as service, connected(service, 3) as callers:
         service.store.takes_s = lambda operations: LONG_S
         for caller in callers:
@@ -99,7 +99,7 @@ async def test_one_reading_goes_on_until_the_last_of_those_who_share_it_has_left
         assert service.store.cancelled == 1
 
 
-async def test_who_leaves_before_the_body_has_come_has_asked_nothing(plain: Served) -> None:
+async def test_a_disconnect_before_the_body_causes_no_store_call(plain: Served) -> None:
     async with connected(plain, 1) as [caller]:
         caller.send("PUT", RECORD, None, content_length="1000")
         async with asyncio.timeout(10):
@@ -111,7 +111,7 @@ async def test_who_leaves_before_the_body_has_come_has_asked_nothing(plain: Serv
     assert plain.metric("tableside_http_requests_total", route=ROUTE, method="PUT", status="499") == 1
 
 
-async def test_who_leaves_after_the_answer_cancels_nothing(plain: Served) -> None:
+async def test_a_disconnect_after_the_response_cancels_nothing(plain: Served) -> None:
     for _ in range(20):
         async with connected(plain, 1) as [caller]:
             assert (await caller.ask("GET", RECORD)).status == 404

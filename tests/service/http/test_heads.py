@@ -26,7 +26,7 @@ async def test_a_head_without_end_is_refused_and_ends_the_connection(service: Se
         assert (refused.status, refused.json()["code"], refused.last) == (413, "too_large", True)
 
 
-async def test_heads_that_end_are_taken_one_after_the_other_however_many(service: Served) -> None:
+async def test_any_number_of_complete_heads_is_served_in_order(service: Served) -> None:
     async with await Connection.open(service.url) as connection:
         for _ in range(20):
             given = {f"x_{number}": "x" * 100 for number in range(60)}
@@ -45,9 +45,7 @@ async def test_a_long_body_before_a_head_in_pieces_does_not_count_as_head(servic
         assert (await connection.answer()).status == 204
 
 
-async def test_who_connects_and_says_nothing_or_half_a_head_is_let_go(
-    service: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_clients_and_incomplete_heads_time_out(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "HEAD_MAX_S", 0.2)
     async with (
         await Connection.open(service.url) as silent,

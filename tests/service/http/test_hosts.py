@@ -54,7 +54,7 @@ async def statuses(client: httpx.AsyncClient, names: list[str], path: str = "/v1
     return {(await client.get(path, headers={"host": name})).status_code for name in names}
 
 
-async def test_a_local_service_is_asked_by_addresses_and_localhost_only() -> None:
+async def test_a_local_service_accepts_only_addresses_and_localhost() -> None:
     async with asked(local=True) as client:
         assert await statuses(client, [*OURS, "tableside", "my-machine:8080"]) == {200}
         assert await statuses(client, OTHERS) == {403}
@@ -62,7 +62,7 @@ async def test_a_local_service_is_asked_by_addresses_and_localhost_only() -> Non
             assert await statuses(client, ["evil.example"], path) == {403}
 
 
-async def test_a_refusal_says_what_to_set_and_repeats_nothing() -> None:
+async def test_a_rejection_names_the_setting_and_repeats_no_input() -> None:
     async with asked(local=True) as client:
         answer = await client.get("/v1/tables", headers={"host": "evil.example"})
         assert answer.json()["code"] == "forbidden"
@@ -73,14 +73,14 @@ async def test_a_refusal_says_what_to_set_and_repeats_nothing() -> None:
         assert (await client.get("/v1/tables/t/records/a", headers={"host": "localhost"})).status_code == 404
 
 
-async def test_every_one_of_several_names_has_to_be_good() -> None:
+async def test_every_host_header_must_be_allowed() -> None:
     async with asked(local=True) as client:
         for names in (["localhost", "evil.example"], ["evil.example", "localhost"]):
             answer = await client.get("/v1/tables", headers=[("host", name) for name in names])
             assert answer.status_code == 403
 
 
-async def test_a_service_that_others_reach_has_any_name_unless_it_is_given_some() -> None:
+async def test_a_public_service_accepts_any_host_unless_hosts_are_configured() -> None:
     async with asked() as client:
         assert await statuses(client, OURS + OTHERS) == {200}
     async with asked(hosts=["tables.example", "*.svc.cluster.local"]) as client:
@@ -97,13 +97,13 @@ async def test_a_wrong_name_is_refused_before_a_token_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "http://a", "a:80", "*", "*.*", "a/*", "-a", "a" * 300])
-def test_what_is_no_name_is_a_fault(name: str) -> None:
+def test_an_invalid_host_name_is_a_fault(name: str) -> None:
     with pytest.raises(SettingsError) as caught:
         validate(MEMORY | {"hosts": [name]})
     assert [fault.path for fault in caught.value.faults] == ["hosts.0"]
 
 
-def test_serving_decides_by_where_it_listens(tmp_path: Path) -> None:
+def test_the_default_depends_on_the_listen_address(tmp_path: Path) -> None:
     def status(url: str) -> int:
         return httpx.get(f"{url}/v1/tables", headers={"host": "evil.example"}).status_code
 

@@ -104,7 +104,7 @@ def rejected(answer: Answer) -> str:
     return str(problem["detail"])
 
 
-async def test_beyond_the_share_a_body_is_not_read() -> None:
+async def test_a_body_beyond_the_share_of_a_store_is_not_read() -> None:
     async with served(others=["other"], in_flight_max=4, drain_s=0) as service, connected(service, 5) as callers:
         gate = service.store.gate = asyncio.Event()
         *waiting, caller, describing = callers

@@ -131,13 +131,13 @@ def test_a_double_that_equals_an_integer_is_that_key(asking: Asking) -> None:
     "key",
     ["a", "", "1.0", "1e3", "01", "+1", " 1", "0x1", "--1", "9223372036854775808", "-9223372036854775809", "1/2", "٣"],
 )
-def test_what_is_no_decimal_integer_is_refused_in_a_path(asking: Asking, key: str) -> None:
+def test_a_path_accepts_only_decimal_integers(asking: Asking, key: str) -> None:
     response = asking.client.get(f"/v1/tables/numbers/records/{quote(key)}")
     check_refused(response, 422, "invalid_operation")
 
 
 @pytest.mark.parametrize("key", ["1", 1.5, True, False, None, [1], 2**63, -(2**63) - 1, 10**30, 1e300])
-def test_what_is_no_integer_is_refused_in_a_batch(asking: Asking, key: object) -> None:
+def test_a_batch_accepts_only_integers(asking: Asking, key: object) -> None:
     [refused] = asking.batch("numbers", {"op": "get", "key": key})
     check_problem(refused["error"], 422, "invalid_operation")
 
@@ -254,7 +254,7 @@ def test_a_boolean_is_not_the_integer_that_it_equals_elsewhere(asking: Asking) -
     check_refused(asking.put("numbers", 1, {"id": True}), 422, "invalid_operation")
 
 
-def test_without_named_fields_every_member_is_the_value_s_own(asking: Asking) -> None:
+def test_without_named_fields_every_member_belongs_to_the_value(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {"key": "other", "tailnum": "x"})
     assert asking.value(T, key) == {"key": "other", "tailnum": "x"}
@@ -271,7 +271,7 @@ def test_a_table_s_name(asking: Asking, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["_a", ".a", "-a", "a b", "a%2Fb", "x" * 129, "%C3%BC", "a%0A", "a%00", "a$"])
-def test_what_is_no_name_is_no_table(asking: Asking, name: str) -> None:
+def test_an_invalid_name_is_no_table(asking: Asking, name: str) -> None:
     for method, path in (
         ("PUT", "/records/k"),
         ("GET", "/records/k"),
@@ -286,7 +286,7 @@ def test_what_is_no_name_is_no_table(asking: Asking, name: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/v1%2Ftables%2Fkeys", "/v1/tables%2Fkeys", "/v1/tables/keys/records%2Fk", "/v1%2Ftables/keys/records/k"]
 )
-def test_an_encoded_slash_does_not_divide_a_path(asking: Asking, path: str) -> None:
+def test_an_encoded_slash_does_not_separate_segments(asking: Asking, path: str) -> None:
     check_refused(asking.client.get(path), 404, "not_found")
 
 

@@ -62,7 +62,7 @@ def only_new_objects() -> Iterator[None]:
 
 @pytest.mark.usefixtures("only_new_objects")
 @pytest.mark.parametrize("asked", ASKED)
-async def test_what_was_answered_is_forgotten(asked: str) -> None:
+async def test_finished_requests_leave_no_objects(asked: str) -> None:
     app = create_app(validate({"stores": STORES, "tables": TABLES, "console": {"enabled": False}}))
     transport = httpx.ASGITransport(app=app)
     async with (

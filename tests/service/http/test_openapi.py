@@ -63,7 +63,7 @@ def test_the_document_is_legal_openapi() -> None:
     OPENAPI_31_VALIDATOR.validate(DOCUMENT)
 
 
-def test_every_schema_is_legal_and_holds_its_own_examples() -> None:
+def test_every_schema_is_valid_and_accepts_its_examples() -> None:
     assert DOCUMENT["components"]["schemas"]
     for name, schema in DOCUMENT["components"]["schemas"].items():
         jsonschema_rs.meta.validate(schema)
@@ -72,14 +72,14 @@ def test_every_schema_is_legal_and_holds_its_own_examples() -> None:
             validator.validate(example)
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     for reference in set(re.findall(r'"(#/[^"]+)"', json.dumps(DOCUMENT))):
         found: Any = DOCUMENT
         for step in reference[2:].split("/"):
             found = found[step]
 
 
-def test_every_link_leads_to_an_operation_and_its_parameters() -> None:
+def test_every_link_names_an_operation_and_its_parameters() -> None:
     operations = {operation["operationId"]: (path, operation) for path, _, operation in described()}
     for _, _, operation in described():
         for answer in operation["responses"].values():
@@ -89,7 +89,7 @@ def test_every_link_leads_to_an_operation_and_its_parameters() -> None:
                 assert {name.rpartition(".")[2] for name in link["parameters"]} <= known
 
 
-def test_operations_have_names_of_their_own_and_summaries() -> None:
+def test_operations_have_unique_names_and_summaries() -> None:
     names = [operation["operationId"] for _, _, operation in described()]
     assert len(set(names)) == len(names)
     assert all(operation["summary"] for _, _, operation in described())
@@ -126,7 +126,7 @@ def test_the_codes_of_problems_are_the_closed_list() -> None:
     assert problem["status"]["enum"] == sorted(set(STATUS.values()))
 
 
-def test_the_limits_in_the_document_are_those_of_the_service() -> None:
+def test_the_document_has_the_limits_of_the_service() -> None:
     parameters, schemas = (DOCUMENT["components"][name] for name in ("parameters", "schemas"))
     text, integer, _ = schemas["Key"]["oneOf"]
     assert parameters["table"]["schema"]["pattern"] == NAME
@@ -199,21 +199,21 @@ def documented_error_code(context: Any, response: Any, case: Any) -> None:
         assert f"`{response.json()['code']}`: " in documented["description"]
 
 
-def test_random_requests_are_answered_as_the_document_says(fuzzed: Service, full: bool) -> None:
+def test_random_requests_get_documented_responses(fuzzed: Service, full: bool) -> None:
     """Send examples, boundary values, random and invalid data over HTTP, and follow the links."""
     seen = checked_run(loaded(fuzzed, full))
     assert {status for _, status in seen} >= {200, 204, 304, 400, 404, 405, 412, 415, 422}
     assert seen[JSON, 200] > 100
 
 
-def test_random_requests_to_a_partitioned_table_are_answered_as_the_document_says(fuzzed: Service, full: bool) -> None:
+def test_random_requests_to_a_partitioned_table_get_documented_responses(fuzzed: Service, full: bool) -> None:
     seen = checked_run(loaded(fuzzed, full, table="spread"))
     assert {status for _, status in seen} >= {200, 204, 400, 404, 405, 412, 415, 422}
     assert 501 not in {status for _, status in seen}
 
 
 @pytest.mark.parametrize("table", ["fuzzed", "spread"])
-def test_random_arrow_batches_are_answered_as_the_document_says(fuzzed: Service, table: str, full: bool) -> None:
+def test_random_arrow_batches_get_documented_responses(fuzzed: Service, table: str, full: bool) -> None:
     """Send valid streams, streams with invalid cells or columns, and truncated or altered ones."""
     seen = checked_run(loaded(fuzzed, full, only=ARROW, table=table))
     assert seen[ARROW, 200] > (50 if full else 12), seen

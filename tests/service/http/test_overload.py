@@ -54,7 +54,7 @@ async def until_under_way(service: Served, expected: tuple[int, int, int]) -> No
             await asyncio.sleep(0.005)
 
 
-async def test_requests_above_the_bound_are_refused_and_probes_are_not(service: Served) -> None:
+async def test_requests_above_the_limit_are_rejected_and_probes_are_not(service: Served) -> None:
     service.store.takes_s = lambda operations: 0.5
     async with connected(service, 6) as [*waiting, refused, another, probe]:
         for caller in waiting:
@@ -72,7 +72,7 @@ async def test_requests_above_the_bound_are_refused_and_probes_are_not(service: 
     assert service.metric("tableside_in_flight", what="requests") == 0
 
 
-async def test_who_was_refused_and_asks_again_at_once_is_read_when_it_was_told_to_come_back(service: Served) -> None:
+async def test_a_client_that_retries_too_early_is_served_only_after_the_delay(service: Served) -> None:
     service.store.takes_s = lambda operations: 0.3
     async with connected(service, 4) as [*waiting, refused]:
         for caller in waiting:
@@ -90,7 +90,7 @@ async def test_who_was_refused_and_asks_again_at_once_is_read_when_it_was_told_t
         assert service.metric("tableside_shed_total", reason="requests") < 4
 
 
-async def test_a_refusal_answers_as_its_request_asks(service: Served) -> None:
+async def test_a_rejection_respects_the_headers_and_method_of_its_request(service: Served) -> None:
     service.store.takes_s = lambda operations: 0.5
     async with connected(service, 6) as [first, second, third, named, headed, closing]:
         for caller in (first, second, third):
@@ -122,7 +122,7 @@ async def test_operations_above_the_bound_are_refused_before_any_is_attempted(se
         assert (await other.answer()).status == 200
 
 
-async def test_while_no_operation_could_be_let_in_no_body_is_read(service: Served) -> None:
+async def test_no_body_is_read_while_no_operation_can_be_admitted(service: Served) -> None:
     service.store.takes_s = lambda operations: 0.5
     async with connected(service, 2) as [large, other]:
         large.send("POST", BATCH, gets(20))
@@ -132,7 +132,7 @@ async def test_while_no_operation_could_be_let_in_no_body_is_read(service: Serve
         assert (await large.answer()).status == 200
 
 
-async def test_a_body_that_has_come_is_not_decoded_where_there_is_no_room_any_more(service: Served) -> None:
+async def test_a_received_body_is_not_decoded_if_the_limit_is_reached(service: Served) -> None:
     service.store.takes_s = lambda operations: 0.5
     async with connected(service, 2) as [large, other]:
         other.send("POST", BATCH, None, content_length="9")
@@ -168,7 +168,7 @@ async def test_declared_bytes_above_the_bound_are_refused_before_they_come(servi
     assert service.metric("tableside_in_flight", what="bytes") == 0
 
 
-async def test_bytes_of_which_nobody_said_how_many_count_as_they_come(service: Served) -> None:
+async def test_bytes_without_a_declared_length_count_on_arrival(service: Served) -> None:
     async with connected(service, 2) as [slow, other]:
         slow.send("PUT", RECORD, None, content_length="8000")
         await until_under_way(service, (1, 0, 8000))
@@ -194,7 +194,7 @@ async def test_a_body_larger_than_the_bound_passes_alone(service: Served, chunke
         assert (await caller.ask("GET", RECORD)).json() == value(5 * BYTES_MAX)
 
 
-async def test_who_waits_to_be_asked_for_the_body_is_told_and_the_connection_ends(service: Served) -> None:
+async def test_a_rejected_client_that_expects_100_continue_is_disconnected(service: Served) -> None:
     """Otherwise the service could not know whether the next bytes are the body."""
     async with connected(service, 2) as [slow, other]:
         slow.send("PUT", RECORD, None, content_length="8000")
@@ -206,7 +206,7 @@ async def test_who_waits_to_be_asked_for_the_body_is_told_and_the_connection_end
         assert await other.reader.read() == b""
 
 
-async def test_a_body_of_which_nothing_more_comes_is_given_up(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stalled_body_times_out(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "BODY_TIMEOUT_S", 0.2)
     async with connected(service, 1) as [slow]:
         slow.send("PUT", RECORD, None, content_length="8000")
@@ -218,7 +218,7 @@ async def test_a_body_of_which_nothing_more_comes_is_given_up(service: Served, m
         assert (await slow.ask("GET", RECORD)).status == 404
 
 
-async def test_bodies_that_are_slow_to_come_take_no_place_from_others(service: Served) -> None:
+async def test_slow_bodies_occupy_no_slot(service: Served) -> None:
     async with connected(service, 7) as [*slow, caller]:
         for number, one in enumerate(slow):
             one.send("PUT", f"{RECORD}{number}", None, content_length="2000")
@@ -236,7 +236,7 @@ async def test_bodies_that_are_slow_to_come_take_no_place_from_others(service: S
     await service.idle()
 
 
-async def test_a_body_that_comes_byte_by_byte_is_given_up(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_sent_byte_by_byte_times_out(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "BODY_TIMEOUT_S", 0.6)
     async with connected(service, 1) as [slow]:
         slow.send("PUT", RECORD, None, content_length="8000")
@@ -249,14 +249,14 @@ async def test_a_body_that_comes_byte_by_byte_is_given_up(service: Served, monke
     await service.idle()
 
 
-async def test_of_a_length_that_nobody_may_send_no_more_counts_than_may_be_sent() -> None:
+async def test_a_declared_length_above_the_limit_reserves_no_bytes() -> None:
     async with served(bytes_in_flight_max=2**27, drain_s=0) as service, connected(service, 1) as [caller]:
         caller.send("PUT", RECORD, None, content_length=str(2**40))
         assert (await caller.answer()).status == 413
         await service.idle()
 
 
-async def test_a_storm_is_answered_and_leaves_nothing_behind(full: bool) -> None:
+async def test_under_overload_every_request_is_answered_and_all_is_released(full: bool) -> None:
     """Far more clients than `in_flight_max` send requests for a second, or for ten seconds in a full run."""
     async with served(in_flight_max=8, drain_s=0) as service:
         service.store.takes_s = lambda operations: 0.002

@@ -66,7 +66,7 @@ def in_each(shards: Asking, key: object, table: str = "t") -> list[Any]:
 # Single records
 
 
-def test_a_put_goes_where_the_query_says_and_the_answer_says_where(shards: Asking) -> None:
+def test_a_put_goes_to_the_partitions_in_the_query(shards: Asking) -> None:
     for query, went_to in {"0,2": "0,2", "2,0,2": "0,2", "1": "1", "all": "0,1,2", "-1": "0,1,2"}.items():
         key = fresh()
         response = shards.put("t", key, {"n": 1}, params={"partitions": query})
@@ -77,7 +77,7 @@ def test_a_put_goes_where_the_query_says_and_the_answer_says_where(shards: Askin
 
 
 @pytest.mark.parametrize("params", [{}, {"partitions": "default"}])
-def test_a_record_is_found_where_its_key_is_placed(shards: Asking, params: dict[str, str]) -> None:
+def test_a_record_is_found_in_the_partition_of_its_key(shards: Asking, params: dict[str, str]) -> None:
     key = fresh()
     place = str(default_partition(key, COUNT))
     for response, status in (
@@ -107,7 +107,7 @@ def test_a_write_to_nowhere_is_acknowledged_as_dropped(shards: Asking) -> None:
     assert in_each(shards, key) == [None] * COUNT
 
 
-def test_created_says_that_every_partition_made_it(shards: Asking) -> None:
+def test_created_means_created_in_every_partition(shards: Asking) -> None:
     key, everywhere, absent = fresh(), {"partitions": "all"}, {"If-None-Match": "*"}
     assert shards.put("t", key, {}, params={"partitions": "0,1"}, headers=absent).status_code == 201
     default = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
@@ -115,7 +115,7 @@ def test_created_says_that_every_partition_made_it(shards: Asking) -> None:
     assert shards.update("t", fresh(), default, params=everywhere).status_code == 201
 
 
-def test_a_record_that_the_client_has_is_not_modified(shards: Asking) -> None:
+def test_a_known_etag_is_answered_with_not_modified(shards: Asking) -> None:
     key = fresh()
     shards.put("t", key, {"n": 1}, params={"partitions": "1"})
     found = shards.get("t", key, params={"partitions": "1"})
@@ -123,7 +123,7 @@ def test_a_record_that_the_client_has_is_not_modified(shards: Asking) -> None:
     assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", found.headers["ETag"])
 
 
-def test_a_failure_says_what_became_of_it_in_each_partition(shards: Asking) -> None:
+def test_a_failure_lists_the_outcome_of_each_partition(shards: Asking) -> None:
     key = fresh()
     shards.put("t", key, {"n": 0}, params={"partitions": "1"})
     response = shards.put("t", key, {"n": 1}, params={"partitions": "all"}, headers={"If-None-Match": "*"})
@@ -140,7 +140,7 @@ def test_a_failure_says_what_became_of_it_in_each_partition(shards: Asking) -> N
     assert in_each(shards, key) == [{"n": 1}, {"n": 0}, {"n": 1}]
 
 
-def test_a_token_is_a_replay_where_it_was_seen(shards: Asking) -> None:
+def test_a_token_is_a_replay_in_partitions_that_applied_it(shards: Asking) -> None:
     key = fresh()
     increment = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
     token = {"Tableside-Token": "w/1"}
@@ -162,13 +162,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("query", REFUSED)
-def test_partitions_that_are_none_are_refused(shards: Asking, query: str) -> None:
+def test_invalid_partitions_are_rejected(shards: Asking, query: str) -> None:
     response = shards.put("t", fresh(), {}, params={"partitions": query})
     assert REFUSED[query] in check_refused(response, 422, "invalid_operation")["detail"]
 
 
 @pytest.mark.parametrize("query", ["0,1", "all", ""])
-def test_a_get_asks_exactly_one_partition(shards: Asking, query: str) -> None:
+def test_a_get_requires_exactly_one_partition(shards: Asking, query: str) -> None:
     check_refused(shards.get("t", fresh(), params={"partitions": query}), 422, "invalid_operation")
 
 
@@ -185,7 +185,7 @@ def test_an_etag_and_a_returned_value_are_of_one_partition(shards: Asking) -> No
     assert (one.status_code, one.json()) == (200, {"n": 1})
 
 
-def test_all_of_a_table_of_one_partition_is_one(shards: Asking) -> None:
+def test_all_partitions_of_a_table_with_one_are_that_one(shards: Asking) -> None:
     key, everywhere = fresh(), {"partitions": "all"}
     etag = shards.put("single", key, {"n": 1}, params=everywhere).headers["ETag"]
     assert shards.get("single", key, params=everywhere).json() == {"n": 1}
@@ -193,14 +193,14 @@ def test_all_of_a_table_of_one_partition_is_one(shards: Asking) -> None:
 
 
 @pytest.mark.parametrize("said", [[], [0], None, "all", [None], "nonsense"])
-def test_a_table_that_is_not_partitioned_knows_no_partitions(shards: Asking, said: object) -> None:
+def test_a_table_without_partitions_rejects_partitions(shards: Asking, said: object) -> None:
     [refused] = shards.batch("plain", {"op": "put", "key": "a", "value": {}, "partitions": said})
     check_problem(refused["error"], 501, "unsupported")
     assert "partitions" in refused["error"]["detail"]
     assert "partitions" not in refused
 
 
-def test_single_requests_and_scans_of_such_a_table_know_none(shards: Asking) -> None:
+def test_single_requests_and_scans_of_such_a_table_reject_partitions(shards: Asking) -> None:
     for query in ("", "0", "all", "default"):
         params = {"partitions": query}
         check_refused(shards.put("plain", "a", {}, params=params), 501, "unsupported")
@@ -213,7 +213,7 @@ def test_single_requests_and_scans_of_such_a_table_know_none(shards: Asking) -> 
     assert shards.get("plain", "a").status_code == 200
 
 
-def test_what_is_dropped_is_checked_like_any_other(shards: Asking) -> None:
+def test_a_dropped_operation_is_validated(shards: Asking) -> None:
     nowhere: dict[str, Any] = {"partitions": []}
     results = shards.batch(
         "t",
@@ -227,7 +227,7 @@ def test_what_is_dropped_is_checked_like_any_other(shards: Asking) -> None:
     assert results[4] == {"status": 204, "partitions": [], "dropped": True}
 
 
-def test_what_is_dropped_is_counted(shards: Asking) -> None:
+def test_a_dropped_operation_is_counted(shards: Asking) -> None:
     puts = [{"op": "put", "key": fresh(), "value": {}, "partitions": [] if n < 9 else [n % 3]} for n in range(14)]
     shards.batch("dropping", *puts)
     text = shards.client.get("/metrics").text
@@ -240,7 +240,7 @@ def test_what_is_dropped_is_counted(shards: Asking) -> None:
 # Placement
 
 
-def test_records_are_where_kafkas_producer_would_place_them(shards: Asking) -> None:
+def test_records_have_the_partitions_of_kafkas_producer(shards: Asking) -> None:
     texts = [row.key for row in placed_by_kafka() if isinstance(row.key, str) and row.key and "\0" not in row.key]
     keys = [*dict.fromkeys(texts)] + [f"key-{n}" for n in range(1500)]
     results = shards.batch("t", *({"op": "put", "key": key, "value": {}} for key in keys))
@@ -261,7 +261,7 @@ def test_integers_are_placed_as_text_and_composite_keys_by_their_first_part(shar
 # Scans and descriptions
 
 
-def test_scans_say_where_records_are_and_read_what_is_chosen(shards: Asking) -> None:
+def test_scans_return_partitions_and_read_the_chosen_ones(shards: Asking) -> None:
     shards.batch("visits", *({"op": "put", "key": ["eve", f"{n}"], "value": {}, "partitions": None} for n in range(5)))
     found = shards.walk("visits", partition="eve", limit=2)
     assert sorted((record["partition"], record["key"][1]) for record in found) == [
@@ -294,7 +294,7 @@ def test_splits_and_arrow_pages_have_the_partition(shards: Asking) -> None:
     assert sorted(found) == [(index, n) for index in range(COUNT) for n in range(100, 110)]
 
 
-def test_cursors_and_splits_are_refused_where_a_table_has_other_partitions(tmp_path: Path) -> None:
+def test_cursors_and_splits_are_rejected_after_a_change_of_partitions(tmp_path: Path) -> None:
     """Records are now in other partitions: a scan that continued would miss some of them."""
     config = tmp_path / "tableside.yaml"
     taken: dict[str, str] = {}
@@ -315,7 +315,7 @@ def test_cursors_and_splits_are_refused_where_a_table_has_other_partitions(tmp_p
             assert (going_on.status_code, of_split.status_code) == (200, 200)
 
 
-def test_a_description_says_how_many_partitions_there_are(shards: Asking) -> None:
+def test_a_description_contains_the_number_of_partitions(shards: Asking) -> None:
     tables = {table["name"]: table for table in shards.client.get("/v1/tables").json()["tables"]}
     assert {name: table.get("partitions") for name, table in tables.items()} == {
         "t": 3, "dropping": 3, "numbers": 3, "visits": 3, "single": 1, "plain": None,
@@ -433,7 +433,7 @@ def test_random_batches_end_as_in_three_dictionaries(shards: Asking, seed: int) 
 # Features of batches
 
 
-def test_a_result_has_an_etag_and_a_value_of_its_own_only_where_there_is_one_partition(shards: Asking) -> None:
+def test_a_result_has_an_etag_and_a_value_only_with_one_partition(shards: Asking) -> None:
     put = {"op": "put", "key": fresh(), "value": {"n": 1}, "return": True}
     one, several = shards.batch("t", {**put, "partitions": [1]}, {**put, "partitions": [0, 1]})
     assert one == {
@@ -445,7 +445,7 @@ def test_a_result_has_an_etag_and_a_value_of_its_own_only_where_there_is_one_par
     assert [(part["status"], part["value"]) for part in several["partitions"]] == [(200, {"n": 1})] * 2
 
 
-def test_arrow_answers_with_what_became_of_each_partition(shards: Asking) -> None:
+def test_arrow_returns_the_outcome_of_each_partition(shards: Asking) -> None:
     columns = {
         "key": pa.array([fresh(), fresh(), fresh(), fresh()]),
         "value": pa.array(["{}"] * 4),
@@ -464,7 +464,7 @@ def test_arrow_answers_with_what_became_of_each_partition(shards: Asking) -> Non
     assert (found["status"], found["partitions"], found["dropped"]) == (404, None, False)
 
 
-def test_arrow_says_of_each_partition_when_what_it_returns_expires(shards: Asking) -> None:
+def test_arrow_returns_the_expiry_of_each_partition(shards: Asking) -> None:
     columns = {
         "key": pa.array([fresh(), fresh()]),
         "value": pa.array(["{}"] * 2),

@@ -69,7 +69,7 @@ def test_an_update_changes_the_record(asking: Asking, update: object, expected: 
         None,
     ],
 )
-def test_an_update_that_does_not_fit_leaves_the_record_as_it_was(asking: Asking, update: object) -> None:
+def test_an_update_that_does_not_fit_leaves_the_record_unchanged(asking: Asking, update: object) -> None:
     key, value = fresh(), {"n": 1, "s": "", "l": [1]}
     etag = asking.put(T, key, value).headers["ETag"]
     check_refused(asking.update(T, key, {"update": update}), 422, "invalid_operation")
@@ -85,7 +85,7 @@ def test_an_update_of_an_absent_record_without_a_default_is_not_found(asking: As
 
 
 @ON_EVERY_STORE
-def test_a_default_is_where_an_absent_record_starts(asking: Asking) -> None:
+def test_an_absent_record_starts_from_the_default(asking: Asking) -> None:
     key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 10}}
     assert asking.update(T, key, body).status_code == 201
     assert asking.update(T, key, body).status_code == 204
@@ -109,7 +109,7 @@ def test_a_default_that_cannot_be_written_is_the_outcome(asking: Asking, default
 
 
 @ON_EVERY_STORE
-def test_an_update_answers_the_value_if_asked(asking: Asking) -> None:
+def test_an_update_returns_the_value_on_request(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {"n": 1})
     response = asking.update(T, key, {"update": {"$inc": {"n": 1}}}, headers=REPRESENTATION)
@@ -133,14 +133,14 @@ def test_an_update_request_is_an_object_with_an_update_and_nothing_unknown(askin
 
 
 @pytest.mark.parametrize("patch", [[], 7, None, {"$inc": {"n": 1}}, {"_ts": 1}, {"n": 2**64}])
-def test_what_is_no_merge_patch_is_refused(asking: Asking, patch: object) -> None:
+def test_an_invalid_merge_patch_is_rejected(asking: Asking, patch: object) -> None:
     key = fresh()
     asking.put(T, key, {"n": 1})
     check_refused(asking.merge(T, key, patch), 422, "invalid_operation")
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/xml", "application/json; charset=latin-1", ""])
-def test_an_update_in_another_media_type_is_told_which_there_are(asking: Asking, media: str) -> None:
+def test_the_error_for_another_media_type_lists_the_supported_ones(asking: Asking, media: str) -> None:
     response = asking.client.patch(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
     check_refused(response, 415, "unsupported_media_type")
     assert response.headers["Accept-Patch"] == f"{JSON}, {MERGE_PATCH}"

@@ -58,7 +58,7 @@ def each(decode: Any, rows: Sequence[Any]) -> list[str]:
 
 @pytest.mark.parametrize("spec", SPECS, ids=["string", "named integer", "integer"])
 @given(rows=st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES[:8])), min_size=1, max_size=5))
-def test_a_batch_of_json_is_its_operations_one_by_one(spec: TableSpec, rows: list[tuple[Any, str]]) -> None:
+def test_a_batch_of_json_equals_its_operations_decoded_separately(spec: TableSpec, rows: list[tuple[Any, str]]) -> None:
     puts = [{"op": "put", "key": key, "value": json.loads(text)} for key, text in rows]
     gets = [{"op": "get", "key": key} for key, _ in rows]
     for raws in (puts, gets, [*puts, *gets]):
@@ -67,7 +67,7 @@ def test_a_batch_of_json_is_its_operations_one_by_one(spec: TableSpec, rows: lis
 
 @given(texts=st.lists(st.sampled_from(VALUES), min_size=1, max_size=5))
 @pytest.mark.parametrize("op", ["put", "update"])
-def test_a_batch_of_arrow_is_its_rows_one_by_one(op: str, texts: list[str]) -> None:
+def test_a_batch_of_arrow_equals_its_rows_decoded_separately(op: str, texts: list[str]) -> None:
     name = {"put": "value", "update": "update"}[op]
 
     def decode(rows: list[str]) -> list[str]:
@@ -78,7 +78,7 @@ def test_a_batch_of_arrow_is_its_rows_one_by_one(op: str, texts: list[str]) -> N
 
 @pytest.mark.parametrize("kind", [pa.utf8(), pa.large_utf8(), pa.string_view(), pa.dictionary(pa.int8(), pa.utf8())])
 @given(ops=st.lists(st.sampled_from(["get", "put", "update", "delete", "other", None]), min_size=1, max_size=6))
-def test_runs_of_operations_are_its_rows_one_by_one(kind: pa.DataType, ops: list[str | None]) -> None:
+def test_runs_of_operations_equal_rows_decoded_separately(kind: pa.DataType, ops: list[str | None]) -> None:
     ops = [op for op in ops for _ in range(RUN_ROWS_MIN)]
     values = ['{"a":1}' if op == "put" else None for op in ops]
     changes = ['{"$inc":{"a":1}}' if op == "update" else None for op in ops]
@@ -106,7 +106,7 @@ def test_short_runs_are_not_divided() -> None:
     assert [(op, run.num_rows) for op, run in runs(rows)] == [(None, 20)]
 
 
-def test_gets_and_puts_are_decoded_at_once() -> None:
+def test_gets_and_puts_are_decoded_together() -> None:
     spec = TableSpec("t")
     assert plain_gets(["a", "b"], spec)
     assert plain_puts(["a"], [{"a": [1.5, {"b": 1}]}], spec)
@@ -128,5 +128,5 @@ def test_gets_and_puts_are_decoded_at_once() -> None:
     ],
     ids=str,
 )
-def test_other_operations_are_decoded_one_by_one(raws: list[Any]) -> None:
+def test_other_operations_are_decoded_separately(raws: list[Any]) -> None:
     assert plain_operations(raws, TableSpec("t")) is None

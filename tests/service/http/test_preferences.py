@@ -9,7 +9,7 @@ REPRESENTATION = {"Prefer": "return=representation"}
 
 
 @ON_EVERY_STORE
-def test_a_deadline_that_is_over_ends_every_request(asking: Asking) -> None:
+def test_an_expired_deadline_ends_every_request(asking: Asking) -> None:
     key, now = fresh(), {"Prefer": "wait=0"}
     asking.put(T, key, {"n": 1})
     for response in (
@@ -27,12 +27,12 @@ def test_a_deadline_that_is_over_ends_every_request(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("wait", ["5", "0.5", '"5"', "1e2"])
-def test_a_deadline_that_is_not_over_changes_nothing(asking: Asking, wait: str) -> None:
+def test_a_deadline_in_the_future_changes_nothing(asking: Asking, wait: str) -> None:
     response = asking.put(T, fresh(), {}, headers={"Prefer": f"return=representation, wait={wait}"})
     assert response.status_code == 200
 
 
-def test_a_request_id_is_echoed_or_made(asking: Asking) -> None:
+def test_a_request_id_is_echoed_or_generated(asking: Asking) -> None:
     assert asking.client.get("/livez", headers={"X-Request-Id": "mine-7"}).headers["X-Request-Id"] == "mine-7"
     refused = asking.client.get("/nowhere", headers={"X-Request-Id": "mine-8"})
     assert refused.headers["X-Request-Id"] == "mine-8"
@@ -46,7 +46,7 @@ def test_a_request_id_that_is_no_id_is_replaced(asking: Asking, bad: str) -> Non
     assert asking.client.get("/livez", headers={"X-Request-Id": bad}).headers["X-Request-Id"] not in ("", bad)
 
 
-def test_parameters_that_are_not_known_or_stand_twice_are_refused(asking: Asking) -> None:
+def test_unknown_or_repeated_parameters_are_rejected(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {})
     paths = [

@@ -48,7 +48,7 @@ def test_head_of_an_absent_record_is_404_without_a_body(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("form", ['"{0}"', 'W/"{0}"', '"x", "{0}"', '"x" ,W/"{0}"', "*"])
-def test_a_known_version_is_not_sent_again(asking: Asking, form: str) -> None:
+def test_a_known_version_is_not_modified(asking: Asking, form: str) -> None:
     key = fresh()
     etag = asking.put(T, key, {"n": 1}).headers["ETag"]
     response = asking.get(T, key, headers={"If-None-Match": form.format(etag.strip('"'))})
@@ -64,7 +64,7 @@ def test_another_version_is_sent(asking: Asking) -> None:
     assert asking.get(T, key, headers={"If-None-Match": old}).json() == {"n": 2}
 
 
-def test_a_list_of_etags_may_stand_in_two_header_lines(asking: Asking) -> None:
+def test_a_list_of_etags_can_span_two_header_lines(asking: Asking) -> None:
     key = fresh()
     etag = asking.put(T, key, {"n": 1}).headers["ETag"]
     for method, status in (("GET", 304), ("DELETE", 204)):
@@ -75,7 +75,7 @@ def test_a_list_of_etags_may_stand_in_two_header_lines(asking: Asking) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", '"x', 'x"', '"a" "b"', '"a",,', '""x'])
 @pytest.mark.parametrize("header", ["If-None-Match", "If-Match"])
-def test_what_is_no_list_of_etags_is_malformed(asking: Asking, header: str, text: str) -> None:
+def test_an_invalid_list_of_etags_is_malformed(asking: Asking, header: str, text: str) -> None:
     key = fresh()
     asking.put(T, key, {"n": 1})
     method = "GET" if header == "If-None-Match" else "DELETE"
@@ -105,7 +105,7 @@ def test_fields_choose_top_level_members(asking: Asking, fields: str, expected: 
 
 
 @ON_EVERY_STORE
-def test_a_put_answers_204_and_the_new_etag_whether_or_not_the_record_was_there(asking: Asking) -> None:
+def test_a_put_returns_204_and_the_new_etag_for_new_and_existing_records(asking: Asking) -> None:
     key = fresh()
     first, second = asking.put(T, key, {"n": 1}), asking.put(T, key, {"n": 2})
     assert [first.status_code, second.status_code] == [204, 204]
@@ -123,7 +123,7 @@ def test_a_put_replaces_all_of_the_value(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_an_etag_never_comes_again(asking: Asking) -> None:
+def test_an_etag_is_never_reused(asking: Asking) -> None:
     key, etags = fresh(), []
     for number in range(5):
         etags.append(asking.put(T, key, {"n": number % 2}).headers["ETag"])
@@ -132,7 +132,7 @@ def test_an_etag_never_comes_again(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_if_none_match_star_makes_a_record_once(asking: Asking) -> None:
+def test_if_none_match_star_creates_a_record_once(asking: Asking) -> None:
     key, only_new = fresh(), {"If-None-Match": "*"}
     made = asking.put(T, key, {"n": 1}, headers=only_new)
     assert made.status_code == 201
@@ -173,12 +173,12 @@ def test_no_version_of_an_absent_record_matches(asking: Asking, etag: str) -> No
     check_refused(asking.get(T, key), 404, "record_not_found")
 
 
-def test_conditions_that_cannot_both_hold_are_refused(asking: Asking) -> None:
+def test_contradictory_conditions_are_rejected(asking: Asking) -> None:
     both = {"If-Match": "*", "If-None-Match": "*"}
     check_refused(asking.put(T, fresh(), {}, headers=both), 422, "invalid_operation")
 
 
-def test_if_none_match_means_nothing_to_an_update_or_a_delete(asking: Asking) -> None:
+def test_updates_and_deletes_reject_if_none_match(asking: Asking) -> None:
     only_new = {"If-None-Match": "*"}
     check_refused(asking.merge(T, fresh(), {}, headers=only_new), 422, "invalid_operation")
     check_refused(asking.delete(T, fresh(), headers=only_new), 422, "invalid_operation")
@@ -186,7 +186,7 @@ def test_if_none_match_means_nothing_to_an_update_or_a_delete(asking: Asking) ->
 
 @pytest.mark.parametrize(("headers", "status"), [({}, 200), ({"If-None-Match": "*"}, 201)], ids=["replaces", "makes"])
 @ON_EVERY_STORE
-def test_a_put_answers_the_value_if_asked(asking: Asking, headers: dict[str, str], status: int) -> None:
+def test_a_put_returns_the_value_on_request(asking: Asking, headers: dict[str, str], status: int) -> None:
     response = asking.put(T, fresh(), {"n": 1.0}, headers={**REPRESENTATION, **headers})
     assert response.status_code == status
     assert response.json() == {"n": 1}
@@ -204,7 +204,7 @@ def test_return_minimal_and_unknown_preferences_change_nothing(asking: Asking) -
 
 
 @ON_EVERY_STORE
-def test_a_delete_answers_204_whether_or_not_the_record_was_there(asking: Asking) -> None:
+def test_a_delete_returns_204_for_present_and_absent_records(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {})
     responses = [asking.delete(T, key), asking.delete(T, key)]

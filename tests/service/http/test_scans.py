@@ -29,7 +29,7 @@ def keys(records: list[dict[str, Any]]) -> list[Any]:
 
 
 @ON_EVERY_STORE
-def test_a_page_holds_keys_values_and_etags(asking: Asking, filled: str) -> None:
+def test_a_page_contains_keys_values_and_etags(asking: Asking, filled: str) -> None:
     response = asking.scan(filled, prefix="record-00", limit=3)
     assert response.status_code == 200
     assert response.headers["Content-Type"] == JSON
@@ -50,7 +50,7 @@ def test_a_page_holds_keys_values_and_etags(asking: Asking, filled: str) -> None
 
 @pytest.mark.parametrize("limit", [1, 10, 50, COUNT + 5, COUNT + 6, COUNT + 7, 1_000_000])
 @ON_EVERY_STORE
-def test_pages_walk_through_every_record_once(asking: Asking, filled: str, limit: int) -> None:
+def test_pages_return_every_record_once(asking: Asking, filled: str, limit: int) -> None:
     records = asking.walk(filled, limit=limit)
     assert len(records) == COUNT + 6
     if not asking.partitioned:
@@ -83,7 +83,7 @@ def test_fields_choose_members(asking: Asking, filled: str) -> None:
 
 
 @ON_EVERY_STORE
-def test_a_record_written_or_deleted_beside_a_scan_does_not_disturb_it(asking: Asking) -> None:
+def test_writes_and_deletes_during_a_scan_do_not_affect_it(asking: Asking) -> None:
     table = fresh("moving")
     for n in range(20):
         asking.put(table, f"k{n:02}", {})
@@ -97,7 +97,7 @@ def test_a_record_written_or_deleted_beside_a_scan_does_not_disturb_it(asking: A
 
 
 @ON_EVERY_STORE
-def test_an_empty_table_is_one_empty_page(asking: Asking) -> None:
+def test_an_empty_table_has_one_empty_page(asking: Asking) -> None:
     table = fresh("emptied")
     asking.put(table, "a", {})
     asking.delete(table, "a")
@@ -207,7 +207,7 @@ def test_splits_of_every_kind_of_key_cover_the_table(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_a_record_written_after_the_splits_were_made_is_in_one_of_them(asking: Asking) -> None:
+def test_a_record_written_after_the_splits_is_in_one_of_them(asking: Asking) -> None:
     table = fresh("growing")
     asking.put(table, "m", {})
     splits = asking.client.get(f"/v1/tables/{table}/splits").json()["splits"]
@@ -223,7 +223,7 @@ def test_a_record_written_after_the_splits_were_made_is_in_one_of_them(asking: A
 
 
 @ON_EVERY_STORE
-def test_a_split_and_a_prefix_hold_together(asking: Asking, filled: str) -> None:
+def test_a_split_and_a_prefix_limit_a_scan_together(asking: Asking, filled: str) -> None:
     splits = asking.client.get(f"/v1/tables/{filled}/splits", params={"count": 5}).json()["splits"]
     found = [key for split in splits for key in keys(asking.walk(filled, split=split, prefix="record-1"))]
     assert asking.in_order(found) == [f"record-{n}" for n in range(100, COUNT)]
@@ -257,7 +257,7 @@ def arrow_page(asking: Asking, table: str, **query: Any) -> tuple[Any, str | Non
 
 
 @ON_EVERY_STORE
-def test_arrow_pages_hold_what_json_pages_hold(asking: Asking, filled: str) -> None:
+def test_arrow_pages_equal_json_pages(asking: Asking, filled: str) -> None:
     rows, cursor = arrow_page(asking, filled, limit=10)
     pages = 1
     assert {field.name: field.type for field in rows.schema} == {
@@ -315,7 +315,7 @@ def test_arrow_pages_show_expiries_and_choose_fields(asking: Asking) -> None:
         ("text/html, */*;q=0.1", JSON),
     ],
 )
-def test_the_media_type_is_what_the_caller_likes_best(asking: Asking, filled: str, accept: str, media: str) -> None:
+def test_the_media_type_is_the_callers_preference(asking: Asking, filled: str, accept: str, media: str) -> None:
     response = asking.client.get(f"/v1/tables/{filled}/records", params={"limit": 1}, headers={"Accept": accept})
     assert response.headers["Content-Type"] == media
     assert response.headers["Vary"] == "Accept"

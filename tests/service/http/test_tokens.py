@@ -25,7 +25,7 @@ def test_a_write_with_a_token_is_applied_once(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_a_lower_sequence_is_a_replay_and_a_higher_one_or_another_writer_is_not(asking: Asking) -> None:
+def test_only_a_higher_sequence_or_another_writer_is_applied(asking: Asking) -> None:
     key = fresh()
     for token, replayed in (
         ("w/5", False),
@@ -41,7 +41,7 @@ def test_a_lower_sequence_is_a_replay_and_a_higher_one_or_another_writer_is_not(
 
 
 @ON_EVERY_STORE
-def test_a_replay_answers_the_value_of_now_if_asked(asking: Asking) -> None:
+def test_a_replay_returns_the_current_value_on_request(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1"})
     asking.put(T, key, {"n": 2})
@@ -121,7 +121,7 @@ def test_a_token_is_divided_by_its_last_slash(asking: Asking, token: str) -> Non
 @pytest.mark.parametrize(
     "token", ["", "w", "w/", "/1", "w/x", "w/-1", "w/1.5", "w/9223372036854775808", "w/1e3", "x" * 129 + "/1", "w/+1"]
 )
-def test_what_is_no_token_is_refused(asking: Asking, token: str) -> None:
+def test_an_invalid_token_header_is_rejected(asking: Asking, token: str) -> None:
     key = fresh()
     for response in (
         asking.put(T, key, {}, headers={"Tableside-Token": token}),

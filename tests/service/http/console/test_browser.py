@@ -38,7 +38,7 @@ def per_s(row: str) -> float:
     return float(row.split("\t")[4].removesuffix("/s"))
 
 
-async def test_the_first_page_shows_by_itself_what_is_asked_and_which_table_is_ill(
+async def test_the_first_page_updates_its_rates_and_marks_failing_tables(
     browser: Browser, service: Service, http: httpx.AsyncClient
 ) -> None:
     await put(http, "cached", "a", {"n": 1})
@@ -65,7 +65,7 @@ async def test_the_first_page_shows_by_itself_what_is_asked_and_which_table_is_i
         await expect(page.get_by_role("img", name=re.compile("^Operations, last 10 minutes"))).to_be_visible()
 
 
-async def test_a_page_that_is_paused_stays_as_it_is(browser: Browser, service: Service) -> None:
+async def test_a_paused_page_does_not_change(browser: Browser, service: Service) -> None:
     async with looking(browser) as page:
         await page.goto(f"{service.url}/console")
         await page.get_by_role("link", name="Pause").click()
@@ -95,7 +95,7 @@ async def test_a_record_is_looked_up_by_its_key(browser: Browser, service: Servi
         await expect(record).to_contain_text("Record not found.")
 
 
-async def test_a_cached_record_shows_its_age_unless_the_store_is_asked(
+async def test_a_cached_record_shows_its_age_unless_the_cache_is_bypassed(
     browser: Browser, service: Service, http: httpx.AsyncClient
 ) -> None:
     await put(http, "cached", "aged", {"n": 1})
@@ -109,7 +109,7 @@ async def test_a_cached_record_shows_its_age_unless_the_store_is_asked(
         await expect(page.locator("#record")).to_contain_text("the store")
 
 
-async def test_a_record_is_made_changed_and_deleted(
+async def test_a_record_is_created_changed_and_deleted(
     browser: Browser, service: Service, http: httpx.AsyncClient
 ) -> None:
     async with looking(browser) as page:
@@ -131,7 +131,7 @@ async def test_a_record_is_made_changed_and_deleted(
         assert (await http.get("/numbers/records/42")).status_code == 404
 
 
-async def test_who_was_slower_sees_both_versions_and_loses_neither(
+async def test_a_conflicting_edit_shows_both_versions(
     browser: Browser, service: Service, http: httpx.AsyncClient
 ) -> None:
     await put(http, "quiet", "raced", {"same": 0, "n": 1})
@@ -153,7 +153,7 @@ async def test_who_was_slower_sees_both_versions_and_loses_neither(
         assert (await http.get("/quiet/records/raced")).json() == {"same": 0, "n": 2}
 
 
-async def test_who_deletes_what_has_changed_sees_what_is_there(
+async def test_deleting_a_changed_record_shows_the_current_version(
     browser: Browser, service: Service, http: httpx.AsyncClient
 ) -> None:
     await put(http, "quiet", "kept", {"n": 1})
@@ -254,7 +254,7 @@ async def test_a_narrow_window_shows_all_without_scrolling_sideways(browser: Bro
             assert await page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-async def test_a_service_that_is_gone_is_said(browser: Browser, service: Service) -> None:
+async def test_an_unreachable_service_is_reported(browser: Browser, service: Service) -> None:
     async def fail(route: Any) -> None:
         await route.abort()
 
@@ -290,7 +290,7 @@ def contrast(one: float, other: float) -> float:
     return (max(one, other) + 0.05) / (min(one, other) + 0.05)
 
 
-async def test_everything_can_be_heard(browser: Browser, service: Service, http: httpx.AsyncClient) -> None:
+async def test_screen_readers_can_read_every_page(browser: Browser, service: Service, http: httpx.AsyncClient) -> None:
     await put(http, "visits", "heard/1", {"n": 1})
     async with looking(browser) as page:
         for path in ("/console", "/console/tables/visits/record?k0=heard&k1=1", "/console/tables/visits/records"):

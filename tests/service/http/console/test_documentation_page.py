@@ -37,7 +37,7 @@ async def test_the_page_shows_the_interface_and_is_refused_nothing(browser: Brow
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/oauth2-redirect"])
-async def test_pages_may_do_what_they_need_and_no_more(service: Service, path: str) -> None:
+async def test_the_content_security_policy_allows_only_what_pages_need(service: Service, path: str) -> None:
     async with httpx.AsyncClient(base_url=service.url) as client:
         headers = (await client.get(path)).headers
     policy = headers["Content-Security-Policy"]
@@ -60,9 +60,7 @@ async def test_pages_may_do_what_they_need_and_no_more(service: Service, path: s
         ("/static-offline-docs/swagger-ui.css", "no-cache"),
     ],
 )
-async def test_every_answer_says_how_it_may_be_kept_and_is_taken_for_nothing_else(
-    service: Service, path: str, kept: str
-) -> None:
+async def test_every_response_has_headers_for_caching_and_content_type(service: Service, path: str, kept: str) -> None:
     async with httpx.AsyncClient(base_url=service.url) as client:
         headers = (await client.get(path)).headers
     assert headers.get_list("Cache-Control") == [kept]

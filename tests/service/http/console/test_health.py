@@ -20,7 +20,7 @@ class StoreCheck:
 
 
 @in_virtual_time
-async def test_many_who_look_ask_once() -> None:
+async def test_concurrent_pages_share_one_health_check() -> None:
     health, asked = Health(), StoreCheck(0.1)
     found = await asyncio.gather(*(health.stores(asked) for _ in range(10)))
     assert found == [{"local": None}] * 10
@@ -32,7 +32,7 @@ async def test_many_who_look_ask_once() -> None:
 
 
 @in_virtual_time
-async def test_a_store_that_does_not_answer_holds_nothing_up() -> None:
+async def test_a_hung_store_delays_no_page() -> None:
     health, asked = Health(), StoreCheck(2.0, StoreUnavailable("no answer"))
     began = now()
     assert await health.stores(asked) == {}

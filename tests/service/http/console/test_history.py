@@ -35,7 +35,7 @@ def test_now_is_the_last_seconds() -> None:
     assert start.seconds == 4
 
 
-def test_a_table_that_was_not_there_before_began_at_nothing() -> None:
+def test_a_new_table_starts_at_zero() -> None:
     history = History()
     history.add(0.0, reading())
     history.add(2.0, reading(t=8.0))
@@ -45,14 +45,14 @@ def test_a_table_that_was_not_there_before_began_at_nothing() -> None:
     assert total.per_s("reads") == 4
 
 
-def test_what_is_older_than_ten_minutes_goes() -> None:
+def test_samples_older_than_ten_minutes_are_removed() -> None:
     history = History()
     for at in range(0, 3000, 10):
         history.add(at, reading(t=1.0))
     assert len(history) == SPAN_S / 10 + 1
 
 
-def test_there_are_only_so_many_samples() -> None:
+def test_the_number_of_samples_is_limited() -> None:
     assert len(filled(1000, every_s=0.1)) == SAMPLES_MAX
 
 
@@ -63,7 +63,7 @@ def test_a_thousand_tables_take_no_more_memory_than_a_few() -> None:
     assert len(history) == ROWS_MAX / 1000
 
 
-def test_a_table_that_nobody_asks_takes_no_memory() -> None:
+def test_an_idle_table_takes_no_memory() -> None:
     history = History()
     for at in range(10):
         history.add(at, reading(idle=1.0, busy=float(at)))
@@ -72,7 +72,7 @@ def test_a_table_that_nobody_asks_takes_no_memory() -> None:
     assert len({id(busy) for _, busy in rows}) == 10
 
 
-def test_steps_are_of_the_clock_so_that_a_plot_does_not_tremble() -> None:
+def test_steps_are_aligned_to_the_clock_so_that_plots_are_stable() -> None:
     history = filled(50)
     before = {round(98 - ago_s, 6): change.per_s("reads") for ago_s, change in history.changes("t", step_s=10)}
     history.add(100.0, reading(t=500.0))
@@ -82,5 +82,5 @@ def test_steps_are_of_the_clock_so_that_a_plot_does_not_tremble() -> None:
 
 
 @pytest.mark.parametrize("samples", [0, 1])
-def test_there_is_nothing_to_draw_at_first(samples: int) -> None:
+def test_the_first_plot_is_empty(samples: int) -> None:
     assert list(filled(samples).changes("t", step_s=10)) == []

@@ -36,7 +36,7 @@ def form(
 
 
 @pytest.mark.parametrize("path", ["/console", "/console/", "/console/live", "/console/tables/quiet", f"{RECORD}a"])
-def test_a_page_is_kept_by_nobody_and_runs_only_its_own_scripts(client: httpx.Client, path: str) -> None:
+def test_a_page_is_not_cached_and_runs_only_its_own_scripts(client: httpx.Client, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 200
     assert answer.headers["Content-Security-Policy"] == (
@@ -49,7 +49,7 @@ def test_a_page_is_kept_by_nobody_and_runs_only_its_own_scripts(client: httpx.Cl
     assert not re.search(r"<script(?![^>]* src=)|<style|style=| on[a-z]+=", answer.text)
 
 
-def test_the_files_of_a_page_are_there(client: httpx.Client) -> None:
+def test_the_files_of_a_page_exist(client: httpx.Client) -> None:
     paths = re.findall(r'(?:src|href)="(/console/static/[^"]+)"', client.get("/console").text)
     assert len(paths) == 4
     for path in paths:
@@ -60,7 +60,7 @@ def test_the_files_of_a_page_are_there(client: httpx.Client) -> None:
     assert client.get("/console/static/htmx.LICENSE").status_code == 404
 
 
-def test_a_table_that_is_not_there_is_a_page_too(client: httpx.Client) -> None:
+def test_an_absent_table_has_an_error_page(client: httpx.Client) -> None:
     answer = client.get("/console/tables/nothing")
     assert answer.status_code == 404
     assert answer.headers["Content-Type"].startswith("text/html")
@@ -69,7 +69,7 @@ def test_a_table_that_is_not_there_is_a_page_too(client: httpx.Client) -> None:
     assert (part.status_code, part.json()["code"]) == (404, "table_not_found")
 
 
-def test_what_a_record_holds_stays_text(client: httpx.Client) -> None:
+def test_the_content_of_a_record_is_escaped(client: httpx.Client) -> None:
     key, text = "<i>&\"'/%41+ü", "</textarea><script>alert(1)</script>"
     put(client, "quiet", quote(key, safe=""), {"<b>": text})
     for path in (f"{RECORD}{quote(key)}", f"/console/tables/quiet/records?prefix={quote('<i>')}"):
@@ -97,7 +97,7 @@ def test_what_a_record_holds_stays_text(client: httpx.Client) -> None:
         {"HX-Request": "true", "Sec-Fetch-Site": "cross-site", "Origin": "http://{host}"},
     ],
 )
-def test_what_another_site_asks_for_is_not_done(client: httpx.Client, headers: dict[str, str]) -> None:
+def test_requests_from_other_sites_are_rejected(client: httpx.Client, headers: dict[str, str]) -> None:
     host = client.base_url.netloc.decode()
     sent = {name: text.replace("{host}", host) for name, text in headers.items()}
     etag = put(client, "quiet", "guarded", {"n": 1})
@@ -110,14 +110,14 @@ def test_what_another_site_asks_for_is_not_done(client: httpx.Client, headers: d
     assert client.get("/v1/tables/quiet/records/guarded-new").status_code == 404
 
 
-def test_a_browser_that_says_only_where_it_is_may_change_what_is_there(client: httpx.Client) -> None:
+def test_a_request_with_only_the_header_origin_may_change_records(client: httpx.Client) -> None:
     headers = {"HX-Request": "true", "Origin": f"http://{client.base_url.netloc.decode()}"}
     answer = form(client, "by-origin", {"value": '{"n": 2}'}, headers)
     assert answer.status_code == 200
     assert client.get("/v1/tables/quiet/records/by-origin").json() == {"n": 2}
 
 
-def test_nothing_is_changed_where_the_configuration_does_not_say_so(watched: Service) -> None:
+def test_changes_are_rejected_unless_the_configuration_allows_them(watched: Service) -> None:
     with httpx.Client(base_url=watched.url) as client:
         etag = put(client, "quiet", "a", {"n": 1})
         changed = form(client, "a", {"value": "{}", "etag": etag})
@@ -129,11 +129,11 @@ def test_nothing_is_changed_where_the_configuration_does_not_say_so(watched: Ser
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-def test_other_methods_are_not_known(client: httpx.Client, method: str) -> None:
+def test_other_methods_are_rejected(client: httpx.Client, method: str) -> None:
     assert client.request(method, f"{RECORD}a", headers=FROM_A_PAGE).status_code == 405
 
 
-def test_a_form_has_a_bound_and_one_media_type(client: httpx.Client) -> None:
+def test_a_form_has_a_size_limit_and_one_media_type(client: httpx.Client) -> None:
     assert form(client, "a", {"value": "x" * 1_100_000}).status_code == 413
     answer = client.put(f"{RECORD}a", json={"value": "{}"}, headers=FROM_A_PAGE)
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
@@ -155,7 +155,7 @@ def test_a_form_has_a_bound_and_one_media_type(client: httpx.Client) -> None:
         ({"value": "{}", "ttl_s": "0"}, "Invalid key, value or operation."),
     ],
 )
-def test_a_value_that_is_none_is_given_back_with_the_reason(
+def test_an_invalid_value_is_shown_again_with_the_reason(
     client: httpx.Client, members: dict[str, str], saying: str
 ) -> None:
     answer = form(client, "faulty", members)
@@ -166,7 +166,7 @@ def test_a_value_that_is_none_is_given_back_with_the_reason(
     assert client.get("/v1/tables/quiet/records/faulty").status_code == 404
 
 
-def test_an_expiry_is_kept_by_what_the_form_says(client: httpx.Client) -> None:
+def test_the_form_decides_whether_the_expiry_is_kept(client: httpx.Client) -> None:
     put(client, "quiet", "expiring?ttl_s=500", {"n": 1})
     page = client.get(f"{RECORD}expiring").text
     [left] = re.findall(r'name="ttl_s" value="(\d+)"', page)
@@ -325,7 +325,7 @@ def shed_some(url: str, client: httpx.Client) -> int:
         return sum(client.get("/v1/tables/t/records/a").status_code == 503 for _ in range(100))
 
 
-def test_a_store_that_is_gone_is_said_in_a_sentence(client: httpx.Client) -> None:
+def test_an_unreachable_store_is_reported_in_a_sentence(client: httpx.Client) -> None:
     for path in ("record?k0=a", "records"):
         page = client.get(f"/console/tables/sessions/{path}").text
         assert "The store is unreachable." in page
@@ -333,7 +333,7 @@ def test_a_store_that_is_gone_is_said_in_a_sentence(client: httpx.Client) -> Non
         assert "A retry may succeed." in page
 
 
-def test_a_cursor_that_is_none_is_said_in_a_sentence(client: httpx.Client) -> None:
+def test_an_invalid_cursor_is_reported_in_a_sentence(client: httpx.Client) -> None:
     assert "not a cursor of this scan" in client.get("/console/tables/quiet/records?cursor=x").text
 
 
@@ -341,7 +341,7 @@ def test_the_page_names_no_secret(client: httpx.Client) -> None:
     assert "redis://" not in client.get("/console/tables/sessions").text + client.get("/console").text
 
 
-def test_a_console_that_is_off_is_not_there(tmp_path: Path) -> None:
+def test_a_disabled_console_is_not_found(tmp_path: Path) -> None:
     config = tmp_path / "tableside.yaml"
     config.write_text("stores: {local: {kind: memory}}\nconsole: {enabled: false}\n")
     with running(tmp_path, config) as started:
@@ -349,7 +349,7 @@ def test_a_console_that_is_off_is_not_there(tmp_path: Path) -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-def test_of_a_thousand_tables_the_first_are_shown_and_others_are_found_by_name(tmp_path: Path) -> None:
+def test_long_lists_of_tables_are_truncated_and_can_be_searched(tmp_path: Path) -> None:
     config = tmp_path / "tableside.yaml"
     config.write_text("stores: {local: {kind: memory}}\nauto_create: true\n")
     with running(tmp_path, config) as started, httpx.Client(base_url=started.url) as client:

@@ -23,7 +23,7 @@ def table(metrics: StackMetrics, name: str = "t", **settings: object) -> Table:
     return Table(around.top, metrics=TableMetrics(metrics.operations, name))
 
 
-async def test_a_row_holds_what_a_table_did() -> None:
+async def test_a_row_contains_the_operations_of_a_table() -> None:
     registry = CollectorRegistry()
     asked = table(StackMetrics(registry), cache={"records_max": 10, "ttl_s": 60})
     await asked.one(put("a"))
@@ -68,7 +68,7 @@ async def test_a_write_to_no_partition_is_not_refused() -> None:
     assert (row["writes"], row["dropped"], row["refused"]) == (1, 1, 0)
 
 
-async def test_what_the_policies_do_is_found() -> None:
+async def test_metrics_of_policies_are_read() -> None:
     registry = CollectorRegistry()
     asked = table(StackMetrics(registry), read={"rate_per_s": 0.001, "burst": 1, "attempts_max": 1}, deadline_s=1)
     for _ in range(3):
@@ -79,7 +79,7 @@ async def test_what_the_policies_do_is_found() -> None:
     assert row["write limit"] == 0
 
 
-def test_amounts_in_flight_are_found() -> None:
+def test_amounts_in_flight_are_read() -> None:
     registry = CollectorRegistry()
     in_flight = InFlight(InFlightMetrics(registry), requests_max=9, operations_max=9, bytes_max=9)
     in_flight.operations.enter(3)
@@ -89,7 +89,7 @@ def test_amounts_in_flight_are_found() -> None:
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_a_family_that_is_read_is_one_that_the_service_has(family: str) -> None:
+def test_the_service_exports_every_metric_that_is_read(family: str) -> None:
     registry = CollectorRegistry()
     StackMetrics(registry)
     assert family in {found.name for found in registry.collect()}

@@ -38,12 +38,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield opened
 
 
-def test_without_a_token_there_is_no_page(client: httpx.Client) -> None:
+def test_pages_require_a_token(client: httpx.Client) -> None:
     answer = httpx.get(f"{client.base_url}/console")
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
 
 
-def test_only_what_may_be_read_is_shown(client: httpx.Client) -> None:
+def test_only_readable_tables_are_shown(client: httpx.Client) -> None:
     page = client.get("/console").text
     assert re.findall(r'<th scope="row"><a id="to-([^"]+)"', page) == ["mine", "shown"]
     assert "secret" not in page
@@ -51,7 +51,7 @@ def test_only_what_may_be_read_is_shown(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/live", "/records", "/record?k0=a"])
-def test_a_table_that_may_not_be_read_has_no_page(client: httpx.Client, path: str) -> None:
+def test_an_unreadable_table_has_no_page(client: httpx.Client, path: str) -> None:
     answer = client.get(f"/console/tables/secret{path}")
     assert answer.status_code == 403
     assert "<code>forbidden</code>" in answer.text
@@ -59,7 +59,7 @@ def test_a_table_that_may_not_be_read_has_no_page(client: httpx.Client, path: st
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-def test_who_may_not_read_a_table_is_not_told_whether_it_is_there(client: httpx.Client, method: str) -> None:
+def test_the_error_for_a_forbidden_table_does_not_reveal_whether_it_exists(client: httpx.Client, method: str) -> None:
     answers = [
         client.request(method, f"/console/tables/{table}/record?k0=a&etag=x", headers=FROM_A_PAGE)
         for table in ("secret", "nowhere")
@@ -68,7 +68,7 @@ def test_who_may_not_read_a_table_is_not_told_whether_it_is_there(client: httpx.
     assert answers[0].text == answers[1].text
 
 
-def test_a_table_that_may_only_be_read_is_not_changed(client: httpx.Client) -> None:
+def test_a_read_only_table_cannot_be_changed(client: httpx.Client) -> None:
     path = "/console/tables/shown/record?k0=a"
     assert "Save" not in client.get(path).text
     assert "Save" in client.get("/console/tables/mine/record?k0=a").text
@@ -80,7 +80,7 @@ def test_a_table_that_may_only_be_read_is_not_changed(client: httpx.Client) -> N
     assert client.get("/v1/tables/shown/records/a").json() == {"n": 1}
 
 
-def test_what_may_be_written_is(client: httpx.Client) -> None:
+def test_a_writable_table_can_be_changed(client: httpx.Client) -> None:
     path = "/console/tables/mine/record?k0=new"
     assert "The record was created." in client.put(path, data={"value": '{"n": 2}'}, headers=FROM_A_PAGE).text
     assert client.get("/v1/tables/mine/records/new").json() == {"n": 2}

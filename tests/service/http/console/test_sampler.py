@@ -33,7 +33,7 @@ async def running(sampler: Sampler) -> AsyncIterator[None]:
 
 
 @in_virtual_time
-async def test_it_reads_seldom_while_nobody_looks() -> None:
+async def test_it_samples_rarely_without_open_pages() -> None:
     times: list[float] = []
     async with running(Sampler(History(), at_cost(0.0, times))):
         await asyncio.sleep(10 * UNWATCHED_EVERY_S + 1)
@@ -41,7 +41,7 @@ async def test_it_reads_seldom_while_nobody_looks() -> None:
 
 
 @in_virtual_time
-async def test_it_reads_often_while_somebody_looks_and_for_a_while_after() -> None:
+async def test_it_samples_often_while_a_page_is_open_and_shortly_after() -> None:
     times: list[float] = []
     sampler = Sampler(History(), at_cost(0.0, times))
     async with running(sampler):
@@ -56,7 +56,7 @@ async def test_it_reads_often_while_somebody_looks_and_for_a_while_after() -> No
 
 
 @in_virtual_time
-async def test_the_more_there_is_to_read_the_less_often_it_is_read() -> None:
+async def test_expensive_samples_are_taken_less_often() -> None:
     times: list[float] = []
     sampler = Sampler(History(), at_cost(0.3, times))
     async with running(sampler):

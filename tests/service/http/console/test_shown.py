@@ -82,7 +82,7 @@ def test_an_axis_ends_at_a_round_number(value: float, expected: float) -> None:
     assert plots.round_up(value) == pytest.approx(expected)
 
 
-def test_a_line_goes_where_its_points_are_and_breaks_where_there_are_none() -> None:
+def test_a_line_connects_its_points_and_has_gaps_for_missing_ones() -> None:
     drawn = plots.plot(
         "t", "about t", [("a", "first", [(600, 0), (300, 50), (200, None), (0, 100)], 100)], numbers.count
     )
@@ -98,7 +98,7 @@ def test_a_line_goes_where_its_points_are_and_breaks_where_there_are_none() -> N
     assert not drawn.empty
 
 
-def test_a_plot_of_nothing_says_so() -> None:
+def test_an_empty_plot_has_a_message() -> None:
     drawn = plots.plot("t", "about t", [("a", "first", [(0, None)], None)], numbers.share, top_min=1, top_max=1)
     assert drawn.empty
     assert [mark.text for mark in drawn.rows] == ["0", "50 %", "100 %"]

@@ -35,7 +35,7 @@ def shown(client: httpx.Client) -> tuple[float, float]:
     return (time_s - ROUNDING_S) * rate * (1 - ROUNDING), (time_s + ROUNDING_S) * rate * (1 + ROUNDING)
 
 
-def test_a_page_counts_what_every_worker_did(redis_url: str, tmp_path: Path) -> None:
+def test_a_page_shows_the_sums_over_all_workers(redis_url: str, tmp_path: Path) -> None:
     config = tmp_path / "tableside.yaml"
     config.write_text(CONFIG % redis_url)
     anew = httpx.Limits(max_keepalive_connections=0)  # the kernel chooses a worker for each connection
