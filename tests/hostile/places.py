@@ -34,6 +34,7 @@ def configuration(addresses: Mapping[str, str], directory: Path) -> dict[str, An
             "kind": "rocksdb",
             "path": str(directory / "data"),
             "block_cache_bytes": 8 * 2**20,
+            "row_cache_bytes": 8 * 2**20,
             "write_buffer_bytes": 16 * 2**20,
         },
     }

@@ -106,7 +106,7 @@ def test_the_memory_limit_is_the_documented_sum_of_the_default_settings() -> Non
     limits, database = LimitSettings(), RocksdbSettings(path="x")
     decoding = 8 * limits.body_bytes_max + 64 * MIB
     expected = {
-        "RocksDB": database.block_cache_bytes + 2 * database.write_buffer_bytes,
+        "RocksDB": database.block_cache_bytes + database.row_cache_bytes + 2 * database.write_buffer_bytes,
         "each connection with a request": limits.in_flight_max * 20 * 1024,
         "request bodies in flight": limits.bytes_in_flight_max + decoding,
         "each update in progress": decoding,

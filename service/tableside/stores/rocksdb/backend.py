@@ -24,6 +24,7 @@ class RocksdbSettings(BaseModel, frozen=True, extra="forbid"):
 
     path: str = Field(min_length=1)
     block_cache_bytes: int = Field(default=256 * 2**20, ge=2**20)
+    row_cache_bytes: int = Field(default=64 * 2**20, ge=2**20)
     write_buffer_bytes: int = Field(default=64 * 2**20, ge=2**20)
     sweep_every_s: float = Field(default=60.0, gt=0)
 
@@ -114,6 +115,7 @@ def _options(settings: RocksdbSettings) -> Options:
     options.create_if_missing(True)
     options.set_write_buffer_size(settings.write_buffer_bytes)
     options.set_keep_log_file_num(4)
+    options.set_row_cache(Cache(settings.row_cache_bytes))
     table = BlockBasedOptions()
     table.set_block_cache(Cache(settings.block_cache_bytes))
     table.set_bloom_filter(10, False)

@@ -30,7 +30,7 @@ class Database:
     def __init__(self, handle: Handle, clock: Clock) -> None:
         self._handle = handle
         self._clock = clock
-        self._versions = _versions()
+        self._version_max = 0
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
         self._scan_turn = asyncio.Lock()
         self._writes: GroupCommit[list[Outcome]] = GroupCommit(handle.sync, _sync_failed)
@@ -41,7 +41,16 @@ class Database:
 
     def next_etag(self) -> str:
         """Return a version that no record of this database has had: 16 hex digits."""
-        return f"{next(self._versions):016x}"
+        return f"{self.next_versions(1)[0]:016x}"
+
+    def next_versions(self, count: int) -> range:
+        """Return versions that no record of this database has had. They exceed those of earlier runs.
+
+        Only the writer thread may call this.
+        """
+        first = max(self._version_max + 1, time.time_ns())
+        self._version_max = first + count - 1
+        return range(first, first + count)
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """Read many keys in one call; safe on any thread."""
@@ -115,14 +124,6 @@ class Database:
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, at most 200 characters."""
     return str(error).partition("\n")[0][:200]
-
-
-def _versions() -> Iterator[int]:
-    """Count up from the time in nanoseconds, so that versions of earlier runs do not repeat."""
-    version = 0
-    while True:
-        version = max(version + 1, time.time_ns())
-        yield version
 
 
 def _sync_failed(error: Exception, outcomes: list[Outcome]) -> list[Outcome]:

@@ -31,9 +31,14 @@ class Turn:
         self._operations, self._bytes = OPERATIONS_PER_TURN_MAX, BYTES_PER_TURN_MAX
         self._ends_at = time.perf_counter() + TURN_S
 
-    def spend(self, size_bytes: int) -> None:
-        """Count an operation that read and wrote this many bytes."""
-        self._operations -= 1
+    @property
+    def operations_left(self) -> int:
+        """The number of operations that the turn still allows, at least one."""
+        return max(1, self._operations)
+
+    def spend(self, size_bytes: int, count: int = 1) -> None:
+        """Count operations that read and wrote this many bytes."""
+        self._operations -= count
         self._bytes -= size_bytes
 
     @property

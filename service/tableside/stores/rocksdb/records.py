@@ -12,8 +12,24 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 
 import hashlib
 from collections.abc import Sequence
+from typing import TypeGuard
 
-from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, TooLarge, encode, parse
+from ...core import (
+    Operation,
+    Outcome,
+    Put,
+    Record,
+    RecordUnreadable,
+    Stored,
+    TableError,
+    TooLarge,
+    encode,
+    is_unconditional,
+    parse,
+)
+
+PLAIN_BYTES_MAX = 2**20
+"""Puts of larger values are not plain: `transition` checks their size."""
 
 _FORMAT_VERSION = 1
 _EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
@@ -35,6 +51,30 @@ def pack(stored: Stored) -> bytes:
         parts.append(bytes([len(stored.writers)]))
         parts.extend(_pack_writer(name, sequence) for name, sequence in stored.writers)
     return b"".join(parts) + (stored.value or b"")
+
+
+def are_plain(operations: Sequence[Operation], raws: Sequence[bytes | None]) -> TypeGuard[Sequence[Put]]:
+    """Return whether all are puts without special members, which replace no record with writers or an expiry.
+
+    The result of such a put does not depend on the record that it replaces.
+    """
+    return all(map(_is_plain_put, operations)) and all(raw is None or raw[:2] == _PLAIN_HEADER for raw in raws)
+
+
+def _is_plain_put(operation: Operation) -> bool:
+    return (
+        type(operation) is Put
+        and operation.ttl_s is None
+        and operation.token is None
+        and not operation.returning
+        and is_unconditional(operation)
+        and len(operation.value) <= PLAIN_BYTES_MAX
+    )
+
+
+def pack_plain(value: bytes, version: int) -> bytes:
+    """Return the bytes of a record without expiry and writers. Its etag is the version in hex digits."""
+    return _PLAIN_HEADER + version.to_bytes(8, "big") + value
 
 
 def unpack(raw: bytes) -> Stored:

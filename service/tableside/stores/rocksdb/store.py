@@ -3,9 +3,8 @@
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
-from itertools import chain
 from typing import TypeVar
 
 from rocksdict import WriteBatch
@@ -20,6 +19,7 @@ from ...core import (
     Operation,
     Outcome,
     Page,
+    Put,
     RecordUnreadable,
     Scan,
     Stored,
@@ -29,24 +29,19 @@ from ...core import (
     Write,
     WriteHealth,
     WritesRejected,
-    chunks_of,
+    Written,
     transition,
     value_bytes,
 )
 from .database import Database
 from .group_commit import Turn
-from .records import pack, read, read_all, unpack
+from .reads import RecordReader
+from .records import are_plain, pack, pack_plain, read, unpack
 from .scans import Scanner
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-
-INLINE_KEYS_MAX = 16
-"""Reads of up to this many keys run on the event loop: they take less time than switching to a thread and back."""
-
-KEYS_PER_GET_MAX = 8
-"""How many records are read at once. The values of a call are counted after each of these reads."""
 
 KEYS_PER_READ_MAX = 32
 """How many records a write reads at once: a turn of the writer thread may end after any of them."""
@@ -63,6 +58,7 @@ class RocksdbStore:
         self.spec = spec
         self._encode = spec.key.encode
         self._prefix = spec.name_in_store.encode() + b"\0"
+        self._reader = RecordReader(database, self._prefix, spec.key.encode)
         self._scanner = Scanner(database, spec, self._prefix)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
@@ -70,7 +66,7 @@ class RocksdbStore:
         outcomes: list[Outcome] = []
         try:
             if set(map(type, operations)) <= {Get}:
-                return await self._read(operations)
+                return await self._reader.get([operation.key for operation in operations])
             while len(outcomes) < len(operations):
                 if outcomes and (stopped := self._stopped(outcomes, until)) is not None:
                     return outcomes + [stopped] * (len(operations) - len(outcomes))
@@ -109,52 +105,50 @@ class RocksdbStore:
 
     # Operations
 
-    async def _read(self, operations: Sequence[Operation]) -> list[Outcome]:
-        if len(operations) <= INLINE_KEYS_MAX:
-            return self._get(operations)
-        return await self._database.run_read(partial(self._get, operations))
-
-    def _get(self, operations: Sequence[Operation]) -> list[Outcome]:
-        """Read records, a few at a time until their values are too large together."""
-        now, prefix, encode = self._database.now_ms(), self._prefix, self._encode
-        keys = [prefix + encode(operation.key) for operation in operations]
-        if len(keys) <= KEYS_PER_GET_MAX:
-            return read_all(self._database.get(keys), now)
-        raws: list[bytes | None] = []
-        read_bytes = 0
-        for some in chunks_of(keys, KEYS_PER_GET_MAX):
-            found = self._database.get([*some])
-            read_bytes += sum([len(raw) for raw in found if raw is not None])
-            raws += found
-            if read_bytes > READ_BYTES_MAX:
-                break
-        return read_all(raws, now) + [NOT_READ] * (len(keys) - len(raws))
-
     def _write(self, operations: Sequence[Operation], turn: Turn) -> list[Outcome]:
         """Execute the first operations, as many as the turn allows, and return their outcomes."""
-        now, batch = self._database.now_ms(), WriteBatch(raw_mode=True)
-        outcomes: list[Outcome] = []
-        written_bytes = 0
-        for key, raw, operation in self._with_stored(operations):
+        batch, outcomes = WriteBatch(raw_mode=True), list[Outcome]()
+        while len(outcomes) < len(operations) and not (outcomes and turn.over):
+            start = len(outcomes)
+            part = operations[start : start + min(KEYS_PER_READ_MAX, turn.operations_left)]
+            keys = [self._prefix + self._encode(operation.key) for operation in part]
+            raws = self._database.get(keys)
+            if self.spec.ttl_s is None and are_plain(part, raws):
+                outcomes += self._put_plain(batch, keys, part, raws, turn)
+            else:
+                outcomes += self._apply_each(batch, list(zip(keys, raws, part, strict=True)), turn)
+        if not batch.is_empty():
+            self._database.write(batch)
+        return outcomes
+
+    def _put_plain(
+        self, batch: WriteBatch, keys: Sequence[bytes], puts: Sequence[Put], raws: Sequence[bytes | None], turn: Turn
+    ) -> list[Outcome]:
+        versions = self._database.next_versions(len(puts))
+        add = batch.put
+        for key, put, version in zip(keys, puts, versions, strict=True):
+            add(key, pack_plain(put.value, version))
+        read_bytes = sum([len(raw) for raw in raws if raw is not None])
+        turn.spend(read_bytes + sum([len(put.value) for put in puts]), len(puts))
+        return [Written(f"{version:016x}") for version in versions]
+
+    def _apply_each(
+        self, batch: WriteBatch, part: Sequence[tuple[bytes, bytes | None, Operation]], turn: Turn
+    ) -> list[Outcome]:
+        """Execute operations one by one, until the turn is over."""
+        now, outcomes = self._database.now_ms(), list[Outcome]()
+        before_bytes = batch.size_in_bytes()
+        for key, raw, operation in part:
             if outcomes and turn.over:
                 break
             if isinstance(operation, Get):
                 outcomes.append(read(raw, now))
             else:
                 outcomes.append(self._add_write(batch, key, raw, operation, now))
-            before_bytes, written_bytes = written_bytes, batch.size_in_bytes()
+            written_bytes = batch.size_in_bytes()
             turn.spend(len(raw or b"") + written_bytes - before_bytes)
-        if not batch.is_empty():
-            self._database.write(batch)
+            before_bytes = written_bytes
         return outcomes
-
-    def _with_stored(self, operations: Sequence[Operation]) -> Iterator[tuple[bytes, bytes | None, Operation]]:
-        """Return each operation with its key in the database and the bytes stored there, which are read in parts."""
-        return chain.from_iterable(map(self._read_part, chunks_of(operations, KEYS_PER_READ_MAX)))
-
-    def _read_part(self, operations: Sequence[Operation]) -> Iterator[tuple[bytes, bytes | None, Operation]]:
-        keys = [self._prefix + self._encode(operation.key) for operation in operations]
-        return zip(keys, self._database.get(keys), operations, strict=True)
 
     def _stopped(self, outcomes: Sequence[Outcome], until: float) -> TableError | None:
         """Return the outcome of the operations that are not attempted after these; None if they are attempted."""

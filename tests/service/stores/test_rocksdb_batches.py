@@ -1,0 +1,99 @@
+"""RocksDB reads batches in the order of keys, and writes plain puts in one pass."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from contract import put, written
+from service.stores.test_rocksdb import database
+from tableside.core import values
+from tableside.core.operations import Get, Operation, Record, Token
+from tableside.core.store import Store, TableSpec
+from tableside.core.transitions import Stored
+from tableside.stores.rocksdb import RocksdbBackend, reads
+from tableside.stores.rocksdb.reads import KEYS_PER_GET_MAX, KEYS_PER_GET_MIN
+from tableside.stores.rocksdb.records import PLAIN_BYTES_MAX, are_plain, pack
+
+
+@pytest.fixture
+async def backend(tmp_path: Path) -> AsyncIterator[RocksdbBackend]:
+    async with database(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def store(backend: RocksdbBackend) -> Store:
+    return await backend.store(TableSpec("t"))
+
+
+async def test_a_batch_returns_records_in_its_own_order(store: Store) -> None:
+    keys = [f"{index * 7919 % 1500:04}" for index in range(0, 1500, 2)]
+    await store.apply([put(key, {"key": key}) for key in keys])
+    wanted = [f"{index * 7919 % 1500:04}" for index in range(1500)]
+    outcomes = await store.apply([Get(key) for key in wanted])
+    expected = [values.encode({"key": key}) if key in set(keys) else None for key in wanted]
+    assert [outcome.value if isinstance(outcome, Record) else outcome for outcome in outcomes] == expected
+
+
+async def test_a_large_batch_of_gets_leaves_turns_to_other_gets(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "KEYS_PER_TURN_MAX", 20)
+    finished: list[int] = []
+
+    async def apply(count: int) -> None:
+        await store.apply([Get(f"{count}-{index}") for index in range(count)])
+        finished.append(count)
+
+    await asyncio.gather(apply(2000), apply(20))
+    assert finished == [20, 2000]
+
+
+@pytest.mark.parametrize("size_bytes", [10, 100_000])
+async def test_large_records_are_read_a_few_at_a_time(
+    backend: RocksdbBackend, monkeypatch: pytest.MonkeyPatch, size_bytes: int
+) -> None:
+    store = await backend.store(TableSpec("t"))
+    await store.apply([put(f"{index:02}", {"text": "x" * size_bytes}) for index in range(100)])
+    counts: list[int] = []
+    get = backend._database.get
+
+    def counted(keys: list[bytes]) -> list[bytes | None]:
+        counts.append(len(keys))
+        return get(keys)
+
+    monkeypatch.setattr(backend._database, "get", counted)
+    monkeypatch.setattr(reads, "READ_BYTES_MAX", 2_000_000)
+    await store.apply([Get(f"{index:02}") for index in range(100)])
+    assert max(counts) <= (KEYS_PER_GET_MAX if size_bytes == 10 else 20)
+    assert counts[0] == KEYS_PER_GET_MIN
+
+
+PLAIN = [put("a"), put("b"), put("c")]
+
+
+@pytest.mark.parametrize(
+    ("writes", "stored"),
+    [
+        ([*PLAIN, put("d", ttl_s=5)], b""),
+        ([*PLAIN, put("d", if_absent=True)], b""),
+        ([*PLAIN, put("d", returning=True)], b""),
+        ([*PLAIN, put("d", token=Token("w", 1))], b""),
+        ([*PLAIN, put("d", if_match=("x",))], b""),
+        ([*PLAIN, put("d", {"text": "x" * PLAIN_BYTES_MAX})], b""),
+        ([*PLAIN, Get("d")], b""),
+        (PLAIN, pack(Stored(b"{}", "0" * 16, expires_ms=2**50))),
+        (PLAIN, pack(Stored(b"{}", "0" * 16, writers=(("w", 1),)))),
+        (PLAIN, b"{}"),
+    ],
+)
+def test_special_puts_and_records_are_decided_one_by_one(writes: list[Operation], stored: bytes) -> None:
+    assert are_plain(PLAIN, [None, pack(Stored(b"{}", "0" * 16)), None])
+    assert not are_plain(writes, [stored or None, *[None] * (len(writes) - 1)])
+
+
+async def test_a_put_keeps_the_tokens_of_a_record(store: Store) -> None:
+    await written(store, put("b", {"n": 1}, token=Token("w", 5)))
+    await store.apply([put(key, {"n": 2}) for key in "abc"])
+    replay = await written(store, put("b", {"n": 3}, token=Token("w", 5)))
+    assert replay.replayed
