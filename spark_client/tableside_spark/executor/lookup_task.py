@@ -1,8 +1,9 @@
-"""The executor side of a join: adds the value's JSON text to each row of an Arrow batch."""
+"""The executor side of a join: adds the value to each row of Arrow batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,16 +11,16 @@ import pyarrow.compute as pc
 from tableside_client.connection import Connection
 from tableside_client.errors import TableError
 from tableside_spark.executor.chunks import ChunkSize, chunks
+from tableside_spark.executor.found_values import FOUND_COLUMN, FoundValues
 from tableside_spark.executor.key_columns import distinct_keys, key_column
 from tableside_spark.executor.operation_batch import PARTITION, partition_lists
+from tableside_spark.executor.remembered_values import KeyMemory, PlannedKeys, RememberedLimits
 from tableside_spark.executor.task_client import TaskClient
-
-VALUE_COLUMN = "__tableside_value"
 
 
 @dataclass(frozen=True, slots=True)
 class LookupTask:
-    """Looks up the keys of Arrow batches in a table.
+    """Looks up the keys of Arrow batches in a table, and adds the columns of `values` after the first.
 
     If the batches have the column `PARTITION`, each key is looked up in that partition. `window` is the maximum
     number of requests in flight.
@@ -31,24 +32,27 @@ class LookupTask:
     key_names: tuple[str, ...]
     how: str
     fields: tuple[str, ...] | None
+    values: FoundValues
     size: ChunkSize
     window: int
+    remembered: RememberedLimits = field(default_factory=RememberedLimits)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Look up every row's key. Raises `TableError` for a failure other than an absent record."""
         client = TaskClient(self.connection, self.table, self.window)
-        results = client.map(chunks(batches, self.size), partial(self._process_chunk, client))
-        return client.waits.logged(self.table, results)
+        planned = map(partial(self._plan, KeyMemory(self.remembered)), chunks(batches, self.size))
+        looked_up = client.map(planned, partial(self._look_up, client))
+        return map(self._join, client.waits.logged(self.table, looked_up))
 
-    def _process_chunk(self, client: TaskClient, chunk: pa.RecordBatch) -> pa.RecordBatch:
-        routed = PARTITION in chunk.schema.names
-        names = (*self.key_columns, PARTITION) if routed else self.key_columns
-        keys = distinct_keys(
-            [chunk.column(name) for name in names], (*self.key_names, PARTITION) if routed else self.key_names
-        )
-        found = self._fetch(client, keys.keys, routed=routed)
-        values = found if keys.is_identity else found.take(keys.positions)
-        return _joined_rows(chunk.drop_columns(PARTITION) if routed else chunk, values, self.how)
+    def _plan(self, memory: KeyMemory, chunk: pa.RecordBatch) -> "_Lookup":
+        routed = (PARTITION,) if PARTITION in chunk.schema.names else ()
+        columns = [chunk.column(name) for name in (*self.key_columns, *routed)]
+        keys = distinct_keys(columns, (*self.key_names, *routed))
+        rows = chunk.drop_columns(PARTITION) if routed else chunk
+        return _Lookup(rows, memory.plan(keys.keys), None if keys.is_identity else keys.positions, bool(routed))
+
+    def _look_up(self, client: TaskClient, lookup: "_Lookup") -> tuple["_Lookup", pa.RecordBatch]:
+        return lookup, self.values.decode(self._fetch(client, lookup.keys.new, routed=lookup.routed))
 
     def _fetch(self, client: TaskClient, keys: pa.Array, *, routed: bool) -> pa.Array:
         """Return the value's JSON text for each key, or null if there is no record."""
@@ -58,6 +62,32 @@ class LookupTask:
         outcomes = client.batch(batch, op="get", fields=self.fields)
         raise_first_failure(self.table, outcomes, except_codes=("record_not_found",))
         return outcomes["value"].combine_chunks().cast(pa.string())
+
+    def _join(self, looked_up: tuple["_Lookup", pa.RecordBatch]) -> pa.RecordBatch:
+        lookup, found = looked_up
+        values = lookup.keys.values(found, lookup.positions)
+        has_record = values.column(FOUND_COLUMN)
+        if self.how in ("left_semi", "left_anti"):
+            return lookup.rows.filter(_is_kept(has_record, self.how))
+        columns, schema = values.columns[1:], self.values.schema.remove(0)
+        joined = pa.RecordBatch.from_arrays(
+            [*lookup.rows.columns, *columns], schema=pa.schema([*lookup.rows.schema, *schema])
+        )
+        return joined.filter(has_record) if self.how == "inner" else joined
+
+
+class _Lookup(NamedTuple):
+    """The rows of a chunk, their distinct keys, and the position of each row's key (None means 0, 1, 2, …)."""
+
+    rows: pa.RecordBatch
+    keys: PlannedKeys
+    positions: pa.Array | None
+    routed: bool
+
+
+def _is_kept(has_record: pa.Array, how: str) -> pa.Array:
+    found = pc.fill_null(has_record, False)
+    return found if how == "left_semi" else pc.invert(found)
 
 
 def _routed_gets(keys: pa.StructArray, names: tuple[str, ...]) -> pa.Table:
@@ -77,11 +107,3 @@ def raise_first_failure(table: str, outcomes: pa.Table, *, except_codes: Sequenc
         first = failures.slice(0, 1).to_pylist()[0]
         detail = f"{first['detail']} ({len(failures)} of {len(outcomes)} operations sent together)"
         raise TableError(table, first["code"], first["status"], detail)
-
-
-def _joined_rows(chunk: pa.RecordBatch, values: pa.Array, how: str) -> pa.RecordBatch:
-    if how in ("left_semi", "left_anti"):
-        return chunk.filter(pc.is_valid(values) if how == "left_semi" else pc.is_null(values))
-    fields = [*chunk.schema, pa.field(VALUE_COLUMN, pa.string())]
-    joined = pa.RecordBatch.from_arrays([*chunk.columns, values], schema=pa.schema(fields))
-    return joined.filter(pc.is_valid(values)) if how == "inner" else joined

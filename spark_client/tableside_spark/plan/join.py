@@ -10,9 +10,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tableside_client.connection import Connection
 from tableside_spark.executor.chunks import ChunkSize
-from tableside_spark.executor.lookup_task import VALUE_COLUMN, LookupTask
+from tableside_spark.executor.found_values import VALUE_COLUMN, FoundValues, member_column
+from tableside_spark.executor.lookup_task import LookupTask
 from tableside_spark.executor.mismatch import OnMismatch, require_known
 from tableside_spark.plan.concurrency import divide_in_flight
+from tableside_spark.plan.decodable import arrow_members
 from tableside_spark.plan.frames import check_key_columns, map_arrow, quoted, require_unique_names, type_of
 from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.table_schema import fetch_table_schema, wire_keys
@@ -29,6 +31,7 @@ HOW = {
 }
 """The kind of join by its names in Spark, in lower case and without underscores."""
 
+_WITHOUT_MEMBERS = ("left_semi", "left_anti")
 _PARSED = "__tableside_parsed"
 _NEED_ALL_RECORDS = ("right", "rightouter", "full", "fullouter", "outer", "cross")
 
@@ -62,12 +65,15 @@ def join(
         routed = TableRouting(table, table_schema, columns, request.partitions).with_one_partition(frame)
     source, divided = divide_in_flight(routed, table_schema.limits, in_flight_max, size)
     fields = None if request.fields is None else tuple(request.fields)
-    lookup = LookupTask(connection, table, ordered, names, how, fields, divided.chunk, divided.window)
-    if how in ("left_semi", "left_anti"):
+    value = None if how in _WITHOUT_MEMBERS else _typed_value(frame, table, columns, request)
+    values = FoundValues(None if value is None else arrow_members(value.schema))
+    lookup = LookupTask(connection, table, ordered, names, how, fields, values, divided.chunk, divided.window)
+    if how in _WITHOUT_MEMBERS:
         return map_arrow(source, lookup, frame.schema)
-    value = StructField(VALUE_COLUMN, StringType())
-    found = map_arrow(source, lookup, StructType([*frame.schema.fields, value]))
-    return _with_members(found, table, frame.columns, columns, request)
+    decoded = [] if value is None or values.members is None else _decoded_fields(value.schema)
+    text = StructField(VALUE_COLUMN, StringType())
+    found = map_arrow(source, lookup, StructType([*frame.schema.fields, *decoded, text]))
+    return _with_members(found, frame.columns, value, [field.name for field in decoded], request.on_mismatch)
 
 
 def join_type(how: str) -> str:
@@ -86,19 +92,40 @@ def join_type(how: str) -> str:
     raise ValueError(f"how is left, inner, left_semi or left_anti (also left_outer, semi or anti), not {how!r}")
 
 
-def _with_members(
-    found: DataFrame, table: str, columns: Sequence[str], keys: Sequence[str], request: JoinRequest
-) -> DataFrame:
-    kept = [quoted(name) for name in columns]
-    text = F.col(VALUE_COLUMN)
+def _typed_value(frame: DataFrame, table: str, keys: Sequence[str], request: JoinRequest) -> TypedValue | None:
+    """Return how values are read, or None without a schema: they are then the column `value`."""
     if request.schema is None:
-        require_unique_names([*columns, "value"], found)
-        return found.select(*kept, text.alias("value"))
-    kind = type_of(found.select(F.from_json(text, request.schema).alias(VALUE_COLUMN)), VALUE_COLUMN)
+        require_unique_names([*frame.columns, "value"], frame)
+        return None
+    kind = type_of(frame.select(F.from_json(F.lit("{}"), request.schema).alias(VALUE_COLUMN)), VALUE_COLUMN)
     if not isinstance(kind, StructType):
         raise ValueError(f"a value is an object: its schema is a struct, not {kind.simpleString()}")
-    require_unique_names([*columns, *kind.names], found)
-    value = TypedValue(kind, table, keys)
+    require_unique_names([*frame.columns, *kind.names], frame)
+    return TypedValue(kind, table, keys)
+
+
+def _decoded_fields(schema: StructType) -> list[StructField]:
+    return [StructField(member_column(position), field.dataType) for position, field in enumerate(schema.fields)]
+
+
+def _with_members(
+    found: DataFrame,
+    columns: Sequence[str],
+    value: TypedValue | None,
+    decoded: Sequence[str],
+    on_mismatch: OnMismatch,
+) -> DataFrame:
+    """Return the columns of the frame, and the members: decoded by the executor, or from the text if there is one."""
+    kept = [quoted(name) for name in columns]
+    text = F.col(VALUE_COLUMN)
+    if value is None:
+        return found.select(*kept, text.alias("value"))
     parsed = F.col(_PARSED)
-    members = value.fitting_members(parsed) if request.on_mismatch == "fail" else value.members(parsed)
-    return found.select(*kept, value.parse(text).alias(_PARSED)).select(*kept, *members)
+    members = value.fitting_members(parsed) if on_mismatch == "fail" else value.members(parsed)
+    if decoded:
+        members = [
+            F.when(text.isNull(), F.col(name)).otherwise(member) for name, member in zip(decoded, members, strict=True)
+        ]
+    named = [member.alias(name) for name, member in zip(value.schema.names, members, strict=True)]
+    inputs = [*kept, *map(F.col, decoded), text]
+    return found.select(*inputs, value.parse(text).alias(_PARSED)).select(*kept, *named)

@@ -30,8 +30,11 @@ class TypedValue:
         return _parse(text, self.schema.fields)
 
     def members(self, parsed: Column) -> list[Column]:
-        """Return the members of the result of `parse`, which has to be a column of the previous projection."""
-        return [parsed.getField(name).alias(name) for name in self.schema.names]
+        """Return the members of the result of `parse`, which has to be a column of the previous projection.
+
+        The columns have no names.
+        """
+        return [parsed.getField(name) for name in self.schema.names]
 
     def fitting_members(self, parsed: Column) -> list[Column]:
         """Return the members as `members` does. If any member does not fit, each of them raises an error of one line.
@@ -40,7 +43,7 @@ class TypedValue:
         """
         text = parsed.getField(_MISFIT)
         error = F.raise_error(self._message(text, parsed))
-        return [F.when(text.isNull(), parsed.getField(name)).otherwise(error).alias(name) for name in self.schema.names]
+        return [F.when(text.isNull(), parsed.getField(name)).otherwise(error) for name in self.schema.names]
 
     def _message(self, text: Column, parsed: Column) -> Column:
         key = F.to_json(F.array(*[quoted(name).cast("string") for name in self.keys]))
