@@ -32,6 +32,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "fits": {"n": 1, "s": {"a": {"b": [1]}}, "t": "2013-07-01T05:15:00Z", "other": [SECRET]},
 }
 SCHEMA = "n int, s struct<a: struct<b: array<int>>>, t timestamp"
+DECODED_SCHEMA = "n int, s struct<a: struct<b: array<int>>>, u boolean"
+"""A schema whose values executors decode."""
 FAULTS = {
     "string": ("n", "string", "int"),
     "fraction": ("n", "number", "int"),
@@ -79,11 +81,31 @@ def test_a_lookup_names_column_key_and_types_in_one_line(spark: SparkSession, se
     assert str(caught.value) == f"[USER_RAISED_EXCEPTION] {expected} SQLSTATE: P0001"
 
 
-def test_a_lookup_names_a_composite_key(spark: SparkSession, service: Service) -> None:
+@pytest.mark.parametrize("name", [name for name in FAULTS if name != "several"])
+def test_a_lookup_whose_values_executors_decode_has_the_same_message(
+    spark: SparkSession, service: Service, name: str
+) -> None:
+    found = Table("simple", service.url).enrich(keys(spark, "fits", name), "k", DECODED_SCHEMA)
+    with pytest.raises(Exception, match="USER_RAISED_EXCEPTION") as caught:
+        found.collect()
+    column, kind, wanted = FAULTS[name]
+    expected = message(column, kind, json.dumps(name), wanted)
+    assert str(caught.value) == f"[USER_RAISED_EXCEPTION] {expected} SQLSTATE: P0001"
+
+
+def test_a_lookup_whose_values_executors_decode_names_a_composite_key(spark: SparkSession, service: Service) -> None:
     frame = spark.createDataFrame([("a'\n", 7)], "`key.who` string, at int")
     with pytest.raises(Exception, match="USER_RAISED_EXCEPTION") as caught:
         Table("pairs", service.url).enrich(frame, ["key.who", "at"], "n int").collect()
     assert message("n", "string", r"""["a'\n","7"]""", "int", "pairs") in str(caught.value)
+
+
+def test_a_lookup_whose_values_executors_decode_returns_null_too(spark: SparkSession, service: Service) -> None:
+    table = Table("simple", service.url)
+    found = table.enrich(keys(spark, *VALUES), "k", DECODED_SCHEMA, on_mismatch="null").collect()
+    assert {row.k for row in found if row.n is not None} == {"nested", "several", "fits"}
+    fits = next(row for row in found if row.k == "fits")
+    assert (fits.s.a.b, fits.u) == ([1], None)
 
 
 def test_a_lookup_returns_null_for_a_member_that_does_not_fit_and_keeps_the_others(

@@ -1,6 +1,5 @@
 """Decode pages of a scan into Arrow batches of a schema, without a Python object per row."""
 
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +7,6 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -21,10 +19,12 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from tableside_spark.executor.json_members import UnreadableMembersError, read_members
 from tableside_spark.executor.mismatch import MESSAGE, MismatchError, OnMismatch
 from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema
 
 _VALUE_COLUMN = "value"
+_MISFITS = (UnreadableMembersError, pa.ArrowInvalid)
 _JSON_TYPES = {str: "string", bool: "boolean", int: "number", float: "number", dict: "object", list: "array"}
 
 
@@ -74,14 +74,14 @@ class Decoder:
     def _members(self, page: pa.Table) -> dict[str, pa.Array]:
         try:
             return self._read(page["value"], self.read)
-        except pa.ArrowInvalid:
+        except _MISFITS:
             return {field.name: self._member(page, field) for field in self.read}
 
     def _member(self, page: pa.Table, field: pa.Field) -> pa.Array:
         """Read one member. Values that do not fit are found by halving the page."""
         try:
             return self._read(page["value"], pa.schema([field]))[field.name]
-        except pa.ArrowInvalid:
+        except _MISFITS:
             if len(page) == 1:
                 return self._misfit(page, field.name)
         half = len(page) // 2
@@ -95,13 +95,11 @@ class Decoder:
         raise MismatchError(MESSAGE % (self.table, name, found, key, self.types[name]))
 
     def _read(self, values: pa.ChunkedArray, read: pa.Schema) -> dict[str, pa.Array]:
-        """Read members of all values. Raises `pa.ArrowInvalid` if one of them does not fit."""
-        lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values.combine_chunks())
-        text = pc.binary_join(lines, b"\n")[0].as_buffer()
-        options = pj.ParseOptions(explicit_schema=read, newlines_in_values=True, unexpected_field_behavior="ignore")
-        reading = pj.ReadOptions(use_threads=False, block_size=max(text.size + 1, 1024))
-        table = pj.read_json(io.BytesIO(text), read_options=reading, parse_options=options)
-        return {name: _cast(table[name].combine_chunks(), self.target.field(name).type) for name in table.column_names}
+        """Read members of all values. Raises one of `_MISFITS` if one of them does not fit."""
+        members = read_members(values.combine_chunks(), read)
+        return {
+            name: _cast(member, self.target.field(name).type) for name, member in zip(read.names, members, strict=True)
+        }
 
 
 def _key_text(key: Any) -> str:
