@@ -39,7 +39,7 @@ async def test_a_slow_store_has_no_more_calls_under_way_than_allowed() -> None:
 
 
 @in_virtual_time
-async def test_calls_have_their_turn_in_the_order_in_which_they_came() -> None:
+async def test_calls_are_admitted_in_order_of_arrival() -> None:
     store = slow()
     policy = Bulkhead(store, 2)
     await asyncio.gather(*(policy.apply([put(f"{index}")]) for index in range(9)))
@@ -47,7 +47,7 @@ async def test_calls_have_their_turn_in_the_order_in_which_they_came() -> None:
 
 
 @in_virtual_time
-async def test_who_waits_until_the_deadline_is_told_that_nothing_was_applied() -> None:
+async def test_a_call_that_waits_until_its_deadline_is_not_applied() -> None:
     store = slow(60)
     policy = Bulkhead(store, 1)
     first = asyncio.create_task(policy.apply([put("a")]))
@@ -64,7 +64,7 @@ async def test_who_waits_until_the_deadline_is_told_that_nothing_was_applied() -
 
 
 @in_virtual_time
-async def test_who_is_cancelled_leaves_the_line_or_frees_the_place() -> None:
+async def test_a_cancelled_call_leaves_the_queue_or_frees_its_slot() -> None:
     store = slow(5)
     policy = Bulkhead(store, 1)
     calls = [asyncio.create_task(policy.apply([put(f"{index}")])) for index in range(3)]
@@ -78,7 +78,7 @@ async def test_who_is_cancelled_leaves_the_line_or_frees_the_place() -> None:
 
 
 @in_virtual_time
-async def test_who_is_cancelled_in_the_moment_of_his_turn_passes_it_on() -> None:
+async def test_a_call_cancelled_on_admission_passes_its_slot_on() -> None:
     store = slow(1)
     policy = Bulkhead(store, 1)
     calls = [asyncio.create_task(policy.apply([put(f"{index}")])) for index in range(3)]
@@ -118,7 +118,7 @@ async def test_scans_are_calls_too() -> None:
     assert registry.get_sample_value("tableside_bulkhead_calls_total", waited) == 3
 
 
-def test_there_is_room_for_one_at_least() -> None:
+def test_at_least_one_call_is_admitted() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Bulkhead(Scripted(), 0)
 

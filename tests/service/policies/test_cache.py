@@ -91,7 +91,7 @@ async def after(seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
 
 
 @in_virtual_time
-async def test_a_record_is_read_once_and_then_comes_with_its_age() -> None:
+async def test_a_record_is_read_once_and_then_returned_with_its_age() -> None:
     site = await Site.made()
     first = await site.one(Get("a"))
     await asyncio.sleep(2.5)
@@ -104,7 +104,7 @@ async def test_a_record_is_read_once_and_then_comes_with_its_age() -> None:
 
 
 @in_virtual_time
-async def test_a_record_that_is_read_all_the_time_is_still_read_anew_when_its_time_is_over() -> None:
+async def test_a_frequently_read_record_still_expires_from_the_cache() -> None:
     site = await Site.made(ttl_s=10.0)
     for _ in range(99):
         await site.value()
@@ -133,7 +133,7 @@ async def test_the_age_counts_from_when_the_reading_began() -> None:
 
 
 @in_virtual_time
-async def test_that_there_is_no_record_is_kept_for_a_time_of_its_own() -> None:
+async def test_absences_are_cached_for_a_separate_time() -> None:
     site = await Site.made(ttl_s=10.0, absent_ttl_s=2.0)
     assert await site.value("b") is None
     await site.elsewhere(put("b", {"n": 5}))
@@ -145,7 +145,7 @@ async def test_that_there_is_no_record_is_kept_for_a_time_of_its_own() -> None:
 
 
 @in_virtual_time
-async def test_absences_are_not_kept_where_their_time_is_0() -> None:
+async def test_absences_are_not_cached_if_their_time_is_0() -> None:
     site = await Site.made(absent_ttl_s=0.0)
     for _ in range(3):
         assert await site.value("b") is None
@@ -153,7 +153,7 @@ async def test_absences_are_not_kept_where_their_time_is_0() -> None:
 
 
 @in_virtual_time
-async def test_a_record_is_not_answered_once_it_has_expired() -> None:
+async def test_an_expired_record_is_not_returned() -> None:
     site = await Site.made(ttl_s=100.0)
     await site.elsewhere(put("a", {"n": 1}, ttl_s=5))
     assert await site.value() == n(1)
@@ -165,7 +165,7 @@ async def test_a_record_is_not_answered_once_it_has_expired() -> None:
 
 
 @in_virtual_time
-async def test_a_record_that_expires_while_others_wait_for_it_is_not_answered_to_them() -> None:
+async def test_a_record_that_expires_while_gets_wait_for_it_is_not_returned() -> None:
     site = await Site.made()
     await site.elsewhere(put("a", {"n": 1}, ttl_s=5))
 
@@ -187,7 +187,7 @@ async def test_a_record_that_expires_while_others_wait_for_it_is_not_answered_to
 
 
 @in_virtual_time
-async def test_of_too_many_records_the_least_lately_used_leave() -> None:
+async def test_the_least_recently_used_records_are_evicted() -> None:
     site = Site(records_max=3)
     await site.memory.apply([put(key) for key in "abcde"])
     for key in ("a", "b", "c", "a", "d", "e"):
@@ -200,7 +200,7 @@ async def test_of_too_many_records_the_least_lately_used_leave() -> None:
 
 
 @in_virtual_time
-async def test_a_record_that_is_too_large_is_not_kept_nor_the_one_before_it() -> None:
+async def test_a_record_that_is_too_large_is_not_cached_and_removes_the_previous_one() -> None:
     site = await Site.made(bytes_max=2000)
     assert await site.value() == n(0)
     await site.elsewhere(put("a", {"long": "x" * 2000}))
@@ -210,7 +210,7 @@ async def test_a_record_that_is_too_large_is_not_kept_nor_the_one_before_it() ->
     assert len(site.asked) == 5
 
 
-def test_what_is_held_is_bounded_and_counted_exactly() -> None:
+def test_the_size_of_the_cache_is_limited_and_exact() -> None:
     """Compare the cache with a simple model over random reads and writes."""
     chance = random.Random(20)
     records_max, bytes_max = 8, 6000
@@ -249,7 +249,7 @@ def test_what_is_held_is_bounded_and_counted_exactly() -> None:
 
 
 @in_virtual_time
-async def test_many_records_are_counted_at_about_what_they_take() -> None:
+async def test_the_counted_size_is_close_to_the_used_memory() -> None:
     tracemalloc = pytest.importorskip("tracemalloc")
     kept = Entries(records_max=10**6, bytes_max=2**30, ttl_s=1.0, absent_ttl_s=1.0)
     tracemalloc.start()
@@ -267,7 +267,7 @@ async def test_many_records_are_counted_at_about_what_they_take() -> None:
 
 
 @in_virtual_time
-async def test_a_hundred_gets_of_one_missing_key_read_it_once() -> None:
+async def test_a_hundred_concurrent_gets_of_an_absent_record_share_one_read() -> None:
     site = await Site.made(absent_ttl_s=0.0)
     site.takes(1.0)
     assert await asyncio.gather(*(site.value("b") for _ in range(100))) == [None] * 100
@@ -275,7 +275,7 @@ async def test_a_hundred_gets_of_one_missing_key_read_it_once() -> None:
 
 
 @in_virtual_time
-async def test_a_hundred_gets_of_one_record_read_it_once_and_only_one_is_not_from_a_cache() -> None:
+async def test_a_hundred_concurrent_gets_of_a_record_share_one_read() -> None:
     site = await Site.made(ttl_s=0.0)
     site.takes(1.0)
     found = await asyncio.gather(*(after(0.5, site.one(Get("a"))) for _ in range(99)), site.one(Get("a")))
@@ -285,7 +285,7 @@ async def test_a_hundred_gets_of_one_record_read_it_once_and_only_one_is_not_fro
 
 
 @in_virtual_time
-async def test_a_batch_asks_in_one_call_for_what_is_neither_kept_nor_being_read() -> None:
+async def test_a_batch_reads_records_that_are_neither_cached_nor_loading_in_one_call() -> None:
     site = await Site.made()
     await site.memory.apply([put(key, {"n": index}) for index, key in enumerate("abcdef")])
     await site.value("b")
@@ -301,7 +301,7 @@ async def test_a_batch_asks_in_one_call_for_what_is_neither_kept_nor_being_read(
 
 
 @in_virtual_time
-async def test_the_first_to_ask_may_leave_and_the_others_are_answered_by_the_same_reading() -> None:
+async def test_cancelling_the_first_get_does_not_cancel_a_shared_read() -> None:
     site = await Site.made()
     site.takes(1.0)
     first = asyncio.create_task(site.value())
@@ -315,7 +315,7 @@ async def test_the_first_to_ask_may_leave_and_the_others_are_answered_by_the_sam
 
 
 @in_virtual_time
-async def test_a_reading_that_nobody_waits_for_any_more_is_cancelled_and_later_gets_read_anew() -> None:
+async def test_a_read_without_waiting_gets_is_cancelled() -> None:
     site = await Site.made()
     site.takes(10.0)
     waiting = [asyncio.create_task(site.value()) for _ in range(3)]
@@ -329,7 +329,7 @@ async def test_a_reading_that_nobody_waits_for_any_more_is_cancelled_and_later_g
 
 
 @in_virtual_time
-async def test_everyone_who_waits_keeps_his_own_deadline() -> None:
+async def test_gets_that_share_a_read_keep_their_own_deadlines() -> None:
     site = await Site.made()
     site.takes(5.0)
     first = asyncio.create_task(site.one(Get("a")))
@@ -341,7 +341,7 @@ async def test_everyone_who_waits_keeps_his_own_deadline() -> None:
 
 
 @in_virtual_time
-async def test_of_a_batch_that_waits_too_long_what_was_finished_is_answered() -> None:
+async def test_a_batch_at_its_deadline_returns_finished_outcomes() -> None:
     site = await Site.made()
     await site.elsewhere(put("b", {"n": 2}))
     site.takes(5.0, 0.1)
@@ -354,7 +354,7 @@ async def test_of_a_batch_that_waits_too_long_what_was_finished_is_answered() ->
 
 
 @in_virtual_time
-async def test_who_has_more_time_than_the_one_who_read_asks_again_once_for_all() -> None:
+async def test_gets_with_later_deadlines_share_a_second_read() -> None:
     site = await Site.made()
     site.takes(3.0, 2.0)
     hurried = asyncio.create_task(site.one(Get("a"), within_s=1.0))
@@ -368,7 +368,7 @@ async def test_who_has_more_time_than_the_one_who_read_asks_again_once_for_all()
 
 
 @in_virtual_time
-async def test_a_store_that_does_not_answer_holds_up_nobody_longer_than_the_one_who_asked() -> None:
+async def test_a_hung_store_delays_each_get_only_until_its_deadline() -> None:
     """The store does not end the load at its deadline: other gets stop waiting for it then."""
     site = await Site.made()
     site.store.deaf = True
@@ -387,7 +387,7 @@ async def test_a_store_that_does_not_answer_holds_up_nobody_longer_than_the_one_
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("x"), Throttled("x"), DeadlineExceeded("of one attempt")], ids=repr)
-def test_an_error_is_the_outcome_of_all_who_wait_and_is_not_kept(error: TableError) -> None:
+def test_an_error_is_the_outcome_of_all_waiting_gets_and_is_not_cached(error: TableError) -> None:
     @in_virtual_time
     async def test() -> None:
         site = await Site.made()
@@ -402,7 +402,7 @@ def test_an_error_is_the_outcome_of_all_who_wait_and_is_not_kept(error: TableErr
 
 
 @in_virtual_time
-async def test_an_error_of_one_key_is_not_that_of_its_neighbours() -> None:
+async def test_an_error_of_one_key_does_not_affect_other_keys() -> None:
     site = await Site.made()
     site.takes(1.0)
     site.store.fault = lambda operation, call: StoreUnavailable("x") if operation.key == "b" else None
@@ -416,7 +416,7 @@ async def test_an_error_of_one_key_is_not_that_of_its_neighbours() -> None:
 
 
 @in_virtual_time
-async def test_an_error_leaves_what_is_kept_and_fresh() -> None:
+async def test_an_error_does_not_remove_fresh_records() -> None:
     site = await Site.made()
     await site.value()
     site.store.fault = lambda operation, call: StoreUnavailable("x")
@@ -425,7 +425,7 @@ async def test_an_error_leaves_what_is_kept_and_fresh() -> None:
 
 
 @in_virtual_time
-async def test_a_fault_of_the_store_reaches_all_who_wait_and_the_next_get_reads() -> None:
+async def test_an_exception_reaches_all_waiting_gets_and_the_next_get_reads() -> None:
     site = await Site.made()
     site.takes(1.0)
 
@@ -453,7 +453,7 @@ WRITES = {
 
 @pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_what_was_kept_is_never_answered_after_a_write(write: Operation, others: tuple[Operation, ...]) -> None:
+def test_a_cached_record_is_never_returned_after_a_write(write: Operation, others: tuple[Operation, ...]) -> None:
     """W17, W23: for every kind of write, and for cached records and cached absences."""
 
     @in_virtual_time
@@ -472,7 +472,7 @@ UNCERTAIN = [StoreUnavailable("x", applied="unknown"), DeadlineExceeded("x", app
 
 @pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
 @pytest.mark.parametrize("error", UNCERTAIN, ids=repr)
-def test_what_was_kept_is_never_answered_after_a_write_that_may_have_happened(
+def test_a_cached_record_is_never_returned_after_a_write_with_unknown_outcome(
     error: TableError, others: tuple[Operation, ...]
 ) -> None:
     """W18."""
@@ -491,7 +491,7 @@ def test_what_was_kept_is_never_answered_after_a_write_that_may_have_happened(
 
 
 @pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
-def test_what_was_read_before_a_write_that_was_cancelled_is_not_kept(others: tuple[Operation, ...]) -> None:
+def test_a_read_before_a_cancelled_write_is_not_cached(others: tuple[Operation, ...]) -> None:
     class Uncancelled(Policy):
         """A store that applies its operations although the call was cancelled."""
 
@@ -536,7 +536,7 @@ class Early(Policy):
 
 
 @in_virtual_time
-async def test_what_was_read_before_a_write_does_not_replace_what_was_written() -> None:
+async def test_a_read_before_a_write_does_not_replace_the_written_record() -> None:
     """W19: the slow read begins first and ends last."""
     site = await Site.made()
     site.cache._inner = early = Early(site.memory, reads_s=3.0)
@@ -550,7 +550,7 @@ async def test_what_was_read_before_a_write_does_not_replace_what_was_written() 
 
 
 @in_virtual_time
-async def test_a_get_after_a_write_does_not_wait_for_a_reading_that_began_before() -> None:
+async def test_a_get_after_a_write_does_not_join_an_earlier_read() -> None:
     site = await Site.made()
     site.cache._inner = early = Early(site.memory, reads_s=3.0)
     slow = asyncio.create_task(site.value())
@@ -565,7 +565,7 @@ async def test_a_get_after_a_write_does_not_wait_for_a_reading_that_began_before
 
 
 @in_virtual_time
-async def test_what_is_read_while_a_write_is_under_way_is_not_kept_nor_waited_for_after_it() -> None:
+async def test_a_read_during_a_write_is_neither_cached_nor_shared_afterwards() -> None:
     site = await Site.made()
     site.takes(2.0, 0.1, 0.1)  # the write takes effect at its end
     write = asyncio.create_task(site.one(put("a", {"n": 1})))
@@ -586,7 +586,7 @@ async def test_what_is_read_while_a_write_is_under_way_is_not_kept_nor_waited_fo
 
 
 @in_virtual_time
-async def test_of_writes_side_by_side_the_last_to_end_counts() -> None:
+async def test_of_concurrent_writes_the_last_one_to_end_counts() -> None:
     site = await Site.made()
     site.takes(5.0, 1.0)
     slow = asyncio.create_task(site.one(put("a", {"n": 1})))
@@ -598,7 +598,7 @@ async def test_of_writes_side_by_side_the_last_to_end_counts() -> None:
 
 
 @in_virtual_time
-async def test_a_mixed_call_is_one_call_of_the_store_for_what_is_not_kept() -> None:
+async def test_a_mixed_call_becomes_one_store_call_without_cached_records() -> None:
     site = await Site.made()
     await site.memory.apply([put(key, {"n": index}) for index, key in enumerate("abcd")])
     await site.value("b")
@@ -614,7 +614,7 @@ async def test_a_mixed_call_is_one_call_of_the_store_for_what_is_not_kept() -> N
 
 
 @in_virtual_time
-async def test_a_get_is_answered_only_with_what_is_young_enough_for_it() -> None:
+async def test_a_get_accepts_only_records_up_to_its_maximum_age() -> None:
     site = await Site.made()
     await site.value()
     await site.elsewhere(put("a", {"n": 1}))
@@ -641,7 +641,7 @@ async def test_a_get_that_passes_the_cache_by_refreshes_it() -> None:
 
 
 @in_virtual_time
-async def test_a_get_that_passes_the_cache_by_sees_what_others_wrote_before_it_began() -> None:
+async def test_a_get_that_bypasses_the_cache_sees_earlier_writes_of_others() -> None:
     """It does not wait for a read that began earlier. Later gets share its read."""
     site = await Site.made()
     site.cache._inner = early = Early(site.memory, reads_s=3.0)
@@ -678,7 +678,7 @@ async def test_a_get_waits_for_a_reading_only_if_its_answer_will_be_young_enough
 
 
 @in_virtual_time
-async def test_scans_and_splits_go_to_the_store_and_leave_the_cache_as_it_is() -> None:
+async def test_scans_and_splits_bypass_the_cache() -> None:
     site = await Site.made()
     await site.value()
     await site.elsewhere(put("a", {"n": 1}))
@@ -691,7 +691,7 @@ async def test_scans_and_splits_go_to_the_store_and_leave_the_cache_as_it_is() -
 
 
 @in_virtual_time
-async def test_what_is_kept_is_answered_without_a_turn_of_the_loop() -> None:
+async def test_a_cached_record_is_returned_without_yielding() -> None:
     site = await Site.made()
     await site.value()
     answering = site.cache.apply([Get("a"), Get("a")])

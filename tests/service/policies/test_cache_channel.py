@@ -142,7 +142,7 @@ async def proxied(redis_url: str) -> AsyncIterator[tuple[FaultProxy, str]]:
 
 
 @pytest.mark.parametrize("write", [put("a", {"n": 1}), Delete("a")], ids=["put", "delete"])
-async def test_what_one_replica_wrote_the_other_reads_anew(write: Operation, pair: list[Replica]) -> None:
+async def test_a_write_of_one_replica_invalidates_the_cache_of_the_other(write: Operation, pair: list[Replica]) -> None:
     one, other = pair
     assert await other.value() == n(0)
     assert other.has_cached()
@@ -154,7 +154,7 @@ async def test_what_one_replica_wrote_the_other_reads_anew(write: Operation, pai
     assert other.shown("records", table="t") == 1
 
 
-async def test_the_others_have_been_told_when_a_write_is_acknowledged(pair: list[Replica], redis_url: str) -> None:
+async def test_a_write_is_acknowledged_after_its_invalidation_was_sent(pair: list[Replica], redis_url: str) -> None:
     """After that, only the delivery from Redis to the other replica takes time."""
     one, _ = pair
     async with Redis.from_url(redis_url) as tool, tool.pubsub() as ear:
@@ -168,7 +168,7 @@ async def test_the_others_have_been_told_when_a_write_is_acknowledged(pair: list
         assert (message.table, message.keys) == (one.cache.spec.name_in_store, ["a"])
 
 
-async def test_a_replica_keeps_what_it_wrote_itself(redis_url: str) -> None:
+async def test_a_replica_keeps_its_own_writes(redis_url: str) -> None:
     async with replicas(redis_url) as [one]:
         one.cache._through = True
         await one.one(put("a", {"n": 1}))
@@ -178,7 +178,7 @@ async def test_a_replica_keeps_what_it_wrote_itself(redis_url: str) -> None:
 
 
 @pytest.mark.parametrize("key", COMPOSITE, ids=repr)
-async def test_every_kind_of_key_is_told(key: Key, pair: list[Replica]) -> None:
+async def test_every_kind_of_key_is_invalidated(key: Key, pair: list[Replica]) -> None:
     one, other = pair
     other.cache._entries.put([(key, Record(b"{}", "e")), ("kept", Record(b"{}", "e"))], math.inf)
     one.cache._subscription.publish([key])  # type: ignore[union-attr]  # it has a channel
@@ -186,7 +186,7 @@ async def test_every_kind_of_key_is_told(key: Key, pair: list[Replica]) -> None:
     assert other.has_cached("kept")
 
 
-async def test_another_table_s_writes_are_none_of_its_business(pair: list[Replica]) -> None:
+async def test_writes_to_other_tables_invalidate_nothing(pair: list[Replica]) -> None:
     one, other = pair
     await other.value()
     stranger = one.channel.subscribe("another", lambda keys: None, lambda: None, lambda count: None)
@@ -196,7 +196,7 @@ async def test_another_table_s_writes_are_none_of_its_business(pair: list[Replic
     assert other.has_cached()
 
 
-async def test_what_surely_was_not_written_is_not_told_and_what_may_have_been_is(pair: list[Replica]) -> None:
+async def test_only_writes_that_may_have_happened_are_sent(pair: list[Replica]) -> None:
     one, other = pair
     await other.value()
     one.store.fault = lambda operation, call: InvalidOperation("x")
@@ -209,7 +209,7 @@ async def test_what_surely_was_not_written_is_not_told_and_what_may_have_been_is
     assert one.counted("sent") == 1
 
 
-async def test_a_write_that_was_cancelled_is_told(pair: list[Replica]) -> None:
+async def test_a_cancelled_write_is_sent(pair: list[Replica]) -> None:
     one, other = pair
     await other.value()
     one.store.takes_s = lambda operations: 10.0
@@ -219,7 +219,7 @@ async def test_a_write_that_was_cancelled_is_told(pair: list[Replica]) -> None:
     await until(lambda: not other.has_cached())
 
 
-async def test_a_reading_that_was_under_way_when_the_news_came_is_not_kept(pair: list[Replica]) -> None:
+async def test_a_read_in_progress_at_an_invalidation_is_not_cached(pair: list[Replica]) -> None:
     one, other = pair
 
     class Late(Scripted):
@@ -240,7 +240,7 @@ async def test_a_reading_that_was_under_way_when_the_news_came_is_not_kept(pair:
     assert await other.value() == n(1)
 
 
-async def test_a_write_through_that_was_under_way_when_the_news_came_is_not_kept(pair: list[Replica]) -> None:
+async def test_a_write_through_in_progress_at_an_invalidation_is_not_cached(pair: list[Replica]) -> None:
     one, other = pair
     other.cache._through = True
 
@@ -262,7 +262,7 @@ async def test_a_write_through_that_was_under_way_when_the_news_came_is_not_kept
     assert await other.value() == n(2)
 
 
-async def test_a_large_batch_is_told_key_by_key_and_a_larger_one_as_everything(pair: list[Replica]) -> None:
+async def test_a_very_large_batch_invalidates_the_whole_table(pair: list[Replica]) -> None:
     one, other = pair
     for key in ("a", "kept"):
         await other.value(key)
@@ -275,7 +275,7 @@ async def test_a_large_batch_is_told_key_by_key_and_a_larger_one_as_everything(p
     assert (one.counted("sent"), other.counted("received")) == (KEYS_MAX + 1, KEYS_MAX + 1)
 
 
-async def test_many_writes_at_once_share_messages(pair: list[Replica], tool: Any) -> None:
+async def test_concurrent_writes_share_messages(pair: list[Replica], tool: Any) -> None:
     one, other = pair
     before = (await tool.info("commandstats"))["cmdstat_publish"]["calls"] if await _published(tool) else 0
     await asyncio.gather(*(one.one(put(f"k{number}")) for number in range(200)))
@@ -289,7 +289,7 @@ async def _published(tool: Any) -> bool:
     return "cmdstat_publish" in await tool.info("commandstats")
 
 
-async def test_who_has_left_hears_nothing_more(pair: list[Replica]) -> None:
+async def test_a_closed_cache_receives_nothing(pair: list[Replica]) -> None:
     one, other = pair
     await other.cache.close()
     await one.one(put("a", {"n": 1}))
@@ -298,7 +298,7 @@ async def test_who_has_left_hears_nothing_more(pair: list[Replica]) -> None:
     assert not other.channel._subscriptions
 
 
-async def test_what_was_told_last_arrives_though_the_channel_is_closed(pair: list[Replica]) -> None:
+async def test_closing_the_channel_delivers_pending_invalidations(pair: list[Replica]) -> None:
     one, other = pair
     await other.value()
     one.cache._subscription.publish(["a"])  # type: ignore[union-attr]  # it has a channel
@@ -317,7 +317,7 @@ async def killed(tool: Any, kind: str) -> int:
     return count
 
 
-async def test_a_subscription_that_is_broken_is_made_again_and_everything_is_forgotten(
+async def test_a_broken_subscription_is_restored_and_empties_the_cache(
     pair: list[Replica], tool: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = pair
@@ -334,7 +334,7 @@ async def test_a_subscription_that_is_broken_is_made_again_and_everything_is_for
     await until(lambda: not other.has_cached())
 
 
-async def test_a_connection_to_tell_by_that_is_broken_loses_nothing(pair: list[Replica], tool: Any) -> None:
+async def test_a_broken_publishing_connection_loses_no_invalidation(pair: list[Replica], tool: Any) -> None:
     one, other = pair
     await other.value()
     assert await killed(tool, "normal") >= 2
@@ -344,7 +344,7 @@ async def test_a_connection_to_tell_by_that_is_broken_loses_nothing(pair: list[R
     await until(lambda: one.channel.up)
 
 
-async def test_a_server_that_is_started_again_is_found_again(tmp_path: Path) -> None:
+async def test_the_channel_reconnects_to_a_restarted_server(tmp_path: Path) -> None:
     port = free_port()
     arguments = ["--port", str(port)]
     url = f"redis://{HOST}:{port}/0"
@@ -387,7 +387,7 @@ def running(directory: Path, arguments: list[str]) -> Iterator[None]:
         process.wait(10)
 
 
-async def test_after_a_failover_the_server_that_is_the_primary_now_is_found(tmp_path: Path) -> None:
+async def test_after_a_failover_the_channel_uses_the_new_primary(tmp_path: Path) -> None:
     """The old primary still responds, as a replica, but subscribers at the new one do not receive its messages."""
     ports = [free_port(), free_port()]
     old, new = (f"redis://{HOST}:{port}/0" for port in ports)
@@ -423,7 +423,7 @@ async def test_a_unix_socket_is_a_channel_too(tmp_path: Path) -> None:
             await until(lambda: not other.has_cached())
 
 
-async def test_a_network_that_hangs_is_noticed_soon_and_holds_up_no_write(redis_url: str) -> None:
+async def test_a_hung_network_is_detected_and_blocks_no_write(redis_url: str) -> None:
     async with proxied(redis_url) as (proxy, way), replicas(way, redis_url) as [one, other]:
         for replica in (one, other):
             await replica.value()
@@ -446,7 +446,7 @@ async def test_a_network_that_hangs_is_noticed_soon_and_holds_up_no_write(redis_
 
 
 @pytest.mark.parametrize("fault", [FaultProxy.cut, FaultProxy.garbage, FaultProxy.answer_lost])
-async def test_whatever_the_network_does_it_passes_by_itself(
+async def test_the_channel_recovers_from_every_network_fault(
     fault: Callable[[FaultProxy], None], redis_url: str
 ) -> None:
     async with proxied(redis_url) as (proxy, way), replicas(way, redis_url) as [one, other]:
@@ -480,7 +480,7 @@ async def test_a_channel_opens_and_closes_without_a_server() -> None:
         await channel.close()
 
 
-async def test_a_user_who_may_not_publish_is_told_once_and_nothing_is_lost(
+async def test_a_missing_permission_to_publish_is_logged_once(
     redis_url: str, tool: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await tool.execute_command(
@@ -507,7 +507,7 @@ async def test_a_user_who_may_not_publish_is_told_once_and_nothing_is_lost(
         await tool.execute_command("ACL", "DELUSER", "listener")
 
 
-async def test_what_another_version_says_is_taken_for_everything(pair: list[Replica], tool: Any) -> None:
+async def test_an_unknown_message_invalidates_everything(pair: list[Replica], tool: Any) -> None:
     for replica in pair:
         await replica.value()
     for raw in (b"", b"\xff" * 20, msgspec.msgpack.encode({"keys": ["a"]})):
@@ -517,7 +517,7 @@ async def test_what_another_version_says_is_taken_for_everything(pair: list[Repl
     assert pair[0].channel.up
 
 
-async def test_databases_of_one_server_are_channels_of_their_own(redis_url: str) -> None:
+async def test_databases_of_one_server_are_separate_channels(redis_url: str) -> None:
     async with replicas(redis_url, redis_url.removesuffix("0") + "1") as [one, other]:
         await other.value()
         await one.one(put("a", {"n": 1}))
@@ -536,7 +536,7 @@ async def test_a_node_of_a_cluster_is_a_channel_too(redis_cluster_urls: list[str
 
 
 @pytest.mark.parametrize("keys", [COMPOSITE, [], None], ids=["keys", "none", "all"])
-def test_a_message_is_read_as_it_was_written(keys: list[Key] | None) -> None:
+def test_a_message_is_decoded_unchanged(keys: list[Key] | None) -> None:
     [(raw, count)] = encode_messages(b"me", {"t": keys}).values()
     assert decode_message(raw) == Message(b"me", "t", keys)
     assert count == (1 if keys is None else len(keys))
@@ -548,7 +548,7 @@ def test_no_message_is_longer_than_its_bound() -> None:
     assert len(encode_messages(b"me", {"t": keys[:250]})["t"][0]) <= MESSAGE_BYTES_MAX
 
 
-def test_what_is_owed_is_bounded_and_all_contains_some() -> None:
+def test_pending_invalidations_are_limited_and_merged() -> None:
     unsaid, later = PendingInvalidations(), PendingInvalidations()
     unsaid.add("t", list(range(KEYS_MAX)))
     later.add("t", [KEYS_MAX])
@@ -563,7 +563,7 @@ def test_what_is_owed_is_bounded_and_all_contains_some() -> None:
 # Two processes
 
 
-async def test_it_holds_between_processes(redis_url: str, tmp_path: Path) -> None:
+async def test_invalidations_work_between_processes(redis_url: str, tmp_path: Path) -> None:
     """Two processes share one Redis: one only writes, and the other sees its acknowledged writes."""
     place = f"t-{uuid.uuid4().hex}"
     async with replicas(redis_url) as [other]:

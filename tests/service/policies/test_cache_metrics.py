@@ -39,7 +39,7 @@ class MetricReader:
 
 
 @in_virtual_time
-async def test_gets_are_counted_by_where_the_answer_came_from_and_what_is_held_is_shown() -> None:
+async def test_gets_are_counted_by_source_and_the_content_is_shown() -> None:
     shown = MetricReader()
     site = await Site.made(metrics=shown.metrics, records_max=3)
     await site.memory.apply([put(key) for key in "bcdef"])
@@ -60,7 +60,7 @@ async def test_gets_are_counted_by_where_the_answer_came_from_and_what_is_held_i
 
 
 @in_virtual_time
-async def test_the_age_of_what_is_answered_is_observed_once_per_call_and_is_that_of_the_oldest() -> None:
+async def test_the_highest_age_is_observed_once_per_call() -> None:
     shown = MetricReader()
     site = await Site.made(metrics=shown.metrics, absent_ttl_s=10.0)
     await site.value("absent")
@@ -78,7 +78,7 @@ async def test_the_age_of_what_is_answered_is_observed_once_per_call_and_is_that
 
 
 @in_virtual_time
-async def test_what_was_written_through_is_held_and_shown_and_can_push_others_out() -> None:
+async def test_records_written_through_are_counted_and_can_evict_others() -> None:
     shown = MetricReader()
     site = await Site.made(metrics=shown.metrics, records_max=2, writes="through")
     await site.one(put("b"))
@@ -110,7 +110,7 @@ class Loopback:
 
 
 @in_virtual_time
-async def test_what_is_told_and_heard_is_counted_by_keys() -> None:
+async def test_sent_and_received_invalidations_are_counted_by_key() -> None:
     shown, channel = MetricReader(), Loopback()
     site = await Site.made(metrics=shown.metrics, channel=channel)
 

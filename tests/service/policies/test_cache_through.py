@@ -44,7 +44,7 @@ WRITES: dict[str, Callable[[], Operation]] = {
 
 @pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
 @pytest.mark.parametrize("write", WRITES)
-def test_what_was_written_is_answered_without_asking_the_store(write: str, others: tuple[Operation, ...]) -> None:
+def test_a_written_record_is_returned_without_a_store_call(write: str, others: tuple[Operation, ...]) -> None:
     @in_virtual_time
     async def test() -> None:
         site, operation = await through(), WRITES[write]()
@@ -71,7 +71,7 @@ async def fresh(site: Site, operation: Operation) -> Record:
 
 
 @in_virtual_time
-async def test_around_is_the_default_and_holds_nothing_after_a_write() -> None:
+async def test_around_is_the_default_and_caches_no_written_record() -> None:
     site = await Site.made()
     await site.one(put("a", {"n": 1}))
     assert site.store.calls == [[put("a", {"n": 1})]]  # unchanged, without `returning`
@@ -80,7 +80,7 @@ async def test_around_is_the_default_and_holds_nothing_after_a_write() -> None:
 
 
 @in_virtual_time
-async def test_it_is_held_as_long_as_what_was_read() -> None:
+async def test_a_written_record_is_cached_as_long_as_a_read_one() -> None:
     site = await through(ttl_s=10.0)
     site.takes(4.0)
     await site.one(put("a", {"n": 1}))
@@ -92,7 +92,7 @@ async def test_it_is_held_as_long_as_what_was_read() -> None:
 
 
 @in_virtual_time
-async def test_that_a_record_was_deleted_is_held_as_absences_are() -> None:
+async def test_a_deleted_record_is_cached_like_an_absence() -> None:
     site = await through(absent_ttl_s=2.0)
     await site.one(Delete("a"))
     assert await site.value() is None
@@ -105,7 +105,7 @@ async def test_that_a_record_was_deleted_is_held_as_absences_are() -> None:
 
 
 @in_virtual_time
-async def test_that_a_record_was_deleted_is_not_held_where_absences_are_not() -> None:
+async def test_a_deleted_record_is_not_cached_if_absences_are_not() -> None:
     site = await through(absent_ttl_s=0.0)
     await site.value()
     await site.one(Delete("a"))
@@ -114,7 +114,7 @@ async def test_that_a_record_was_deleted_is_not_held_where_absences_are_not() ->
 
 
 @in_virtual_time
-async def test_what_was_written_is_not_answered_once_it_has_expired() -> None:
+async def test_a_written_record_is_not_returned_after_its_expiry() -> None:
     site = await through(ttl_s=100.0)
     await site.one(put("a", {"n": 1}, ttl_s=5))
     found = await site.one(Get("a"))
@@ -130,7 +130,7 @@ async def test_what_was_written_is_not_answered_once_it_has_expired() -> None:
 
 
 @in_virtual_time
-async def test_a_table_s_own_time_to_live_is_known_too() -> None:
+async def test_the_tables_time_to_live_limits_a_written_record() -> None:
     site = await through(spec=TableSpec("t", ttl_s=3.0), ttl_s=100.0)
     await site.one(put("a", {"n": 1}))
     await asyncio.sleep(2.9)
@@ -140,7 +140,7 @@ async def test_a_table_s_own_time_to_live_is_known_too() -> None:
 
 
 @in_virtual_time
-async def test_a_replay_leaves_the_record_as_it_is_now() -> None:
+async def test_a_replay_keeps_the_current_record() -> None:
     site = await through()
     await site.one(put("a", {"n": 1}, token=Token("w", 1)))
     await site.elsewhere(update("a", {"n": 7}, token=Token("v", 1)))
@@ -153,7 +153,7 @@ async def test_a_replay_leaves_the_record_as_it_is_now() -> None:
 
 
 @in_virtual_time
-async def test_a_replayed_delete_does_not_say_whether_there_is_a_record() -> None:
+async def test_a_replayed_delete_caches_no_absence() -> None:
     site = await through()
     await site.one(Delete("a", token=Token("w", 1)))
     await site.elsewhere(put("a", {"n": 3}))
@@ -172,7 +172,7 @@ ERRORS = [StoreUnavailable("x", applied="unknown"), DeadlineExceeded("x", applie
 
 @pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-def test_after_an_error_nothing_is_held(error: TableError, others: tuple[Operation, ...]) -> None:
+def test_after_an_error_the_record_is_not_cached(error: TableError, others: tuple[Operation, ...]) -> None:
     @in_virtual_time
     async def test() -> None:
         site = await through()
@@ -187,7 +187,7 @@ def test_after_an_error_nothing_is_held(error: TableError, others: tuple[Operati
 
 
 @in_virtual_time
-async def test_of_writes_side_by_side_nothing_is_held() -> None:
+async def test_concurrent_writes_leave_no_cached_record() -> None:
     """The cache cannot know which of them took effect last."""
     site = await through()
     site.takes(5.0, 1.0)
@@ -204,7 +204,7 @@ async def test_of_writes_side_by_side_nothing_is_held() -> None:
 
 
 @in_virtual_time
-async def test_of_a_write_that_was_cancelled_nothing_is_held() -> None:
+async def test_a_cancelled_write_leaves_no_cached_record() -> None:
     site = await through()
     site.takes(5.0)
     task = asyncio.create_task(site.one(put("a", {"n": 1})))
@@ -216,7 +216,7 @@ async def test_of_a_write_that_was_cancelled_nothing_is_held() -> None:
 
 
 @in_virtual_time
-async def test_a_slow_reading_does_not_replace_what_was_written_meanwhile() -> None:
+async def test_a_slow_read_does_not_replace_a_record_written_in_between() -> None:
     site = await through()
     site.takes(3.0, 0.0)
     reading = asyncio.create_task(site.value())
@@ -229,7 +229,7 @@ async def test_a_slow_reading_does_not_replace_what_was_written_meanwhile() -> N
 
 
 @in_virtual_time
-async def test_what_is_too_large_to_be_held_drops_what_was() -> None:
+async def test_a_record_too_large_for_the_cache_removes_the_cached_one() -> None:
     site = await through(bytes_max=2000)
     await site.value()
     await site.one(put("a", {"long": "x" * 2000}))
@@ -241,7 +241,7 @@ async def test_what_is_too_large_to_be_held_drops_what_was() -> None:
 
 
 @in_virtual_time
-async def test_a_write_that_began_cold_and_ends_warm_leaves_nothing_and_no_reading_of_the_time_between() -> None:
+async def test_a_write_started_while_suspended_leaves_no_cached_record() -> None:
     site = await through()
     site.cache.suspend()
     site.takes(3.0, 1.0)
@@ -257,7 +257,7 @@ async def test_a_write_that_began_cold_and_ends_warm_leaves_nothing_and_no_readi
 
 
 @in_virtual_time
-async def test_a_write_that_began_warm_and_ends_cold_leaves_nothing() -> None:
+async def test_a_write_that_ends_while_suspended_leaves_no_cached_record() -> None:
     site = await through()
     site.takes(3.0)
     write = asyncio.create_task(site.one(put("a", {"n": 1})))
@@ -270,7 +270,7 @@ async def test_a_write_that_began_warm_and_ends_cold_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", ["around", "through"])
-def test_what_goes_round_a_cold_cache_leaves_no_older_answer_in_it(mode: str) -> None:
+def test_a_write_past_a_suspended_cache_leaves_no_stale_record(mode: str) -> None:
     @in_virtual_time
     async def test() -> None:
         site = await Site.made(writes=mode)
@@ -295,7 +295,7 @@ def test_what_goes_round_a_cold_cache_leaves_no_older_answer_in_it(mode: str) ->
 
 
 @in_virtual_time
-async def test_a_cold_cache_shares_no_reading_and_holds_none() -> None:
+async def test_a_suspended_cache_shares_no_read_and_caches_none() -> None:
     site = await through()
     site.cache.suspend()
     site.takes(1.0, 1.0)
@@ -309,7 +309,7 @@ async def test_a_cold_cache_shares_no_reading_and_holds_none() -> None:
 
 
 @in_virtual_time
-async def test_a_closed_cache_holds_nothing() -> None:
+async def test_a_closed_cache_is_empty() -> None:
     site = await through()
     await site.one(put("a", {"n": 1}))
     await site.cache.close()
@@ -323,7 +323,7 @@ async def test_a_closed_cache_holds_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-async def test_what_a_write_leaves_is_what_the_store_answers_then(
+async def test_a_cached_written_record_equals_the_stores_record(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compare value, etag and expiry for every kind of write, also if the store normalizes values."""

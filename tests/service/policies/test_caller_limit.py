@@ -40,7 +40,7 @@ def kinds(outcomes: list[Outcome]) -> list[type]:
 
 
 @in_virtual_time
-async def test_one_callers_flood_is_not_anothers_wait() -> None:
+async def test_a_flood_of_one_caller_does_not_delay_others() -> None:
     policy = CallerLimit(Scripted(), read=Rate(10, 5), write=None)
     flood = asyncio.create_task(apply_as_caller(policy, "loud", [Get(f"{index}") for index in range(50)]))
     await asyncio.sleep(0)
@@ -53,7 +53,7 @@ async def test_one_callers_flood_is_not_anothers_wait() -> None:
 
 
 @in_virtual_time
-async def test_reads_and_writes_of_a_caller_are_apart_also_in_one_call() -> None:
+async def test_reads_and_writes_of_a_caller_have_separate_limits() -> None:
     policy = CallerLimit(Scripted(), read=Rate(10, 5), write=Rate(1, 1))
     assert kinds(await apply_as_caller(policy, "a", [put("x"), Get("y")])) == [Written, type(None)]
     assert kinds(await apply_as_caller(policy, "a", [put("x"), Get("y")], 0.1)) == [Throttled, type(None)]
@@ -64,7 +64,7 @@ async def test_reads_and_writes_of_a_caller_are_apart_also_in_one_call() -> None
 
 
 @in_virtual_time
-async def test_who_is_refused_learns_which_limit_when_to_come_and_nothing_else() -> None:
+async def test_a_rejection_names_the_limit_and_the_delay() -> None:
     policy = CallerLimit(Scripted(), read=Rate(0.5, 1), write=None)
     await apply_as_caller(policy, "s3cret", [Get("a")])
     [refused] = await apply_as_caller(policy, "s3cret", [Get("a")], 1)
@@ -77,7 +77,7 @@ async def test_who_is_refused_learns_which_limit_when_to_come_and_nothing_else()
 
 
 @in_virtual_time
-async def test_what_the_cache_answers_counts_too() -> None:
+async def test_cached_reads_count_too() -> None:
     store = Scripted()
     cache = Cache(store, records_max=10, bytes_max=10_000, ttl_s=60, absent_ttl_s=60)
     policy = CallerLimit(cache, read=Rate(1, 3), write=None)
@@ -88,7 +88,7 @@ async def test_what_the_cache_answers_counts_too() -> None:
 
 
 @in_virtual_time
-async def test_no_more_callers_are_remembered_than_may_be_and_the_longest_unused_goes_first() -> None:
+async def test_the_number_of_remembered_callers_is_limited() -> None:
     buckets = Buckets(Rate(1, 5), 3)
     first, second = buckets.of("a"), buckets.of("b")
     buckets.of("c")
@@ -100,7 +100,7 @@ async def test_no_more_callers_are_remembered_than_may_be_and_the_longest_unused
 
 
 @in_virtual_time
-async def test_who_has_used_his_credits_is_not_forgotten_before_they_are_back() -> None:
+async def test_a_caller_is_remembered_until_its_credits_are_restored() -> None:
     policy = CallerLimit(Scripted(), read=Rate(1, 2), write=None, callers_max=20)
     operations = [Get("a"), Get("b")]
     for index in range(20):
@@ -116,7 +116,7 @@ async def test_who_has_used_his_credits_is_not_forgotten_before_they_are_back() 
 
 
 @in_virtual_time
-async def test_callers_for_whom_there_is_no_room_share_one_bucket() -> None:
+async def test_callers_beyond_the_maximum_share_one_bucket() -> None:
     policy = CallerLimit(Scripted(), read=Rate(1, 2), write=None, callers_max=1)
     await apply_as_caller(policy, "a", [Get("a"), Get("b")])
     outcomes = [await apply_as_caller(policy, name, [Get("a")], 0.1) for name in "bcd"]

@@ -95,7 +95,7 @@ class RecordingStore(Policy):
 # Which operations share a call
 
 
-def test_operations_of_one_turn_share_a_call() -> None:
+def test_operations_of_one_loop_turn_share_a_call() -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, **LARGE)
@@ -109,7 +109,7 @@ def test_operations_of_one_turn_share_a_call() -> None:
     run(main())
 
 
-def test_operations_of_other_turns_do_not_wait_for_each_other() -> None:
+def test_operations_of_different_loop_turns_do_not_wait_for_each_other() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
@@ -123,7 +123,7 @@ def test_operations_of_other_turns_do_not_wait_for_each_other() -> None:
     run(main())
 
 
-def test_operations_wait_as_long_as_they_are_told_and_no_longer() -> None:
+def test_operations_linger_for_the_configured_time() -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, **LARGE, linger_s=0.5)
@@ -140,7 +140,7 @@ def test_operations_wait_as_long_as_they_are_told_and_no_longer() -> None:
     run(main())
 
 
-def test_an_operation_with_less_time_than_others_wait_makes_the_call_go() -> None:
+def test_an_operation_with_a_close_deadline_sends_the_call_early() -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, **LARGE, linger_s=0.5)
@@ -155,7 +155,7 @@ def test_an_operation_with_less_time_than_others_wait_makes_the_call_go() -> Non
     run(main())
 
 
-def test_a_get_that_shares_another_s_place_makes_the_call_go_too() -> None:
+def test_a_duplicate_get_with_a_close_deadline_sends_the_call_early() -> None:
     async def main() -> None:
         coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=0.5)
         began = now()
@@ -169,7 +169,7 @@ def test_a_get_that_shares_another_s_place_makes_the_call_go_too() -> None:
 
 
 @pytest.mark.parametrize("linger_s", [0.0, 0.5])
-def test_a_call_that_is_full_goes_at_once(linger_s: float) -> None:
+def test_a_full_call_is_sent_immediately(linger_s: float) -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
@@ -182,7 +182,7 @@ def test_a_call_that_is_full_goes_at_once(linger_s: float) -> None:
     run(main())
 
 
-def test_an_operation_that_is_too_large_for_any_call_goes_alone() -> None:
+def test_an_operation_too_large_for_a_shared_call_is_sent_alone() -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, operations_max=100, bytes_max=100)
@@ -215,7 +215,7 @@ def test_a_large_call_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize("linger_s", [0.0, None])
-def test_a_call_that_is_too_large_goes_in_parts_side_by_side_and_not_too_many_at_once(linger_s: float | None) -> None:
+def test_a_call_that_is_too_large_is_sent_in_a_limited_number_of_concurrent_parts(linger_s: float | None) -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
@@ -244,7 +244,7 @@ def test_without_sharing_calls_are_handed_on_as_they_are() -> None:
     run(main())
 
 
-def test_who_was_alone_before_and_is_alone_now_does_not_wait() -> None:
+def test_a_sequential_caller_does_not_linger() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
@@ -259,7 +259,7 @@ def test_who_was_alone_before_and_is_alone_now_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize("callers", [2, 100])
-def test_callers_who_come_together_again_and_again_share_their_calls(callers: int) -> None:
+def test_repeatedly_concurrent_callers_share_calls(callers: int) -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
@@ -279,7 +279,7 @@ def test_callers_who_come_together_again_and_again_share_their_calls(callers: in
 # Order
 
 
-def test_gets_of_one_key_in_one_call_are_one_and_all_are_answered() -> None:
+def test_gets_of_one_key_in_one_call_are_combined() -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, **LARGE)
@@ -293,7 +293,7 @@ def test_gets_of_one_key_in_one_call_are_one_and_all_are_answered() -> None:
     run(main())
 
 
-def test_a_get_does_not_take_the_outcome_of_one_that_began_before_it() -> None:
+def test_a_get_does_not_join_an_earlier_call() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
@@ -319,9 +319,7 @@ ORDERS: list[tuple[list[Operation], list[int], Any]] = [
 
 
 @pytest.mark.parametrize(("operations", "sizes", "left"), ORDERS, ids=str)
-def test_operations_on_one_key_take_turns_in_their_order(
-    operations: list[Operation], sizes: list[int], left: Any
-) -> None:
+def test_operations_on_one_key_run_in_order(operations: list[Operation], sizes: list[int], left: Any) -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=0.1)
         coalesce = Coalesce(store, **LARGE)
@@ -340,7 +338,7 @@ def test_operations_on_one_key_take_turns_in_their_order(
     run(main())
 
 
-def test_a_get_sees_a_write_of_the_same_turn_that_came_before_it() -> None:
+def test_a_get_sees_an_earlier_write_of_the_same_loop_turn() -> None:
     async def main() -> None:
         coalesce = Coalesce(RecordingStore(takes_s=0.1), **LARGE)
         for number in range(3):
@@ -351,7 +349,7 @@ def test_a_get_sees_a_write_of_the_same_turn_that_came_before_it() -> None:
     run(main())
 
 
-def test_one_key_that_is_busy_holds_back_no_other() -> None:
+def test_a_busy_key_does_not_delay_others() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=20, bytes_max=1000)
@@ -412,7 +410,7 @@ def test_large_calls_keep_the_order_of_keys_too(first: list[Operation], second: 
     run(main())
 
 
-def test_a_write_does_not_overtake_a_large_read_that_a_get_came_after() -> None:
+def test_a_write_does_not_overtake_a_large_earlier_read() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
@@ -433,7 +431,7 @@ def test_a_write_does_not_overtake_a_large_read_that_a_get_came_after() -> None:
 # Deadlines
 
 
-def test_a_call_goes_with_the_latest_deadline_and_each_is_answered_by_its_own() -> None:
+def test_a_call_has_the_latest_deadline_and_each_caller_its_own() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=5.0)
         coalesce = Coalesce(store, **LARGE)
@@ -463,7 +461,7 @@ def test_a_call_goes_with_the_latest_deadline_and_each_is_answered_by_its_own() 
     run(main())
 
 
-def test_what_waits_for_its_turn_beyond_its_deadline_is_never_sent() -> None:
+def test_an_operation_that_waits_beyond_its_deadline_is_never_sent() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=5.0)
         coalesce = Coalesce(store, **LARGE)
@@ -482,7 +480,7 @@ def test_what_waits_for_its_turn_beyond_its_deadline_is_never_sent() -> None:
     run(main())
 
 
-def test_what_comes_after_its_deadline_is_not_sent() -> None:
+def test_an_operation_with_an_expired_deadline_is_not_sent() -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, operations_max=10, bytes_max=1000)
@@ -497,7 +495,7 @@ def test_what_comes_after_its_deadline_is_not_sent() -> None:
 # Cancelled callers
 
 
-def test_a_caller_that_leaves_takes_what_was_not_sent_with_it_and_disturbs_nobody() -> None:
+def test_cancelling_a_caller_removes_its_unsent_operations() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
@@ -522,7 +520,7 @@ def test_a_caller_that_leaves_takes_what_was_not_sent_with_it_and_disturbs_nobod
     run(main())
 
 
-def test_a_large_call_takes_what_waits_of_it_along_when_its_caller_leaves() -> None:
+def test_cancelling_a_large_call_removes_its_unsent_parts() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
@@ -538,7 +536,7 @@ def test_a_large_call_takes_what_waits_of_it_along_when_its_caller_leaves() -> N
     run(main())
 
 
-def test_nobody_hangs_when_the_call_is_cancelled_from_within() -> None:
+def test_callers_do_not_hang_if_the_store_cancels_a_call() -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, **LARGE)
@@ -556,7 +554,7 @@ def test_nobody_hangs_when_the_call_is_cancelled_from_within() -> None:
 
 
 @pytest.mark.parametrize("operations", [[put("a")], [put("a"), Get("b")], LARGE_WRITE], ids=len)
-def test_a_write_under_way_is_finished_when_its_caller_leaves(operations: list[Operation]) -> None:
+def test_a_sent_write_is_finished_after_its_caller_is_cancelled(operations: list[Operation]) -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
@@ -573,7 +571,7 @@ def test_a_write_under_way_is_finished_when_its_caller_leaves(operations: list[O
     run(main())
 
 
-def test_parts_that_were_not_sent_yet_go_with_their_caller() -> None:
+def test_unsent_parts_are_removed_with_their_caller() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=1, bytes_max=10_000)
@@ -587,7 +585,7 @@ def test_parts_that_were_not_sent_yet_go_with_their_caller() -> None:
     run(main())
 
 
-def test_a_read_ends_when_nobody_waits_for_it_any_more() -> None:
+def test_a_read_without_waiting_callers_is_cancelled() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=100.0)
         coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
@@ -607,7 +605,7 @@ def test_a_read_ends_when_nobody_waits_for_it_any_more() -> None:
     run(main())
 
 
-def test_a_read_that_others_wait_for_goes_on_when_one_left_in_the_turn_it_was_sent() -> None:
+def test_a_shared_read_continues_if_one_caller_is_cancelled_when_it_is_sent() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
@@ -623,7 +621,7 @@ def test_a_read_that_others_wait_for_goes_on_when_one_left_in_the_turn_it_was_se
 # Failures
 
 
-def test_one_that_fails_touches_no_other_caller() -> None:
+def test_a_failed_operation_does_not_affect_other_callers() -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, **LARGE)
@@ -644,7 +642,7 @@ def test_one_that_fails_touches_no_other_caller() -> None:
     run(main())
 
 
-def test_a_failure_of_the_store_is_given_to_each_as_it_is() -> None:
+def test_a_failure_of_the_store_reaches_each_caller_unchanged() -> None:
     async def main() -> None:
         store = RecordingStore()
         trouble = StoreUnavailable("no", applied="unknown")
@@ -656,7 +654,7 @@ def test_a_failure_of_the_store_is_given_to_each_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("operations_max", [1, 30, 1000])
-def test_a_bug_of_the_store_is_the_outcome_of_what_was_in_that_call_and_of_nothing_else(
+def test_an_exception_affects_only_the_operations_of_its_call(
     operations_max: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -688,7 +686,7 @@ def test_a_bug_of_the_store_is_the_outcome_of_what_was_in_that_call_and_of_nothi
     run(main())
 
 
-def test_what_a_caller_asks_on_being_answered_is_sent_once() -> None:
+def test_an_operation_sent_after_an_outcome_is_sent_once() -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, **LARGE)
@@ -703,7 +701,7 @@ def test_what_a_caller_asks_on_being_answered_is_sent_once() -> None:
     run(main())
 
 
-def test_what_waited_for_its_turn_does_not_linger_again() -> None:
+def test_an_operation_that_waited_for_its_key_does_not_linger_again() -> None:
     async def main() -> None:
         coalesce = Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=0.5)
         began = now()
@@ -739,7 +737,7 @@ def test_on_close_everything_queued_is_sent_and_answered() -> None:
     run(main())
 
 
-def test_after_close_operations_are_done_without_waiting_and_no_timer_is_left() -> None:
+def test_after_close_operations_do_not_linger_and_no_timer_remains() -> None:
     async def main() -> None:
         coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=60.0)
         await coalesce.close()
@@ -753,7 +751,7 @@ def test_after_close_operations_are_done_without_waiting_and_no_timer_is_left() 
     run(main())
 
 
-def test_closing_one_table_leaves_the_others_alone() -> None:
+def test_closing_one_table_does_not_affect_others() -> None:
     async def main() -> None:
         one_table, other = (Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=5.0) for _ in "ab")
         began = now()

@@ -19,7 +19,7 @@ OTHERS = 20
 
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("linger_s", [0.0, 0.005])
-def test_a_deadline_below_the_resolution_of_timers_ends_only_its_own_caller(
+def test_a_very_close_deadline_ends_only_its_own_caller(
     loop: Callable[[], asyncio.AbstractEventLoop], linger_s: float
 ) -> None:
     async def main() -> None:

@@ -123,9 +123,7 @@ def seen(outcome: Outcome) -> object:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("seed", range(5))
-async def test_many_at_once_get_what_they_would_get_in_turn_in_the_order_they_came(
-    options: dict[str, Any], seed: int
-) -> None:
+async def test_concurrent_callers_get_the_outcomes_of_one_order(options: dict[str, Any], seed: int) -> None:
     chance = random.Random(seed)
     coalesce, plain = Coalesce(Erratic(chance, fails=False), **options), MemoryStore(TableSpec("t"))
     expected: list[list[Outcome]] = []
@@ -149,9 +147,7 @@ async def test_many_at_once_get_what_they_would_get_in_turn_in_the_order_they_ca
 
 @pytest.mark.parametrize("options", [*OPTIONS, {**OPTIONS[1], "linger_s": None}], ids=str)
 @pytest.mark.parametrize("seed", range(3))
-async def test_nothing_is_lost_or_done_twice_whoever_fails_leaves_or_comes_too_late(
-    options: dict[str, Any], seed: int
-) -> None:
+async def test_failures_and_cancellations_lose_and_repeat_no_write(options: dict[str, Any], seed: int) -> None:
     chance = random.Random(seed)
     store = Erratic(chance, fails=True)
     coalesce = Coalesce(store, **options)

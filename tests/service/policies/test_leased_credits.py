@@ -47,7 +47,7 @@ async def taken(leased: LeasedBucket, cost: float = 1.0, left_s: float = 60) -> 
 
 
 @in_virtual_time
-async def test_one_who_comes_seldom_takes_what_he_needs_and_no_more() -> None:
+async def test_a_rare_caller_leases_only_the_credits_it_needs() -> None:
     limiter = Limiter(1000)
     leased = bucket(limiter)
     for _ in range(20):
@@ -57,7 +57,7 @@ async def test_one_who_comes_seldom_takes_what_he_needs_and_no_more() -> None:
 
 
 @in_virtual_time
-async def test_one_who_is_busy_takes_more_at_a_time_but_never_more_than_comes_in_a_lease() -> None:
+async def test_a_busy_caller_takes_larger_leases_up_to_the_limit() -> None:
     limiter = Limiter(1e6)
     leased = bucket(limiter, per_s=1000)
     for _ in range(1000):
@@ -68,7 +68,7 @@ async def test_one_who_is_busy_takes_more_at_a_time_but_never_more_than_comes_in
 
 
 @in_virtual_time
-async def test_what_is_not_used_is_soon_lost() -> None:
+async def test_unused_credits_are_dropped_soon() -> None:
     limiter = Limiter(1000)
     leased = bucket(limiter, per_s=1000)
     await asyncio.gather(*(taken(leased) for _ in range(10)))
@@ -82,7 +82,7 @@ async def test_what_is_not_used_is_soon_lost() -> None:
 
 
 @in_virtual_time
-async def test_nobody_overtakes_who_gathers_credits_for_something_large() -> None:
+async def test_a_call_that_gathers_credits_is_not_overtaken() -> None:
     limiter = Limiter(0, per_s=10)
     leased = bucket(limiter, per_s=10)
     large = asyncio.create_task(taken(leased, 5))
@@ -99,7 +99,7 @@ async def test_nobody_overtakes_who_gathers_credits_for_something_large() -> Non
 
 
 @in_virtual_time
-async def test_who_is_cancelled_leaves_what_he_gathered_to_the_next() -> None:
+async def test_a_cancelled_call_leaves_its_credits_to_the_next() -> None:
     limiter = Limiter(0, per_s=10)
     leased = bucket(limiter, per_s=10)
     started = now()
@@ -114,7 +114,7 @@ async def test_who_is_cancelled_leaves_what_he_gathered_to_the_next() -> None:
 
 
 @in_virtual_time
-async def test_who_cannot_have_his_credits_in_time_learns_it_at_once_and_others_while_it_is_known() -> None:
+async def test_a_call_without_credits_in_time_is_rejected_immediately() -> None:
     limiter = Limiter(0, per_s=1)
     leased = bucket(limiter, per_s=1)
     started = now()
@@ -138,7 +138,7 @@ async def test_a_deadline_ends_the_wait_in_the_line_too() -> None:
 
 
 @in_virtual_time
-async def test_while_nobody_can_be_asked_its_own_share_is_used() -> None:
+async def test_without_the_shared_limiter_a_local_share_is_used() -> None:
     registry = CollectorRegistry()
     counter = Counter("fallbacks", "Counted.", registry=registry)
     limiter = Limiter(1000)

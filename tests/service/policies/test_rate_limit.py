@@ -47,7 +47,7 @@ def arrivals(store: Scripted) -> list[tuple[float, int]]:
 
 
 @in_virtual_time
-async def test_a_burst_passes_at_once_and_the_rest_at_the_rate() -> None:
+async def test_a_burst_passes_immediately_and_the_rest_at_the_rate() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(10, 5), write=None)
     await asyncio.gather(*(policy.apply([Get(f"{index}")], now() + 10) for index in range(8)))
@@ -123,7 +123,7 @@ async def test_a_part_does_not_wait_for_the_part_before_it() -> None:
 
 
 @in_virtual_time
-async def test_a_write_that_waits_does_not_hold_up_a_read() -> None:
+async def test_a_waiting_write_does_not_delay_a_read() -> None:
     """Samza: one thread waited for reads and writes alike, and a write of 0.8 s delayed every read (W28)."""
     store = Scripted()
     policy = RateLimit(store, read=Rate(1000, 10), write=Rate(1, 1))
@@ -149,7 +149,7 @@ async def test_in_a_call_of_both_each_direction_passes_by_itself() -> None:
 
 
 @in_virtual_time
-async def test_a_call_of_both_pays_once_for_what_it_has_to_do_apart() -> None:
+async def test_a_mixed_call_pays_for_each_operation_once() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(1, 5), write=Rate(1, 1))
     await policy.apply([put("a")])
@@ -158,7 +158,7 @@ async def test_a_call_of_both_pays_once_for_what_it_has_to_do_apart() -> None:
 
 
 @in_virtual_time
-async def test_what_cannot_have_its_credits_in_time_is_refused_at_once() -> None:
+async def test_a_call_without_enough_credits_in_time_is_rejected_immediately() -> None:
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(1, 1))
     await policy.apply([put("a")])
@@ -177,7 +177,7 @@ async def test_what_cannot_have_its_credits_in_time_is_refused_at_once() -> None
 
 
 @in_virtual_time
-async def test_of_a_batch_what_can_pass_in_time_does_and_only_the_rest_is_refused() -> None:
+async def test_only_the_part_of_a_batch_without_credits_in_time_is_rejected() -> None:
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(10, 10))
     started = now()
@@ -188,7 +188,7 @@ async def test_of_a_batch_what_can_pass_in_time_does_and_only_the_rest_is_refuse
 
 
 @in_virtual_time
-async def test_who_is_cancelled_while_waiting_gives_his_credits_to_the_next() -> None:
+async def test_a_call_cancelled_while_waiting_returns_its_credits() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(1, 1), write=None)
     await policy.apply([Get("a")])
@@ -203,7 +203,7 @@ async def test_who_is_cancelled_while_waiting_gives_his_credits_to_the_next() ->
 
 
 @in_virtual_time
-async def test_who_is_cancelled_in_the_moment_of_his_turn_has_taken_nothing() -> None:
+async def test_a_call_cancelled_on_admission_takes_no_credits() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(1, 1), write=None)
     await policy.apply([Get("a")])
@@ -229,7 +229,7 @@ async def waiting_for_ten(policy: RateLimit) -> asyncio.Task[list[Outcome]]:
 
 
 @in_virtual_time
-async def test_nobody_overtakes_who_waits_for_more() -> None:
+async def test_a_call_that_waits_for_more_credits_is_not_overtaken() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(100), write=None)
     batch = await waiting_for_ten(policy)
@@ -240,7 +240,7 @@ async def test_nobody_overtakes_who_waits_for_more() -> None:
 
 
 @in_virtual_time
-async def test_when_who_waits_for_more_is_cancelled_the_next_has_what_is_there() -> None:
+async def test_if_a_large_waiting_call_is_cancelled_the_next_proceeds() -> None:
     policy = RateLimit(Scripted(), read=Rate(100), write=None)
     batch = await waiting_for_ten(policy)
     one = asyncio.create_task(policy.apply([Get("one")], now() + 60))
@@ -252,7 +252,7 @@ async def test_when_who_waits_for_more_is_cancelled_the_next_has_what_is_there()
 
 
 @in_virtual_time
-async def test_a_cancelled_batch_cancels_its_parts_and_takes_no_more() -> None:
+async def test_a_cancelled_batch_cancels_its_parts_and_takes_no_more_credits() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 5
     policy = RateLimit(store, read=Rate(10, 1), write=None)
@@ -268,7 +268,7 @@ async def test_a_cancelled_batch_cancels_its_parts_and_takes_no_more() -> None:
 
 
 @in_virtual_time
-async def test_a_store_that_breaks_is_not_hidden_by_parts() -> None:
+async def test_an_exception_of_a_part_is_raised() -> None:
     store = Scripted()
 
     def broken(operations: object) -> float:
@@ -287,7 +287,7 @@ async def test_nothing_costs_nothing() -> None:
 
 
 @in_virtual_time
-async def test_never_more_than_the_burst_and_the_rate_pass_whoever_comes_when() -> None:
+async def test_with_any_callers_at_most_the_burst_and_the_rate_pass() -> None:
     chance = random.Random(20)
     store = Scripted()
     policy = RateLimit(store, read=Rate(200, 40), write=None)
@@ -316,7 +316,7 @@ async def test_never_more_than_the_burst_and_the_rate_pass_whoever_comes_when() 
 
 
 @in_virtual_time
-async def test_no_credit_is_lost_where_timers_are_coarse() -> None:
+async def test_coarse_timers_lose_no_credits() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(10_000, 1), write=None)
     started = now()

@@ -81,7 +81,7 @@ async def test_credits_are_paid_in_fractions() -> None:
 
 
 @in_virtual_time
-async def test_what_is_free_never_waits_and_never_fails() -> None:
+async def test_a_free_operation_never_waits_or_fails() -> None:
     """Samza: an operation that cost nothing was an error (W34)."""
     store = Scripted()
     policy = RateLimit(store, read=Rate(1, 1), write=Rate(1, 1), cost=Cost(get=0, delete=0))
@@ -128,7 +128,7 @@ async def test_an_operation_beyond_the_burst_passes_when_the_bucket_is_full_and_
 
 
 @in_virtual_time
-async def test_one_that_costs_more_than_a_deadline_brings_is_not_refused_for_ever() -> None:
+async def test_an_operation_that_costs_more_than_its_deadline_allows_eventually_passes() -> None:
     policy = RateLimit(Scripted(), read=None, write=Rate(1, 1), cost=Cost(kib=1))
     assert await passed_at(policy, sized("a", 500_000), left_s=10) == 0
     [refused] = await policy.apply([put("b")], now() + 10)
@@ -139,7 +139,7 @@ async def test_one_that_costs_more_than_a_deadline_brings_is_not_refused_for_eve
 
 
 @in_virtual_time
-async def test_one_that_costs_much_is_not_starved_by_many_that_cost_little() -> None:
+async def test_expensive_operations_are_not_starved_by_cheap_ones() -> None:
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(100, 20), cost=Cost(kib=1))
 
@@ -155,7 +155,7 @@ async def test_one_that_costs_much_is_not_starved_by_many_that_cost_little() -> 
 
 
 @in_virtual_time
-async def test_what_a_get_found_is_paid_by_who_comes_next() -> None:
+async def test_the_next_call_pays_for_the_size_of_found_records() -> None:
     memory = MemoryStore(TableSpec("t"))
     await memory.apply([sized("a", 10_000), sized("b", 10)])
     policy = RateLimit(Scripted(memory), read=Rate(10, 5), write=Rate(10, 5), cost=Cost(get=1, kib=1))
@@ -166,7 +166,7 @@ async def test_what_a_get_found_is_paid_by_who_comes_next() -> None:
 
 
 @in_virtual_time
-async def test_gets_that_pay_only_for_what_they_find_wait_while_something_is_owed() -> None:
+async def test_gets_without_a_fixed_cost_wait_while_credits_are_owed() -> None:
     memory = MemoryStore(TableSpec("t"))
     await memory.apply([sized("a", 10_240)])
     policy = RateLimit(Scripted(memory), read=Rate(10, 5), write=None, cost=Cost(get=0, kib=1))
@@ -187,7 +187,7 @@ async def test_an_answer_never_closes_a_table_for_longer_than_ten_seconds() -> N
 
 
 @in_virtual_time
-async def test_over_any_time_no_more_is_paid_than_the_rate_and_the_burst_or_one_operation() -> None:
+async def test_costs_in_any_interval_are_limited_by_rate_and_burst_or_one_operation() -> None:
     chance = random.Random(7)
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(200, 40), cost=Cost(kib=3))
@@ -212,7 +212,7 @@ async def test_over_any_time_no_more_is_paid_than_the_rate_and_the_burst_or_one_
 
 
 @in_virtual_time
-async def test_a_wait_is_a_span_and_no_wait_is_none() -> None:
+async def test_only_a_wait_creates_a_span() -> None:
     spans = Spans()
     policy = RateLimit(Scripted(), read=Rate(10, 2), write=None, traces=spans.traces)
     assert await spans.of(policy, [Get("a"), Get("b")]) == []

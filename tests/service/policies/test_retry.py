@@ -93,7 +93,7 @@ async def test_three_attempts_are_three_calls() -> None:
 
 
 @in_virtual_time
-async def test_reads_and_writes_have_their_own_number() -> None:
+async def test_reads_and_writes_have_separate_numbers_of_attempts() -> None:
     store = failing()
     policy = Retry(store, read=RetrySchedule(4), write=RetrySchedule(2))
     outcomes = await policy.apply([Get("a"), put("b")])
@@ -102,7 +102,7 @@ async def test_reads_and_writes_have_their_own_number() -> None:
 
 
 @in_virtual_time
-async def test_only_what_failed_is_sent_again_and_a_count_counts_once() -> None:
+async def test_only_failed_operations_are_retried_and_count_once() -> None:
     """Samza: a batch was repeated as a whole, and operations that had succeeded were applied twice (W4)."""
     store = Scripted()
     store.fault = lambda operation, call: Throttled("b is throttled") if operation.key == "b" and call < 3 else None
@@ -117,7 +117,7 @@ async def test_only_what_failed_is_sent_again_and_a_count_counts_once() -> None:
 
 
 @in_virtual_time
-async def test_what_succeeds_is_asked_once() -> None:
+async def test_a_successful_operation_is_sent_once() -> None:
     store = Scripted()
     assert isinstance(await one(retry(store), put("a")), Written)
     assert isinstance(await one(retry(store), Get("a")), Record)
@@ -127,7 +127,7 @@ async def test_what_succeeds_is_asked_once() -> None:
 
 @pytest.mark.parametrize("kind", [Throttled, StoreUnavailable, Contended])
 @in_virtual_time
-async def test_what_may_pass_is_tried_again(kind: type[TableError]) -> None:
+async def test_a_retriable_error_is_retried(kind: type[TableError]) -> None:
     store = failing(kind, 2)
     assert isinstance(await one(retry(store), put("a")), Written)
     assert len(store.calls) == 3
@@ -135,14 +135,14 @@ async def test_what_may_pass_is_tried_again(kind: type[TableError]) -> None:
 
 @pytest.mark.parametrize("kind", [InvalidOperation, PreconditionFailed, RecordNotFound, Internal, TooLarge])
 @in_virtual_time
-async def test_what_stays_as_it_is_is_not_tried_again(kind: type[TableError]) -> None:
+async def test_a_permanent_error_is_not_retried(kind: type[TableError]) -> None:
     store = failing(kind)
     assert isinstance(await one(retry(store), Get("a")), kind)
     assert len(store.calls) == 1
 
 
 @in_virtual_time
-async def test_an_error_says_itself_whether_it_may_pass() -> None:
+async def test_an_error_states_whether_it_is_retriable() -> None:
     store = failing(StoreUnavailable, retriable=False)
     await one(retry(store), Get("a"))
     assert len(store.calls) == 1
@@ -152,7 +152,7 @@ async def test_an_error_says_itself_whether_it_may_pass() -> None:
 
 @pytest.mark.parametrize("kind", [Overloaded, DeadlineExceeded])
 @in_virtual_time
-async def test_what_sheds_work_and_a_deadline_that_is_over_are_answers(kind: type[TableError]) -> None:
+async def test_overload_and_expired_deadlines_are_not_retried(kind: type[TableError]) -> None:
     for operation in (Get("a"), put("a"), put("a", token=TOKEN)):
         store = failing(kind)
         assert isinstance(await one(retry(store), operation, now() + 60), kind)
@@ -183,7 +183,7 @@ async def test_an_attempt_that_timed_out_is_tried_again_until_the_callers_deadli
     ids=["put", "put if absent", "update", "delete"],
 )
 @in_virtual_time
-async def test_a_write_without_token_is_not_repeated_unless_it_was_surely_not_applied(write: Operation) -> None:
+async def test_a_write_without_token_is_repeated_only_if_it_was_not_applied(write: Operation) -> None:
     store = failing(StoreUnavailable, 1, applied="unknown")
     outcome = await one(retry(store), write)
     assert isinstance(outcome, StoreUnavailable)
@@ -220,7 +220,7 @@ async def test_a_write_with_a_token_whose_first_attempt_was_not_applied_is_no_re
 
 @pytest.mark.parametrize("last", [Throttled, StoreUnavailable, PreconditionFailed, RecordNotFound, DeadlineExceeded])
 @in_virtual_time
-async def test_what_an_earlier_attempt_may_have_done_is_not_forgotten(last: type[TableError]) -> None:
+async def test_an_unknown_earlier_attempt_makes_the_outcome_unknown(last: type[TableError]) -> None:
     store = Scripted()
     store.fault = lambda operation, call: StoreUnavailable("lost", applied="unknown") if call == 1 else last("no")
     outcome = await one(retry(store, 2), put("a", token=TOKEN))
@@ -238,7 +238,7 @@ async def test_a_read_that_failed_twice_has_nothing_unknown() -> None:
 
 
 @in_virtual_time
-async def test_a_first_update_makes_its_record_from_the_default_also_when_it_is_tried_again() -> None:
+async def test_a_retried_first_update_starts_from_the_default() -> None:
     """Samza: with retries on, a first update failed instead of starting from its default (W5)."""
     for applied, token in (("no", None), ("no", TOKEN), ("unknown", TOKEN)):
         store = failing(StoreUnavailable, 1, applied=applied)
@@ -293,7 +293,7 @@ async def test_pauses_may_be_fixed_or_none() -> None:
 
 
 @in_virtual_time
-async def test_a_pause_is_slept_as_it_was_told_to() -> None:
+async def test_the_pauses_follow_the_schedule() -> None:
     slept: list[float] = []
 
     async def sleep(pause_s: float) -> None:
@@ -316,7 +316,7 @@ async def test_no_pause_passes_the_deadline() -> None:
 
 
 @in_virtual_time
-async def test_what_the_store_said_to_wait_is_waited() -> None:
+async def test_the_delay_of_the_store_is_respected() -> None:
     store = failing(Throttled, retry_after_s=3.0)
     assert await pauses(retry(store, pause_s=0.1, jitter=lambda: 1.0), store) == [3.1, 3.2]
     started = now()
@@ -326,7 +326,7 @@ async def test_what_the_store_said_to_wait_is_waited() -> None:
 
 
 @in_virtual_time
-async def test_the_default_for_callers_is_not_waited() -> None:
+async def test_the_default_retry_delay_for_callers_adds_no_pause() -> None:
     for kind in (Throttled, StoreUnavailable):
         assert kind("x").retry_after_s == 1
         store = failing(kind)
@@ -336,7 +336,7 @@ async def test_the_default_for_callers_is_not_waited() -> None:
 
 
 @in_virtual_time
-async def test_one_that_has_to_wait_too_long_does_not_keep_others_from_trying() -> None:
+async def test_an_operation_with_a_long_delay_does_not_prevent_retries_of_others() -> None:
     store = Scripted()
     waits: dict[object, float] = {"a": 60, "b": 2}
     store.fault = lambda operation, call: (
@@ -350,7 +350,7 @@ async def test_one_that_has_to_wait_too_long_does_not_keep_others_from_trying() 
 
 
 @in_virtual_time
-async def test_who_was_told_to_wait_longest_is_not_sent_before_that() -> None:
+async def test_an_operation_is_not_retried_before_its_delay() -> None:
     store = Scripted()
     waits: dict[object, float] = {"a": 4, "b": 2}
     store.fault = lambda operation, call: Throttled("x", retry_after_s=waits[operation.key]) if call == 1 else None
@@ -360,7 +360,7 @@ async def test_who_was_told_to_wait_longest_is_not_sent_before_that() -> None:
 
 
 @in_virtual_time
-async def test_our_own_rate_limit_is_not_waited_for_twice() -> None:
+async def test_a_rejection_by_the_rate_limit_is_not_retried() -> None:
     store = Scripted()
     policy = retry(RateLimit(store, read=Rate(1, 1), write=None))
     started = now()
@@ -404,7 +404,7 @@ async def test_attempts_and_pauses_end_the_total_after_the_first_began() -> None
 
 
 @in_virtual_time
-async def test_an_attempt_under_way_is_cut_at_the_total_and_that_is_not_the_callers_deadline() -> None:
+async def test_the_total_time_ends_an_attempt_without_deadline_exceeded() -> None:
     for operation, applied in ((Get("a"), "no"), (put("a"), "unknown")):
         store = Scripted()
         store.takes_s = lambda operations: 60
@@ -418,7 +418,7 @@ async def test_an_attempt_under_way_is_cut_at_the_total_and_that_is_not_the_call
 
 
 @in_virtual_time
-async def test_a_callers_deadline_before_the_total_stays_his() -> None:
+async def test_a_callers_deadline_before_the_total_time_is_deadline_exceeded() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 60
     started = now()
@@ -428,7 +428,7 @@ async def test_a_callers_deadline_before_the_total_stays_his() -> None:
 
 
 @in_virtual_time
-async def test_reads_and_writes_of_one_call_end_each_at_its_own_total() -> None:
+async def test_reads_and_writes_of_one_call_have_separate_total_times() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 3
     policy = Retry(store, read=RetrySchedule(total_s=2), write=RetrySchedule(total_s=4))
@@ -438,7 +438,7 @@ async def test_reads_and_writes_of_one_call_end_each_at_its_own_total() -> None:
 
 
 @in_virtual_time
-async def test_an_attempt_that_was_cut_at_the_total_leaves_what_an_earlier_one_may_have_done_unknown() -> None:
+async def test_the_total_time_keeps_an_unknown_outcome_of_an_earlier_attempt() -> None:
     store = Scripted()
     store.fault = lambda operation, call: StoreUnavailable("lost", applied="unknown")
     store.takes_s = lambda operations: 60 if len(store.calls) > 1 else 0
@@ -448,7 +448,7 @@ async def test_an_attempt_that_was_cut_at_the_total_leaves_what_an_earlier_one_m
 
 
 @in_virtual_time
-async def test_reads_and_writes_pause_each_in_its_own_way() -> None:
+async def test_reads_and_writes_have_separate_pauses() -> None:
     store = failing()
     read, write = RetrySchedule(backoff="none"), RetrySchedule(backoff="fixed", pause_s=1, pause_max_s=1)
     assert await pauses(Retry(store, read=read, write=write), store) == [0, 0]
@@ -519,7 +519,7 @@ def test_a_budget_is_not_negative(arguments: dict[str, float]) -> None:
         ({"backoff": "fixed", "pause_s": 2, "total_s": 2}, "nothing is ever tried again"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused_before_anything_is_asked(arguments: dict[str, Any], told: str) -> None:
+def test_invalid_settings_are_rejected_at_construction(arguments: dict[str, Any], told: str) -> None:
     """Samza: a delay beyond its limit was detected only at run time (W45)."""
     with pytest.raises(ValueError, match=told):
         retry(Scripted(), **arguments)
@@ -529,7 +529,7 @@ def test_one_attempt_need_not_fit_a_pause() -> None:
     assert RetrySchedule(1, backoff="fixed", pause_s=2, total_s=1).attempts_max == 1
 
 
-def test_what_remains_of_a_budget_can_be_shown() -> None:
+def test_a_budget_shows_its_remaining_retries() -> None:
     budget = RetryBudget(share=0.5, per_s=2, window_s=10)
     assert budget.remaining(0) == 20
     assert budget.spend(25, 0)
@@ -549,7 +549,7 @@ async def test_tables_of_one_store_share_its_budget() -> None:
 
 
 @in_virtual_time
-async def test_retries_and_what_ended_them_are_counted() -> None:
+async def test_retries_and_the_reasons_for_their_end_are_counted() -> None:
     registry = CollectorRegistry()
     metrics = RetryMetrics(registry)
     await one(retry(failing(), 3, metrics=metrics), Get("a"))
@@ -574,7 +574,7 @@ async def test_retries_and_what_ended_them_are_counted() -> None:
 
 
 @in_virtual_time
-async def test_a_pause_is_a_span_and_no_pause_is_none() -> None:
+async def test_only_a_pause_creates_a_span() -> None:
     spans = Spans()
     twice = failing(StoreUnavailable, 2)
     policy = retry(twice, backoff="fixed", pause_s=1, traces=spans.traces)

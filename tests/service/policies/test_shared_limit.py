@@ -114,14 +114,14 @@ async def test_two_replicas_together_keep_the_rate(redis_url: str, table: str) -
     assert min(len(one_store.calls), len(other_store.calls)) >= 30, "neither starves"
 
 
-async def test_one_replica_may_use_what_the_other_leaves(redis_url: str, table: str) -> None:
+async def test_a_replica_can_use_credits_that_others_leave(redis_url: str, table: str) -> None:
     async with replicas(redis_url, table, 2, read=Rate(200)) as ((busy, busy_store), (idle, idle_store)):
         await asyncio.gather(asked_for(busy, 2.5, 10), idle.apply([Get("a")], now() + 1))
     assert len(idle_store.calls) == 1
     assert len(busy_store.calls) >= 0.6 * 200 * 2.5
 
 
-async def test_a_rate_below_one_and_costs_in_fractions_are_kept_together(redis_url: str, table: str) -> None:
+async def test_replicas_share_rates_below_one_and_fractional_costs(redis_url: str, table: str) -> None:
     rate, cost = Rate(5, 5), Cost(put=0.25, kib=0.5)
     write = Put("a", b"{}")
     async with replicas(redis_url, table, 2, write=rate, cost=cost) as ((one, one_store), (other, other_store)):
@@ -144,7 +144,7 @@ async def test_a_burst_is_for_all_together(redis_url: str, table: str) -> None:
     assert all(0 < (error.retry_after_s or 0) <= 10 for error in refused)
 
 
-async def test_reads_and_writes_have_credits_of_their_own(redis_url: str, table: str) -> None:
+async def test_reads_and_writes_have_separate_credits(redis_url: str, table: str) -> None:
     async with replicas(redis_url, table, 1, read=Rate(100), write=Rate(1)) as [(policy, _)]:
         await policy.apply([put("a")], now() + 5)
         waiting = [asyncio.create_task(policy.apply([put("b")], now() + 60)) for _ in range(5)]
@@ -159,7 +159,7 @@ async def test_reads_and_writes_have_credits_of_their_own(redis_url: str, table:
         assert await policy.apply([Get("absent")], now() + 5) == [None]
 
 
-async def test_a_hundred_who_wait_ask_redis_as_seldom_as_one(tmp_path: Path, table: str) -> None:
+async def test_a_hundred_waiting_callers_cause_few_requests_to_redis(tmp_path: Path, table: str) -> None:
     with redis(tmp_path) as url:
         async with replicas(url, table, 1, read=Rate(100)) as [(policy, one_store)], Redis.from_url(url) as tool:
             await asked_for(policy, 1, 100)
@@ -171,9 +171,7 @@ async def test_a_hundred_who_wait_ask_redis_as_seldom_as_one(tmp_path: Path, tab
     assert commands <= 1.5 * 20 * 3 * 12
 
 
-async def test_what_cannot_have_its_credit_in_time_is_refused_as_soon_as_that_is_known(
-    redis_url: str, table: str
-) -> None:
+async def test_a_call_without_credits_in_time_is_rejected_early(redis_url: str, table: str) -> None:
     async with replicas(redis_url, table, 1, write=Rate(0.2, 1)) as [(policy, one_store)]:
         await policy.apply([put("a")], now() + 5)
         started = now()
@@ -185,7 +183,7 @@ async def test_what_cannot_have_its_credit_in_time_is_refused_as_soon_as_that_is
     assert len(one_store.calls) == 1
 
 
-async def test_how_long_a_window_says_to_wait_is_true(redis_url: str, table: str) -> None:
+async def test_the_wait_that_a_window_announces_is_exact(redis_url: str, table: str) -> None:
     async with shared(redis_url) as credit:
         window = SharedWindow(credit._storage, credit._limiter, table, Rate(4))
         assert (await window.lease(4, 4)).credits == 4
@@ -200,7 +198,9 @@ async def test_how_long_a_window_says_to_wait_is_true(redis_url: str, table: str
         assert (await window.lease(2, 2)).credits == 2
 
 
-async def test_who_waits_keeps_his_deadline_and_takes_nothing_when_he_leaves(redis_url: str, table: str) -> None:
+async def test_a_waiting_caller_keeps_its_deadline_and_takes_no_credits_if_cancelled(
+    redis_url: str, table: str
+) -> None:
     async with replicas(redis_url, table, 1, read=Rate(20, 20)) as [(policy, one_store)]:
         await policy.apply([Get(f"{index}") for index in range(20)], now() + 5)
         calls = [asyncio.create_task(policy.apply([Get(f"w{index}")], now() + 10)) for index in range(6)]
@@ -221,7 +221,7 @@ async def test_an_operation_beyond_the_burst_passes_and_the_rest_is_debt(redis_u
         assert now() - started > 1, "the window is used up, and 5 credits are owed"
 
 
-async def test_what_gets_found_is_paid_by_who_comes_next(redis_url: str, table: str) -> None:
+async def test_the_next_call_pays_for_the_records_found(redis_url: str, table: str) -> None:
     async with replicas(redis_url, table, 1, read=Rate(20), cost=Cost(kib=1)) as [(policy, one_store)]:
         await one_store.apply([Put("a", b'{"s":"' + b"x" * 24_000 + b'"}')])
         started = now()
@@ -232,7 +232,7 @@ async def test_what_gets_found_is_paid_by_who_comes_next(redis_url: str, table: 
 
 
 @pytest.mark.parametrize("fault", ["cut", "hang"])
-async def test_without_redis_a_replica_goes_on_alone_and_comes_back(
+async def test_without_redis_a_replica_uses_a_local_limit_until_redis_recovers(
     redis_url: str, table: str, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     where = parse_url(redis_url)
@@ -270,7 +270,7 @@ def fallbacks(registry: CollectorRegistry, table: str) -> float:
     return registry.get_sample_value(name, {"table": table, "direction": "read"}) or 0.0
 
 
-async def test_a_redis_that_was_never_there_stops_nothing(table: str, unused_tcp_port: int) -> None:
+async def test_a_redis_that_was_never_reachable_blocks_no_call(table: str, unused_tcp_port: int) -> None:
     async with replicas(f"redis://127.0.0.1:{unused_tcp_port}", table, 1, read=Rate(50)) as [(policy, _)]:
         started = now()
         outcomes: list[Outcome] = []
@@ -280,7 +280,7 @@ async def test_a_redis_that_was_never_there_stops_nothing(table: str, unused_tcp
         assert now() - started < 2 * RESPONSE_TIMEOUT_S
 
 
-async def test_a_cluster_that_was_never_there_stops_nothing(table: str, unused_tcp_port: int) -> None:
+async def test_a_cluster_that_was_never_reachable_blocks_no_call(table: str, unused_tcp_port: int) -> None:
     """The driver raises a separate error in this case, unrelated to the errors of a single server."""
     registry = CollectorRegistry()
     async with shared(f"redis://127.0.0.1:{unused_tcp_port}", cluster=True) as credit:
@@ -295,7 +295,7 @@ async def test_a_cluster_that_was_never_there_stops_nothing(table: str, unused_t
         assert not credit._probing.done(), "it goes on asking whether it is back"
 
 
-async def test_a_cluster_can_hold_them(redis_cluster_urls: list[str], table: str) -> None:
+async def test_shared_limits_work_on_a_cluster(redis_cluster_urls: list[str], table: str) -> None:
     [url, *_] = redis_cluster_urls
     registry = CollectorRegistry()
     inner = store(table)
@@ -308,7 +308,7 @@ async def test_a_cluster_can_hold_them(redis_cluster_urls: list[str], table: str
     assert fallbacks(registry, table) == 0
 
 
-async def test_user_and_password_are_used_and_never_told(
+async def test_user_and_password_are_used_and_never_shown(
     tmp_path: Path, table: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with redis(tmp_path) as url:

@@ -93,7 +93,7 @@ async def test_a_get_without_others_does_not_wait() -> None:
 
 
 @in_virtual_time
-async def test_a_get_does_not_take_the_outcome_of_one_that_was_sent_before_it() -> None:
+async def test_a_get_does_not_join_a_call_that_was_sent() -> None:
     store = slow()
     policy = shared(store)
     early = asyncio.create_task(together(policy, Get("a"), Get("b")))
@@ -105,7 +105,7 @@ async def test_a_get_does_not_take_the_outcome_of_one_that_was_sent_before_it() 
 
 
 @in_virtual_time
-async def test_gets_with_other_deadlines_have_calls_of_their_own() -> None:
+async def test_gets_with_different_deadlines_have_separate_calls() -> None:
     store = slow()
     policy = shared(store)
     alone = asyncio.create_task(one(policy, Get("in flight")))
@@ -136,7 +136,7 @@ async def test_no_call_is_sent_after_its_deadline() -> None:
 
 
 @in_virtual_time
-async def test_a_get_whose_callers_have_left_is_not_sent() -> None:
+async def test_a_get_whose_callers_were_cancelled_is_not_sent() -> None:
     store = slow()
     policy = shared(store)
     alone = asyncio.create_task(one(policy, Get("in flight")))
@@ -150,7 +150,7 @@ async def test_a_get_whose_callers_have_left_is_not_sent() -> None:
 
 
 @in_virtual_time
-async def test_a_call_ends_when_its_last_caller_leaves() -> None:
+async def test_a_call_is_cancelled_with_its_last_caller() -> None:
     store = slow()
     policy = shared(store)
     alone = asyncio.create_task(one(policy, Get("in flight")))

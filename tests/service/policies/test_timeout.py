@@ -35,7 +35,7 @@ def error(outcome: object, kind: type[TableError], applied: str) -> TableError:
 
 
 @in_virtual_time
-async def test_an_attempt_that_is_over_while_its_caller_has_time_did_not_answer() -> None:
+async def test_a_timeout_before_the_callers_deadline_is_store_unavailable() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 60
     started = now()
@@ -51,7 +51,7 @@ async def test_an_attempt_that_is_over_while_its_caller_has_time_did_not_answer(
 
 
 @in_virtual_time
-async def test_at_the_callers_own_deadline_it_is_the_deadline_that_is_over() -> None:
+async def test_a_timeout_at_the_callers_deadline_is_deadline_exceeded() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 60
     started = now()
@@ -63,7 +63,7 @@ async def test_at_the_callers_own_deadline_it_is_the_deadline_that_is_over() -> 
 
 
 @in_virtual_time
-async def test_what_a_store_knows_to_be_not_applied_stays_so() -> None:
+async def test_an_outcome_that_was_not_applied_remains_so() -> None:
     store = Scripted()
     store.fault = lambda operation, call: DeadlineExceeded("not sent") if operation.key == "a" else None
     first, second = await Timeout(store, read_s=1, write_s=1).apply([put("a"), put("b")], until=now() + 10)
@@ -72,7 +72,7 @@ async def test_what_a_store_knows_to_be_not_applied_stays_so() -> None:
 
 
 @in_virtual_time
-async def test_a_store_that_does_not_look_at_the_time_is_cancelled_shortly_after() -> None:
+async def test_a_store_that_ignores_its_deadline_is_cancelled_shortly_after() -> None:
     store = Scripted()
     store.deaf, store.takes_s = True, lambda operations: 3600
     started = now()
@@ -84,7 +84,7 @@ async def test_a_store_that_does_not_look_at_the_time_is_cancelled_shortly_after
 
 
 @in_virtual_time
-async def test_a_hung_direction_does_not_lose_what_the_other_has_done_when_the_deadline_comes() -> None:
+async def test_a_hung_direction_does_not_lose_the_outcomes_of_the_other() -> None:
     store = Scripted()
     store.deaf, store.takes_s = True, lambda operations: 0 if isinstance(operations[0], Get) else 3600
     await store.apply([put("z")])
@@ -98,7 +98,7 @@ async def test_a_hung_direction_does_not_lose_what_the_other_has_done_when_the_d
 
 
 @in_virtual_time
-async def test_each_direction_of_a_call_has_its_own_time() -> None:
+async def test_each_direction_of_a_call_has_a_separate_timeout() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 60 if isinstance(operations[0], Get) else 1.5
     operations: list[Operation] = [Get("a"), put("b"), Get("c"), update("d", {"n": 1}, {})]
@@ -109,7 +109,7 @@ async def test_each_direction_of_a_call_has_its_own_time() -> None:
 
 
 @in_virtual_time
-async def test_directions_are_not_divided_for_nothing() -> None:
+async def test_directions_with_the_same_deadline_are_not_divided() -> None:
     store = Scripted()
     await Timeout(store, read_s=2, write_s=2).apply([Get("a"), put("b")], until=now() + 10)
     await Timeout(store, read_s=20, write_s=30).apply([Get("a"), put("b")], until=now() + 10)
@@ -128,7 +128,7 @@ async def test_without_a_time_nothing_is_bounded() -> None:
 
 
 @in_virtual_time
-async def test_cancellation_passes_through_and_a_store_s_own_timeout_error_is_its_bug() -> None:
+async def test_cancellation_and_the_stores_own_timeout_error_pass_through() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 60
     task = asyncio.create_task(Timeout(store, read_s=1, write_s=2).apply([Get("a"), put("b")], until=now() + 10))
@@ -153,7 +153,7 @@ def test_a_timeout_is_above_nothing(timeout_s: float) -> None:
 
 
 @in_virtual_time
-async def test_what_an_attempt_had_no_time_for_is_counted() -> None:
+async def test_timeouts_are_counted_by_direction() -> None:
     registry = CollectorRegistry()
     store = Scripted()
     policy = Timeout(store, read_s=1, write_s=2, metrics=TimeoutMetrics(registry))
@@ -169,7 +169,7 @@ async def test_what_an_attempt_had_no_time_for_is_counted() -> None:
 
 
 @in_virtual_time
-async def test_a_record_is_found_in_time() -> None:
+async def test_calls_within_the_timeout_are_unchanged() -> None:
     policy = Timeout(Scripted(), read_s=1, write_s=1)
     await policy.apply([put("a", {"n": 1})])
     assert [type(outcome) for outcome in await policy.apply([Get("a"), Get("b")])] == [Record, type(None)]
