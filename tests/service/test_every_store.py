@@ -69,13 +69,13 @@ async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
         yield opened
 
 
-async def test_first_updates_that_race_use_one_default_and_all_count(replicas: list[Service], full: bool) -> None:
+async def test_concurrent_first_updates_use_one_default_and_all_count(replicas: list[Service], full: bool) -> None:
     async with client(replicas[0]) as http:
         for turn in range(20 if full else 3):
             await race([http], f"/records/first-{turn}")
 
 
-async def test_first_updates_that_race_in_replicas_and_workers_use_one_default_and_all_count(
+async def test_concurrent_first_updates_in_replicas_and_workers_use_one_default_and_all_count(
     replicas: list[Service], full: bool
 ) -> None:
     if len(replicas) == 1:
@@ -98,7 +98,7 @@ async def race(replicas: list[httpx.AsyncClient], path: str) -> None:
         assert found.headers["ETag"] in {answer.headers["ETag"] for answer in answers}
 
 
-async def test_first_updates_that_race_in_batches_use_one_default_and_all_count(replicas: list[Service]) -> None:
+async def test_concurrent_first_updates_in_batches_use_one_default_and_all_count(replicas: list[Service]) -> None:
     keys = [f"k{index}" for index in range(10)]
     update = {"op": "update", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
     body = {"operations": [{**update, "key": key} for key in keys for _ in range(3)]}
@@ -260,7 +260,7 @@ def member(chance: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("name", ["redis", "postgres", "dynamodb"])
-async def test_a_service_starts_while_its_store_is_away_and_serves_when_it_is_back(
+async def test_a_service_starts_without_its_store_and_serves_when_it_recovers(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     used = kind(name, request, tmp_path)

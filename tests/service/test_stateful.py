@@ -223,7 +223,7 @@ class RocksdbMachine(Machine):
 
 
 @pytest.mark.parametrize(("machine", "examples"), [(MemoryMachine, 20), (RocksdbMachine, 7)])
-def test_a_store_does_what_the_naive_table_does(machine: type[Machine], examples: int, full: bool) -> None:
+def test_a_store_equals_the_naive_table(machine: type[Machine], examples: int, full: bool) -> None:
     bounds = settings(
         max_examples=examples * 3 if full else examples,
         stateful_step_count=30,

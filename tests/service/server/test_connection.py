@@ -80,7 +80,7 @@ async def answered(recorder: Recorder, protocol: HttpConnection, request: bytes 
     return recorder.done
 
 
-async def test_a_request_whose_client_left_before_it_started_is_not_served() -> None:
+async def test_a_request_whose_client_disconnected_before_its_start_is_not_served() -> None:
     served: list[Scope] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,7 +94,7 @@ async def test_a_request_whose_client_left_before_it_started_is_not_served() -> 
     assert (served, recorder.done) == ([], ["closed"])
 
 
-async def test_head_and_body_leave_in_one_piece() -> None:
+async def test_head_and_body_are_sent_in_one_write() -> None:
     recorder, protocol = connected(answering(b"body"))
     for _ in range(2):
         done = await answered(recorder, protocol)
@@ -108,7 +108,7 @@ async def test_a_long_body_is_not_copied() -> None:
     assert done[1] is long
 
 
-async def test_an_answer_in_parts_leaves_in_order() -> None:
+async def test_a_response_in_parts_is_sent_in_order() -> None:
     done = await answered(*connected(answering(b"one", b"two", b"three")))
     assert b"".join(cast("list[bytes]", done)) == (
         b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n" + ALWAYS + b"\r\nonetwothree"
@@ -144,14 +144,14 @@ async def test_a_response_in_one_part_without_a_length_gets_one() -> None:
 
 
 @pytest.mark.parametrize("status", [204, 304])
-async def test_an_answer_that_has_no_body_says_no_length(status: int) -> None:
+async def test_a_response_without_a_body_has_no_length(status: int) -> None:
     [head] = await answered(*connected(answering(b"", status=status, headers=[(b"etag", b'"1"')])))
     assert isinstance(head, bytes)
     assert head.endswith(b'\r\netag: "1"\r\n' + ALWAYS + b"\r\n")
     assert b"transfer-encoding" not in head
 
 
-async def test_an_answer_that_says_how_it_may_be_kept_says_it_once() -> None:
+async def test_a_response_with_cache_control_gets_no_second_one() -> None:
     kept = (b"cache-control", b"public, max-age=86400")
     [head] = await answered(*connected(answering(b"", headers=[(b"content-length", b"0"), kept])))
     assert isinstance(head, bytes)
@@ -164,7 +164,7 @@ async def test_the_answer_to_head_is_that_to_get_without_its_body() -> None:
     assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n" + ALWAYS + b"\r\n"]
 
 
-async def test_the_last_answer_says_so() -> None:
+async def test_the_last_response_closes_the_connection() -> None:
     request = (GET % b"").replace(b"host", b"connection: close\r\nhost")
     done = await answered(*connected(answering(b"body")), request)
     assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n" + ALWAYS + b"connection: close\r\n\r\nbody", "closed"]
@@ -175,14 +175,14 @@ async def test_the_last_answer_says_so() -> None:
 
 
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\0", b"a\x7f"])
-async def test_a_header_that_would_be_two_never_leaves(value: bytes) -> None:
+async def test_a_header_with_a_line_break_is_never_sent(value: bytes) -> None:
     done = await answered(*connected(answering(b"", headers=[(b"content-length", b"0"), (b"etag", value)])))
     assert not any(value in one for one in done if isinstance(one, bytes))
     assert done[-1] == "closed"
 
 
 @pytest.mark.parametrize("said", [3, 5])
-async def test_a_body_that_is_not_as_long_as_was_said_ends_the_connection(said: int) -> None:
+async def test_a_body_of_the_wrong_length_ends_the_connection(said: int) -> None:
     done = await answered(*connected(answering(b"body", headers=[(b"content-length", b"%d" % said)])))
     head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n" % said + ALWAYS + b"\r\n"
     # A client recognizes a body that ends early. One that is too long is not sent, because its end would look like
@@ -190,7 +190,7 @@ async def test_a_body_that_is_not_as_long_as_was_said_ends_the_connection(said: 
     assert done == ([head + b"body", "closed"] if said == 5 else ["closed"])
 
 
-async def test_requests_that_come_together_are_answered_one_after_the_other() -> None:
+async def test_pipelined_requests_are_answered_in_order() -> None:
     seen: list[str] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -204,7 +204,7 @@ async def test_requests_that_come_together_are_answered_one_after_the_other() ->
     assert [cast("bytes", one).partition(b"\r\n\r\n")[2] for one in done] == [b"/a b", b"/c", b"/d"]
 
 
-async def test_a_connection_is_late_that_was_not_used_for_long() -> None:
+async def test_an_idle_connection_is_late() -> None:
     recorder, protocol = connected(answering(b"body"))
     await answered(recorder, protocol)
     now = asyncio.get_running_loop().time()
@@ -226,13 +226,13 @@ async def test_a_connection_is_late_that_was_not_used_for_long() -> None:
 
 
 @pytest.mark.parametrize("after", [b"\x16\x03\x01\r\n\r\n", b"GET / HTTP/2.0\r\n\r\n", b"x: " + b"y" * 70_000])
-async def test_a_request_is_answered_before_what_follows_it_is_refused(after: bytes) -> None:
+async def test_a_request_is_answered_before_malformed_bytes_are_rejected(after: bytes) -> None:
     done = await answered(*connected(answering(b"body")), (GET % b"") + after)
     assert [cast("bytes", one)[9:12] for one in done[:-1]] == [b"200", b"400"]
     assert done[-1] == "closed"
 
 
-async def test_a_body_that_cannot_be_read_is_refused_in_place_of_its_answer_and_after_those_before() -> None:
+async def test_a_malformed_body_is_rejected_in_the_order_of_responses() -> None:
     broken = b"PUT / HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\nz\r\n"
     done = await answered(*connected(answering(b"body")), (GET % b"") + broken)
     assert [cast("bytes", one)[9:12] for one in done[:-1]] == [b"200", b"400"]
@@ -263,7 +263,7 @@ async def reading(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.mark.parametrize("pieces", [1, 2, 1000])
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_who_would_rather_speak_another_protocol_is_answered_in_this_one(pieces: int, chunked: bool) -> None:
+async def test_protocol_upgrades_are_ignored(pieces: int, chunked: bool) -> None:
     """Some clients do so by default: the bytes after the head are the body, not another request."""
     upgrade = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
     length, body = (
@@ -292,7 +292,7 @@ async def test_who_would_rather_speak_another_protocol_is_answered_in_this_one(p
         b"GET / HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx",
     ],
 )
-async def test_what_others_on_the_way_may_read_otherwise_is_refused_and_ends_the_connection(
+async def test_ambiguous_requests_are_rejected_and_end_the_connection(
     request_text: bytes,
 ) -> None:
     [refusal, end] = await answered(*connected(answering(b"")), request_text)
@@ -300,7 +300,7 @@ async def test_what_others_on_the_way_may_read_otherwise_is_refused_and_ends_the
     assert (refusal[9:12], end) == (b"400", "closed")
 
 
-async def test_a_head_has_so_many_headers_and_bytes_however_it_comes() -> None:
+async def test_a_head_is_limited_in_headers_and_bytes() -> None:
     for headers, status in (
         (b"a:b\r\n" * 127, b"200"),
         (b"a:b\r\n" * 128, b"413"),
@@ -318,7 +318,7 @@ async def test_so_many_requests_wait_on_a_connection_and_no_more() -> None:
     assert done[-1] == "closed"
 
 
-async def test_headers_after_a_body_are_passed_over() -> None:
+async def test_trailers_are_ignored() -> None:
     seen: list[Any] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -331,7 +331,7 @@ async def test_headers_after_a_body_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("spare", [b"1;" + b"x" * 10_000 + b"\r\na\r\n", b"t: " + b"x" * 10_000 + b"\r\n"])
-async def test_what_stands_around_a_body_is_bounded(spare: bytes) -> None:
+async def test_trailers_and_chunk_extensions_are_limited(spare: bytes) -> None:
     recorder, protocol = connected(reading)
     protocol.data_received(b"PUT / HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n")
     if spare.startswith(b"t"):
@@ -345,7 +345,7 @@ async def test_what_stands_around_a_body_is_bounded(spare: bytes) -> None:
     await ended(protocol)
 
 
-async def test_small_chunks_are_no_fault() -> None:
+async def test_small_chunks_are_accepted() -> None:
     recorder, protocol = connected(reading)
     protocol.data_received(b"PUT / HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n")
     for _ in range(200):
@@ -358,7 +358,7 @@ async def test_small_chunks_are_no_fault() -> None:
 # Slow clients
 
 
-async def test_no_other_request_is_taken_up_before_the_last_answer_is_read() -> None:
+async def test_a_request_starts_only_after_the_previous_response_is_read() -> None:
     recorder, protocol = connected(answering(b"body"))
 
     def write(data: bytes) -> None:
@@ -378,7 +378,7 @@ async def test_no_other_request_is_taken_up_before_the_last_answer_is_read() -> 
     assert recorder.reading
 
 
-async def test_who_reads_too_slowly_is_late_and_who_reads_is_not() -> None:
+async def test_only_clients_that_read_too_slowly_are_late() -> None:
     recorder, protocol = connected(answering(b"body"))
     await answered(recorder, protocol)
     now = asyncio.get_running_loop().time()
@@ -395,7 +395,7 @@ async def test_who_reads_too_slowly_is_late_and_who_reads_is_not() -> None:
     assert not protocol.is_late(now + 43)
 
 
-async def test_an_end_that_is_not_read_is_not_waited_for() -> None:
+async def test_an_unread_end_of_a_response_times_out() -> None:
     recorder, protocol = connected(answering(b"body"))
     await answered(recorder, protocol, (GET % b"").replace(b"host", b"connection: close\r\nhost"))
     recorder.unread, now = 1, asyncio.get_running_loop().time()
@@ -435,7 +435,7 @@ async def test_of_clients_that_just_began_to_read_the_first_is_disconnected() ->
     assert [recorder.done for recorder, _ in connections] == [["aborted"], [], []]
 
 
-async def test_what_was_read_or_has_ended_is_not_counted() -> None:
+async def test_read_responses_and_ended_connections_are_not_counted() -> None:
     unread = slow_readers.UnreadResponses(lambda: 0.0, 1000)
     connections = [connected(answering(b"")) for _ in range(3)]
     for recorder, protocol in connections:
@@ -466,7 +466,7 @@ async def test_late_connections_are_closed_and_small_responses_are_counted() -> 
     assert recorder.done == ["aborted"]
 
 
-async def test_what_follows_an_answer_without_being_a_request_keeps_no_connection() -> None:
+async def test_bytes_that_are_no_request_do_not_keep_a_connection_alive() -> None:
     recorder, protocol = connected(answering(b"body"))
     put = b"PUT / HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n"
     for rest in (GET % b"" + b"\r\n\r\n", put + b"x"):

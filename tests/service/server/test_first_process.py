@@ -66,7 +66,7 @@ def connected(url: str) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=30)
 
 
-def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_ends_it_immediately(tmp_path: Path) -> None:
     with first_process(tmp_path, ["-m", "tableside"], shutdown_s=600) as (process, url), connected(url) as caller:
         caller.sendall(PUT)  # without the body, so that the request is in flight
         time.sleep(0.3)
@@ -77,7 +77,7 @@ def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
     assert (tmp_path / "code").read_text() == str(128 + signal.SIGTERM)
 
 
-def test_it_ends_in_time_though_it_hangs_and_says_where(tmp_path: Path) -> None:
+def test_a_hung_process_ends_in_time_and_logs_its_stack(tmp_path: Path) -> None:
     with first_process(tmp_path, ["-c", HANGING], shutdown_s=2) as (process, url), connected(url) as caller:
         os.kill(process.pid, signal.SIGTERM)  # first, since the blocked service cannot handle a signal
         caller.sendall(PUT + b"{}")

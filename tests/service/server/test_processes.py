@@ -179,9 +179,7 @@ async def until_killed(writer: Writer, http: httpx.AsyncClient) -> None:
         return
 
 
-async def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_is_half_there(
-    tmp_path: Path, full: bool
-) -> None:
+async def test_after_a_kill_acknowledged_writes_are_complete(tmp_path: Path, full: bool) -> None:
     kills = 10 if full else 3
     config = tmp_path / "tableside.yaml"
     config.write_text("stores: {local: {kind: rocksdb, path: ./data}}\ntables: {t: {store: local}}\n")

@@ -201,7 +201,7 @@ async def opened() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-async def test_while_it_drains_it_serves_and_says_that_it_is_not_ready(tmp_path: Path, opened: AsyncExitStack) -> None:
+async def test_while_draining_it_serves_and_is_not_ready(tmp_path: Path, opened: AsyncExitStack) -> None:
     config = configured(tmp_path, "{kind: rocksdb, path: ./data}", drain_s=2.5, shutdown_s=15)
     with running(tmp_path, config) as service:
         connection = await opened.enter_async_context(await Connection.open(service.url))
@@ -266,9 +266,7 @@ async def hanging(directory: Path, redis_url: str, workers: int = 1, **limits: f
             yield service
 
 
-async def test_a_store_that_hangs_keeps_nobody_from_ending_in_time(
-    tmp_path: Path, redis_url: str, opened: AsyncExitStack
-) -> None:
+async def test_a_hung_store_does_not_delay_the_shutdown(tmp_path: Path, redis_url: str, opened: AsyncExitStack) -> None:
     async with hanging(tmp_path, redis_url, drain_s=0.1, shutdown_s=3) as service:
         write, read = [await opened.enter_async_context(await Connection.open(service.url)) for _ in range(2)]
         write.send("PUT", f"{TABLE}/records/{os.urandom(8).hex()}", {})
@@ -287,7 +285,7 @@ async def test_a_store_that_hangs_keeps_nobody_from_ending_in_time(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_a_second_signal_ends_it_at_once(
+async def test_a_second_signal_ends_the_service_immediately(
     tmp_path: Path, redis_url: str, workers: int, opened: AsyncExitStack
 ) -> None:
     async with hanging(tmp_path, redis_url, workers, drain_s=0.1, shutdown_s=60) as service:
@@ -326,7 +324,7 @@ async def test_a_hang_up_of_the_terminal_is_passed_on_to_the_workers(two_workers
     assert {child.pid for child in psutil.Process(two_workers.pid).children()} == before
 
 
-async def test_a_worker_that_is_told_by_itself_takes_nobody_with_it(two_workers: Service) -> None:
+async def test_a_signal_to_one_worker_does_not_affect_others(two_workers: Service) -> None:
     [first, *_] = worker_pids(two_workers)
     os.kill(first, signal.SIGTERM)
     client = Client("client", keeps_alive=False)

@@ -14,7 +14,7 @@ from support.running import running
 pytestmark = pytest.mark.server
 
 
-async def test_an_idle_client_that_does_not_confirm_the_end_delays_it_by_little(tmp_path: Path) -> None:
+async def test_an_idle_client_that_does_not_confirm_the_close_causes_a_short_delay(tmp_path: Path) -> None:
     config, authority = tmp_path / "config.yaml", Authority(tmp_path / "authority")
     config.write_text("stores: {s: {kind: memory}}\nlimits: {drain_s: 0, shutdown_s: 40}\n")
     signed = authority.sign("server")

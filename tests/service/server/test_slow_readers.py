@@ -97,9 +97,7 @@ def tls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TlsFiles, ssl.S
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_it_is_known_how_much_of_an_answer_waits_to_be_read(
-    tls: tuple[TlsFiles, ssl.SSLContext] | None, loop: Loop
-) -> None:
+def test_the_unread_bytes_of_a_response_are_counted(tls: tuple[TlsFiles, ssl.SSLContext] | None, loop: Loop) -> None:
     async def run() -> None:
         certificate, context = tls or (None, None)
         async with serving(certificate) as server, Slow(server, context) as caller:
@@ -173,9 +171,7 @@ def unread_total(server: Server) -> int:
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_what_both_sides_send_to_agree_is_no_answer_that_waits(
-    tmp_path: Path, loop: Loop, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_handshakes_are_not_unread_responses(tmp_path: Path, loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority(tmp_path)
     signed = authority.sign("server")
 

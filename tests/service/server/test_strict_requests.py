@@ -62,7 +62,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("before", [b"", PLAIN, SIZED, CHUNKED, b"\r\n"], ids=["", "plain", "sized", "chunked", "CRLF"])
 @pytest.mark.parametrize("head", MALFORMED.values(), ids=MALFORMED.keys())
-async def test_a_malformed_head_is_refused_wherever_it_stands(head: bytes, before: bytes) -> None:
+async def test_a_malformed_head_is_rejected_at_any_position(head: bytes, before: bytes) -> None:
     text = before + head + b"\r\n"
     first = [] if before in (b"", b"\r\n") else [b"200"]
     for piece_bytes in (None, 1, 7):
@@ -86,7 +86,7 @@ async def test_a_malformed_head_is_refused_wherever_it_stands(head: bytes, befor
     ],
     ids=repr,
 )
-async def test_what_clients_and_proxies_commonly_send_is_served(request_text: bytes) -> None:
+async def test_common_requests_of_clients_and_proxies_are_served(request_text: bytes) -> None:
     for piece_bytes in (None, 1, 7):
         statuses, scopes = await served(request_text, piece_bytes)
         assert statuses == [b"200"]
@@ -94,13 +94,13 @@ async def test_what_clients_and_proxies_commonly_send_is_served(request_text: by
 
 
 @pytest.mark.parametrize("piece_bytes", [None, 1, 2, 3, 5, 7, 11, 50])
-async def test_requests_end_where_their_bodies_do(piece_bytes: int | None) -> None:
+async def test_a_request_ends_with_its_body(piece_bytes: int | None) -> None:
     statuses, scopes = await served(CHUNKED + SIZED + PLAIN + CHUNKED + b"\r\n" + PLAIN + SIZED, piece_bytes)
     assert statuses == [b"200"] * 6
     assert [scope["path"] for scope in scopes] == ["/c", "/s", "/p", "/c", "/p", "/s"]
 
 
-async def test_an_absolute_target_is_the_host_of_a_request_without_one() -> None:
+async def test_an_absolute_target_provides_the_host() -> None:
     _, [scope] = await served(b"GET http://other/ HTTP/1.0\r\n\r\n")
     assert scope["headers"] == [(b"host", b"other")]
 

@@ -60,7 +60,7 @@ def test_records_are_written_and_read_over_tls(secured: Service, authority: Auth
         assert client.get("/v1/tables/t/records/b").json() == big
 
 
-def test_who_speaks_no_tls_gets_nothing(secured: Service) -> None:
+def test_clients_without_tls_get_no_response(secured: Service) -> None:
     with pytest.raises(httpx.TransportError):
         httpx.get(secured.url.replace("https", "http") + "/readyz")
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -137,7 +137,7 @@ def served_certificate(service: Service, authority: Authority) -> bytes:
     return asyncio.run(connected())
 
 
-def test_a_certificate_that_is_renewed_is_shown_to_whoever_connects_then_with_any_kind_of_key(tmp_path: Path) -> None:
+def test_new_connections_get_a_renewed_certificate_with_any_kind_of_key(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     signed = authority.sign("server")
     with running(tmp_path, probes_port=free_port(), options=options(signed)) as service:
@@ -156,7 +156,7 @@ def test_a_certificate_that_is_renewed_is_shown_to_whoever_connects_then_with_an
             until(lambda pem=pem: served_certificate(service, authority) == ssl.PEM_cert_to_DER_cert(pem))  # type: ignore[misc]
 
 
-def test_who_shows_a_certificate_of_an_authority_that_was_taken_out_is_refused(tmp_path: Path) -> None:
+def test_a_client_certificate_of_a_removed_authority_is_rejected(tmp_path: Path) -> None:
     server, before, after = (Authority(tmp_path / name, f"authority {name}") for name in ("own", "before", "after"))
     trusted = tmp_path / "authorities.pem"
     trusted.write_bytes(before.certificate.read_bytes())
@@ -196,7 +196,7 @@ def request_session(
             return None
 
 
-def test_a_request_in_flight_over_tls_is_answered_though_the_service_ends(tmp_path: Path, authority: Authority) -> None:
+def test_a_request_in_flight_over_tls_is_answered_during_shutdown(tmp_path: Path, authority: Authority) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(MEMORY + "limits: {drain_s: 0.2}\n")
     given = options(authority.sign("server"))
@@ -231,7 +231,7 @@ def test_a_key_with_a_password_is_read_with_it(tmp_path: Path, authority: Author
         assert "horse" not in line
 
 
-def test_files_that_cannot_serve_are_told_in_one_line(tmp_path: Path, authority: Authority) -> None:
+def test_invalid_certificate_files_are_reported_in_one_line(tmp_path: Path, authority: Authority) -> None:
     server, other = authority.sign("server"), authority.sign("other")
     nothing, text = tmp_path / "nothing.pem", tmp_path / "text.pem"
     text.write_text("not a certificate")
@@ -244,7 +244,7 @@ def test_files_that_cannot_serve_are_told_in_one_line(tmp_path: Path, authority:
     assert "need --ssl-certfile" in refused(["--ssl-keyfile", str(server.key)])
 
 
-def test_a_port_for_probes_that_is_taken_ends_the_start(tmp_path: Path) -> None:
+def test_a_used_probe_port_ends_the_start(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

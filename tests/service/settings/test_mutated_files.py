@@ -91,7 +91,7 @@ def test_odd_values_anywhere_are_valid_or_faults(seed: int, odd: list[Any]) -> N
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32), pieces=st.lists(st.sampled_from(list("[]{}:,-&*!|>'\"%@`#?~<=\t\n 0a")), max_size=6))
-def test_texts_with_letters_put_in_or_taken_away_are_valid_or_faults(seed: int, pieces: list[str]) -> None:
+def test_texts_with_inserted_or_removed_characters_are_valid_or_faults(seed: int, pieces: list[str]) -> None:
     chosen, text = random.Random(seed), yaml.safe_dump(COMPLETE)
     for piece in pieces:
         place, dropped = chosen.randrange(len(text)), chosen.choice([0, 0, 1, 5, 200])
@@ -106,5 +106,5 @@ def test_any_text_is_valid_or_faults(text: str) -> None:
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
-def test_no_page_is_a_configuration_and_none_breaks_the_reader(page: Path) -> None:
+def test_pages_are_no_configurations_and_do_not_break_the_reader(page: Path) -> None:
     assert refusal(page.read_text(encoding="utf-8"))

@@ -30,7 +30,7 @@ def faults(tmp_path: Path, text: str, **environment: str) -> dict[str, str]:
     return {fault.path: fault.message for fault in found}
 
 
-def test_without_a_configuration_records_are_in_rocksdb_and_tables_are_made() -> None:
+def test_without_a_configuration_records_are_in_rocksdb_and_writes_create_tables() -> None:
     settings = default_settings()
     [(name, store)] = settings.stores.items()
     assert store.kind == "rocksdb"
@@ -95,7 +95,7 @@ def test_five_faults_in_five_places_are_all_listed_with_their_paths(tmp_path: Pa
     assert "nowhere" in found["tables.profiles.store"]
 
 
-def test_unknown_members_are_refused_wherever_they_stand(tmp_path: Path) -> None:
+def test_unknown_members_are_rejected_at_any_level(tmp_path: Path) -> None:
     found = faults(
         tmp_path,
         """
@@ -163,21 +163,21 @@ def test_a_fault_is_named_by_its_path(tmp_path: Path, text: str, path: str) -> N
     assert path in faults(tmp_path, text)
 
 
-def test_a_fault_does_not_bring_others_that_are_none(tmp_path: Path) -> None:
+def test_a_fault_causes_no_further_faults(tmp_path: Path) -> None:
     text = (
         "{stores: {a: null, b: {kind: nope}}, tables: {t: {store: a}, u: {store: b}}, limits: {x: 1}, auto_create: 7}"
     )
     assert faults(tmp_path, text).keys() == {"stores.a", "stores.b.kind", "limits.x", "auto_create"}
 
 
-def test_names_that_stand_twice_are_refused(tmp_path: Path) -> None:
+def test_repeated_names_are_rejected(tmp_path: Path) -> None:
     found = faults(tmp_path, "stores:\n  a: {kind: memory}\n  a: {kind: rocksdb, path: x, y: 1}\n")
     assert found == {"stores.a": "is given twice, in lines 2 and 3", "stores.a.y": "is not a known option"}
     found = faults(tmp_path, "{stores: {a: {kind: memory}}, tables: {t: {store: a, store: a}}}")
     assert found == {"tables.t.store": "is given twice, in line 1"}
 
 
-def test_two_tables_in_one_place_are_refused(tmp_path: Path) -> None:
+def test_two_tables_with_one_stored_name_are_rejected(tmp_path: Path) -> None:
     text = "{stores: {a: {kind: memory}, b: {kind: memory}}, tables: {t: {store: a}, u: {store: a, name: t}, %s}}"
     found = faults(tmp_path, text % "v: {store: a}")
     assert found.keys() == {"tables.u.name"}
@@ -185,7 +185,7 @@ def test_two_tables_in_one_place_are_refused(tmp_path: Path) -> None:
     loaded(tmp_path, text.replace("u: {store: a", "u: {store: b") % "v: {store: a}")
 
 
-def test_variables_are_taken_from_the_environment(tmp_path: Path) -> None:
+def test_variables_are_read_from_the_environment(tmp_path: Path) -> None:
     text = "{stores: {a: {kind: rocksdb, path: '${BASE}/${LEAF}'}}, tables: {t: {store: a, ttl_s: '${TTL}'}}}"
     settings = loaded(tmp_path, text, BASE="/data", LEAF="x", TTL="60")
     assert isinstance(settings.stores["a"].options, RocksdbSettings)
@@ -193,20 +193,20 @@ def test_variables_are_taken_from_the_environment(tmp_path: Path) -> None:
     assert settings.tables["t"].ttl_s == 60
 
 
-def test_every_variable_that_is_not_set_is_a_fault(tmp_path: Path) -> None:
+def test_every_unset_variable_is_a_fault(tmp_path: Path) -> None:
     text = "{stores: {a: {kind: rocksdb, path: '${BASE}'}}, tables: {t: {store: '${STORE}', name: 'x$HOME'}}}"
     found = faults(tmp_path, text, OTHER="1")
     assert "BASE" in found["stores.a.path"]
     assert "tables.t.name" in found
 
 
-def test_a_value_of_the_environment_is_not_looked_into_for_variables(tmp_path: Path) -> None:
+def test_variables_in_values_of_the_environment_are_not_replaced(tmp_path: Path) -> None:
     settings = loaded(tmp_path, "stores: {a: {kind: rocksdb, path: '${A}'}}", A="${B}", B="x")
     assert isinstance(settings.stores["a"].options, RocksdbSettings)
     assert settings.stores["a"].options.path == "${B}"
 
 
-def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         load(tmp_path / "absent.yaml", {})
     (tmp_path / "latin.yaml").write_bytes(b"stores: \xff")
@@ -222,7 +222,7 @@ def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
         ("!marked!marked x", "not YAML: line 4, column 15: .* tag"),
     ],
 )
-def test_a_password_that_is_taken_for_yaml_is_not_told(tmp_path: Path, password: str, fault: str) -> None:
+def test_a_password_with_yaml_syntax_is_not_shown(tmp_path: Path, password: str, fault: str) -> None:
     file = tmp_path / "tableside.yaml"
     file.write_text(f"stores:\n  cache:\n    kind: redis\n    password: {password}\n")
     with pytest.raises(SettingsError, match=fault) as refusal:
@@ -230,7 +230,7 @@ def test_a_password_that_is_taken_for_yaml_is_not_told(tmp_path: Path, password:
     assert "marked" not in str(refusal.value)
 
 
-def test_a_fault_does_not_show_what_was_written(tmp_path: Path) -> None:
+def test_a_fault_does_not_show_the_value(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refusal:
         loaded(tmp_path, "{stores: {a: {kind: memory, password: hunter2}}, auto_create: '${SECRET}'}", SECRET="sesame")
     assert "hunter2" not in str(refusal.value)
@@ -258,7 +258,7 @@ def test_every_setting_is_documented(model: type[BaseModel]) -> None:
 # Stores that consist of other stores
 
 
-def test_a_store_may_be_made_of_others(tmp_path: Path) -> None:
+def test_a_store_can_consist_of_others(tmp_path: Path) -> None:
     settings = loaded(
         tmp_path,
         """
@@ -292,7 +292,7 @@ def test_several_workers_serve_partitions_that_they_can_share(tmp_path: Path) ->
     assert settings.options["t"].model_dump(exclude_defaults=True) == {"prefix": "x:"}
 
 
-def test_what_a_store_cannot_be_made_of_is_listed(tmp_path: Path) -> None:
+def test_invalid_parts_of_a_store_are_listed(tmp_path: Path) -> None:
     many = ", ".join(["a"] * 257)
     found = faults(
         tmp_path,
@@ -325,7 +325,7 @@ def test_what_a_store_cannot_be_made_of_is_listed(tmp_path: Path) -> None:
     assert "kind redis" in found["tables.u.limiter"]
 
 
-def test_tables_of_partitions_of_different_kinds_have_no_options_of_one(tmp_path: Path) -> None:
+def test_tables_over_different_kinds_of_store_have_no_options_of_one_kind(tmp_path: Path) -> None:
     found = faults(
         tmp_path,
         """
@@ -339,7 +339,7 @@ def test_tables_of_partitions_of_different_kinds_have_no_options_of_one(tmp_path
     assert found == {"tables.t.prefix": "is not a known option"}
 
 
-def test_two_tables_that_would_keep_the_same_records_are_found_across_partitions(tmp_path: Path) -> None:
+def test_two_tables_with_the_same_records_are_detected_across_partitions(tmp_path: Path) -> None:
     found = faults(
         tmp_path,
         """

@@ -55,7 +55,7 @@ def test_the_endpoint_of_traces_is_checked_too() -> None:
         {"kind": "dynamodb", "endpoint_url": "https://dynamodb.example"},
     ],
 )
-def test_other_addresses_are_none(store: dict[str, Any]) -> None:
+def test_valid_addresses_are_no_faults(store: dict[str, Any]) -> None:
     assert faults({"s": store}) == {}
 
 
@@ -141,7 +141,7 @@ def test_all_faults_of_a_table_are_listed() -> None:
         {"store": "dynamodb", "key": TWO},
     ],
 )
-def test_a_table_that_its_store_can_have_is_none(table: dict[str, Any]) -> None:
+def test_a_table_that_its_store_can_have_is_no_fault(table: dict[str, Any]) -> None:
     assert faults(STORES, {"table": table}) == {}
 
 

@@ -106,7 +106,7 @@ def test_only_mappings_are_merged(source: str) -> None:
         ("null", "null"),
     ],
 )
-def test_a_name_that_is_not_a_text_is_a_fault_and_kept_as_it_was_written(name: str, kind: str) -> None:
+def test_a_name_that_is_not_a_string_is_a_fault_and_keeps_its_text(name: str, kind: str) -> None:
     data, faults = data_and_faults(f"tables: {{{name}: {{store: a}}}}")
     assert faults == {f"tables.{name}": f"YAML reads this name as {kind}: quote it"}
     assert data == {"tables": {name: {"store": "a"}}}
@@ -149,7 +149,7 @@ def test_a_value_that_cannot_be_read_is_a_fault_with_its_path(value: str, fault:
 
 
 @pytest.mark.parametrize("value", ["9" * NUMBER_LENGTH_MAX, "'" + "9" * 1000 + "'", "=", "1.5", "!!str 5", "[]", "no"])
-def test_values_are_those_of_yaml(value: str) -> None:
+def test_values_have_the_types_of_yaml(value: str) -> None:
     expected = "=" if value == "=" else yaml.safe_load(value)
     assert data_and_faults(f"a: {value}") == ({"a": expected}, {})
 
@@ -168,7 +168,7 @@ def test_a_file_larger_than_the_limit_is_not_read(tmp_path: Path, monkeypatch: p
         read_text(tmp_path / "f.yaml")
 
 
-def test_a_file_without_an_end_is_not_read_to_its_end() -> None:
+def test_reading_an_endless_file_stops_at_the_limit() -> None:
     with pytest.raises(SettingsError, match=f"larger than {FILE_BYTES_MAX} bytes"):
         read_text("/dev/zero")
 

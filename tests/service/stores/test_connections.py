@@ -64,7 +64,7 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.parametrize(
     ("name", "member"), [("redis", "url"), ("postgres", "dsn"), ("dynamodb", "endpoint_url")], ids=lambda one: one
 )
-async def test_calls_that_are_held_up_are_connections_in_use(
+async def test_blocked_calls_count_as_connections_in_use(
     name: str, member: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, setting in CREDENTIALS.items():
@@ -101,7 +101,7 @@ async def test_calls_that_are_held_up_are_connections_in_use(
             proxy.pass_on()
 
 
-async def test_those_of_a_cluster_are_counted_over_its_nodes(
+async def test_connections_of_a_cluster_are_summed_over_its_nodes(
     request: pytest.FixtureRequest, tmp_path: Path, redis_cluster_urls: list[str]
 ) -> None:
     used = kind("redis-cluster", request, tmp_path).configuration()
@@ -126,5 +126,5 @@ async def pause(url: str, milliseconds: int) -> None:
         await tool.client_pause(milliseconds)
 
 
-async def test_a_backend_without_connections_tells_nothing() -> None:
+async def test_a_backend_without_connections_has_no_counts() -> None:
     assert connections_of(await MemoryBackend.open(MemorySettings())) is None

@@ -127,7 +127,7 @@ async def test_outcomes_are_true_and_in_time_and_it_recovers(
     assert proxy.open_connections <= CONNECTIONS_MAX
 
 
-async def test_what_was_not_sent_was_surely_not_applied(proxy: FaultProxy, store: Any) -> None:
+async def test_an_unsent_write_is_not_applied(proxy: FaultProxy, store: Any) -> None:
     proxy.hang()
     puts = [put(f"{index}", {}, if_absent=True) for index in range(40)]
     outcomes = [outcome for outcome in await apply_in_time(store, puts) if isinstance(outcome, TableError)]
@@ -135,7 +135,7 @@ async def test_what_was_not_sent_was_surely_not_applied(proxy: FaultProxy, store
     assert [outcome.applied for outcome in outcomes].count("unknown") <= CONNECTIONS_MAX
 
 
-async def test_an_answer_that_was_lost_says_that_nobody_knows(proxy: FaultProxy, store: Any) -> None:
+async def test_a_lost_response_makes_the_outcome_unknown(proxy: FaultProxy, store: Any) -> None:
     writes: list[Write] = [put("put", {"n": 1}), Delete("delete"), update("native", {"n": 1})]
     for index, write in enumerate(writes):
         proxy.answer_lost(once=True)
@@ -156,7 +156,7 @@ async def test_a_write_that_carries_a_token_can_be_sent_again(proxy: FaultProxy,
     assert await value(store, "counted") == {"n": 1}
 
 
-async def test_connections_are_bounded_and_cancelled_calls_give_theirs_back(proxy: FaultProxy, store: Any) -> None:
+async def test_connections_are_limited_and_cancelled_calls_release_them(proxy: FaultProxy, store: Any) -> None:
     async with asyncio.TaskGroup() as group:
         for index in range(100):
             group.create_task(store.apply([put(f"{index}", {"n": index})]))
@@ -264,7 +264,7 @@ async def limited(limits: Limits, table: str) -> AsyncIterator[Any]:
     await client.close()
 
 
-async def test_what_is_left_out_is_asked_for_until_all_is_there(limits: Limits, limited: Any) -> None:
+async def test_unprocessed_items_are_requested_until_complete(limits: Limits, limited: Any) -> None:
     limits.share = 0.5
     outcomes = await limited.apply([put(f"{index}", {"n": index}) for index in range(120)])
     assert {type(outcome) for outcome in outcomes} == {Written}
@@ -278,7 +278,7 @@ async def test_what_is_left_out_is_asked_for_until_all_is_there(limits: Limits, 
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02], ids=["nothing", "little"])
-async def test_what_is_left_out_until_the_deadline_is_throttled_and_never_absent(
+async def test_items_unprocessed_until_the_deadline_are_throttled_and_never_absent(
     limits: Limits, limited: Any, share: float
 ) -> None:
     await limited.apply([put(f"{index}", {"n": index}) for index in range(100)])
@@ -309,7 +309,7 @@ async def test_what_is_left_out_until_the_deadline_is_throttled_and_never_absent
         ("ExpiredTokenException", StoreUnavailable, "no"),
     ],
 )
-async def test_what_dynamodb_says_of_itself_is_told(
+async def test_errors_of_dynamodb_are_translated(
     limits: Limits, limited: Any, code: str, kind: type[TableError], applied: str
 ) -> None:
     await limited.apply([put("a", {"n": 1}), put("b", {"n": 1})])
@@ -339,14 +339,14 @@ async def test_what_dynamodb_says_of_itself_is_told(
     assert (await record(limited, "a")).value == b'{"n":1}'
 
 
-async def test_a_throttled_batch_is_done_when_there_is_room_again(limits: Limits, limited: Any) -> None:
+async def test_a_throttled_batch_completes_when_capacity_returns(limits: Limits, limited: Any) -> None:
     turns = iter(["ProvisionedThroughputExceededException", "ThrottlingException"] * 2)
     limits.refuse = lambda verb: next(turns, None) if verb.startswith("Batch") else None
     outcomes = await limited.apply([put(f"{index}", {"n": index}) for index in range(20)])
     assert {type(outcome) for outcome in outcomes} == {Written}
 
 
-async def test_nothing_is_sent_twice_that_nobody_knows_of(limits: Limits, limited: Any) -> None:
+async def test_writes_with_unknown_outcome_are_not_repeated(limits: Limits, limited: Any) -> None:
     limits.refuse = lambda verb: "InternalServerError" if verb != "BatchGetItem" else None
     limits.calls.clear()
     [outcome] = await limited.apply([put("a", {"n": 1})])

@@ -88,9 +88,7 @@ async def test_an_item_of_another_tool_is_read(dynamodb_client: Client, name: st
 
 
 @pytest.mark.parametrize("rounds", [1, 2], ids=["first by compare and set", "then by expression too"])
-async def test_an_update_leaves_what_it_does_not_touch_as_it_is_in_type(
-    dynamodb_client: Client, name: str, rounds: int
-) -> None:
+async def test_an_update_preserves_the_types_of_other_members(dynamodb_client: Client, name: str, rounds: int) -> None:
     await put_item(dynamodb_client, name, KEY | OF_OTHERS)
     before = await get_item(dynamodb_client, name, KEY)
     store = await opened(dynamodb_client, name)
@@ -117,7 +115,7 @@ async def test_an_update_of_many_members_keeps_the_types_of_others(dynamodb_clie
     assert same(await value(store, "a"), AS_VALUE | many)
 
 
-async def test_an_update_may_add_as_many_members_as_there_are(dynamodb_client: Client, name: str) -> None:
+async def test_an_update_can_add_many_members_to_a_large_item(dynamodb_client: Client, name: str) -> None:
     store = await opened(dynamodb_client, name)
     before = {f"old {index}": index for index in range(100)}
     await written(store, put("a", before))
@@ -126,7 +124,9 @@ async def test_an_update_may_add_as_many_members_as_there_are(dynamodb_client: C
     assert same(await value(store, "a"), before | new)
 
 
-async def test_another_tools_change_changes_the_etag_and_is_not_overwritten(dynamodb_client: Client, name: str) -> None:
+async def test_a_change_of_another_tool_changes_the_etag_and_is_not_overwritten(
+    dynamodb_client: Client, name: str
+) -> None:
     store = await opened(dynamodb_client, name)
     first = (await written(store, put("a", {"n": 1, "m": 1}))).etag
     assert first is not None
@@ -145,7 +145,7 @@ async def test_another_tools_change_changes_the_etag_and_is_not_overwritten(dyna
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["our item", "theirs"])
-async def test_a_change_of_another_tool_between_read_and_write_is_seen(
+async def test_a_change_of_another_tool_between_read_and_write_is_detected(
     dynamodb_client: Client, name: str, ours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await opened(dynamodb_client, name)
@@ -176,7 +176,7 @@ async def test_a_change_of_another_tool_between_read_and_write_is_seen(
     [{"S": "nul \0"}, {"M": {"x": {"S": "\0"}}}, {"L": [{"L": [{"L": []}]}]}],
     ids=["a zero character", "one within", "legal"],
 )
-async def test_what_is_no_legal_value_is_unreadable_and_can_be_replaced(
+async def test_an_item_with_an_invalid_value_is_unreadable_and_can_be_replaced(
     dynamodb_client: Client, name: str, attribute: Any
 ) -> None:
     await put_item(dynamodb_client, name, {**KEY, "x": attribute})
@@ -271,7 +271,7 @@ async def test_the_attribute_of_expiry_can_have_any_name_and_is_no_member(dynamo
 
 
 @pytest.mark.parametrize("number", [1e126, -1e300, 1e-131, 5e-324])
-async def test_numbers_that_dynamodb_has_not_are_refused(dynamodb_client: Client, name: str, number: float) -> None:
+async def test_numbers_outside_dynamodbs_range_are_rejected(dynamodb_client: Client, name: str, number: float) -> None:
     store = await opened(dynamodb_client, name)
     await written(store, put("a", {"n": 1}))
     for write in (
@@ -287,7 +287,7 @@ async def test_numbers_that_dynamodb_has_not_are_refused(dynamodb_client: Client
     assert same(await value(store, "a"), {"n": 1})
 
 
-async def test_an_item_of_400_kb_is_written_and_a_larger_one_refused(dynamodb_client: Client, name: str) -> None:
+async def test_an_item_of_400_kb_is_written_and_a_larger_one_rejected(dynamodb_client: Client, name: str) -> None:
     store = await opened(dynamodb_client, name)
     fits, beyond = "x" * (400 * 1024 - 60), "x" * (400 * 1024 - 3)
     await written(store, put("a", {"s": fits}))
@@ -307,7 +307,7 @@ async def test_an_item_of_400_kb_is_written_and_a_larger_one_refused(dynamodb_cl
     assert await one(store, Get("b")) is None
 
 
-async def test_a_batch_that_dynamodb_refuses_for_one_item_leaves_the_others_standing(dynamodb_client: Client) -> None:
+async def test_an_item_that_dynamodb_rejects_does_not_affect_its_batch(dynamodb_client: Client) -> None:
     """Only the item is rejected whose attribute has another type than the table's index declares."""
     name = "t-index"
     index = {
@@ -348,7 +348,7 @@ def failed(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [outcome for outcome in outcomes if not isinstance(outcome, Record | Written)]
 
 
-async def test_long_values_are_converted_in_turn_with_the_work_of_others(
+async def test_converting_long_values_yields_to_other_tasks(
     dynamodb_client: Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await opened(dynamodb_client, name)
@@ -392,7 +392,7 @@ async def test_long_values_are_converted_in_turn_with_the_work_of_others(
     task.cancel()
 
 
-async def test_a_failed_condition_is_told_from_absence(dynamodb_client: Client, name: str) -> None:
+async def test_a_failed_condition_is_distinguished_from_absence(dynamodb_client: Client, name: str) -> None:
     """The store relies on this: the response to a failed condition contains the existing item."""
     await put_item(dynamodb_client, name, {**KEY, "n": {"N": "1"}})
     for key, told in (("a", True), ("b", False)):

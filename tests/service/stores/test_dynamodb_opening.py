@@ -32,9 +32,7 @@ async def described(client: Client, name: str) -> dict[str, Any]:
     return table
 
 
-async def test_a_table_is_made_on_demand_and_deletes_what_expires(
-    dynamodb_client: Client, backend: DynamodbBackend
-) -> None:
+async def test_a_created_table_deletes_expired_items(dynamodb_client: Client, backend: DynamodbBackend) -> None:
     name = a_name()
     store = await backend.store(TableSpec("t", stored_as=name, create=True))
     table = await described(dynamodb_client, name)
@@ -51,7 +49,7 @@ async def test_a_table_is_made_on_demand_and_deletes_what_expires(
     assert name in await backend.tables()
 
 
-async def test_a_table_with_named_keys_is_made_so(dynamodb_client: Client, backend: DynamodbBackend) -> None:
+async def test_a_table_is_created_with_its_named_keys(dynamodb_client: Client, backend: DynamodbBackend) -> None:
     name = a_name()
     store = await backend.store(TableSpec("t", COMPOSITE, stored_as=name, key_given=True, create=True))
     assert (await described(dynamodb_client, name))["KeySchema"] == [
@@ -64,14 +62,14 @@ async def test_a_table_with_named_keys_is_made_so(dynamodb_client: Client, backe
     assert name not in await backend.tables()
 
 
-async def test_many_replicas_make_one_table(dynamodb_client: Client, backend: DynamodbBackend) -> None:
+async def test_concurrent_replicas_create_one_table(dynamodb_client: Client, backend: DynamodbBackend) -> None:
     name = a_name()
     stores = await asyncio.gather(*(backend.store(TableSpec("t", stored_as=name, create=True)) for _ in range(8)))
     await written(stores[0], put("a", {"n": 1}))
     assert await value(stores[7], "a") == {"n": 1}
 
 
-async def test_the_key_is_taken_from_the_table(dynamodb_client: Client) -> None:
+async def test_the_key_follows_the_existing_table(dynamodb_client: Client) -> None:
     for keys, schema in (
         ({"tail": "S"}, KeySchema((KeyField("tail", "string"),))),
         ({"n": "N"}, KeySchema((KeyField("n", "integer"),))),
@@ -115,14 +113,12 @@ async def test_a_table_that_expires_by_another_attribute_is_refused(dynamodb_cli
 
 
 @pytest.mark.parametrize(("name", "kind"), [("ab", InvalidOperation), ("no-such-table", TableNotFound)])
-async def test_a_table_that_is_not_there_is_not_found(
-    backend: DynamodbBackend, name: str, kind: type[TableError]
-) -> None:
+async def test_an_absent_table_is_not_found(backend: DynamodbBackend, name: str, kind: type[TableError]) -> None:
     with pytest.raises(kind):
         await backend.store(TableSpec("t", stored_as=name))
 
 
-async def test_a_table_that_is_taken_away_is_not_found(dynamodb_client: Client) -> None:
+async def test_a_deleted_table_is_not_found(dynamodb_client: Client) -> None:
     name = a_name()
     await make(dynamodb_client, name, {"id": "S"})
     store = await opened(dynamodb_client, name)
@@ -223,7 +219,7 @@ async def test_without_credentials_the_store_is_unavailable(
 
 
 @pytest.mark.parametrize("wrong", [{"region": None}, {"profile": "nobody"}])
-async def test_a_region_or_profile_that_is_not_there_ends_the_start(
+async def test_a_missing_region_or_profile_ends_the_start(
     aws_credentials: None, dynamodb_url: str, no_credentials: pytest.MonkeyPatch, wrong: dict[str, Any]
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -245,7 +241,7 @@ def test_settings_are_checked(wrong: dict[str, Any]) -> None:
         DynamodbSettings.model_validate({"region": "eu-west-1", **wrong})
 
 
-def test_options_of_a_table_stand_beside_what_every_table_has() -> None:
+def test_options_of_the_store_are_members_of_a_table() -> None:
     data: dict[str, Any] = {
         "stores": {"aws": {"kind": "dynamodb", "region": "eu-west-1"}},
         "tables": {"aircraft": {"store": "aws", "ttl_attribute": "gone_at", "tokens": False}},

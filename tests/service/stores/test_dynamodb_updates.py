@@ -56,7 +56,9 @@ async def store(dynamodb_client: Client) -> AsyncIterator[DynamodbStore]:
         yield await opened(dynamodb_client, name)
 
 
-def test_expressions_do_what_the_language_says(aws_credentials: None, dynamodb_url: str, full: bool) -> None:
+def test_expressions_give_the_result_of_the_update_language(
+    aws_credentials: None, dynamodb_url: str, full: bool
+) -> None:
     with asyncio.Runner() as runner:
         client, name = Client(client_settings(dynamodb_url)), a_name()
         runner.run(make(client, name, {"id": "S"}))
@@ -114,7 +116,7 @@ async def test_an_update_by_expression(store: DynamodbStore, before: Any, docume
     await check(store, [(before, document)])
 
 
-def test_what_goes_by_expression() -> None:
+def test_updates_that_become_expressions() -> None:
     by_expression: list[Any] = [
         {},
         {"a": {"b": None}},
@@ -130,7 +132,7 @@ def test_what_goes_by_expression() -> None:
         assert native_update(updates.parse(document)) is None, document
 
 
-async def test_an_update_by_expression_is_one_call(store: DynamodbStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_update_as_expression_is_one_call(store: DynamodbStore, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     client = store._items._client
     call = client.call
@@ -181,7 +183,7 @@ async def test_updates_of_several_replicas_lose_nothing(dynamodb_client: Client)
         assert await value(stores[0], "a") == {"n": 64}
 
 
-def test_the_store_does_what_the_naive_table_does(aws_credentials: None, dynamodb_url: str, full: bool) -> None:
+def test_the_store_equals_the_naive_table(aws_credentials: None, dynamodb_url: str, full: bool) -> None:
     class DynamodbMachine(Machine):
         async def opened(self) -> Backend:
             self.client = Client(client_settings(dynamodb_url))

@@ -19,7 +19,7 @@ READ: dict[str, Callable[[bytes], Record | TableError | bytes | None]] = {
 
 
 @pytest.mark.parametrize("store", READ)
-def test_a_record_of_too_many_elements_is_unreadable_and_says_why(store: str) -> None:
+def test_a_record_with_too_many_elements_is_unreadable_with_the_reason(store: str) -> None:
     full = b'{"a":[%b]}' % b", ".join([b"[1.0]"] * (ELEMENTS_MAX // 2 - 2))
     assert not isinstance(READ[store](full), TableError)
     beyond = READ[store](full.replace(b"[1.0]", b"[1.0], 1, 1, 1, 1", 1))

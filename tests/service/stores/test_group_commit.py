@@ -40,7 +40,7 @@ async def group(disk: Disk) -> AsyncIterator[GroupCommit[str]]:
     await commits.close()
 
 
-async def test_work_is_done_in_its_order_on_one_thread(group: GroupCommit[str]) -> None:
+async def test_work_runs_in_order_on_one_thread(group: GroupCommit[str]) -> None:
     done: list[int] = []
     threads = set()
 
@@ -56,7 +56,7 @@ async def test_work_is_done_in_its_order_on_one_thread(group: GroupCommit[str]) 
     assert threads != {threading.get_ident()}
 
 
-async def test_what_waits_for_the_disk_shares_one_sync(group: GroupCommit[str], disk: Disk) -> None:
+async def test_waiting_writes_share_one_sync(group: GroupCommit[str], disk: Disk) -> None:
     disk.open.clear()
     first = asyncio.create_task(group.run(lambda turn: "first"))
     await asyncio.sleep(0.05)
@@ -120,9 +120,7 @@ async def test_work_that_fails_fails_alone(group: GroupCommit[str]) -> None:
     assert isinstance(answers[1], ValueError)
 
 
-async def test_a_sync_that_fails_is_told_to_all_of_its_group_and_to_no_other(
-    group: GroupCommit[str], disk: Disk
-) -> None:
+async def test_a_failed_sync_fails_all_writes_of_its_group_only(group: GroupCommit[str], disk: Disk) -> None:
     disk.fails = True
     first, second = await asyncio.gather(group.run(lambda turn: "a"), group.run(lambda turn: "b"))
     assert (first, second) == ("a: disk full", "b: disk full")
@@ -130,7 +128,7 @@ async def test_a_sync_that_fails_is_told_to_all_of_its_group_and_to_no_other(
     assert await group.run(lambda turn: "c") == "c"
 
 
-async def test_work_whose_caller_is_gone_is_done_all_the_same(group: GroupCommit[str], disk: Disk) -> None:
+async def test_work_of_a_cancelled_caller_is_finished(group: GroupCommit[str], disk: Disk) -> None:
     done: list[str] = []
 
     def work(turn: Turn) -> str:
@@ -147,20 +145,20 @@ async def test_work_whose_caller_is_gone_is_done_all_the_same(group: GroupCommit
     assert done == ["work"]
 
 
-async def test_what_was_accepted_is_finished_before_the_end(group: GroupCommit[str]) -> None:
+async def test_accepted_work_is_finished_before_closing(group: GroupCommit[str]) -> None:
     tasks = [asyncio.create_task(group.run(lambda turn: "x")) for _ in range(300)]
     await asyncio.sleep(0)
     await group.close()
     assert {await task for task in tasks} == {"x"}
 
 
-async def test_after_the_end_work_is_refused_at_once(group: GroupCommit[str]) -> None:
+async def test_a_closed_group_rejects_work_immediately(group: GroupCommit[str]) -> None:
     await group.close()
     with pytest.raises(RuntimeError):
         await asyncio.wait_for(group.run(lambda turn: "late"), 5)
 
 
-async def test_a_fault_of_the_group_itself_reaches_every_caller(disk: Disk) -> None:
+async def test_an_exception_of_the_group_reaches_every_caller(disk: Disk) -> None:
     def faulty(error: Exception, result: str) -> str:
         raise LookupError("a fault")
 

@@ -23,7 +23,7 @@ class TestMemory(StoreContract):
         return opened()
 
 
-async def test_tables_are_kept_apart() -> None:
+async def test_tables_are_separate() -> None:
     backend = await MemoryBackend.open(MemorySettings())
     one, other = await backend.store(TableSpec("one")), await backend.store(TableSpec("other"))
     await written(one, put("a", {"n": 1}))

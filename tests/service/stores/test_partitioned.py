@@ -106,7 +106,7 @@ def parts(outcome: Outcome) -> dict[int, Any]:
 # Where operations go
 
 
-async def test_a_write_goes_to_the_partitions_that_it_names_and_to_no_other() -> None:
+async def test_a_write_goes_only_to_the_named_partitions() -> None:
     store, backends = await three()
     outcome = await one(store, put("a", {"n": 1}, partitions=(0, 2)))
     assert await values_in(backends) == [{"n": 1}, None, {"n": 1}]
@@ -118,7 +118,7 @@ async def test_a_write_goes_to_the_partitions_that_it_names_and_to_no_other() ->
     assert await values_in(backends) == [{"n": 2}, {"n": 11}, {"n": 2}]
 
 
-async def test_without_a_choice_it_goes_where_its_key_is_placed() -> None:
+async def test_without_a_choice_an_operation_goes_to_the_partition_of_its_key() -> None:
     store, backends = await three()
     for key in ("a", "b", "c", "d", "e"):
         outcome = await one(store, put(key, {"k": key}))
@@ -129,7 +129,7 @@ async def test_without_a_choice_it_goes_where_its_key_is_placed() -> None:
         assert await value(store, key) == {"k": key}
 
 
-async def test_a_write_to_no_partition_changes_nothing_and_is_told_from_others() -> None:
+async def test_a_write_to_no_partition_changes_nothing_and_has_a_distinct_outcome() -> None:
     store, backends = await three()
     assert await one(store, put("a", {"n": 1}, partitions=())) == Written(None, partitions=())
     assert await values_in(backends) == [None] * 3
@@ -165,7 +165,7 @@ class RecordingStore:
 # Outcomes
 
 
-async def test_one_that_fails_in_a_partition_says_where_it_was_applied() -> None:
+async def test_a_partial_failure_lists_the_outcome_of_each_partition() -> None:
     store, backends = await three()
     await one(store, put("a", {"n": "x"}, partitions=(1,)))
     outcome = await one(store, put("a", {"n": 1}, if_absent=True, partitions=EVERY))
@@ -180,7 +180,7 @@ async def test_one_that_fails_in_a_partition_says_where_it_was_applied() -> None
     assert await values_in(backends) == [{"n": 1}, {"n": "x"}, {"n": 1}]
 
 
-async def test_one_that_fails_everywhere_was_surely_not_applied() -> None:
+async def test_a_failure_in_every_partition_is_not_applied() -> None:
     store, _ = await three()
     outcome = await one(store, update("a", {"n": 1}, partitions=(0, 2)))
     assert isinstance(outcome, RecordNotFound)
@@ -188,7 +188,7 @@ async def test_one_that_fails_everywhere_was_surely_not_applied() -> None:
     assert "2 of 2 partitions failed (0, 2)" in outcome.detail
 
 
-async def test_one_partition_answers_as_an_ordinary_table_would() -> None:
+async def test_one_partition_has_the_outcomes_of_an_ordinary_table() -> None:
     store, backends = await three()
     ordinary = await backends[0].store(TableSpec("t"))
     refused, other = await one(store, update("a", {}, partitions=(0,))), await one(ordinary, update("a", {}))
@@ -240,7 +240,7 @@ def test_the_whole_of_several_successes(outcomes: list[Written], created: bool, 
     assert (found.etag, found.created, found.replayed) == (None, created, replayed)
 
 
-async def test_a_token_is_replayed_where_it_was_seen_and_applied_where_not() -> None:
+async def test_a_token_is_applied_only_in_partitions_that_have_not_seen_it() -> None:
     store, backends = await three()
     increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1), partitions=(0,))
     await one(store, increment)
@@ -253,7 +253,7 @@ async def test_a_token_is_replayed_where_it_was_seen_and_applied_where_not() -> 
     assert await values_in(backends) == [{"n": 1}] * 3
 
 
-async def test_a_partition_that_does_not_end_in_time_hides_nothing_of_the_others() -> None:
+async def test_a_slow_partition_hides_no_outcome_of_the_others() -> None:
     store, backends = await three()
     watched = [RecordingStore(part, takes_s=60 if index == 1 else 0) for index, part in enumerate(store.partitions)]
     until = asyncio.get_running_loop().time() + 0.2
@@ -272,7 +272,7 @@ async def test_a_partition_that_does_not_end_in_time_hides_nothing_of_the_others
 # Scans and splits
 
 
-async def test_a_scan_reads_only_the_partitions_that_it_names_and_says_where_records_are() -> None:
+async def test_a_scan_reads_only_the_named_partitions_and_returns_them() -> None:
     store, _ = await three()
     for index in EVERY:
         await store.apply([put(f"k{index}-{n}", {}, partitions=(index,)) for n in range(4)])
@@ -283,7 +283,7 @@ async def test_a_scan_reads_only_the_partitions_that_it_names_and_says_where_rec
 
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 5, 12, 13])
-async def test_pages_end_where_they_are_full_and_go_on_in_the_next_partition(limit: int) -> None:
+async def test_full_pages_continue_in_the_next_partition(limit: int) -> None:
     store, _ = await three()
     await store.apply([put(f"k{n}", {}, partitions=EVERY) for n in range(4)])
     found, position, pages = [], None, 0
@@ -299,7 +299,7 @@ async def test_pages_end_where_they_are_full_and_go_on_in_the_next_partition(lim
     assert pages <= 12 // limit + 1
 
 
-async def test_a_page_ends_before_a_partition_that_is_away_and_the_next_one_says_so() -> None:
+async def test_a_page_ends_before_an_unavailable_partition_and_the_next_one_fails() -> None:
     sleeping = UnavailableBackend()
     store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
     await one(store, put("a", {}, partitions=(0,)))
@@ -313,7 +313,7 @@ async def test_a_page_ends_before_a_partition_that_is_away_and_the_next_one_says
     assert (rest.records, rest.position) == ([], None)
 
 
-async def test_a_page_that_has_records_does_not_wait_for_a_partition_that_hangs(
+async def test_a_page_with_records_does_not_wait_for_a_hung_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tableside.stores.partitioned.store.NEXT_PARTITION_TIMEOUT_S", 0.05)
@@ -368,7 +368,7 @@ async def test_a_split_of_another_partition_than_the_scan_names_is_empty() -> No
 # Opening
 
 
-async def test_a_partition_that_is_away_leaves_the_others_answering_and_is_opened_when_it_is_back() -> None:
+async def test_an_unavailable_partition_does_not_affect_others_and_opens_on_recovery() -> None:
     sleeping = UnavailableBackend()
     store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
     [here, away, both] = await store.apply(
@@ -382,12 +382,12 @@ async def test_a_partition_that_is_away_leaves_the_others_answering_and_is_opene
     assert isinstance(await one(store, put("c", partitions=(0, 1))), Written)
 
 
-async def test_a_table_none_of_whose_partitions_can_be_asked_is_away() -> None:
+async def test_a_table_without_available_partitions_is_unavailable() -> None:
     with pytest.raises(StoreUnavailable, match="partition 0, in store 'part-0': asleep"):
         await composed(UnavailableBackend(), UnavailableBackend()).store(TableSpec("t"))
 
 
-async def test_a_partition_that_does_not_answer_does_not_hold_up_the_others() -> None:
+async def test_a_hung_partition_does_not_delay_the_others() -> None:
     store = await composed(MemoryBackend(), UnavailableBackend(answers=False)).store(TableSpec("t"))
     assert isinstance(await one(store, put("a", partitions=(0,))), Written)
     until = asyncio.get_running_loop().time() + 0.1
@@ -395,7 +395,7 @@ async def test_a_partition_that_does_not_answer_does_not_hold_up_the_others() ->
     assert isinstance(outcome, StoreUnavailable)
 
 
-async def test_many_who_ask_at_once_open_a_partition_once() -> None:
+async def test_concurrent_operations_open_a_partition_once() -> None:
     sleeping = UnavailableBackend()
     store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
     sleeping.awake = True
@@ -403,7 +403,7 @@ async def test_many_who_ask_at_once_open_a_partition_once() -> None:
     assert sleeping.opened == 2
 
 
-async def test_what_a_partition_cannot_be_is_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_table_that_a_partition_cannot_have_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryStore, "capabilities", Capabilities(ttl=False))
     with pytest.raises(Unsupported, match=r"partition 0, in store 'part-0': ttl"):
         await composed(MemoryBackend(), MemoryBackend()).store(TableSpec("t", ttl_s=60))
@@ -416,14 +416,16 @@ class IntegerKeyBackend(MemoryBackend):
         return await super().store(TableSpec(spec.name, KeySchema((KeyField("id", "integer"),))))
 
 
-async def test_partitions_whose_keys_differ_are_no_table() -> None:
+async def test_partitions_with_different_keys_are_rejected() -> None:
     with pytest.raises(Unsupported, match=r"partition 1, in store 'part-1': partitions: the table's key"):
         await composed(IntegerKeyBackend(), MemoryBackend()).store(TableSpec("t"))
     found = await composed(IntegerKeyBackend(), IntegerKeyBackend()).store(TableSpec("t"))
     assert found.spec.key.fields == (KeyField("id", "integer"),)
 
 
-async def test_a_table_can_do_what_all_its_partitions_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_table_has_the_common_capabilities_of_its_partitions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(MemoryStore, "capabilities", Capabilities(tokens=False, native_update=True))
     backend = await RocksdbBackend.open(RocksdbSettings(path=str(tmp_path / "data")))
     both = await composed(MemoryBackend(), backend).store(TableSpec("t"))
@@ -433,7 +435,7 @@ async def test_a_table_can_do_what_all_its_partitions_can(monkeypatch: pytest.Mo
     await backend.close()
 
 
-async def test_it_can_be_reached_where_all_can_and_says_which_cannot() -> None:
+async def test_it_is_reachable_if_all_partitions_are_and_names_others() -> None:
     sleeping = UnavailableBackend()
     backend = composed(MemoryBackend(), sleeping)
     with pytest.raises(StoreUnavailable, match="cannot be reached: partition 1 in 'part-1'"):
@@ -442,7 +444,7 @@ async def test_it_can_be_reached_where_all_can_and_says_which_cannot() -> None:
     await backend.ping()
 
 
-async def test_a_partition_that_hangs_is_one_that_cannot_be_reached() -> None:
+async def test_a_hung_partition_is_unreachable() -> None:
     class Hanging(MemoryBackend):
         async def ping(self) -> None:
             raise DeadlineExceeded("no answer within 1.8 s")
@@ -451,7 +453,7 @@ async def test_a_partition_that_hangs_is_one_that_cannot_be_reached() -> None:
         await composed(Hanging(), MemoryBackend()).ping()
 
 
-async def test_its_tables_are_those_of_any_partition_that_can_be_asked() -> None:
+async def test_its_tables_are_those_of_reachable_partitions() -> None:
     one_, other, sleeping = MemoryBackend(), MemoryBackend(), UnavailableBackend()
     await one_.store(TableSpec("x"))
     await other.store(TableSpec("y"))
@@ -460,5 +462,5 @@ async def test_its_tables_are_those_of_any_partition_that_can_be_asked() -> None
         await composed(sleeping).tables()
 
 
-async def test_one_process_owns_it_if_that_is_so_of_a_partition() -> None:
+async def test_it_is_single_process_if_a_partition_is() -> None:
     assert composed(MemoryBackend()).single_process

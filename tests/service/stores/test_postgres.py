@@ -92,7 +92,7 @@ def spec(name: str, **rest: Any) -> TableSpec:
     return TableSpec("t", **{"stored_as": name, "create": True, **rest})
 
 
-async def test_a_table_made_with_psql_holds_records(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+async def test_a_table_created_with_psql_stores_records(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
     name = new_name()
     await direct.execute(
         f"CREATE TABLE {quoted(name)} (id bigint PRIMARY KEY, value jsonb NOT NULL, note text DEFAULT 'x')"
@@ -133,7 +133,7 @@ async def test_a_page_ends_early_among_expired_records(
         assert len(found) <= 14
 
 
-async def test_rows_of_psql_are_records_and_ours_are_read_there(
+async def test_rows_of_psql_are_records_and_psql_reads_records(
     backend: PostgresBackend, direct: asyncpg.Connection
 ) -> None:
     name = new_name()
@@ -191,7 +191,7 @@ async def test_another_tools_transaction_is_waited_for(backend: PostgresBackend,
     "junk",
     ["[1]", "7", "null", '"x"', '{"_ts": 1}', '{"": 1}', '{"a": 1e400}', "{}".join(['{"a":' * 30, "}" * 30])],
 )
-async def test_what_is_no_value_is_unreadable_and_can_be_replaced(
+async def test_a_row_with_an_invalid_value_is_unreadable_and_can_be_replaced(
     backend: PostgresBackend, direct: asyncpg.Connection, junk: str
 ) -> None:
     name = new_name()
@@ -215,7 +215,7 @@ async def test_what_is_no_value_is_unreadable_and_can_be_replaced(
     assert await scanned(store) == ["c"]
 
 
-async def test_many_replicas_make_one_table(postgres_dsn: str) -> None:
+async def test_concurrent_replicas_create_one_table(postgres_dsn: str) -> None:
     name = new_name()
     async with AsyncExitStack() as stack:
         backends = [await stack.enter_async_context(database(postgres_dsn)) for _ in range(8)]
@@ -239,7 +239,7 @@ async def test_names_are_any_but_too_long(backend: PostgresBackend) -> None:
         await backend.store(spec(new_name(), key=KeySchema((KeyField("value", "string"),)), key_given=True))
 
 
-async def test_a_schema_of_its_own(postgres_dsn: str, direct: asyncpg.Connection) -> None:
+async def test_a_table_in_a_separate_schema(postgres_dsn: str, direct: asyncpg.Connection) -> None:
     await direct.execute('CREATE SCHEMA IF NOT EXISTS "Own schema"')
     async with database(postgres_dsn, schema="Own schema") as backend:
         store = await backend.store(spec("mine"))
@@ -251,7 +251,9 @@ async def test_a_schema_of_its_own(postgres_dsn: str, direct: asyncpg.Connection
             await backend.store(spec("mine"))
 
 
-async def test_a_partitioned_table_holds_records(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+async def test_a_natively_partitioned_table_stores_records(
+    backend: PostgresBackend, direct: asyncpg.Connection
+) -> None:
     name = new_name()
     await direct.execute(
         f'CREATE TABLE {quoted(name)} (key text COLLATE "C" PRIMARY KEY, value jsonb, _ts_expires bigint, '
@@ -281,7 +283,7 @@ async def test_a_key_too_long_for_the_index_is_refused_alone(backend: PostgresBa
     assert isinstance(outcomes[2], Written)
 
 
-async def test_what_a_role_may_not_do_is_unsupported(
+async def test_operations_without_permission_are_unsupported(
     backend: PostgresBackend, direct: asyncpg.Connection, postgres_dsn: str
 ) -> None:
     name = new_name()
@@ -298,7 +300,7 @@ async def test_what_a_role_may_not_do_is_unsupported(
     await direct.execute(f"REVOKE ALL ON {quoted(name)} FROM reader; DROP ROLE reader")
 
 
-async def test_a_table_that_is_gone_is_not_found(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+async def test_a_dropped_table_is_not_found(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
     name = new_name()
     store = await backend.store(spec(name))
     await direct.execute(f"DROP TABLE {quoted(name)}")
@@ -340,9 +342,7 @@ async def counted(direct: asyncpg.Connection, query: str, expected: int) -> bool
     return bool(await direct.fetchval(query) == expected)
 
 
-async def test_the_sweep_removes_what_has_expired_and_nothing_else(
-    postgres_dsn: str, direct: asyncpg.Connection
-) -> None:
+async def test_the_sweep_removes_only_expired_records(postgres_dsn: str, direct: asyncpg.Connection) -> None:
     time, name = Time(real=False), new_name()
     async with database(postgres_dsn, time, sweep_every_s=0.1) as backend:
         store = await backend.store(spec(name))
@@ -354,7 +354,7 @@ async def test_the_sweep_removes_what_has_expired_and_nothing_else(
         assert [row[0] for row in await direct.fetch(f"SELECT key FROM {quoted(name)} ORDER BY 1")] == [*kept, "z"]
 
 
-async def test_what_was_remembered_of_an_expired_record_is_forgotten(postgres_dsn: str) -> None:
+async def test_the_writers_of_an_expired_record_are_forgotten(postgres_dsn: str) -> None:
     time = Time(real=False)
     async with database(postgres_dsn, time) as backend:
         store = await backend.store(spec(new_name()))
@@ -428,7 +428,7 @@ class PostgresMachine(Machine):
         return await PostgresBackend.open(settings(self.dsn, sweep_every_s=0.05), lambda: self.now)
 
 
-def test_it_does_what_the_naive_table_does(postgres_dsn: str, full: bool) -> None:
+def test_it_equals_the_naive_table(postgres_dsn: str, full: bool) -> None:
     PostgresMachine.dsn = postgres_dsn
     few = hypothesis_settings(
         max_examples=12 if full else 4, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)

@@ -117,7 +117,7 @@ class ColumnsMachine(Machine):
         return await PostgresBackend.open(settings(self.dsn, sweep_every_s=0.05), lambda: self.now)
 
 
-def test_it_does_what_the_naive_table_does(postgres_dsn: str, full: bool) -> None:
+def test_it_equals_the_naive_table(postgres_dsn: str, full: bool) -> None:
     ColumnsMachine.dsn = postgres_dsn
     few = hypothesis_settings(
         max_examples=8 if full else 3, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
@@ -197,7 +197,7 @@ async def typed(request: pytest.FixtureRequest, postgres_dsn: str) -> AsyncItera
         yield Typed(await backend.store(spec), direct, quoted(name))
 
 
-async def test_every_type_comes_back_as_it_was(typed: Typed) -> None:
+async def test_every_type_is_preserved(typed: Typed) -> None:
     made = await written(typed.store, put(ID, EVERYTHING, returning=True))
     found = await value(typed.store, ID)
     assert same(found, {**EVERYTHING, "number": 1, "twice": -2147483648})
@@ -208,7 +208,7 @@ async def test_every_type_comes_back_as_it_was(typed: Typed) -> None:
     assert same(values.decode(page.records[0][1].value), found)
 
 
-async def test_an_update_changes_one_column_and_leaves_the_others(typed: Typed) -> None:
+async def test_an_update_changes_only_its_column(typed: Typed) -> None:
     await written(typed.store, put(ID, EVERYTHING))
     changed = await written(typed.store, update(ID, {"$inc": {"whole": 1}, "$push": {"wholes": 9}, "$unset": ["word"]}))
     wanted = {**EVERYTHING, "whole": -1073741823, "wholes": [1, None, -3, 9], "number": 1, "twice": -2147483646}
@@ -217,7 +217,7 @@ async def test_an_update_changes_one_column_and_leaves_the_others(typed: Typed) 
     assert (await record(typed.store, ID)).etag == changed.etag
 
 
-async def test_an_update_leaves_what_its_member_does_not_tell(typed: Typed) -> None:
+async def test_an_update_preserves_details_that_json_cannot_express(typed: Typed) -> None:
     """Digits beyond a double's precision, the formatting of JSON text and years BC: no JSON value can express these."""
     columns = "id, needed, whole, free, json, jsonb, at, exact, documents"
     members = f"""'{ID}', 'n', 1, 12345678901234567890.123450, '{{"b" : 1.50}}', '12345678901234567890.5',
@@ -237,7 +237,7 @@ async def test_an_update_leaves_what_its_member_does_not_tell(typed: Typed) -> N
     assert (found["whole"], found["word"], found["short"]) == (2, "=", "=")
 
 
-async def test_what_has_no_json_is_unreadable(typed: Typed) -> None:
+async def test_values_without_json_form_are_unreadable(typed: Typed) -> None:
     await written(typed.store, put(ID, {"needed": "n"}))
     await typed.direct.execute(f"""UPDATE {typed.table} SET json = '{{"a": "\\u0000"}}'""")
     assert refused(await one(typed.store, Get(ID)), RecordUnreadable)
@@ -246,7 +246,7 @@ async def test_what_has_no_json_is_unreadable(typed: Typed) -> None:
         await typed.store.scan(Scan(10))
 
 
-async def test_what_a_put_does_not_name_becomes_null(typed: Typed) -> None:
+async def test_columns_that_a_put_omits_become_null(typed: Typed) -> None:
     await written(typed.store, put(ID, EVERYTHING))
     await written(typed.store, put(ID, {"needed": "x", "word": None}))
     assert same(await value(typed.store, ID), {"needed": "x", "number": 1})
@@ -267,7 +267,9 @@ async def test_what_a_put_does_not_name_becomes_null(typed: Typed) -> None:
     ],
     ids=str,
 )  # fmt: skip
-async def test_what_a_column_cannot_hold_is_refused_by_its_name(typed: Typed, name: str, member: Any) -> None:
+async def test_a_value_that_does_not_fit_its_column_is_rejected_with_its_name(
+    typed: Typed, name: str, member: Any
+) -> None:
     await typed.refused("positive" if name == "amount" else name, **{name: member})
 
 
@@ -278,7 +280,7 @@ async def test_unknown_members_are_named_up_to_a_limit(typed: Typed) -> None:
     assert outcome.detail.endswith("…` and 4 more")
 
 
-async def test_what_is_no_number_is_a_string(typed: Typed) -> None:
+async def test_numbers_that_json_lacks_are_strings(typed: Typed) -> None:
     odd = {"double": "NaN", "real": "-Infinity", "free": "NaN", "at": "infinity", "day": "-infinity", "needed": "n"}
     await written(typed.store, put(ID, odd))
     assert same(await value(typed.store, ID), {**odd, "number": 1})
@@ -307,7 +309,7 @@ async def test_rows_of_psql_are_records(typed: Typed) -> None:
     assert (str(found["exact"]), found["free"], found["xmin"]) == ("12.25", 10**25, changed.etag)
 
 
-async def test_a_key_that_is_a_uuid_is_written_in_one_way(typed: Typed) -> None:
+async def test_a_uuid_key_has_one_form(typed: Typed) -> None:
     for key in (ID.upper(), ID.replace("-", ""), f"{{{ID}}}", "x", ""):
         for operation in (Get(key), put(key, {"needed": "n"}), Delete(key)):
             assert refused(await one(typed.store, operation), InvalidOperation)
@@ -334,7 +336,7 @@ def spec(name: str, **rest: Any) -> TableSpec:
     return TableSpec("t", **{"stored_as": name, "options": COLUMNS, **rest})
 
 
-async def test_the_key_is_taken_from_the_table(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+async def test_the_key_follows_the_existing_table(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
     name = new_name()
     columns = "n int, day int, who varchar(20), code text NOT NULL UNIQUE, PRIMARY KEY (who, day)"
     await direct.execute(f"CREATE TABLE {quoted(name)} ({columns})")
@@ -362,7 +364,7 @@ async def test_the_key_is_taken_from_the_table(backend: PostgresBackend, direct:
         ("CREATE TABLE {} (a text COLLATE odd PRIMARY KEY)", None),
     ],
 )
-async def test_a_table_without_such_a_key_is_refused(
+async def test_a_table_without_a_suitable_key_is_rejected(
     backend: PostgresBackend, direct: asyncpg.Connection, sql: str, key: tuple[str, Any] | None
 ) -> None:
     name = new_name()
@@ -374,7 +376,7 @@ async def test_a_table_without_such_a_key_is_refused(
         await backend.store(spec(name, **given))
 
 
-async def test_a_table_of_columns_is_not_made(backend: PostgresBackend) -> None:
+async def test_a_table_of_columns_is_not_created(backend: PostgresBackend) -> None:
     with pytest.raises(TableNotFound):
         await backend.store(spec("absent", create=True))
 
@@ -392,7 +394,7 @@ CREATE TRIGGER no BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTI
 
 
 @pytest.mark.parametrize("create", [False, True], ids=["alone", "side"])
-async def test_a_constraint_refuses_its_own_row_only(
+async def test_a_constraint_rejects_only_its_row(
     backend: PostgresBackend, direct: asyncpg.Connection, create: bool
 ) -> None:
     await direct.execute(CONSTRAINED.format(table="constrained"))
@@ -421,7 +423,7 @@ async def test_a_constraint_refuses_its_own_row_only(
         await store.apply([Delete(f"{index}") for index in range(20)])
 
 
-async def test_what_belongs_to_a_row_is_kept_beside_it(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+async def test_metadata_of_rows_is_in_a_side_table(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
     name = new_name()
     await direct.execute(f"CREATE TABLE {quoted(name)} (id text PRIMARY KEY, n int)")
     alone = await backend.store(spec(name))
@@ -452,7 +454,7 @@ async def test_what_belongs_to_a_row_is_kept_beside_it(backend: PostgresBackend,
     assert [row["id"] for row in await direct.fetch(side)] == ["a"]
 
 
-async def test_what_a_role_sets_costs_no_digits_and_no_nulls(postgres_dsn: str, direct: asyncpg.Connection) -> None:
+async def test_settings_of_a_role_lose_no_digits_and_no_nulls(postgres_dsn: str, direct: asyncpg.Connection) -> None:
     name = new_name()
     columns = "id text PRIMARY KEY, double double precision, words text[], n integer"
     await direct.execute(f"CREATE TABLE {quoted(name)} ({columns})")

@@ -107,7 +107,7 @@ EVERY: list[Operation] = [Get("a"), *WRITES]
 
 
 @pytest.mark.parametrize("write", WRITES, ids=range(len(WRITES)))
-async def test_a_connection_that_is_cut_is_unavailable_and_comes_back(behind: Behind, write: Operation) -> None:
+async def test_a_broken_connection_is_unavailable_and_recovers(behind: Behind, write: Operation) -> None:
     behind.proxy.cut()
     before = await behind.held()
     for operation in (Get("a"), write):
@@ -141,7 +141,7 @@ async def test_a_network_that_hangs_is_answered_at_the_deadline(behind: Behind, 
     await behind.recovers()
 
 
-async def test_a_network_that_hangs_holds_nobody_beyond_the_deadline(behind: Behind) -> None:
+async def test_in_a_hung_network_operations_end_at_the_deadline(behind: Behind) -> None:
     behind.proxy.hang()
     started = time.monotonic()
     calls = [behind.apply(Get(f"{index}"), deadline_s=0.5) for index in range(40)]
@@ -153,7 +153,7 @@ async def test_a_network_that_hangs_holds_nobody_beyond_the_deadline(behind: Beh
     assert await connections(behind) <= 4
 
 
-async def test_a_sweep_that_is_not_answered_ends(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweep_without_a_response_times_out(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_store, "SWEEP_MAX_S", 0.2)
     behind.proxy.hang()
     async with asyncio.timeout(2):
@@ -165,7 +165,7 @@ async def test_a_sweep_that_is_not_answered_ends(behind: Behind, monkeypatch: py
 
 
 @pytest.mark.parametrize("write", WRITES, ids=range(len(WRITES)))
-async def test_a_write_whose_answer_is_lost_may_have_been_done(behind: Behind, write: Operation) -> None:
+async def test_a_write_with_a_lost_response_is_unknown(behind: Behind, write: Operation) -> None:
     """The first lost response belongs to the write if it is one statement, otherwise to the transaction's start."""
     before = await behind.held()
     behind.proxy.answer_lost()
@@ -177,13 +177,13 @@ async def test_a_write_whose_answer_is_lost_may_have_been_done(behind: Behind, w
     await behind.recovers()
 
 
-async def test_a_read_is_tried_once_more_on_a_fresh_connection(behind: Behind) -> None:
+async def test_a_read_is_retried_once_on_a_new_connection(behind: Behind) -> None:
     behind.proxy.answer_lost(once=True)
     [outcome] = await behind.apply(Get("a"), deadline_s=2)
     assert isinstance(outcome, Record)
 
 
-async def test_a_commit_whose_answer_is_lost_is_unknown(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_with_a_lost_response_is_unknown(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lose each response of a transaction in turn. Before the commit it has no effect, and is retried."""
     seen = set()
     for lost in range(1, 10):
@@ -238,7 +238,7 @@ async def test_a_delay_within_the_deadline_does_no_harm(behind: Behind) -> None:
     await behind.recovers()
 
 
-async def test_what_is_finished_at_the_deadline_keeps_its_outcome(behind: Behind) -> None:
+async def test_operations_finished_at_the_deadline_keep_their_outcomes(behind: Behind) -> None:
     """While another tool locks one record, reads succeed and the write of that record does not."""
     table = quoted(behind.store.spec.name_in_store)
     async with behind.direct.transaction():
@@ -286,7 +286,7 @@ async def connections(behind: Behind) -> int:
     return found
 
 
-async def test_callers_that_give_up_leave_connections_sound(behind: Behind) -> None:
+async def test_cancelled_callers_leave_connections_usable(behind: Behind) -> None:
     table = quoted(behind.store.spec.name_in_store)
     async with behind.direct.transaction():
         await behind.direct.execute(f"LOCK TABLE {table}")
@@ -300,7 +300,7 @@ async def test_callers_that_give_up_leave_connections_sound(behind: Behind) -> N
     assert behind.proxy.open_connections <= 4
 
 
-async def test_a_server_that_is_not_there_at_first_is_found_later(tmp_path: Path, postgres_dsn: str) -> None:
+async def test_a_server_that_is_down_at_start_is_used_later(tmp_path: Path, postgres_dsn: str) -> None:
     parts = urlsplit(postgres_dsn)
     async with FaultProxy(str(parts.hostname), int(parts.port or 0)) as proxy:
         proxy.cut()

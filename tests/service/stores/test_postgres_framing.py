@@ -44,7 +44,7 @@ def test_messages_are_sound_however_they_are_cut(size: int) -> None:
     ids=range(7),
 )
 @pytest.mark.parametrize("size", [1, 4, 100])
-def test_what_is_no_message_is_not(head: bytes, size: int) -> None:
+def test_invalid_messages_are_rejected(head: bytes, size: int) -> None:
     frames, data = MessageFrames(), STREAM + head
     assert not all(frames.accepts(data[start : start + size]) for start in range(0, len(data), size))
 
@@ -94,7 +94,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_garbage_does_not_hold_up_the_process(tmp_path: Path, tls: bool) -> None:
+def test_garbage_does_not_block_the_process(tmp_path: Path, tls: bool) -> None:
     """Run in a separate process, since a driver that loops for ever cannot be interrupted from within."""
     signed = Authority(tmp_path).sign("server") if tls else None
     files = [signed.certificate, signed.key] if signed else []

@@ -144,12 +144,12 @@ async def test_another_tools_write_between_is_noticed(store: Any, tool: Any) -> 
 
 
 @pytest.mark.parametrize("junk", [b"", b"junk", b"[1]", b'{"a":', b'{"_ts":1}', b"5", b"\xff\xfe"], ids=repr)
-async def test_what_is_no_record_is_unreadable_and_never_absent(store: Any, tool: Any, junk: bytes) -> None:
+async def test_an_invalid_record_is_unreadable_and_never_absent(store: Any, tool: Any, junk: bytes) -> None:
     await tool.set(name(store, "a"), junk)
     await unreadable_but_replaceable(store, "a", lambda: tool.set(name(store, "a"), junk))
 
 
-async def test_what_is_no_string_is_unreadable_and_never_absent(store: Any, tool: Any) -> None:
+async def test_a_key_of_another_type_is_unreadable_and_never_absent(store: Any, tool: Any) -> None:
     async def hold() -> None:
         await tool.delete(name(store, "a"))
         await tool.hset(name(store, "a"), "field", "value")
@@ -192,7 +192,7 @@ async def unreadable_but_replaceable(store: Store, key: str, again: Any) -> None
         assert set(await scanned(store)) == ({"c"} if isinstance(repair, Delete) else {"c", key})
 
 
-async def test_expiry_that_another_tool_sets_is_shown_and_kept(store: Any, tool: Any) -> None:
+async def test_an_expiry_set_by_another_tool_is_shown_and_preserved(store: Any, tool: Any) -> None:
     keys = [f"{index}" for index in range(40)]
     await store.apply([put(key, {"n": 1}) for key in keys])
     at = now_ms() + 123_456
@@ -210,7 +210,7 @@ async def test_expiry_that_another_tool_sets_is_shown_and_kept(store: Any, tool:
     assert (await record(store, "7")).expires_ms == 0
 
 
-async def test_names_that_the_table_would_not_write_are_left_out_of_scans(redis_url: str, tool: Any) -> None:
+async def test_names_in_another_form_are_not_in_scans(redis_url: str, tool: Any) -> None:
     async with connected(redis_url) as backend:
         numbers = await backend.store(own(TableSpec("t", INTEGERS)))
         pairs = await backend.store(own(TableSpec("t", COMPOSITE)))
@@ -233,7 +233,7 @@ def test_a_side_key_is_in_the_slot_of_its_record(key: str) -> None:
     assert side_key(key).startswith("_ts")
 
 
-async def test_only_a_write_with_a_token_makes_a_side_key(store: Any, tool: Any) -> None:
+async def test_only_a_write_with_a_token_creates_a_side_key(store: Any, tool: Any) -> None:
     await store.apply([put("a", {}), update("b", {}, {}), put("c", {}, token=Token("w", 7))])
     assert [await tool.exists(side_key(name(store, key))) for key in "abc"] == [0, 0, 1]
     assert json.loads(await tool.get(side_key(name(store, "c")))) == [1, ["w", 7]]
@@ -259,7 +259,7 @@ async def test_a_side_key_expires_with_its_record(store: Any, tool: Any) -> None
 
 
 @pytest.mark.parametrize("again", [put("a", {"n": 0}), update("a", {}, {"n": 0})], ids=["put", "update"])
-async def test_what_another_tool_removes_is_forgotten(store: Any, tool: Any, again: Operation) -> None:
+async def test_side_keys_of_records_deleted_by_other_tools_are_ignored(store: Any, tool: Any, again: Operation) -> None:
     increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1))
     await written(store, increment)
     await tool.delete(name(store, "a"))
@@ -280,7 +280,7 @@ async def test_writers_that_delete_nothing_at_the_same_time_are_all_remembered(r
             assert [outcome.replayed for outcome in await asyncio.gather(*works)] == [replayed] * 8
 
 
-async def test_what_is_no_memory_of_writers_is_unreadable(store: Any, tool: Any) -> None:
+async def test_an_invalid_side_key_is_unreadable(store: Any, tool: Any) -> None:
     await written(store, put("a", {"n": 1}))
     for junk in ("junk", "{}", "[1, 2]", '[1, ["w", "x"]]'):
         await tool.set(side_key(name(store, "a")), junk)
@@ -323,7 +323,7 @@ async def test_a_page_that_searches_for_too_long_ends_early(
 @pytest.mark.parametrize(
     "text", [b"", b"x", b"{}", b"[1]", b'["99999"]', b'["0-5","x"]', b'["0-5","","",-1]'], ids=repr
 )
-async def test_what_is_no_position_or_split_is_refused(store: Any, text: bytes) -> None:
+async def test_invalid_positions_and_splits_are_rejected(store: Any, text: bytes) -> None:
     with pytest.raises(MalformedRequest):
         await store.scan(Scan(10, position=text))
     with pytest.raises(MalformedRequest):
@@ -344,7 +344,7 @@ async def test_the_prefix_of_a_table_can_be_chosen(redis_url: str, tool: Any) ->
 
 
 @pytest.mark.parametrize("prefix", ["", "_", "_t", "_ts", "_ts:", "_tsx", "a\0b", "a\n"])
-def test_a_prefix_that_would_take_side_keys_for_records_is_refused(prefix: str) -> None:
+def test_a_prefix_that_conflicts_with_side_keys_is_rejected(prefix: str) -> None:
     with pytest.raises(ValidationError):
         RedisTableOptions(prefix=prefix)
 
@@ -372,7 +372,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
     assert all("geheim" not in fault["msg"] for fault in refusal.value.errors())
 
 
-async def test_the_tables_that_were_made_are_known(tmp_path: Path) -> None:
+async def test_created_tables_are_listed(tmp_path: Path) -> None:
     with redis(tmp_path) as url:
         async with connected(url) as backend:
             assert await backend.tables() == []
@@ -383,7 +383,7 @@ async def test_the_tables_that_were_made_are_known(tmp_path: Path) -> None:
             assert await backend.tables() == ["a", "b"]
 
 
-async def test_tables_are_kept_apart_though_one_name_begins_with_the_other(redis_url: str) -> None:
+async def test_tables_are_separate_even_if_one_name_is_a_prefix_of_the_other(redis_url: str) -> None:
     async with connected(redis_url) as backend:
         stores = {table: await backend.store(TableSpec(table)) for table in ("apart", "apart2", "apart-", "apart.t")}
         for table, store in stores.items():
@@ -393,7 +393,7 @@ async def test_tables_are_kept_apart_though_one_name_begins_with_the_other(redis
             assert set(await scanned(store)) == {"a", f"only {table}"}
 
 
-async def test_where_the_server_may_evict_tokens_are_not_kept(own_url: str) -> None:
+async def test_tokens_are_unsupported_if_the_server_may_evict_keys(own_url: str) -> None:
     async with configured(own_url, **{"maxmemory-policy": "volatile-lru"}), connected(own_url) as backend:
         store = await backend.store(own(TableSpec("t")))
         assert not store.capabilities.tokens
@@ -437,7 +437,7 @@ async def test_passwords_are_used_and_never_shown(own_url: str, caplog: pytest.L
     assert "geheim" not in caplog.text
 
 
-def test_names_of_keys_are_told_from_each_other() -> None:
+def test_names_of_keys_are_distinct() -> None:
     names = KeyNames("p:", COMPOSITE)
     keys = [("a", 1), ("a:1", 1), ("a%3A1", 1), ("a%", -1), ("ü:%", 0)]
     written_names = names.for_keys(keys)
@@ -449,7 +449,7 @@ def test_names_of_keys_are_told_from_each_other() -> None:
 # Responses of a server
 
 
-async def test_a_server_that_has_forgotten_the_scripts_is_told_them_again(store: Any, tool: Any) -> None:
+async def test_scripts_are_loaded_again_after_a_flush(store: Any, tool: Any) -> None:
     for operations in ([Get("a")], [put("a", {"n": 1})], [update("a", {"$inc": {"n": 1}}), Get("b"), put("c")]):
         await tool.script_flush()
         assert not any(isinstance(outcome, TableError) for outcome in await store.apply(operations))
@@ -471,7 +471,7 @@ async def test_a_server_without_memory_throttles_writes_and_answers_reads(own_ur
         assert set(await scanned(store)) == {"a"}
 
 
-async def test_a_replica_takes_no_writes(own_url: str) -> None:
+async def test_writes_to_a_read_only_replica_fail(own_url: str) -> None:
     async with connected(own_url) as backend, Redis.from_url(own_url) as client:
         store = await backend.store(own(TableSpec("t")))
         await written(store, put("a", {"n": 1}))
@@ -497,7 +497,7 @@ async def test_a_server_without_memory_still_deletes(own_url: str) -> None:
         assert await scanned(store) == []
 
 
-async def test_a_user_needs_no_more_than_the_documentation_says(own_url: str) -> None:
+async def test_the_documented_permissions_are_sufficient(own_url: str) -> None:
     commands = "get mget set getrange setrange exists unlink pexpireat pexpiretime persist time eval evalsha"
     others = "scan info ping sadd smembers"
     spec = own(TableSpec("t", create=True))

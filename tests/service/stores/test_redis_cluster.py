@@ -134,7 +134,7 @@ class Move:
         await self.clients[node].execute_command("CLUSTER", "SETSLOT", self.slot, *words)
 
 
-async def test_keys_with_a_hash_tag_of_their_own_are_kept(redis_cluster_urls: list[str]) -> None:
+async def test_keys_with_a_hash_tag_are_preserved(redis_cluster_urls: list[str]) -> None:
     async with opened(redis_cluster_urls) as (_, store):
         keys = ["{a}b", "a}b", "{}", "}{", "{", "a{b}c}", "}", "{a}c"]
         increments = [update(key, {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)) for key in keys]
@@ -285,7 +285,7 @@ async def test_the_indexes_of_a_cluster_are_completed_for_each_slot(redis_cluste
         assert sum(await asyncio.gather(*(tool.exists(name) for name in [mark]))) == 1
 
 
-async def test_partitions_are_indexed_where_their_slot_is_one(redis_cluster_urls: list[str]) -> None:
+async def test_partitions_in_one_slot_are_indexed(redis_cluster_urls: list[str]) -> None:
     async with connected(redis_cluster_urls[0], cluster=True) as backend:
         keys = [("u", day) for day in range(30)]
         tagged = msgspec.structs.replace(
@@ -303,7 +303,7 @@ async def test_partitions_are_indexed_where_their_slot_is_one(redis_cluster_urls
             await backend.store(own(TableSpec("t", COMPOSITE), exclusive=True))
 
 
-async def test_nobody_waits_beyond_his_deadline_for_who_serves_which_slots(redis_cluster_urls: list[str]) -> None:
+async def test_discovering_slots_ends_at_the_deadline(redis_cluster_urls: list[str]) -> None:
     parts = urlsplit(redis_cluster_urls[0])
     assert parts.hostname is not None
     assert parts.port is not None
@@ -346,7 +346,7 @@ class FakeNode:
         pass
 
 
-async def test_a_silent_node_is_not_asked_again_and_again_by_callers_without_patience() -> None:
+async def test_a_hung_node_is_not_queried_repeatedly_by_callers_with_short_deadlines() -> None:
     silent: set[int] = set()
     cluster = Cluster((HOST, 1), lambda address: cast("Node", FakeNode(address[1], silent)))
     loop = asyncio.get_running_loop()
@@ -361,7 +361,7 @@ async def test_a_silent_node_is_not_asked_again_and_again_by_callers_without_pat
         assert cluster._stale is False
 
 
-async def test_what_a_lost_node_held_is_unavailable_and_the_rest_is_not(tmp_path: Path) -> None:
+async def test_only_the_records_of_a_lost_node_are_unavailable(tmp_path: Path) -> None:
     async with own_cluster(tmp_path) as (urls, clients), opened(urls, connect_timeout_s=0.5) as (backend, store):
         keys = [f"{index}" for index in range(60)]
         await store.apply([put(key, {}) for key in keys])

@@ -128,7 +128,7 @@ async def test_outcomes_are_true_and_in_time_and_it_recovers(
     assert proxy.open_connections <= 8
 
 
-async def test_an_answer_that_was_lost_says_that_nobody_knows(proxy: FaultProxy, store: Any) -> None:
+async def test_a_lost_response_makes_the_outcome_unknown(proxy: FaultProxy, store: Any) -> None:
     writes: list[Operation] = [put("put", {"n": 1}), Delete("delete")]
     for index, write in enumerate(writes):
         proxy.answer_lost(once=True)
@@ -148,7 +148,7 @@ async def test_a_write_that_carries_a_token_can_be_sent_again(proxy: FaultProxy,
     assert await value(store, "counted") == {"n": 2}
 
 
-async def test_answers_are_never_taken_for_those_to_another_request(proxy: FaultProxy, store: Any) -> None:
+async def test_responses_are_never_assigned_to_another_request(proxy: FaultProxy, store: Any) -> None:
     await store.apply([put(f"{index}", {"n": index}) for index in range(200)])
     loop = asyncio.get_running_loop()
 
@@ -173,7 +173,7 @@ async def test_answers_are_never_taken_for_those_to_another_request(proxy: Fault
     assert proxy.open_connections <= 8
 
 
-async def test_callers_that_are_cancelled_leave_sound_connections(proxy: FaultProxy, store: Any) -> None:
+async def test_cancelled_callers_do_not_corrupt_connections(proxy: FaultProxy, store: Any) -> None:
     proxy.delay(0.02)
     for _ in range(5):
         tasks = [asyncio.create_task(store.apply([put(f"{index}", {"n": index}), Get("kept")])) for index in range(20)]
@@ -189,7 +189,7 @@ async def test_callers_that_are_cancelled_leave_sound_connections(proxy: FaultPr
     assert {key for page in await pages(store, Scan(5)) for key, _ in page.records} >= {"kept", "update", "delete"}
 
 
-async def test_a_long_write_that_nobody_reads_leaves_no_connection() -> None:
+async def test_a_long_write_that_the_server_does_not_read_leaves_no_connection() -> None:
     with socket.create_server((HOST, 0)) as unused:
         port = unused.getsockname()[1]
         settings = RedisSettings.model_validate({"url": f"redis://{HOST}:{port}/0"})
@@ -204,7 +204,7 @@ async def test_a_long_write_that_nobody_reads_leaves_no_connection() -> None:
         assert port not in [one_socket.raddr.port for one_socket in own_sockets if one_socket.raddr]
 
 
-async def test_what_was_finished_by_the_deadline_keeps_its_outcome(proxy: FaultProxy, store: Any) -> None:
+async def test_outcomes_finished_by_the_deadline_are_kept(proxy: FaultProxy, store: Any) -> None:
     table = Table(store, deadline_s=PATIENCE_S)
     await written(store, put("kept", {"n": 1}))
     proxy.delay(PATIENCE_S * 0.7)
@@ -215,7 +215,7 @@ async def test_what_was_finished_by_the_deadline_keeps_its_outcome(proxy: FaultP
     assert outcomes[2].applied == "unknown"
 
 
-async def test_a_server_that_is_away_at_first_is_found_later(tmp_path: Path) -> None:
+async def test_a_server_that_is_down_at_first_is_used_later(tmp_path: Path) -> None:
     async with FaultProxy(HOST, free_port()) as proxy, connected(f"redis://{HOST}:{proxy.port}/0") as backend:
         for asking in (backend.ping(), backend.store(TableSpec("t")), backend.tables()):
             with pytest.raises(StoreUnavailable):
@@ -233,7 +233,7 @@ async def test_a_server_that_is_away_at_first_is_found_later(tmp_path: Path) -> 
             await written(store, put("a"))
 
 
-async def test_a_scan_goes_on_over_a_server_that_was_started_again(tmp_path: Path) -> None:
+async def test_a_scan_continues_after_a_restart_of_the_server(tmp_path: Path) -> None:
     keys = [f"{index:03}" for index in range(300)]
     async with FaultProxy(HOST, free_port()) as proxy, connected(f"redis://{HOST}:{proxy.port}/0") as backend:
         with redis(tmp_path, arguments=["--dir", str(tmp_path)]) as url:

@@ -114,7 +114,7 @@ async def test_a_table_with_simple_keys_has_no_index(tool: Any, redis_url: str) 
         assert not store.capabilities.partition_scan
 
 
-async def test_concurrent_writers_leave_the_index_as_the_records_are(tool: Any, redis_url: str) -> None:
+async def test_after_concurrent_writes_the_index_matches_the_records(tool: Any, redis_url: str) -> None:
     async with connected(redis_url) as here, connected(redis_url) as there:
         stores = [await here.store(visits()), await there.store(visits())]
 
@@ -138,7 +138,7 @@ async def test_concurrent_writers_leave_the_index_as_the_records_are(tool: Any, 
         assert await indexed(tool) == kept
 
 
-def test_a_service_that_is_killed_leaves_the_index_as_the_records_are(tmp_path: Path, redis_url: str) -> None:
+def test_after_a_kill_the_index_matches_the_records(tmp_path: Path, redis_url: str) -> None:
     config = tmp_path / "service.yaml"
     config.write_text(f"""
 stores: {{cache: {{kind: redis, url: "{redis_url}"}}}}
@@ -231,7 +231,7 @@ async def test_an_index_expires_with_the_last_of_its_records(store: Any, tool: A
     assert await in_partition(store) == [1]
 
 
-async def test_a_record_that_appears_again_stays_in_the_index(store: Any, tool: Any) -> None:
+async def test_a_recreated_record_stays_in_the_index(store: Any, tool: Any) -> None:
     """A scan has found the record absent, and another writer puts it before the scan cleans the index."""
     scanner = store._partition_scans
     removed: list[Key] = []
@@ -297,7 +297,7 @@ async def test_a_write_indexes_a_record_of_another_tool(exclusive: Any, tool: An
     assert await in_partition(exclusive) == [2]
 
 
-async def test_members_that_the_service_would_not_write_are_passed_over(exclusive: Any, tool: Any) -> None:
+async def test_index_members_in_another_form_are_ignored(exclusive: Any, tool: Any) -> None:
     await exclusive.apply([put(("u", day)) for day in range(5)])
     await tool.zadd("_tsi:visits:u:", {b"": 0, b"\x80": 0, b"\x80" + bytes(8): 0, b"\xff" * 20: 0})
     for limit in (1, 2, 100):
@@ -332,7 +332,7 @@ async def test_completing_the_index_of_a_large_database_takes_several_pages(
 
 
 @pytest.mark.parametrize("text", [b"", b"x", b"{}", b"[1]", b'["99999"]'], ids=repr)
-async def test_what_is_no_position_is_refused(store: Any, text: bytes) -> None:
+async def test_an_invalid_position_is_rejected(store: Any, text: bytes) -> None:
     with pytest.raises(MalformedRequest):
         await store.scan(Scan(10, partition="u", position=text))
 
@@ -363,7 +363,7 @@ async def test_the_cost_of_a_scan_does_not_depend_on_the_size_of_the_database(ex
     assert "scan" not in few
 
 
-async def test_pages_of_a_partition_read_the_index_from_where_the_last_ended(exclusive: Any, tool: Any) -> None:
+async def test_a_page_of_a_partition_continues_in_the_index(exclusive: Any, tool: Any) -> None:
     await exclusive.apply([put(("u", day), {"long": "x" * 1000}) for day in range(100)])
     await in_partition(exclusive)
     found = await pages(exclusive, Scan(1000, partition="u", bytes_max=5000))
@@ -403,7 +403,7 @@ async def test_names_with_a_hash_tag_are_read_again(tool: Any, redis_url: str) -
             assert await scanned(store, partition=key[0]) == [key]  # type: ignore[index]  # composite
 
 
-async def test_where_the_server_may_evict_the_index_is_checked_for_each_scan(tool: Any, redis_url: str) -> None:
+async def test_if_the_server_may_evict_keys_each_scan_checks_the_index(tool: Any, redis_url: str) -> None:
     await tool.config_set("maxmemory-policy", "allkeys-lru")
     try:
         async with connected(redis_url) as backend:
@@ -438,7 +438,7 @@ async def test_a_replica_is_scanned_and_cannot_complete_an_index(store: Any, too
     assert await in_partition(store) == [0, 2]
 
 
-async def test_a_user_needs_no_more_than_the_documentation_says(tool: Any, redis_url: str) -> None:
+async def test_the_documented_permissions_are_sufficient(tool: Any, redis_url: str) -> None:
     documented = (
         "get mget set getrange setrange exists unlink pexpireat pexpiretime persist time eval evalsha "
         "zadd zrem zscore zcard zrange scan info ping"
@@ -468,7 +468,7 @@ async def test_a_user_needs_no_more_than_the_documentation_says(tool: Any, redis
         await tool.acl_deluser("tableside")
 
 
-async def test_a_user_who_may_not_write_the_index_writes_no_record(tool: Any, redis_url: str) -> None:
+async def test_without_permission_for_the_index_no_record_is_written(tool: Any, redis_url: str) -> None:
     """A user of an ACL for an older version of the service."""
     names = ["visits:*", "_ts*"]
     refused = ["-zadd", "-zrem", "-zscore", "-zcard", "-zrange"]

@@ -77,9 +77,7 @@ def long_lived(asked: Asked) -> Asked:
 
 
 @pytest.mark.parametrize(("fixture", "examples"), [("redis_url", 3), ("redis_cluster_urls", 2)])
-def test_redis_does_what_the_naive_table_does(
-    fixture: str, examples: int, full: bool, request: pytest.FixtureRequest
-) -> None:
+def test_redis_equals_the_naive_table(fixture: str, examples: int, full: bool, request: pytest.FixtureRequest) -> None:
     found = request.getfixturevalue(fixture)
     url, cluster = (found, False) if isinstance(found, str) else (found[0], True)
     given = RedisSettings.model_validate({"url": url, "cluster": cluster})

@@ -48,7 +48,7 @@ def test_a_rejected_write_is_reported_until_a_write_succeeds_or_for_some_time() 
 
 
 @pytest.mark.server
-def test_rocksdb_on_a_full_disk_loses_nothing_and_goes_on_when_it_has_room(tmp_path: Path) -> None:
+def test_rocksdb_on_a_full_disk_loses_nothing_and_recovers(tmp_path: Path) -> None:
     options = [] if os.getuid() == 0 else ["--map-root-user"]
     command = [*with_own_mounts(*options), sys.executable, "-m", "service.stores.full_disk", str(tmp_path)]
     done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=120, check=False)

@@ -70,7 +70,7 @@ async def test_records_expiry_versions_and_tokens_outlive_the_process(tmp_path: 
         assert (await written(store, put("a", {"n": 1}))).etag != before.etag
 
 
-async def test_an_etag_of_an_earlier_run_never_comes_again(tmp_path: Path) -> None:
+async def test_etags_are_not_reused_after_a_restart(tmp_path: Path) -> None:
     seen = []
     for _ in range(3):
         async with database(tmp_path) as backend:
@@ -80,7 +80,7 @@ async def test_an_etag_of_an_earlier_run_never_comes_again(tmp_path: Path) -> No
     assert len(set(seen)) == len(seen)
 
 
-async def test_tables_are_kept_apart_though_one_name_begins_with_the_other(tmp_path: Path) -> None:
+async def test_tables_are_separate_even_if_one_name_is_a_prefix_of_the_other(tmp_path: Path) -> None:
     async with database(tmp_path) as backend:
         names = ["t", "t2", "t-", "T", "t.t"]
         stores = {name: (await backend.store(TableSpec(name))) for name in names}
@@ -103,7 +103,7 @@ async def test_a_database_belongs_to_one_process_at_a_time(tmp_path: Path) -> No
         await backend.ping()
 
 
-async def test_a_directory_that_cannot_be_made_is_told_by_its_name(tmp_path: Path) -> None:
+async def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "data"
     with pytest.raises(InvalidOperation, match=f"{path} cannot be created: Not a directory"):
@@ -123,7 +123,7 @@ async def test_writes_that_were_accepted_are_finished_before_it_closes(tmp_path:
         assert len(await scanned(await backend.store(TableSpec("t")), limit=1000)) == 500
 
 
-async def test_a_caller_that_gives_up_does_not_stop_the_others(tmp_path: Path) -> None:
+async def test_a_cancelled_caller_does_not_affect_others(tmp_path: Path) -> None:
     async with database(tmp_path) as backend:
         store = await backend.store(TableSpec("t"))
         tasks = [asyncio.create_task(one(store, update("a", {"$inc": {"n": 1}}, {}))) for _ in range(50)]
@@ -136,7 +136,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_others(tmp_path: Path) -
         assert (await value(store, "a"))["n"] >= 26
 
 
-async def test_a_store_that_fails_answers_so_and_does_not_raise(tmp_path: Path) -> None:
+async def test_a_failing_database_gives_outcomes_instead_of_exceptions(tmp_path: Path) -> None:
     async with database(tmp_path) as backend:
         store = await backend.store(TableSpec("t"))
         await written(store, put("a"))
@@ -173,7 +173,7 @@ async def test_a_sweep_that_fails_is_tried_again(tmp_path: Path, monkeypatch: py
         assert [key for key, _ in found.items()] == [b"t\0b"]
 
 
-async def test_the_sweep_removes_what_has_expired_and_nothing_else(tmp_path: Path) -> None:
+async def test_the_sweep_removes_only_expired_records(tmp_path: Path) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.05) as backend:
         store = await backend.store(TableSpec("t"))
@@ -194,7 +194,7 @@ async def swept(backend: RocksdbBackend, left: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_record_that_was_renewed_is_not_swept(tmp_path: Path) -> None:
+async def test_a_renewed_record_is_not_swept(tmp_path: Path) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.05) as backend:
         store = await backend.store(TableSpec("t"))
@@ -205,7 +205,7 @@ async def test_a_record_that_was_renewed_is_not_swept(tmp_path: Path) -> None:
         assert len(await scanned(store, limit=100)) == 50
 
 
-async def test_a_record_that_is_renewed_during_a_sweep_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_renewed_during_a_sweep_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.05) as backend:
         store = await backend.store(TableSpec("t"))
@@ -260,7 +260,7 @@ async def test_a_record_of_another_tool_is_read_and_written(tmp_path: Path) -> N
     ],
     ids=str,
 )
-async def test_what_is_no_record_is_unreadable_and_never_absent(tmp_path: Path, junk: bytes) -> None:
+async def test_an_invalid_record_is_unreadable_and_never_absent(tmp_path: Path, junk: bytes) -> None:
     async with raw(tmp_path) as found:
         found[b"t\0a"] = junk
     async with database(tmp_path) as backend:
@@ -278,7 +278,7 @@ async def test_what_is_no_record_is_unreadable_and_never_absent(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("repair", [put("a", {"n": 1}), Delete("a"), Delete("a", token=Token("w", 1))], ids=str)
-async def test_what_is_no_record_can_be_replaced_or_deleted(tmp_path: Path, repair: Operation) -> None:
+async def test_an_invalid_record_can_be_replaced_or_deleted(tmp_path: Path, repair: Operation) -> None:
     async with raw(tmp_path) as found:
         found[b"t\0a"] = b"junk"
     async with database(tmp_path) as backend:
@@ -289,9 +289,7 @@ async def test_what_is_no_record_can_be_replaced_or_deleted(tmp_path: Path, repa
         assert await scanned(store) == ([] if isinstance(repair, Delete) else ["a"])
 
 
-async def test_an_answer_about_a_sync_that_failed_says_that_nobody_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_a_failed_sync_outcomes_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with database(tmp_path) as backend:
         store = await backend.store(TableSpec("t"))
         await written(store, put("a", {"n": 1}))

@@ -74,7 +74,7 @@ async def test_a_turn_of_a_scan_examines_a_bounded_number_of_bytes(store: Store,
     assert max(examined) <= 5
 
 
-async def test_a_scan_that_is_given_up_ends_with_its_turn(store: Store, time: Time, examined: list[int]) -> None:
+async def test_a_cancelled_scan_ends_with_its_turn(store: Store, time: Time, examined: list[int]) -> None:
     await fill_expired(store, time, 3 * KEYS_PER_TURN_MAX)
     scan = asyncio.create_task(store.scan(Scan(1)))
     while not examined:
@@ -97,13 +97,15 @@ async def test_scans_occupy_one_reader_thread_at_a_time(backend: RocksdbBackend)
     assert set(await asyncio.gather(*(backend._database.run_scan(turn) for _ in range(50)))) == {1}
 
 
-async def test_splits_are_found_in_turns(store: Store, examined: list[int]) -> None:
+async def test_splits_are_computed_in_turns(store: Store, examined: list[int]) -> None:
     await store.apply([put(f"{index:05}") for index in range(3000)])
     assert len(await store.splits(64)) == 64
     assert max(examined) <= 2 * RANGES_PER_TURN_MAX
 
 
-async def test_a_large_batch_leaves_turns_to_other_writes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_writes_run_between_the_turns_of_a_large_batch(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(group_commit, "OPERATIONS_PER_TURN_MAX", 10)
     finished: list[str] = []
 

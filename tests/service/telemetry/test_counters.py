@@ -51,7 +51,7 @@ def counted(
     yield shown(registry)
 
 
-def test_values_are_those_of_the_library() -> None:
+def test_values_equal_those_of_the_library() -> None:
     found = [*counted(counters.Counter, counters.Histogram)]
     assert found == [*counted(prometheus_client.Counter, prometheus_client.Histogram)]
     assert 'sizes_bucket{kind="a",le="0.5"} 2.0' in found[-1]
@@ -59,7 +59,7 @@ def test_values_are_those_of_the_library() -> None:
     assert 'calls_total{kind="b"} 2.5' in found[-1]
 
 
-def test_what_is_counted_is_with_the_library_once_it_is_settled() -> None:
+def test_counts_reach_the_library_when_they_are_settled() -> None:
     registry = Registry()
     calls = counters.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
     sizes = counters.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
@@ -75,7 +75,7 @@ def test_what_is_counted_is_with_the_library_once_it_is_settled() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_nothing_is_lost_or_taken_back_while_others_look() -> None:
+def test_no_count_is_lost_or_decreases_during_concurrent_reads() -> None:
     registry = Registry()
     calls = counters.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
     sizes = counters.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")

@@ -32,7 +32,7 @@ class Exporter(SpanExporter):
 
 
 @pytest.mark.parametrize("failure", [SpanExportResult.FAILURE, ConnectionError("marked-password")])
-def test_failures_are_told_of_at_the_beginning_now_and_then_and_at_the_end(
+def test_failures_are_logged_first_at_intervals_and_at_the_end(
     failure: SpanExportResult | Exception,
 ) -> None:
     exporter, clock = Exporter(), [0.0]
@@ -60,7 +60,7 @@ def test_failures_are_told_of_at_the_beginning_now_and_then_and_at_the_end(
     assert "marked" not in lines.text
 
 
-def test_closing_it_closes_what_sends() -> None:
+def test_closing_the_exporter_closes_its_sender() -> None:
     exporter = Exporter()
     delivery = ReportingExporter(exporter, "http://collector")
     assert delivery.force_flush()

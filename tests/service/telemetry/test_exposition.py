@@ -87,7 +87,7 @@ class SlowCollector(Collector):
         yield GaugeMetricFamily("times", "How often it was asked.", self.times)
 
 
-async def test_however_many_ask_for_the_metrics_the_service_goes_on() -> None:
+async def test_concurrent_requests_for_metrics_do_not_block_the_service() -> None:
     slow, shown = SlowCollector(), exposition.Exposition()
     slow.goes_on.set()  # registration collects it once
     shown.registry.register(slow)
@@ -164,7 +164,7 @@ def test_a_key_is_never_a_label(alone: Service, http: httpx.Client) -> None:
     assert "marked" not in httpx.get(f"{alone.url}/metrics").text
 
 
-def test_what_is_in_flight_is_shown_and_goes_back_to_nothing(alone: Service) -> None:
+def test_the_gauges_of_requests_in_flight_return_to_zero(alone: Service) -> None:
     found = {labels: value for (name, labels), value in samples(alone.url).items() if name == "tableside_in_flight"}
     assert {dict(labels)["what"]: value for labels, value in found.items()} == {
         "requests": 0,
@@ -182,9 +182,7 @@ def put_40(service: Service) -> None:
         httpx.put(f"{service.url}/v1/tables/t/records/k{number}", json={"n": number})
 
 
-def test_workers_are_summed_whichever_is_asked_and_when_they_have_ended(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_every_worker_returns_sums_that_include_ended_workers(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     used = kind("redis", request, tmp_path)
     file = tmp_path / "tableside.yaml"
     file.write_text(yaml.safe_dump({**used.configuration(), "limits": {"drain_s": 0}}))
@@ -227,9 +225,7 @@ def test_workers_that_start_together_all_remove_gauges_of_exited_workers(tmp_pat
     assert sorted(file.name for file in tmp_path.iterdir()) == kept
 
 
-def test_a_store_shows_its_connections_and_what_may_be_tried_again(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_a_store_shows_its_connections_and_its_retry_budget(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     used = kind("redis", request, tmp_path)
     file = tmp_path / "tableside.yaml"
     configuration = used.configuration()

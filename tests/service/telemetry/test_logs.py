@@ -35,7 +35,7 @@ def failing() -> None:
     raise KeyError(hidden)
 
 
-def test_a_line_says_when_where_how_bad_and_what(lines: Lines) -> None:
+def test_a_line_has_a_time_a_source_a_level_and_an_event(lines: Lines) -> None:
     ours.warning("a store %s", "is away", extra={"table": "t", "count": 3})
     [line] = lines.all
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", line.pop("timestamp"))
@@ -49,7 +49,7 @@ def test_a_line_says_when_where_how_bad_and_what(lines: Lines) -> None:
     assert list(lines.all[0]) == ["timestamp", "level", "logger", "event", "table", "count"]
 
 
-def test_lines_stay_single_whatever_is_in_them(lines: Lines) -> None:
+def test_line_breaks_in_events_are_escaped(lines: Lines) -> None:
     ours.info("two\nlines and \ud800 a lone half", extra={"more": "a\nb"})
     ours.info("x" * 100_000)
     first, second = lines.all
@@ -62,7 +62,7 @@ def repeated(count: int, text: str) -> None:
         ours.warning(text, number)
 
 
-def test_one_place_writes_so_many_lines_a_second_and_what_is_missing_is_counted(lines: Lines) -> None:
+def test_lines_per_source_are_rate_limited_and_missing_ones_counted(lines: Lines) -> None:
     now = 100.0
     logs.configure(LogSettings(), lines.stream, lambda: now)
     repeated(LINES_PER_S_MAX, "one %s")
@@ -79,7 +79,7 @@ def test_one_place_writes_so_many_lines_a_second_and_what_is_missing_is_counted(
     assert lines.events[-2:] == ["later 0", "last 0"]
 
 
-def test_lines_of_requests_are_not_bounded_by_their_place(lines: Lines) -> None:
+def test_request_lines_have_no_limit_per_source(lines: Lines) -> None:
     for _ in range(LINES_PER_S_MAX + 5):
         request_observers.log.info("request")
     assert len(lines.all) == LINES_PER_S_MAX + 5
@@ -103,7 +103,7 @@ def test_other_peoples_loggers_speak_from_warnings_on_even_at_debug(lines: Lines
     assert lines.events == ["Uvicorn running on http://127.0.0.1:1"]
 
 
-def test_of_other_peoples_texts_only_what_their_source_says_is_shown(lines: Lines) -> None:
+def test_of_other_libraries_only_constant_texts_are_logged(lines: Lines) -> None:
     logging.getLogger("redis").warning("cannot use %s", SECRET)
     ready_made = f"ready-made: {SECRET}"
     logging.getLogger("asyncpg").error(ready_made, extra={"detail": SECRET})
@@ -114,7 +114,7 @@ def test_of_other_peoples_texts_only_what_their_source_says_is_shown(lines: Line
     assert SECRET not in lines.text
 
 
-def test_of_other_peoples_errors_only_what_and_where_they_are_is_shown(lines: Lines) -> None:
+def test_of_other_libraries_errors_only_type_and_position_are_logged(lines: Lines) -> None:
     try:
         try:
             failing()
@@ -132,7 +132,7 @@ def test_of_other_peoples_errors_only_what_and_where_they_are_is_shown(lines: Li
     assert SECRET not in lines.text
 
 
-def test_our_own_errors_say_what_they_say(lines: Lines) -> None:
+def test_messages_of_our_own_errors_are_logged(lines: Lines) -> None:
     try:
         raise StoreUnavailable("store 'r' cannot be reached") from OSError(SECRET)
     except StoreUnavailable as error:
@@ -144,7 +144,7 @@ def test_our_own_errors_say_what_they_say(lines: Lines) -> None:
     assert SECRET not in lines.text
 
 
-def test_errors_that_come_together_are_told_each_and_not_without_end(lines: Lines) -> None:
+def test_exceptions_of_a_group_are_logged_up_to_a_limit(lines: Lines) -> None:
     def nested(depth: int) -> Exception:
         inner = [nested(depth - 1) for _ in range(3)] if depth else [KeyError(SECRET)]
         return ExceptionGroup(SECRET, inner)
@@ -179,7 +179,7 @@ def test_a_long_chain_and_a_deep_stack_are_cut(lines: Lines) -> None:
     assert SECRET not in lines.text
 
 
-def test_what_asyncio_says_of_lost_errors_holds_no_data(lines: Lines) -> None:
+def test_asyncios_messages_about_lost_errors_contain_no_data(lines: Lines) -> None:
     async def lost(value: str) -> None:
         raise ValueError(value)
 
@@ -195,7 +195,7 @@ def test_what_asyncio_says_of_lost_errors_holds_no_data(lines: Lines) -> None:
 
     asyncio.run(main())
     assert sorted(lines.events) == [
-        "Exception in callback test_what_asyncio_says_of_lost_errors_holds_no_data.",
+        "Exception in callback test_asyncios_messages_about_lost_errors_contain_no_data.",
         "Task exception was never retrieved",
     ]
     assert all(line["exception"].endswith("\nValueError") for line in lines.all)
@@ -212,7 +212,7 @@ def test_a_traceback_that_the_server_prints_is_cleared_of_messages(lines: Lines)
     assert SECRET not in lines.text
 
 
-def test_what_ends_a_thread_or_the_process_is_a_line_too(lines: Lines, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uncaught_exceptions_are_logged_as_a_line(lines: Lines, capsys: pytest.CaptureFixture[str]) -> None:
     thread = threading.Thread(target=failing)
     thread.start()
     thread.join()
@@ -236,7 +236,7 @@ def test_a_warning_of_a_library_is_a_line_without_its_text(lines: Lines) -> None
     assert re.fullmatch(r".*/test_logs\.py:\d+: DeprecationWarning", line["event"])
 
 
-def test_a_line_that_cannot_be_made_is_missed_and_not_shown(lines: Lines, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_that_cannot_be_formatted_is_replaced(lines: Lines, capsys: pytest.CaptureFixture[str]) -> None:
     lines.configure()  # configured again, since pytest's handler would raise
     ours.error("wrong %d", SECRET)
     ours.error("right")
@@ -246,13 +246,13 @@ def test_a_line_that_cannot_be_made_is_missed_and_not_shown(lines: Lines, capsys
     assert SECRET not in lines.text + "".join(capsys.readouterr())
 
 
-def test_a_log_that_nobody_can_read_any_more_harms_nobody(lines: Lines, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logging_to_a_closed_stream_is_silent(lines: Lines, capsys: pytest.CaptureFixture[str]) -> None:
     lines.stream.close()
     ours.error("to nobody")
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_line_says_to_which_trace_it_belongs(lines: Lines) -> None:
+def test_a_line_contains_its_trace(lines: Lines) -> None:
     span = NonRecordingSpan(SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(0)))
     with use_span(span):
         ours.info("within")

@@ -72,7 +72,7 @@ def requests(table: str) -> list[tuple[str, str, dict[str, Any]]]:
     ]
 
 
-def test_no_line_of_a_service_has_data_in_it_whatever_its_stores_do(redis_url: str, tmp_path: Path) -> None:
+def test_log_lines_contain_no_data_with_any_failure_of_a_store(redis_url: str, tmp_path: Path) -> None:
     config = tmp_path / "tableside.yaml"
     config.write_text(CONFIG % (redis_url, redis_url))
     keys = {"AWS_ACCESS_KEY_ID": "marked-id", "AWS_SECRET_ACCESS_KEY": "marked-secret"}
@@ -135,7 +135,7 @@ POLICIES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("how", [raise_with_all, lambda operations: [], lambda operations: ["marked-value"] * 9])
 @pytest.mark.parametrize("table", POLICIES)
-async def test_a_store_that_breaks_its_promise_with_all_that_it_was_given_shows_nothing_of_it(
+async def test_an_exception_of_a_store_with_all_its_data_is_logged_without_data(
     monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], how: Callable[[Sequence[Operation]], Any]
 ) -> None:
     monkeypatch.setattr(MemoryStore, "apply", failing(how))
@@ -153,7 +153,7 @@ def assert_without_data(lines: Lines, statuses: list[int]) -> None:
     assert "marked" not in lines.text.lower()
 
 
-async def test_a_fault_of_the_service_shows_where_it_is_and_to_which_request_it_belongs(
+async def test_an_exception_is_logged_with_its_position_and_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MemoryStore, "apply", failing(raise_with_all))

@@ -55,7 +55,7 @@ class Watch:
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0, 0), (0.25, 250), (1, 1000)])
-def test_a_share_of_those_without_a_trace_begin_one(share: float, expected: int) -> None:
+def test_a_share_of_requests_without_a_trace_start_one(share: float, expected: int) -> None:
     numbers = itertools.cycle([index / 1000 for index in range(1000)])
     watch = Watch(share, lambda: next(numbers))
     assert sum(watch.serve() for _ in range(1000)) == expected
@@ -69,7 +69,7 @@ def test_the_share_may_be_changed() -> None:
     assert watch.serve()
 
 
-def test_a_callers_trace_is_continued_where_it_is_sampled_and_only_there() -> None:
+def test_a_callers_trace_is_continued_only_if_sampled() -> None:
     watch = Watch(0.5)
     assert watch.serve((b"traceparent", PARENT + b"01"), (b"tracestate", b"a=b"), (b"tracestate", b"c=d"))
     assert not watch.serve((b"traceparent", PARENT + b"00"))
@@ -92,7 +92,7 @@ def test_a_callers_trace_is_continued_where_it_is_sampled_and_only_there() -> No
         b"\xff" * 55,
     ],
 )
-def test_what_is_no_trace_is_as_if_there_were_none(parent: bytes) -> None:
+def test_an_invalid_trace_header_is_ignored(parent: bytes) -> None:
     watch = Watch(1)
     assert watch.serve((b"traceparent", parent))
     [span] = watch.spans
@@ -116,7 +116,7 @@ def test_probes_have_no_span(path: str) -> None:
     assert watch.spans == ()
 
 
-def test_a_span_has_what_is_noted_and_never_the_path() -> None:
+def test_a_span_has_the_attributes_of_the_request_and_never_the_path() -> None:
     watch = Watch()
     watch.serve(table="t", operations=3, failed=1, status=503, code="store_unavailable")
     [span] = watch.spans
@@ -155,14 +155,14 @@ def test_how_it_ended(status: int, code: str | None, expected: str | None, is_er
     assert (span.status.status_code is StatusCode.ERROR) is is_error
 
 
-def test_a_method_or_a_path_that_there_is_not_is_not_repeated() -> None:
+def test_unknown_methods_and_paths_are_not_in_spans() -> None:
     watch = Watch()
     watch.serve(method="MARKED", route="", status=405)
     [span] = watch.spans
     assert (span.name, (span.attributes or {})["http.request.method"]) == ("HTTP", "_OTHER")
 
 
-def test_a_request_that_begins_within_another_on_its_connection_is_none_of_its() -> None:
+def test_a_pipelined_request_is_not_part_of_the_previous_trace() -> None:
     """With pipelined requests, the server starts the next request in the context of the first one."""
     watch = Watch(0)
     scope: dict[str, Any] = {

@@ -32,7 +32,7 @@ def kinds(lines: Lines) -> list[tuple[str, str]]:
     return [(line["level"], line["event"]) for line in lines.all]
 
 
-def test_a_line_has_what_is_noted_of_the_request_and_the_route_for_its_path() -> None:
+def test_a_line_has_the_attributes_of_the_request_and_its_route() -> None:
     with logged() as lines:
         serve(
             request_log(requests=1),
@@ -67,7 +67,7 @@ def test_a_line_has_what_is_noted_of_the_request_and_the_route_for_its_path() ->
     }
 
 
-def test_what_callers_make_up_is_not_repeated() -> None:
+def test_input_of_callers_is_not_logged() -> None:
     with logged() as lines:
         serve(request_log(requests=1), method="MARKED", route="", status=0)
     [line] = lines.all
@@ -75,7 +75,7 @@ def test_what_callers_make_up_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0, 0), (0.25, 250), (1, 1000)])
-def test_a_share_of_what_went_well_is_logged(share: float, expected: int) -> None:
+def test_a_share_of_successful_requests_is_logged(share: float, expected: int) -> None:
     numbers = itertools.cycle([index / 1000 for index in range(1000)])
     with logged() as lines:
         log = request_log(lambda: next(numbers), requests=share)
@@ -97,7 +97,7 @@ def test_the_same_seed_chooses_the_same_requests() -> None:
 
 
 @in_virtual_time
-async def test_what_failed_and_what_was_slow_is_always_logged() -> None:
+async def test_failed_and_slow_requests_are_always_logged() -> None:
     with logged() as lines:
         log = request_log(requests=0, slow_s=0.5)
         serve(log, status=500, code="internal")
@@ -128,7 +128,7 @@ def test_probes_have_a_line_only_if_they_fail_and_readyz_has_none() -> None:
 
 
 @in_virtual_time
-async def test_overload_does_not_fill_the_log_and_what_is_missing_is_counted() -> None:
+async def test_under_overload_the_log_is_limited_and_missing_lines_are_counted() -> None:
     with logged() as lines:
         log = request_log(requests=1)
         for _ in range(LINES_PER_S_MAX + 30):
@@ -146,7 +146,7 @@ async def test_overload_does_not_fill_the_log_and_what_is_missing_is_counted() -
 
 
 @in_virtual_time
-async def test_of_what_was_shed_a_share_is_logged() -> None:
+async def test_a_share_of_shed_requests_is_logged() -> None:
     numbers = itertools.cycle([0.0, 0.5, 0.5, 0.5])
     with logged() as lines:
         log = request_log(lambda: next(numbers), requests=0.3)
@@ -158,7 +158,7 @@ async def test_of_what_was_shed_a_share_is_logged() -> None:
 
 
 @in_virtual_time
-async def test_what_was_left_out_last_is_told_when_the_service_ends() -> None:
+async def test_the_last_missing_lines_are_counted_at_shutdown() -> None:
     with logged() as lines:
         log = request_log()
         for _ in range(LINES_PER_S_MAX + 1):
@@ -168,7 +168,7 @@ async def test_what_was_left_out_last_is_told_when_the_service_ends() -> None:
         assert [line["left_out"] for line in lines.all[LINES_PER_S_MAX:]] == [1]
 
 
-def test_what_is_logged_may_be_changed() -> None:
+def test_the_logged_share_can_be_changed() -> None:
     async def main() -> None:
         log = request_log(requests=0, slow_s=10)
         serve(log, duration_s=2.0)

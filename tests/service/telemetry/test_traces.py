@@ -105,7 +105,7 @@ def test_a_request_is_a_span_that_continues_its_callers_trace(traced: Service, c
     assert request.resource["service.version"] == __version__
 
 
-def test_a_request_that_is_refused_or_fails_says_so(traced: Service, collector: Collector) -> None:
+def test_spans_of_rejected_and_failed_requests_have_a_status(traced: Service, collector: Collector) -> None:
     with httpx.Client(base_url=traced.url, headers={"traceparent": SAMPLED}, timeout=30) as client:
         assert client.get("/v1/tables/plain/records/none").status_code == 404
         assert client.get("/no/such/path").status_code == 404
@@ -124,7 +124,7 @@ def test_a_request_that_is_refused_or_fails_says_so(traced: Service, collector: 
     }
 
 
-def test_a_caller_who_is_not_sampled_probes_and_those_without_a_trace_leave_no_span(
+def test_unsampled_callers_probes_and_requests_without_a_trace_have_no_span(
     traced: Service, collector: Collector
 ) -> None:
     with httpx.Client(base_url=traced.url) as client:
@@ -138,7 +138,7 @@ def test_a_caller_who_is_not_sampled_probes_and_those_without_a_trace_leave_no_s
     assert [span.name for span in collector.spans] == ["GET /v1/tables"]
 
 
-def test_a_wait_for_the_store_is_seen_in_the_trace_of_who_waits(traced: Service, collector: Collector) -> None:
+def test_a_wait_for_the_store_is_in_the_trace_of_the_waiting_request(traced: Service, collector: Collector) -> None:
     body = {"operations": [{"op": "get", "key": f"{index}"} for index in range(200)]}
 
     async def ask() -> None:
@@ -205,7 +205,7 @@ def test_no_key_value_or_secret_is_in_a_span(traced: Service, collector: Collect
     assert not [body for body in collector.bodies if b"marked" in body.lower()]
 
 
-def test_the_standard_variables_say_where_to_who_and_what(tmp_path: Path, collector: Collector) -> None:
+def test_the_standard_variables_set_endpoint_headers_and_service_name(tmp_path: Path, collector: Collector) -> None:
     environment = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_EXPORTER_OTLP_HEADERS": "x-team=tables",
@@ -222,7 +222,7 @@ def test_the_standard_variables_say_where_to_who_and_what(tmp_path: Path, collec
     assert (collector.paths[-1], collector.headers[-1]["x-team"]) == ("/v1/traces", "tables")
 
 
-def test_workers_deliver_each_their_own(tmp_path: Path, collector: Collector, redis_url: str) -> None:
+def test_each_worker_exports_its_spans(tmp_path: Path, collector: Collector, redis_url: str) -> None:
     config = configured(tmp_path, redis_url, collector.url, sample=1)
     with running(tmp_path, config, workers=2) as service:
         for _ in range(40):
@@ -253,7 +253,7 @@ def lines(service: Service) -> list[dict[str, object]]:
     return [json.loads(line) for line in service.log.read_text().splitlines()]
 
 
-def test_a_collector_that_is_away_slows_nothing_and_fills_no_log(tmp_path: Path, redis_url: str) -> None:
+def test_an_unreachable_collector_causes_no_delay_and_few_log_lines(tmp_path: Path, redis_url: str) -> None:
     url = f"http://user:marked-password@127.0.0.1:{free_port()}"
     config = configured(tmp_path, redis_url, url, sample=1)
     sizes = {"OTEL_BSP_MAX_QUEUE_SIZE": "128", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "128"}
@@ -278,7 +278,7 @@ def test_a_collector_that_is_away_slows_nothing_and_fills_no_log(tmp_path: Path,
     assert "marked-password" not in service.log.read_text()
 
 
-def test_a_collector_that_hangs_holds_up_neither_requests_nor_the_end(tmp_path: Path, redis_url: str) -> None:
+def test_a_hung_collector_delays_neither_requests_nor_the_shutdown(tmp_path: Path, redis_url: str) -> None:
     with collecting() as hanging, ExitStack() as stack:
         hanging.answering.clear()
         config = configured(tmp_path, redis_url, hanging.url, sample=1)
@@ -292,7 +292,7 @@ def test_a_collector_that_hangs_holds_up_neither_requests_nor_the_end(tmp_path: 
     assert "spans that were not delivered within 2 s are lost" in [line["event"] for line in lines(service)]
 
 
-def test_spans_go_on_when_the_collector_is_back(tmp_path: Path, redis_url: str) -> None:
+def test_spans_are_exported_again_when_the_collector_recovers(tmp_path: Path, redis_url: str) -> None:
     with collecting() as collector:
         collector.status = 500
         config = configured(tmp_path, redis_url, collector.url, sample=1)
@@ -321,7 +321,7 @@ def test_spans_go_on_when_the_collector_is_back(tmp_path: Path, redis_url: str) 
         ("http://a", {"TRACES_ENDPOINT": "http://c/x", "ENDPOINT": "http://b"}, "http://a/v1/traces"),
     ],
 )
-def test_where_spans_go(file: str | None, variables: dict[str, str], expected: str | None) -> None:
+def test_the_endpoint_of_traces(file: str | None, variables: dict[str, str], expected: str | None) -> None:
     environment = {f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()}
     assert trace_export.trace_endpoint(TraceSettings(endpoint=file), environment) == expected
     assert (
@@ -329,7 +329,7 @@ def test_where_spans_go(file: str | None, variables: dict[str, str], expected: s
     )
 
 
-def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_start_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "tableside.telemetry.span_exporter", raising=False)
     monkeypatch.delattr("tableside.telemetry.span_exporter", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)

@@ -92,7 +92,7 @@ class Traced(Scripted):
 
 
 @in_virtual_time
-async def test_a_wait_for_a_place_is_a_span_and_no_wait_is_none() -> None:
+async def test_only_a_wait_for_a_slot_creates_a_span() -> None:
     watch = Watch()
     store = Bulkhead(Traced(watch.traces), 1, traces=watch.traces)
     first, second = await asyncio.gather(*(watch.request(name, store, [Get("a")]) for name in ("one", "two")))
@@ -124,7 +124,7 @@ async def test_a_wait_in_vain_is_a_span_too() -> None:
 
 
 @in_virtual_time
-async def test_a_shared_call_is_in_the_trace_of_the_first_and_linked_with_the_others() -> None:
+async def test_a_shared_call_is_in_the_first_trace_with_links_to_the_others() -> None:
     watch = Watch()
     store = Coalesce(Traced(watch.traces), operations_max=100, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
     first, second, third = await asyncio.gather(
@@ -145,7 +145,7 @@ async def test_a_shared_call_is_in_the_trace_of_the_first_and_linked_with_the_ot
 
 
 @in_virtual_time
-async def test_who_is_not_sampled_is_left_out_of_a_shared_call() -> None:
+async def test_unsampled_requests_are_not_linked_to_a_shared_call() -> None:
     watch, unsampled = Watch(), Watch(sample=0.0)
     store = Coalesce(Traced(watch.traces), operations_max=100, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
     _, second = await asyncio.gather(
@@ -159,7 +159,7 @@ async def test_who_is_not_sampled_is_left_out_of_a_shared_call() -> None:
 
 
 @in_virtual_time
-async def test_a_call_that_only_others_wait_for_is_not_in_the_trace_of_who_began_it() -> None:
+async def test_a_call_without_its_first_caller_is_not_in_the_trace_of_that_caller() -> None:
     """The second request, whose trace is not sampled, takes over the slot of the first."""
     watch, unsampled = Watch(), Watch(sample=0.0)
     inner = Traced(watch.traces)
@@ -184,7 +184,7 @@ async def test_a_direct_call_is_a_child_of_its_caller() -> None:
 
 
 @in_virtual_time
-async def test_who_waits_for_what_another_loads_is_linked_to_that_one() -> None:
+async def test_a_wait_for_the_load_of_another_request_is_linked_to_it() -> None:
     watch, unsampled = Watch(), Watch(sample=0.0)
     sizes: dict[str, Any] = {"records_max": 10, "bytes_max": 1000, "ttl_s": 60, "absent_ttl_s": 60}
     store = Cache(Traced(watch.traces), **sizes, traces=watch.traces)
@@ -247,7 +247,7 @@ async def test_everything_that_waited_has_ended_when_the_policy_is_closed() -> N
     assert watch.names.count("shared call") == watch.names.count("store call") == 5
 
 
-def test_nothing_is_made_outside_of_a_sampled_trace() -> None:
+def test_no_spans_are_created_outside_of_a_sampled_trace() -> None:
     watch, unsampled = Watch(), Watch(sample=0.0)
     for current in (None, unsampled.tracer.start_span("request")):
         context = contexts.attach(Context())
@@ -275,7 +275,7 @@ def test_an_error_ends_a_span_without_its_text() -> None:
     assert (span.status.status_code, span.status.description, span.events) == (StatusCode.ERROR, None, ())
 
 
-def test_a_wait_may_name_what_it_waits_for() -> None:
+def test_a_wait_span_can_have_links() -> None:
     watch = Watch()
     with watch.tracer.start_as_current_span("one", Context()):
         link = current_link(watch.traces)
