@@ -17,7 +17,7 @@ class Basics(Opens):
         store = await open_store()
         assert await store.apply([]) == []
 
-    async def test_get_of_nothing_is_none(self, open_store: Open) -> None:
+    async def test_a_get_of_an_absent_record_is_none(self, open_store: Open) -> None:
         store = await open_store()
         assert await one(store, Get("absent")) is None
 

@@ -28,7 +28,7 @@ class Expiry(Opens):
         changed = await written(store, update("a", {"n": 1}, returning=True))
         assert changed.expires_ms == acknowledged.expires_ms
 
-    async def test_a_put_sets_expiry_anew(self, store: Store, time: Time) -> None:
+    async def test_a_put_replaces_the_expiry(self, store: Store, time: Time) -> None:
         await written(store, put("a", {"n": 1}, ttl_s=time.short_s))
         await written(store, put("a", {"n": 2}))
         await time.passes(2 * time.short_s)

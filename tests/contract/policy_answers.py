@@ -95,7 +95,7 @@ class Answers(WithinPolicy):
 
     # Errors
 
-    async def test_errors_are_the_outcomes_of_their_own_operations(self, policy: Policy, within: Within) -> None:
+    async def test_each_error_is_the_outcome_of_its_operation(self, policy: Policy, within: Within) -> None:
         kinds: list[type[TableError]] = [
             RecordNotFound, InvalidOperation, errors.TooLarge, PreconditionFailed, errors.Unsupported,
             errors.RecordUnreadable, errors.Internal, errors.TableNotFound,
@@ -179,7 +179,7 @@ class Answers(WithinPolicy):
         assert same(await value(policy, "c"), {"n": 1})
         assert (await record(policy, "d")).expires_ms == 0
 
-    async def test_a_new_expiry_is_seen(self, policy: Policy, time: Time) -> None:
+    async def test_a_changed_expiry_takes_effect(self, policy: Policy, time: Time) -> None:
         await written(policy, put("a", {"n": 1}, ttl_s=5))
         assert (await record(policy, "a")).expires_ms == time.now_ms() + 5000
         assert (await written(policy, increment("a", ttl_s=50))).expires_ms == time.now_ms() + 50_000

@@ -73,7 +73,7 @@ class Preconditions(Opens):
         assert refused(await one(store, put("a", {}, if_match=("x",))), PreconditionFailed)
         assert await one(store, Get("a")) is None
 
-    async def test_if_absent_makes_a_record_once(self, store: Store) -> None:
+    async def test_if_absent_creates_a_record_once(self, store: Store) -> None:
         made = await written(store, put("a", {"n": 1}, if_absent=True))
         assert made.created
         assert refused(await one(store, put("a", {"n": 2}, if_absent=True)), PreconditionFailed)

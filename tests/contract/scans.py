@@ -54,7 +54,7 @@ class Scans(PartitionScans):
             met = await scanned(store, prefix=prefix, limit=2)
             assert met_once(met, store) == sorted(key for key in keys if key.startswith(prefix)), prefix
 
-    async def test_a_page_ends_where_its_bytes_do(self, open_store: Open) -> None:
+    async def test_a_page_is_limited_in_bytes(self, open_store: Open) -> None:
         store = await open_store()
         await store.apply([put(f"{index:02}", {"long": "x" * 1000}) for index in range(40)])
         found = await pages(store, Scan(1000, bytes_max=5000))

@@ -62,7 +62,7 @@ class Tokens(Opens):
                 assert (await written(store, increment)).replayed
         assert same(await value(store, "a"), {"n": 16})
 
-    async def test_records_do_not_share_their_memory(self, store: Store) -> None:
+    async def test_records_remember_writers_separately(self, store: Store) -> None:
         token = Token("w", 9)
         for key in ("a", "b"):
             assert not (await written(store, update(key, {"$inc": {"n": 1}}, {}, token=token))).replayed
@@ -112,7 +112,7 @@ class Tokens(Opens):
         assert await one(store, Get("a")) is None
         assert await scanned(store) == []
 
-    async def test_a_refused_write_is_not_remembered(self, store: Store) -> None:
+    async def test_the_token_of_a_rejected_write_is_not_remembered(self, store: Store) -> None:
         token = Token("w", 7)
         assert refused(await one(store, update("a", {"n": 1}, token=token)), RecordNotFound)
         assert refused(await one(store, update("a", {"$inc": {"n": 1}}, {"n": ""}, token=token)), InvalidOperation)
@@ -175,7 +175,7 @@ class Tokens(Opens):
         assert [outcome.replayed for outcome in outcomes].count(False) == 1
         assert same(await value(store, "a"), {"n": 1})
 
-    async def test_writers_of_one_record_at_the_same_time_all_count(self, store: Store) -> None:
+    async def test_concurrent_writers_of_one_record_all_count(self, store: Store) -> None:
         async def writer(name: str) -> None:
             for sequence in range(10):
                 increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token(name, sequence))

@@ -104,7 +104,7 @@ class Updates(Opens):
             assert same(await value(store, "a"), before), document
             assert await etag(store, "a") == version, document
 
-    async def test_first_updates_at_the_same_time_use_the_default_once(self, open_store: Open) -> None:
+    async def test_concurrent_first_updates_use_the_default_once(self, open_store: Open) -> None:
         store = await open_store()
         for turn in range(3):
             operation = update(f"k{turn}", {"$inc": {"n": 1}, "$push": {"seen": turn}}, {"n": 100})
@@ -113,7 +113,7 @@ class Updates(Opens):
             assert [outcome.created for outcome in outcomes if isinstance(outcome, Written)].count(True) == 1
             assert same(await value(store, f"k{turn}"), {"n": 164, "seen": [turn] * 64})
 
-    async def test_updates_of_one_record_at_the_same_time_all_count(self, open_store: Open) -> None:
+    async def test_concurrent_updates_of_one_record_all_count(self, open_store: Open) -> None:
         store = await open_store()
         await written(store, put("a", {"n": 0}))
         increments = [update("a", {"$inc": {"n": 1}, "$set": {f"m{index}": index}}) for index in range(64)]

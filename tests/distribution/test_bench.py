@@ -73,7 +73,7 @@ def test_different_times_are_distinguished_from_equal_ones() -> None:
 
 @pytest.mark.full
 @pytest.mark.jvm
-def test_a_state_in_a_table_is_measured_against_sparks_own(tmp_path: Path) -> None:
+def test_state_in_a_table_is_measured_against_sparks_state(tmp_path: Path) -> None:
     options = ["--keys", "2000", "--batches", "5", "--heaps-mib", "1024", "--maintenance-s", "60"]
     results, printed = _measured(tmp_path, "state", *options, "--ways", "rocksdb", "bounded")
     assert [result["way"] for result in results] == ["Spark, RocksDB, changelog", "Tableside, memory: bounded"]

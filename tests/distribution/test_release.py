@@ -38,7 +38,7 @@ def clone(released: Released, tmp_path: Path) -> Path:
     return tmp_path / "clone"
 
 
-def test_it_makes_an_sdist_a_wheel_bills_of_materials_and_their_digests(released: Released) -> None:
+def test_it_builds_an_sdist_a_wheel_bills_of_materials_and_digests(released: Released) -> None:
     assert {file.name for file in released.dist.iterdir()} == RELEASED
     checked = shell(page_block("sha256sum"), released.dist)
     assert checked.splitlines() == [f"{name}: OK" for name in sorted(RELEASED - {"SHA256SUMS"})]

@@ -20,7 +20,7 @@ SMALL = Bounds(
 )
 
 
-def test_the_inputs_of_the_usual_run_are_known() -> None:
+def test_the_inputs_of_the_usual_run_exist() -> None:
     known = Counter(one.name for one in every(Bounds("t", 2**24, 10_000, 2**26, 2**24)))
     assert {*USUAL, *USUAL_OF_STORES} <= known.keys()
     assert known.total() == len(known)

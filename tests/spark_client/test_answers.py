@@ -50,7 +50,7 @@ def settle(
     raise AssertionError(step)
 
 
-def test_only_positions_that_may_yet_succeed_are_asked_again_and_answers_keep_their_places() -> None:
+def test_only_retriable_operations_are_retried_and_outcomes_keep_their_positions() -> None:
     asked: list[list[str]] = []
     waits: list[float] = []
     send = scripted({"a": [OK], "b": [BUSY, BUSY, OK], "c": [WRONG], "d": [BUSY, OK]}, asked)
@@ -61,7 +61,7 @@ def test_only_positions_that_may_yet_succeed_are_asked_again_and_answers_keep_th
     assert waits == [1.0, 2.0]
 
 
-def test_an_update_without_a_token_that_may_have_been_applied_is_not_sent_again() -> None:
+def test_an_update_without_a_token_and_with_unknown_outcome_is_not_retried() -> None:
     asked: list[list[str]] = []
     answer = settle("update", ["a"], scripted({"a": [DOUBT]}, asked), [])
     assert answer["applied"].to_pylist() == ["unknown"]
@@ -70,7 +70,7 @@ def test_an_update_without_a_token_that_may_have_been_applied_is_not_sent_again(
     assert answer["code"].to_pylist() == [None]
 
 
-def test_after_an_operation_in_doubt_later_ones_on_its_key_are_not_sent_past_it() -> None:
+def test_after_an_unknown_outcome_later_operations_on_the_key_are_not_sent() -> None:
     asked: list[list[str]] = []
     script: dict[str, list[Outcome]] = {"a": [DOUBT, BUSY], "b": [BUSY, OK]}
     answer = settle("update", ["a", "a", "b"], scripted(script, asked), [])
@@ -94,7 +94,7 @@ def test_attempts_and_time_are_bounded_and_retry_after_is_obeyed() -> None:
     assert spent.next_pause_s(6.0) is None
 
 
-def test_what_is_too_large_for_one_answer_is_asked_again_at_once() -> None:
+def test_gets_beyond_the_response_limit_are_requested_again_immediately() -> None:
     large: Outcome = {"status": 413, "code": "too_large", "retriable": True, "applied": "no", "replayed": False}
     waits: list[float] = []
     send = scripted({"a": [OK], "b": [large, OK], "c": [large, large, OK]}, [])
@@ -102,7 +102,7 @@ def test_what_is_too_large_for_one_answer_is_asked_again_at_once() -> None:
     assert waits == []
 
 
-def test_what_is_too_large_for_any_answer_fails_at_once() -> None:
+def test_a_record_above_the_response_limit_fails_immediately() -> None:
     large: Outcome = {"status": 413, "code": "too_large", "retriable": True, "applied": "no", "replayed": False}
     waits: list[float] = []
     asked: list[list[str]] = []
@@ -123,7 +123,7 @@ def test_what_is_too_large_for_any_answer_fails_at_once() -> None:
         ({"op": ["delete", "update"]}, None, False, [True, False]),
     ],
 )
-def test_what_may_be_repeated(
+def test_repeatable_operations(
     columns: dict[str, list[object]], op: str | None, tokens: bool, expected: list[bool]
 ) -> None:
     operations = pa.table({"key": ["a", "b"]} | columns)

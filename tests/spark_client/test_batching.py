@@ -14,7 +14,7 @@ def batch(start: int, count: int) -> pa.RecordBatch:
 
 
 @given(st.lists(st.integers(0, 50), max_size=8), st.integers(1, 30))
-def test_every_row_comes_once_in_order_and_all_chunks_but_the_last_are_full(counts: list[int], rows_max: int) -> None:
+def test_chunks_contain_every_row_once_in_order_and_are_full(counts: list[int], rows_max: int) -> None:
     starts = [sum(counts[:position]) for position in range(len(counts))]
     batches = [batch(start, count) for start, count in zip(starts, counts, strict=True)]
     result = list(chunks(batches, ChunkSize(rows_max, 1 << 30)))

@@ -66,7 +66,7 @@ def test_a_batch_beyond_the_services_limit_is_sent_in_parts(client: Client) -> N
     assert "client_halves" in [table["name"] for table in client.tables()]
 
 
-def test_a_service_that_is_not_there_is_an_error_and_in_a_batch_a_row() -> None:
+def test_an_unreachable_service_is_an_error_or_in_a_batch_failed_rows() -> None:
     with Client(f"http://127.0.0.1:{free_port()}", retries=QUICK) as client:
         with pytest.raises(TableError) as caught:
             client.table("t").record("a")
@@ -122,7 +122,7 @@ def problem(status: int, code: str, *, applied: str = "no") -> tuple[int, dict[s
 FOUND = (200, {"Content-Type": "application/json", "ETag": '"e"'}, b'{"n":1}')
 
 
-def test_what_may_pass_is_asked_again_and_what_may_have_happened_is_not() -> None:
+def test_retriable_failures_are_retried_and_unknown_outcomes_are_not() -> None:
     with answering(problem(429, "throttled"), (503, {}, b"<html>"), FOUND) as (url, asked):
         with Client(url, retries=QUICK) as client:
             assert client.table("t").record("a").value == {"n": 1}
@@ -195,7 +195,7 @@ def test_a_token_that_another_thread_has_read_already_is_used(tmp_path: Path) ->
     assert [flow.send(refused).headers["Authorization"] for flow in flows] == ["Bearer new"] * 2
 
 
-def test_a_token_that_is_refused_twice_is_not_sent_a_third_time(tmp_path: Path) -> None:
+def test_a_token_is_sent_at_most_twice_if_rejected(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
     with (
@@ -209,7 +209,7 @@ def test_a_token_that_is_refused_twice_is_not_sent_a_third_time(tmp_path: Path) 
         assert client.waited_s == 0
 
 
-def test_a_file_is_read_again_after_a_minute_and_not_before(tmp_path: Path) -> None:
+def test_a_token_file_is_reread_after_a_minute(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("first")
     now = [0.0]
@@ -225,7 +225,7 @@ def test_a_file_is_read_again_after_a_minute_and_not_before(tmp_path: Path) -> N
     assert REFRESH_INTERVAL_S <= 60  # Kubernetes renews a token at least two minutes before the old one expires.
 
 
-def test_while_a_file_is_away_its_token_is_sent_on_until_it_is_refused(tmp_path: Path) -> None:
+def test_a_missing_token_file_keeps_its_token_until_it_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("first")
     now = [0.0]
@@ -247,7 +247,7 @@ SECRET = "tableside_s3cr3t"
 
 
 @pytest.mark.parametrize("token", [f"{SECRET}\nX-Evil: 1", f"{SECRET}ü", f"{SECRET} {SECRET}", f"\0{SECRET}"])
-def test_a_token_that_no_header_can_carry_is_refused_and_not_quoted(
+def test_a_token_that_is_invalid_in_a_header_is_rejected_and_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     file = tmp_path / "token"

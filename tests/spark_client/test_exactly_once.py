@@ -149,7 +149,7 @@ def one_run(whole: Job, run: int, rough: bool) -> str:
     return replace(whole, run=run, rough=whole.rough if rough else 0.0, directory=directory).text()
 
 
-def test_everything_was_killed_as_often_as_was_meant(trial: Trial) -> None:
+def test_every_kind_of_process_was_killed_as_planned(trial: Trial) -> None:
     dealt, size = trial.disturbed.dealt, trial.size
     assert (dealt["driver"], dealt["service"]) == (size.drivers, size.services)
     assert (dealt["executor"], dealt["python worker"]) == (size.executors, size.python_workers)
@@ -167,7 +167,7 @@ def test_tasks_failed_after_they_had_sent_and_micro_batches_that_were_cut_ran_ag
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_every_event_counts_once_whatever_is_killed(trial: Trial, store: str) -> None:
+def test_every_event_counts_once_despite_kills(trial: Trial, store: str) -> None:
     assert trial.flights(store) == trial.size.events
     assert trial.counted[store] == trial.expected
 
@@ -180,6 +180,6 @@ def test_without_tokens_the_same_counts_some_events_again(trial: Trial) -> None:
         assert figures["destinations"] == trial.expected[aircraft]["destinations"]
 
 
-def test_the_service_reports_what_it_had_applied_before(trial: Trial) -> None:
+def test_the_service_reports_replays(trial: Trial) -> None:
     """A killed driver cannot record the last counts of its stream, so this is not checked for every store."""
     assert sum(map(trial.replayed, STORES)) > 0

@@ -42,7 +42,7 @@ def expected_failures(count: int) -> Counter[int]:
 
 
 @pytest.mark.parametrize("verb", ["put", "update"])
-def test_a_stream_keeps_a_letter_of_every_failed_row_once(
+def test_a_stream_writes_one_dead_letter_for_every_failed_row(
     spark: SparkSession, service: Service, tmp_path: Path, verb: str, full: bool
 ) -> None:
     count, timeout_s = (1_000_000, 1_800) if full else (20_000, 120)
@@ -95,7 +95,7 @@ def test_a_letter_has_the_row_the_reason_and_its_origin(spark: SparkSession, ser
     }  # fmt: skip
 
 
-def test_a_row_that_is_too_large_is_kept_cut_and_others_of_its_request_succeed(
+def test_a_row_that_is_too_large_is_truncated_in_its_dead_letter_and_others_succeed(
     spark: SparkSession, service: Service
 ) -> None:
     table, letters = Table("failed_large", service.url), Table("failed_large_letters", service.url)
@@ -110,7 +110,7 @@ def test_a_row_that_is_too_large_is_kept_cut_and_others_of_its_request_succeed(
 
 
 @pytest.mark.parametrize("fold", [True, False])
-def test_every_row_of_a_refused_key_is_a_failure_with_its_own_document(
+def test_every_row_of_a_rejected_key_is_a_failure_with_its_document(
     spark: SparkSession, service: Service, fold: bool
 ) -> None:
     table = Table(f"failed_key_{fold}", service.url)
@@ -169,7 +169,7 @@ def test_an_error_counts_failures_by_code_and_names_the_first_key(spark: SparkSe
     assert "token=" not in str(error)
 
 
-def test_a_failed_update_without_a_token_says_how_a_rerun_is_safe(spark: SparkSession, service: Service) -> None:
+def test_the_error_of_an_update_without_a_token_explains_safe_reruns(spark: SparkSession, service: Service) -> None:
     table = Table("failed_rerun", service.url)
     table.put(spark.createDataFrame([("a", 1)], "k string, n int"), "k")
     frame = spark.createDataFrame([("a", 1), ("b", 1)], "k string, n int").coalesce(1)

@@ -23,7 +23,7 @@ PAGE = (ROOT / "docs" / "multicast.md").read_text(encoding="utf-8")
 ALERTS = [("EU", "storm"), ("US", "fog"), ("all", "strike"), (None, "noise"), ("Asia", "heat"), ("EU", "ice")]
 
 
-def test_the_program_sends_each_alert_where_the_page_says(
+def test_the_program_sends_each_alert_to_the_documented_partitions(
     spark: SparkSession, kafka_address: str, tmp_path: Path
 ) -> None:
     source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 12, name="alerts")

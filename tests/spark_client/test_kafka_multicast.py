@@ -154,7 +154,7 @@ def test_each_copy_has_the_headers_and_the_time_of_its_record(
     assert len(read(kafka_address, target)) == 4
 
 
-def test_default_is_where_kafkas_producer_puts_500_keys(
+def test_the_default_partitions_of_500_keys_equal_kafkas_producer(
     spark: SparkSession, kafka_address: str, tmp_path: Path
 ) -> None:
     source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 12)
@@ -174,7 +174,7 @@ def test_default_is_where_kafkas_producer_puts_500_keys(
     assert set(found.values()) == set(range(12))
 
 
-def test_a_record_without_a_key_that_is_left_to_kafka_arrives_once(
+def test_a_record_without_a_key_arrives_once_in_a_partition_chosen_by_kafka(
     spark: SparkSession, kafka_address: str, tmp_path: Path
 ) -> None:
     source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 3)
@@ -187,7 +187,7 @@ def test_a_record_without_a_key_that_is_left_to_kafka_arrives_once(
 
 
 @pytest.mark.parametrize("partitions", [lambda: lambda *_: [0, 3], lambda: F.expr("array(0, 3)")])
-def test_a_partition_that_the_topic_has_not_fails_the_query_and_nothing_is_sent(
+def test_an_absent_partition_fails_the_query_before_sending(
     spark: SparkSession, kafka_address: str, tmp_path: Path, partitions: Any
 ) -> None:
     source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 3)

@@ -39,9 +39,7 @@ def copies_of(start: int, end: int) -> Copies:
     return Counter((each, f"key {n}".encode(), f"{n}".encode()) for n in range(start, end) for each in (0, 2))
 
 
-def test_a_query_that_is_started_again_goes_on_where_it_ended(
-    spark: SparkSession, kafka_address: str, tmp_path: Path
-) -> None:
+def test_a_restarted_query_continues(spark: SparkSession, kafka_address: str, tmp_path: Path) -> None:
     source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 3)
     frame = stream_of(spark, kafka_address, source, maxOffsetsPerTrigger=BATCH)
 
@@ -87,7 +85,7 @@ def test_after_a_failure_nothing_is_missing_and_only_the_failed_micro_batch_is_s
     assert counted(query, target) == {"rows": 2 * BATCH, "dropped": 0, "records": 4 * BATCH}
 
 
-def test_a_task_that_runs_again_sends_again_what_it_had_sent_and_its_rows_count_once(
+def test_a_task_that_runs_again_repeats_its_records_and_counts_rows_once(
     spark: SparkSession, kafka_address: str, tmp_path: Path
 ) -> None:
     source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 3)

@@ -10,7 +10,7 @@ PARTS = st.one_of(st.none(), st.sampled_from(["a", "b", "ü", ""]))
 
 
 @given(st.lists(st.tuples(PARTS, st.one_of(st.none(), st.integers(-2, 2)), PARTS), max_size=30))
-def test_composite_keys_are_distinct_and_lead_back_to_every_row(
+def test_composite_keys_are_distinct_and_map_to_every_row(
     rows: list[tuple[str | None, int | None, str | None]],
 ) -> None:
     columns = [
@@ -25,7 +25,7 @@ def test_composite_keys_are_distinct_and_lead_back_to_every_row(
     assert back == [None if None in row else row for row in rows]
 
 
-def test_one_column_is_its_own_key_and_integers_are_64_bits() -> None:
+def test_a_single_column_is_the_key_and_integers_have_64_bits() -> None:
     found = distinct_keys([pa.array([3, 1, None, 3], pa.int8())], ["n"])
     assert found.keys.type == pa.int64()
     assert found.keys.to_pylist() == [3, 1]

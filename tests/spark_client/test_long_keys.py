@@ -175,7 +175,7 @@ ALONE: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[int], Any]]] = {
 
 @pytest.mark.parametrize("name", ALONE)
 @pytest.mark.parametrize("fold", [True, False])
-def test_an_operator_alone_folded_or_not(
+def test_a_single_operator_folded_or_not(
     spark: SparkSession, service: Service, size: Size, name: str, fold: bool
 ) -> None:
     update, result = ALONE[name]
@@ -187,7 +187,7 @@ def test_an_operator_alone_folded_or_not(
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_parts_are_the_same_in_a_repetition_whatever_the_order_of_the_source(
+def test_parts_do_not_depend_on_the_order_of_the_source(
     spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch, ordered: bool
 ) -> None:
     monkeypatch.setattr(parts, "PART_ROWS_MAX", PART_ROWS)

@@ -108,7 +108,7 @@ def test_nine_records_of_which_all_are_for_some_partitions(
     assert observed.get == {"rows": 9, "dropped": 0 if sum(copies) else 9, "records": sum(copies)}
 
 
-def test_kafkas_own_placement_is_found_for_binary_and_text_keys(spark: SparkSession) -> None:
+def test_binary_and_text_keys_have_kafkas_partitions(spark: SparkSession) -> None:
     table = placed()
     for kind, name in ((bytes, "binary"), (str, "string")):
         rows = [(number, row.key) for number, row in enumerate(table) if isinstance(row.key, kind)]
@@ -185,7 +185,7 @@ def test_a_wrong_answer_fails_the_job_and_shows_no_record(spark: SparkSession, p
     assert "geheim" not in str(failure.value)
 
 
-def test_what_cannot_be_planned_is_refused_on_the_driver(spark: SparkSession) -> None:
+def test_invalid_plans_are_rejected_on_the_driver(spark: SparkSession) -> None:
     frame = numbers(spark, 3)
     refusals: list[tuple[dict[str, Any], str]] = [
         ({"num_partitions": 0}, "num_partitions is 1 to 100000, not 0"),
@@ -213,9 +213,7 @@ def test_what_cannot_be_planned_is_refused_on_the_driver(spark: SparkSession) ->
     multicast(frame, lambda *_: None, num_partitions=PARTITIONS_MAX, topic="t")
 
 
-def test_rows_of_tasks_that_fail_and_of_plans_that_run_twice_are_counted_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_failed_tasks_and_repeated_plans_count_rows_once(spark: SparkSession, tmp_path: Path) -> None:
     failed = tmp_path / "failed"
 
     def failing_at_first(topic: str, key: str, value: str, num_partitions: int) -> list[int]:
@@ -240,9 +238,7 @@ def test_rows_of_tasks_that_fail_and_of_plans_that_run_twice_are_counted_once(
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 
 
-def test_a_partitioner_is_asked_once_for_a_row_whatever_is_done_with_the_result(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_partitioner_is_called_once_for_each_row(spark: SparkSession, tmp_path: Path) -> None:
     asked = tmp_path / "asked"
 
     def remember(topic: str, key: str, value: str, num_partitions: int) -> list[int]:
@@ -273,7 +269,7 @@ def test_a_stream_is_multicast_and_its_progress_counts(
     assert totals == {"rows": 300, "dropped": 60, "records": expected(300).total()}
 
 
-def test_several_topics_in_one_query_are_counted_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_topics_of_one_query_are_counted_separately(spark: SparkSession, tmp_path: Path) -> None:
     numbers(spark, 10).write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema("key string, value string, id long").parquet(str(tmp_path / "in"))
     first = multicast(stream, lambda *_: None, num_partitions=3, topic="a.b")

@@ -35,6 +35,6 @@ def test_500_keys_have_the_partitions_of_kafkas_producer() -> None:
 
 
 @pytest.mark.parametrize("key", [7, None, 1.5, bytearray(b"7")])
-def test_a_key_that_has_no_bytes_of_its_own_is_refused(key: object) -> None:
+def test_a_key_that_is_neither_text_nor_bytes_is_rejected(key: object) -> None:
     with pytest.raises(TypeError, match=f"not {type(key).__name__}"):
         default_partition(key, 3)  # type: ignore[arg-type]

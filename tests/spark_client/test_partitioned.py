@@ -174,9 +174,7 @@ def test_changes_are_deletes_and_updates_in_each_partition(spark: SparkSession, 
     assert stored(service, "changed") == {(0, "k"): {"seen": [8, 9, 10]}, (1, "k"): {"seen": [4, 6, 8, 9, 10]}}
 
 
-def test_a_lookup_is_in_one_partition_and_the_row_that_is_for_another_number_of_them_is_named(
-    spark: SparkSession, service: Service
-) -> None:
+def test_a_lookup_requires_one_partition_and_names_other_rows(spark: SparkSession, service: Service) -> None:
     table = Table("looked_up", service.url)
     rows = frame_of(spark, 50)
     for place in range(PARTITIONS):
@@ -197,7 +195,7 @@ def test_a_lookup_is_in_one_partition_and_the_row_that_is_for_another_number_of_
             table.join(rows.drop("n"), "k", "n int", partitions=wrong).collect()
 
 
-def test_what_says_no_partition_is_where_the_client_would_put_it(spark: SparkSession, service: Service) -> None:
+def test_without_partitions_rows_go_to_the_default_partition(spark: SparkSession, service: Service) -> None:
     Table("plain_default", service.url).put(frame_of(spark), "k")
     assert placed(service, "plain_default") == Counter(
         (default_partition(f"k{n}", PARTITIONS), f"k{n}") for n in range(ROWS)
@@ -233,7 +231,7 @@ def test_the_program_of_the_page(spark: SparkSession, service: Service) -> None:
     assert {row.key for row in names["latest"].where("value is not null").collect()} >= {"EU", "all"}
 
 
-def test_what_cannot_be_routed_is_refused(spark: SparkSession, service: Service) -> None:
+def test_invalid_routes_are_rejected(spark: SparkSession, service: Service) -> None:
     rows = frame_of(spark, 3)
     with pytest.raises(ValueError, match="table single is not partitioned"):
         Table("single", service.url).put(rows, "k", partitions=F.array(lit(0)))
@@ -243,7 +241,7 @@ def test_what_cannot_be_routed_is_refused(spark: SparkSession, service: Service)
         Table("dead", service.url).put(rows, "k", partitions=F.array(lit(4)))
 
 
-def test_a_failure_says_in_which_partition(spark: SparkSession, service: Service) -> None:
+def test_a_failure_names_its_partition(spark: SparkSession, service: Service) -> None:
     table = Table("dead", service.url)
     table.put(frame_of(spark, 1), "k", partitions=F.array(lit(1), lit(3)))
     summary = table.update(

@@ -60,7 +60,7 @@ def test_an_answer_that_names_no_partitions_is_refused(answer: Any, kind: type[E
         lists_of([0], answer)
 
 
-def test_a_partitioner_is_given_topic_key_value_and_the_number_of_partitions() -> None:
+def test_a_partitioner_receives_topic_key_value_and_the_number_of_partitions() -> None:
     calls: list[tuple[Any, ...]] = []
 
     def remember(*arguments: Any) -> Routing:
@@ -106,7 +106,7 @@ def test_the_default_partitioner_leaves_records_without_a_key_to_kafka() -> None
     assert default.partitions("t", b"foobar", None, 12) == default.partitions("t", "foobar", None, 12)
 
 
-def test_what_a_partitioner_holds_travels_with_it_and_answers_keep_their_identity() -> None:
+def test_a_pickled_partitioner_keeps_its_data_and_special_results() -> None:
     class Held(StreamPartitioner):
         def __init__(self, loud: set[str]) -> None:
             self.loud = loud
@@ -118,7 +118,7 @@ def test_what_a_partitioner_holds_travels_with_it_and_answers_keep_their_identit
     assert placing(pa.array(["a", "b"]), pa.nulls(2)).to_pylist() == [None, []]
 
 
-def test_a_partitioner_can_be_written_and_tried_where_spark_is_not() -> None:
+def test_a_partitioner_works_without_spark() -> None:
     program = (
         "import sys, tableside_spark as t; t.DefaultPartitioner().partitions('t', 'k', None, 3); print(*sys.modules)"
     )
@@ -127,7 +127,7 @@ def test_a_partitioner_can_be_written_and_tried_where_spark_is_not() -> None:
     assert "pyspark" not in done.stdout.split()
 
 
-def test_what_is_no_partitioner_is_refused() -> None:
+def test_an_invalid_partitioner_is_rejected() -> None:
     class Nothing(StreamPartitioner):
         pass
 

@@ -17,7 +17,7 @@ def sizes(*batches: pa.RecordBatch) -> list[tuple[int, list[int]]]:
     return [(later, [piece.num_rows for piece in pieces]) for later, pieces in rounds(batches)]
 
 
-def test_the_last_part_has_the_token_of_the_write_and_the_others_rise() -> None:
+def test_the_last_part_has_the_token_of_the_write_and_sequences_increase() -> None:
     for sequence in (0, 7, 2**43 - 1, 2**43, 2**63 - 1):
         token = Token("w", sequence)
         assert part_token(token, 0) == token
@@ -37,7 +37,7 @@ def test_the_parts_of_the_next_write_follow_those_of_the_last_one() -> None:
     assert earlier.sequence < later.sequence
 
 
-def test_a_derived_writer_fits_and_cannot_be_given_by_a_caller() -> None:
+def test_a_derived_writer_is_within_the_limit_and_reserved() -> None:
     longest = parse_token(("w" * 122, 2**63 - 1))
     derived = part_token(longest, 1)
     assert derived is not None
@@ -53,7 +53,7 @@ def test_more_parts_than_a_sequence_can_number_are_refused() -> None:
         part_token(Token("w", 0), PARTS_MAX)
 
 
-def test_a_round_has_the_operations_with_one_number_of_later_parts() -> None:
+def test_a_round_contains_operations_with_the_same_number_of_later_parts() -> None:
     assert sizes(batch(2, 1, 1), batch(1, 0, -1, 0), batch(1, 0)) == [
         (2, [1]), (1, [2, 1]), (0, [3]), (1, [1]), (0, [1]),
     ]  # fmt: skip

@@ -45,7 +45,7 @@ def test_attempts_are_limited_only_if_the_caller_limits_them() -> None:
     assert len(pauses(Retries(first_s=0.001, longest_s=0.001, total_s=3), 1)) > 2_000
 
 
-def test_pauses_of_several_calls_at_once_count_once() -> None:
+def test_concurrent_pauses_count_once() -> None:
     clock = Clock()
     waits = Waits(clock)
     with waits.waiting("throttled"), waits.waiting("throttled"):

@@ -37,7 +37,7 @@ def numbers(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(count).select(F.concat(lit("k"), "id").alias("k"), col("id").alias("n"))
 
 
-def test_what_is_put_is_joined(spark: SparkSession, service: Service) -> None:
+def test_put_records_are_joined(spark: SparkSession, service: Service) -> None:
     table = Table("spark_join", service.url, chunk=ChunkSize(300))
     summary = table.put(numbers(spark, 5_000), key="k")
     assert (summary.sent, summary.applied, summary.failed, summary.operations) == (5_000, 5_000, 0, 5_000)
@@ -60,7 +60,7 @@ def test_what_is_put_is_joined(spark: SparkSession, service: Service) -> None:
     assert json.loads(table.join(asked.where("id = 1"), "k").collect()[0].value) == {"n": 1}
 
 
-def test_what_cannot_be_joined_or_written_is_refused_on_the_driver(spark: SparkSession, service: Service) -> None:
+def test_invalid_joins_and_writes_are_rejected_on_the_driver(spark: SparkSession, service: Service) -> None:
     table = Table("spark_refused", service.url)
     frame = numbers(spark, 3)
     refusals: list[tuple[Callable[[], object], str]] = [
@@ -100,7 +100,7 @@ def test_what_cannot_be_joined_or_written_is_refused_on_the_driver(spark: SparkS
     assert "geheim" not in repr(Table("t", service.url, token="geheim"))
 
 
-def test_keys_and_elements_that_a_collation_takes_for_one_stay_apart(spark: SparkSession, service: Service) -> None:
+def test_keys_and_elements_that_a_collation_equates_stay_distinct(spark: SparkSession, service: Service) -> None:
     rows = spark.createDataFrame([("a", "x", 1), ("A", "y", 2), ("A", "Y", 3)], "k string, s string, n int")
     frame = rows.select(*[F.collate(name, "UTF8_LCASE").alias(name) for name in ("k", "s")], "n")
     table = Table("spark_collated", service.url)
@@ -123,7 +123,7 @@ def test_an_update_of_empty_text_is_refused(spark: SparkSession, service: Servic
 
 
 @pytest.mark.parametrize("fold", [True, False])
-def test_empty_lists_make_an_empty_array_where_nulls_are_omitted(
+def test_empty_lists_become_an_empty_array_if_nulls_are_omitted(
     spark: SparkSession, service: Service, fold: bool
 ) -> None:
     frame = spark.createDataFrame([("a", []), ("a", None), ("b", None)], "k string, v array<int>")
@@ -133,9 +133,7 @@ def test_empty_lists_make_an_empty_array_where_nulls_are_omitted(
     assert stored(service, table.name) == {"a": {"pushed": [], "added": []}, "b": {}}
 
 
-def test_of_a_delete_and_a_write_with_one_place_in_the_order_the_delete_is_the_last(
-    spark: SparkSession, service: Service
-) -> None:
+def test_a_delete_with_the_same_order_by_value_is_applied_last(spark: SparkSession, service: Service) -> None:
     rows = [(key, n, 1, gone) for key in ("a", "b") for n, gone in ((1, key == "a"), (2, key == "b"))]
     frame = spark.createDataFrame([*rows, ("c", 3, 1, False)], "k string, n int, at int, gone boolean").coalesce(1)
     table = Table("spark_tied", service.url)
@@ -185,7 +183,7 @@ def test_values_from_a_column_and_the_last_row_by_order(spark: SparkSession, ser
     assert stored(service, "spark_values") == {"0": {"id": 0}, "1": {"id": 1}, "2": {"id": 2}}
 
 
-def test_rows_that_json_cannot_hold_are_failures_and_never_sent(spark: SparkSession, service: Service) -> None:
+def test_rows_that_json_cannot_represent_are_failures_and_never_sent(spark: SparkSession, service: Service) -> None:
     table = Table("spark_failures", service.url)
     bad = numbers(spark, 10).select(
         F.when(col("n") != 4, col("k")).alias("k"),
@@ -203,7 +201,7 @@ def test_rows_that_json_cannot_hold_are_failures_and_never_sent(spark: SparkSess
         table.put(bad, "k")
 
 
-def test_the_services_refusals_come_back_as_failures(spark: SparkSession, service: Service) -> None:
+def test_rejections_of_the_service_become_failures(spark: SparkSession, service: Service) -> None:
     table = Table("spark_outcomes", service.url)
     table.put(numbers(spark, 5), "k")
     summary = table.update(numbers(spark, 8), "k", {"$inc": {"n": lit(1)}}, on_error="collect")
@@ -298,7 +296,7 @@ def test_a_repeated_call_with_its_token_changes_nothing(rows: DataFrame, service
     assert stored(service, "spark_token") == {}
 
 
-def test_a_service_that_is_not_there_fails_within_bounds(spark: SparkSession) -> None:
+def test_an_unreachable_service_fails_within_the_time_limit(spark: SparkSession) -> None:
     quick = Retries(attempts_max=2, first_s=0.01, longest_s=0.02, total_s=1.0)
     table = Table("t", f"http://127.0.0.1:{free_port()}", retries=quick)
     with pytest.raises(Exception, match="service_unreachable"):
@@ -340,7 +338,7 @@ def test_a_stream_is_joined(spark: SparkSession, service: Service, tmp_path: Pat
     assert spark.read.parquet(str(tmp_path / "out")).agg(F.count("n"), F.sum("n")).collect()[0] == (100, 4950)
 
 
-def test_the_format_reads_by_splits_what_it_wrote(spark: SparkSession, service: Service) -> None:
+def test_the_format_reads_its_own_writes_by_splits(spark: SparkSession, service: Service) -> None:
     frame = spark.range(3_000).select(
         F.concat(lit("k"), "id").alias("id"), col("id").alias("n"),
         F.timestamp_micros(col("id") * 1_234_567).alias("ts"),
@@ -361,7 +359,7 @@ def test_the_format_reads_by_splits_what_it_wrote(spark: SparkSession, service: 
         frame.write.format("tableside").option("url", service.url).option("key", "id").mode("overwrite").save("t")
 
 
-def test_a_column_of_json_text_may_hold_arrays_of_updates(spark: SparkSession, service: Service) -> None:
+def test_a_column_of_json_text_can_contain_arrays_of_updates(spark: SparkSession, service: Service) -> None:
     table = Table("spark_arrays", service.url)
     texts = ['{"$inc": {"n": 1}}', ' [{"$inc": {"n": 2}}, {"m": "[x]"}] ', "[]", '[{"$unset": ["m"]}]', " [ ] "]
     rows = spark.createDataFrame([("a", at, text) for at, text in enumerate(texts)], "k string, at int, u string")

@@ -64,7 +64,7 @@ def test_a_token_reaches_executors_and_no_plan(
     assert SECRETS["all"] not in shown.out + shown.err
 
 
-def test_the_format_takes_a_token_from_a_file(spark: SparkSession, guarded: Service, tmp_path: Path) -> None:
+def test_the_format_reads_a_token_from_a_file(spark: SparkSession, guarded: Service, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(SECRETS["all"])
     register(spark)
@@ -73,7 +73,7 @@ def test_the_format_takes_a_token_from_a_file(spark: SparkSession, guarded: Serv
     assert spark.read.format("tableside").options(**options).load().count() == 20
 
 
-def test_who_may_only_write_can_write_and_not_read(spark: SparkSession, guarded: Service) -> None:
+def test_a_caller_with_write_permission_cannot_read(spark: SparkSession, guarded: Service) -> None:
     frame = spark.range(5).selectExpr("id", "id * 2 n")
     table = Table("key", guarded.url, token=SECRETS["writer"])
     assert table.put(frame, "id").applied == 5
@@ -85,7 +85,7 @@ def test_who_may_only_write_can_write_and_not_read(spark: SparkSession, guarded:
 
 
 @pytest.mark.parametrize(("token", "code"), [(SECRETS["none"], "forbidden"), ("tableside_wrong", "unauthenticated")])
-def test_a_refusal_names_its_reason_and_not_the_token(
+def test_a_rejection_states_its_reason_and_not_the_token(
     spark: SparkSession, guarded: Service, token: str, code: str
 ) -> None:
     table = Table("t", guarded.url, token=token)
@@ -95,9 +95,7 @@ def test_a_refusal_names_its_reason_and_not_the_token(
     assert token not in repr(table)
 
 
-def test_rows_of_a_caller_without_the_right_to_write_are_not_dead_letters(
-    spark: SparkSession, guarded: Service
-) -> None:
+def test_rows_of_a_caller_without_permission_are_not_dead_letters(spark: SparkSession, guarded: Service) -> None:
     handed: list[object] = []
     table = Table("t", guarded.url, token=SECRETS["reader"])
     with pytest.raises(TableWriteError, match="20 rows failed with forbidden"):

@@ -50,7 +50,7 @@ def failing_once_after_sending() -> Any:
     return Failing
 
 
-def test_tasks_that_fail_after_sending_change_nothing_twice_and_count_once(
+def test_tasks_that_fail_after_sending_count_once(
     spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "WriteTask", failing_once_after_sending())
@@ -106,9 +106,7 @@ def losing_its_executor_once(asked: Path, lost: Path) -> Callable[[Iterable[pa.R
     return lose
 
 
-def test_rows_are_counted_once_when_an_executor_is_lost_with_what_it_had_done(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_rows_count_once_if_an_executor_with_finished_tasks_is_lost(spark: SparkSession, tmp_path: Path) -> None:
     asked, lost, observed = tmp_path / "asked", tmp_path / "lost", Observation()
     rows = spark.range(0, 1_000, numPartitions=4).select(lit("k").alias("key"), col("id").cast("string").alias("value"))
     copies = multicast(rows, noting(asked), num_partitions=2, topic="t", observed=observed)

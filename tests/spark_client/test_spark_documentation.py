@@ -60,7 +60,7 @@ def test_a_token_makes_the_update_repeatable(tables: Service, flights: Any) -> N
         assert client.table("planes").get("N725MQ") == {"flights": 2, "miles": 150}
 
 
-def test_a_lookup_adds_columns_and_names_a_value_that_does_not_fit(tables: Service, flights: Any) -> None:
+def test_a_lookup_adds_columns_and_names_invalid_values(tables: Service, flights: Any) -> None:
     names = {"flights": flights, "planes": run("planes = Table('planes', url='" + SAID_URL + "')", tables)["planes"]}
     with Client(tables.url) as client:
         client.table("planes").put("N725MQ", {"manufacturer": "EMBRAER", "seats": 20})

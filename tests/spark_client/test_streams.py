@@ -130,7 +130,7 @@ def test_the_writer_is_the_query_and_the_sequence_the_micro_batch(
     assert (last.replayed, following.replayed) == (True, False)
 
 
-def test_the_progress_of_the_query_counts_rows_and_those_refused(
+def test_the_progress_of_the_query_counts_rows_and_rejected_rows(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
     handed: list[tuple[int | None, list[Any]]] = []
@@ -216,7 +216,7 @@ def test_a_failure_fails_the_query_and_names_it(
         finished(updating.start(str(tmp_path / "checkpoint"), availableNow=True))
 
 
-def test_dead_letters_are_kept_once_with_what_was_sent_and_why(
+def test_dead_letters_contain_the_row_and_the_reason_once(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
     table, letters = Table("stream_partly", service.url), Table("stream_letters", service.url)
@@ -237,7 +237,7 @@ def test_dead_letters_are_kept_once_with_what_was_sent_and_why(
     assert stored(service, "stream_letters") == before
 
 
-def test_a_service_that_is_away_makes_no_dead_letters(
+def test_an_unreachable_service_causes_no_dead_letters(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
     from tableside_client.retries import Retries
@@ -326,7 +326,7 @@ def test_a_write_that_can_have_no_sound_token_is_refused(
     assert stored(service, table.name) == sums(2)
 
 
-def test_a_second_write_to_a_table_in_one_micro_batch_is_refused_unless_it_has_a_token_of_its_own(
+def test_a_second_write_to_a_table_in_one_micro_batch_requires_a_separate_token(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
     table = Table("batch_second", service.url)
@@ -391,7 +391,7 @@ def test_a_write_in_a_thread_left_over_from_an_earlier_micro_batch_is_refused(
     assert "a thread started in micro-batch 0 writes in micro-batch 1" in refusal
 
 
-def test_the_query_of_a_checkpoint_is_found_whatever_its_path_is_like(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_query_of_a_checkpoint_is_found_with_any_form_of_its_path(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("plain", "two words", "a[b]", "{c}", "d*e?"):
         checkpoint = tmp_path / name
         checkpoint.mkdir()
@@ -417,7 +417,7 @@ def test_a_write_that_failed_may_be_tried_again_in_the_same_micro_batch(
     assert stored(service, table.name) == sums()
 
 
-def test_what_no_stream_can_do_is_refused_before_it_starts(
+def test_unsupported_options_of_a_stream_are_rejected_before_it_starts(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
     table, stream = Table("stream_refused", service.url), reading(spark, events)
@@ -452,7 +452,7 @@ def test_a_batch_job_that_runs_again_under_its_token_changes_nothing(spark: Spar
     assert rising == [100, 100, 0]
 
 
-def test_a_handler_of_failures_writes_the_same_table_under_a_token_of_its_own(
+def test_a_failure_handler_writes_to_the_same_table_with_a_separate_token(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
     table = Table("stream_handled", service.url)

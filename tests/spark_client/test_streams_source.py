@@ -50,7 +50,7 @@ def stored(service: Service, table: str) -> dict[Any, Any]:
     return {row["key"]: json.loads(row["value"]) for row in rows}
 
 
-def test_the_last_row_of_a_key_stays_and_a_task_of_an_earlier_micro_batch_changes_nothing(
+def test_the_last_row_of_a_key_wins_and_late_tasks_change_nothing(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
@@ -66,7 +66,7 @@ def test_the_last_row_of_a_key_stays_and_a_task_of_an_earlier_micro_batch_change
     assert stored(service, "format_stream") == expected
 
 
-def test_what_it_cannot_do_is_refused(spark: SparkSession, service: Service, events: Path, tmp_path: Path) -> None:
+def test_unsupported_options_are_rejected(spark: SparkSession, service: Service, events: Path, tmp_path: Path) -> None:
     grouped = reading(spark, events).groupBy("k").count()
     for at, (frame, mode, more, match) in enumerate(
         [

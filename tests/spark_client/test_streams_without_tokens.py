@@ -36,7 +36,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             yield service
 
 
-def test_it_is_refused_unless_at_least_once_is_asked_for(spark: SparkSession, service: Service, tmp_path: Path) -> None:
+def test_it_is_rejected_without_at_least_once(spark: SparkSession, service: Service, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_text("\n".join(json.dumps({"k": "a"}) for _ in range(10)))
     table, stream = Table("plain", service.url), spark.readStream.schema("k string").json(str(tmp_path / "in"))

@@ -80,7 +80,7 @@ def test_a_service_is_trusted_by_its_authority_and_a_client_by_its_certificate(s
             assert client.table("t").record("a").value == {"n": 1}
 
 
-def test_the_environment_names_files_where_no_option_does(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_options_the_environment_names_the_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in files(site, site.client).items():
         monkeypatch.setenv(f"TABLESIDE_{name.upper()}", value)
     with Client(site.asking) as client:
@@ -96,7 +96,7 @@ def test_a_key_may_be_in_the_file_of_its_certificate(site: Site, tmp_path: Path)
         assert client.tables() is not None
 
 
-def test_another_authority_is_refused_at_once_and_named(site: Site, tmp_path: Path) -> None:
+def test_an_unknown_authority_is_rejected_without_retries_and_named(site: Site, tmp_path: Path) -> None:
     other = Authority(tmp_path, "other")
     assert "unable to get local issuer certificate" in refused(site.url).detail
     assert "no ca_file is given" in refused(site.url).detail
@@ -108,13 +108,13 @@ def test_a_certificate_for_another_address_is_refused(site: Site) -> None:
     assert "Hostname mismatch, certificate is not valid for 'localhost'" in detail
 
 
-def test_a_service_whose_certificate_is_over_is_refused(site: Site, tmp_path: Path) -> None:
+def test_a_service_with_an_expired_certificate_is_rejected(site: Site, tmp_path: Path) -> None:
     with secured(tmp_path / "over", site.authority.sign("over", expired=True)) as url:
         assert "certificate has expired" in refused(url, **files(site)).detail
 
 
 @pytest.mark.parametrize("fault", ["none", "over", "of another authority"])
-def test_a_client_whose_certificate_does_not_hold_is_told_which_it_is(site: Site, tmp_path: Path, fault: str) -> None:
+def test_the_error_names_the_rejected_certificate_of_a_client(site: Site, tmp_path: Path, fault: str) -> None:
     """The service closes the connection without an alert, as uvloop does. After an alert the client does not retry."""
     options, shown = refusable(site, tmp_path, fault)
     with Client(site.asking, retries=QUICK, **options) as client:
@@ -162,7 +162,7 @@ def saying_why(site: Site) -> Iterator[str]:
         thread.join()
 
 
-def test_an_address_without_tls_is_named_as_such(service: Service) -> None:
+def test_the_error_names_an_address_without_tls(service: Service) -> None:
     assert "without TLS" in refused(service.url.replace("http", "https")).detail
 
 
@@ -216,7 +216,7 @@ def copy(source: Signed, target: Signed) -> None:
     shutil.copy(source.key, target.key)
 
 
-def test_the_command_line_takes_the_files_as_options_and_from_the_environment(site: Site, tmp_path: Path) -> None:
+def test_the_command_line_accepts_the_files_as_options_and_variables(site: Site, tmp_path: Path) -> None:
     options = [f"--{name.replace('_', '-')}={value}" for name, value in files(site, site.client).items()]
     assert tableside("put", "cli", "a", '{"n": 1}', "--url", site.asking, *options).returncode == 0
     named = {f"TABLESIDE_{name.upper()}": value for name, value in files(site, site.client).items()}

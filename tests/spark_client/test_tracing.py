@@ -71,7 +71,7 @@ def test_the_service_continues_the_trace_that_is_current(traced: Service, collec
     assert batch.attributes["tableside.operations"] == 2
 
 
-def test_requests_in_flight_side_by_side_have_it_too(traced: Service, collector: Collector) -> None:
+def test_concurrent_requests_have_the_trace_too(traced: Service, collector: Collector) -> None:
     with Client(traced.url) as client, use_span(span(0x123)):
         assert len([*map_ordered(range(10), lambda number: client.table("t").put(f"{number}", {}), window=4)]) == 10
     assert {seen.trace for seen in requests(collector, 10)} == {f"{0x123:032x}"}
@@ -87,7 +87,7 @@ def test_the_service_continues_the_trace_that_the_process_was_started_with(
     assert [seen.trace for seen in requests(collector, 2)] == [TRACE, TRACE]
 
 
-def test_the_current_span_comes_before_the_variable() -> None:
+def test_the_current_span_takes_precedence_over_the_variable() -> None:
     environment = {"TRACEPARENT": PARENT, "TRACESTATE": "x=y"}
     assert trace_headers(environment) == {"traceparent": PARENT, "tracestate": "x=y"}
     with use_span(span(sampled=False)):
@@ -96,16 +96,16 @@ def test_the_current_span_comes_before_the_variable() -> None:
 
 
 @pytest.mark.parametrize("parent", ["", "nonsense", PARENT + "\r\nx: y", PARENT.upper(), PARENT + "-00", PARENT[:-1]])
-def test_what_is_no_trace_is_not_sent(parent: str) -> None:
+def test_an_invalid_trace_is_not_sent(parent: str) -> None:
     assert trace_headers({"TRACEPARENT": parent, "TRACESTATE": "x=y"}) == {}
 
 
 @pytest.mark.parametrize("state", ["", "a=b\r\nx: y", "ä=b", " ", "a" * 600])
-def test_what_is_no_state_is_left_out(state: str) -> None:
+def test_an_invalid_trace_state_is_omitted(state: str) -> None:
     assert trace_headers({"TRACEPARENT": PARENT, "TRACESTATE": state}) == {"traceparent": PARENT}
 
 
-def test_there_is_nothing_without_a_trace() -> None:
+def test_without_a_trace_no_headers_are_sent() -> None:
     with use_span(NonRecordingSpan(SpanContext(0, 0, is_remote=False))):
         assert trace_headers({}) == {}
     assert trace_headers({}) == {}

@@ -40,7 +40,7 @@ def test_items_are_not_taken_beyond_the_window() -> None:
     assert len(taken) == 3
 
 
-def test_an_error_comes_out_and_ends_it() -> None:
+def test_an_error_is_raised_and_closes_the_window() -> None:
     def call(item: int) -> int:
         if item == 2:
             raise LookupError("two")

@@ -44,7 +44,7 @@ NOT_ON_DYNALITE = {
     "test_a_merge_patch_and_every_operator",
     "test_a_number_equal_to_an_integer_is_that_integer",
     "test_every_write_changes_the_etag",
-    "test_first_updates_at_the_same_time_use_the_default_once",
+    "test_concurrent_first_updates_use_the_default_once",
 }
 
 

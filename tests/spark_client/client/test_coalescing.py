@@ -12,7 +12,7 @@ from tableside_client.coalescing import TaskCoalescer, ThreadCoalescer
 
 
 @pytest.mark.server
-async def test_concurrent_gets_return_their_own_records(opened: Callable[..., Any], name: str) -> None:
+async def test_concurrent_gets_return_the_requested_records(opened: Callable[..., Any], name: str) -> None:
     table = (await opened(coalesce=True)).table(name)
     await table.load((f"k{number}", {"n": number}) for number in range(300))
     values = await asyncio.gather(*(table.get(f"k{number}") for number in range(600)))

@@ -70,7 +70,7 @@ def recorder() -> Iterator[Recorder]:
     server.server_close()
 
 
-async def test_calls_one_after_the_other_use_one_connection(opened: Callable[..., Any], recorder: Recorder) -> None:
+async def test_sequential_calls_use_one_connection(opened: Callable[..., Any], recorder: Recorder) -> None:
     table = (await opened(recorder.url)).table("t")
     for _ in range(20):
         assert await table.get("a") == {"n": 1}
@@ -87,7 +87,7 @@ async def test_no_more_connections_are_open_than_allowed(opened: Callable[..., A
     assert (recorder.connections, recorder.in_flight_max, len(recorder.paths)) == (3, 3, 4)
 
 
-async def test_a_call_without_a_response_leaves_its_connection_to_others(
+async def test_a_call_without_a_response_releases_its_connection(
     opened: Callable[..., Any], recorder: Recorder
 ) -> None:
     options = {"connections_max": 1, "timeout_s": 0.2, "retries": Retries(attempts_max=1)}

@@ -26,7 +26,7 @@ async def proxy(service: Service) -> AsyncIterator[FaultProxy]:
         yield started
 
 
-async def test_a_write_whose_response_is_lost_counts_once(
+async def test_a_write_with_a_lost_response_counts_once(
     opened: Callable[..., Any], proxy: FaultProxy, name: str
 ) -> None:
     table = (await opened(f"http://127.0.0.1:{proxy.port}")).table(name)
@@ -70,7 +70,7 @@ async def test_calls_outlast_a_restart_of_the_service(opened: Callable[..., Any]
         assert await table.get("a") == {"n": 20}
 
 
-async def test_a_service_that_stays_away_is_unavailable(opened: Callable[..., Any]) -> None:
+async def test_a_service_that_stays_down_is_unavailable(opened: Callable[..., Any]) -> None:
     table = (await opened(f"http://127.0.0.1:{free_port()}", retries=BRIEF)).table("t")
     for call in (table.get("a"), table.update("a", {"n": 1}), table.get_many(["a"])):
         with pytest.raises(Unavailable) as caught:

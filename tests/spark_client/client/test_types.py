@@ -47,7 +47,7 @@ def test_a_dataclass_is_decoded_with_nested_dataclasses() -> None:
 
 
 @pytest.mark.parametrize("kind", [PersonStruct, PersonModel, Person])
-def test_a_mapping_is_sent_as_it_is(kind: type[Any]) -> None:
+def test_a_mapping_is_sent_unchanged(kind: type[Any]) -> None:
     assert Codec(kind).encode({"other": 1}) == {"other": 1}
 
 

@@ -30,7 +30,7 @@ def test_the_zip_file_has_the_packages_that_the_test_puts_into_it() -> None:
     assert set(named.split()) == {name.removesuffix(".py") for name in environments.PURE}
 
 
-def test_the_packed_environment_is_made_and_named_as_the_test_does() -> None:
+def test_the_page_packs_the_environment_like_the_test() -> None:
     written = block("sh", "--archives")
     for said in ("-m venv --copies", "tar -C environment", "PYSPARK_PYTHON=./environment/bin/python", "#environment"):
         assert said in written
@@ -39,7 +39,7 @@ def test_the_packed_environment_is_made_and_named_as_the_test_does() -> None:
         assert done in source
 
 
-def test_spark_connect_is_given_what_the_test_gives_it() -> None:
+def test_the_page_adds_the_artifacts_of_the_test() -> None:
     source = Path(connect.__code__.co_filename).read_text()
     assert 'spark.addArtifacts("tableside-packages.zip", pyfile=True)' in block("python", "pyfile")
     assert "spark.addArtifacts(packages, pyfile=True)" in source
@@ -48,7 +48,7 @@ def test_spark_connect_is_given_what_the_test_gives_it() -> None:
     assert archive.splitlines()[1] in source.replace("        ", "")
 
 
-def test_the_template_of_a_pod_is_one_and_mounts_the_token_and_the_authority_where_the_page_says() -> None:
+def test_the_pod_template_is_valid_and_mounts_token_and_authority() -> None:
     pod = yaml.safe_load(block("yaml", "kind: Pod"))
     kubernetes_validate.validate(pod | {"metadata": {"name": "driver"}}, "1.34", strict=True)
     [container] = pod["spec"]["containers"]

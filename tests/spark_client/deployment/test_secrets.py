@@ -84,7 +84,7 @@ pytestmark = [
 ]
 
 
-def test_the_demonstration_on_a_cluster_with_a_token_gives_every_figure(run: Run) -> None:
+def test_the_demonstration_on_a_cluster_with_a_token_is_correct(run: Run) -> None:
     assert run.printed.count(", none differs") == 2, run.printed[-5000:]
     assert f"EQUAL: {FLIGHTS:,} joined flights" in run.printed
     assert f", {STORE} at " in run.printed

@@ -53,7 +53,7 @@ def archive(folder: Path, full: bool) -> Path:
     return environments.archive(folder / "environment", whole=full)
 
 
-def test_a_zip_of_the_client_and_what_it_imports_is_enough_and_a_wheel_is_not(
+def test_a_zip_file_with_dependencies_is_sufficient_and_a_wheel_is_not(
     cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path
 ) -> None:
     alone = environments.wheel(folder / "alone")
@@ -74,7 +74,7 @@ def test_a_packed_environment_has_everything(cluster: Cluster, service: Service,
     assert works(printed, str(cluster.folder / "work-"), "/environment/lib/")
 
 
-def test_through_spark_connect_a_session_brings_its_own(
+def test_a_spark_connect_session_adds_the_client(
     cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path, archive: Path, full: bool
 ) -> None:
     """The token is an argument here, and no output of the server contains it. The page explains this.

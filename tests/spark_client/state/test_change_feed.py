@@ -61,7 +61,7 @@ def test_sparks_rocksdb_provider_records_removals_of_absent_keys(java: Java, arg
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_changes_give_the_feed_of_sparks_own_provider(
+def test_random_changes_give_the_same_feed_as_sparks_provider(
     java: Java, state_service: Service, tmp_path: Any, seed: int
 ) -> None:
     feeds = [

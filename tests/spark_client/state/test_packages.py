@@ -31,7 +31,7 @@ def package(file: Path) -> str:
     return ".".join(file.relative_to(ROOT_PACKAGE).parent.parts)
 
 
-def test_the_packages_are_the_known_ones() -> None:
+def test_the_packages_are_complete() -> None:
     assert {package(file) for file in sources()} == set(IMPORTS)
 
 

@@ -39,7 +39,7 @@ def feed(directory: Path) -> None:
 
 @pytest.mark.jvm
 @pytest.mark.usefixtures("small_spark")
-def test_the_programs_and_the_commands_do_what_they_say(tmp_path: Path) -> None:
+def test_the_programs_and_commands_have_the_documented_effects(tmp_path: Path) -> None:
     ensure_jar(ensure_javac())
     feed(tmp_path / "flights")
     configuration = next(block.text for block in blocks(PAGE) if block.language == "yaml")
@@ -81,7 +81,7 @@ def test_the_settings_of_the_page_are_the_providers() -> None:
     assert named == set(Options.__annotations__)
 
 
-def test_the_settings_that_the_page_names_are_those_that_are_set() -> None:
+def test_the_page_lists_the_settings_that_are_set() -> None:
     ensure_jar(ensure_javac())
     for name in settings("http://127.0.0.1:8080", "state"):
         assert f"`{name}`" in TEXT

@@ -84,7 +84,7 @@ def test_the_input_puts_every_query_to_work(comparison: Comparison, name: str) -
 
 
 @pytest.mark.parametrize(("variant", "name"), CASES)
-def test_a_query_gives_what_it_gives_with_sparks_own_store(comparison: Comparison, variant: str, name: str) -> None:
+def test_a_query_has_the_same_results_as_with_sparks_store(comparison: Comparison, variant: str, name: str) -> None:
     run = comparison.ran(variant)[name]
     assert not run.failure
     assert run.batches == comparison.expected(name).batches
@@ -98,7 +98,7 @@ def test_states_were_in_the_table_and_nowhere_else(comparison: Comparison) -> No
     assert kept == []
 
 
-def test_a_table_says_which_stores_of_a_query_it_keeps(comparison: Comparison) -> None:
+def test_a_table_lists_the_stores_of_a_query(comparison: Comparison) -> None:
     comparison.ran("v2")
     checkpoint = Trial(comparison.spark, comparison.folder / "v2", {}).checkpoint(*named("joined left"))
     with Client(comparison.url) as client:
@@ -109,18 +109,18 @@ def test_a_table_says_which_stores_of_a_query_it_keeps(comparison: Comparison) -
 
 
 @pytest.mark.parametrize("variant", ["v2 fetching", "v1 fetching and tidying"])
-def test_values_were_fetched_where_memory_has_no_room_for_them(comparison: Comparison, variant: str) -> None:
+def test_values_are_fetched_if_memory_has_no_room(comparison: Comparison, variant: str) -> None:
     for name in LARGE:
         assert comparison.ran(variant)[name].metrics["tablesideCacheMisses"] > 0
     assert comparison.ran("v2")["collected update"].metrics["tablesideCacheMisses"] == 0
 
 
-def test_values_were_found_on_the_local_disk_where_copies_are_kept(comparison: Comparison) -> None:
+def test_values_are_read_from_local_copies_if_enabled(comparison: Comparison) -> None:
     for metrics in (run.metrics for run in comparison.ran("v2 copying and tidying").values()):
         assert metrics["tablesideDiskHits"] > 0
         assert metrics["tablesideCacheMisses"] == 0
 
 
-def test_snapshots_were_written_where_few_deltas_are_allowed(comparison: Comparison) -> None:
+def test_snapshots_are_written_if_few_deltas_are_allowed(comparison: Comparison) -> None:
     assert comparison.ran("v1 fetching and tidying")["counted update"].metrics["tablesideSnapshots"] > 0
     assert comparison.ran("v1")["counted update"].metrics["tablesideSnapshots"] == 0

@@ -59,7 +59,7 @@ def executors() -> list[int]:
 
 
 @pytest.mark.parametrize(("settings", "by_shape"), VARIANTS)
-def test_queries_give_the_same_when_an_executor_is_killed(
+def test_queries_have_the_same_results_after_an_executor_is_killed(
     spark: SparkSession,
     state_service: Service,
     oracle: Oracle,

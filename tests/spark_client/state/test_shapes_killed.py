@@ -132,7 +132,9 @@ def test_the_driver_was_killed_in_the_middle_of_micro_batches(cut: dict[str, set
     assert sum(map(len, cut.values())) >= len(kills)
 
 
-def test_queries_give_what_they_give_undisturbed(job: Job, cut: dict[str, set[int]], tmp_path: Path) -> None:
+def test_killed_queries_have_the_results_of_undisturbed_ones(
+    job: Job, cut: dict[str, set[int]], tmp_path: Path
+) -> None:
     with state_session("local[2]") as spark:
         trial = Trial(spark, tmp_path, HDFS, reads=without_empty_files(tmp_path))
         undisturbed = {name: Run() for name in job.shapes}

@@ -117,7 +117,7 @@ def test_a_micro_batch_that_failed_in_one_partition_counts_once(
 
 
 @pytest.mark.parametrize(("variant", "name"), cases(["counted update", "distinct in time"]))
-def test_a_task_that_is_tried_again_counts_once(calm: Trial, oracle: Oracle, name: str) -> None:
+def test_a_retried_task_counts_once(calm: Trial, oracle: Oracle, name: str) -> None:
     [shape], runs = named(name), {name: Run()}
     trial = replace(calm, trouble=failing_once)
     for first, end in ((0, HALF), (HALF, FILES)):

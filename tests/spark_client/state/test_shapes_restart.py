@@ -68,7 +68,7 @@ def state(spark: SparkSession, checkpoint: Path, options: dict[str, str]) -> Row
 
 
 @pytest.mark.parametrize(("name", "options"), READINGS)
-def test_state_is_read_as_a_table_like_sparks_own(
+def test_state_is_read_as_a_table_like_sparks_state(
     trial: Trial, oracle: Oracle, name: str, options: dict[str, str]
 ) -> None:
     [shape] = named(name)
@@ -80,7 +80,7 @@ def test_state_is_read_as_a_table_like_sparks_own(
 
 
 @in_the_default_format
-def test_a_new_checkpoint_in_the_place_of_a_deleted_one_begins_with_nothing(
+def test_a_new_checkpoint_at_the_path_of_a_deleted_one_starts_empty(
     spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
 ) -> None:
     [shape] = named("counted update")
@@ -94,9 +94,7 @@ def test_a_new_checkpoint_in_the_place_of_a_deleted_one_begins_with_nothing(
 
 
 @in_the_default_format
-def test_a_checkpoint_that_was_moved_goes_on(
-    spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
-) -> None:
+def test_a_moved_checkpoint_continues(spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path) -> None:
     [shape] = named("windows update")
     before, runs = Trial(spark, tmp_path / "before", settings), {shape.name: Run()}
     before.files(0, HALF, [shape], runs)

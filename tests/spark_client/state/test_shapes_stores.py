@@ -58,7 +58,7 @@ def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize(("table", "checkpoint_format", "more"), VARIANTS)
-def test_queries_go_on_from_what_a_store_keeps(
+def test_queries_continue_from_the_stored_state(
     spark: SparkSession,
     stores: Service,
     oracle: Oracle,

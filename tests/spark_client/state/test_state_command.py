@@ -67,7 +67,7 @@ def test_a_query_is_shown_version_by_version(written: Written, capsys: pytest.Ca
     assert "0\t1\tdefault\tsnapshot of 1\tunfinished\tunfinished" in lines
 
 
-def test_a_query_is_removed_and_it_is_said_how_far(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+def test_removing_a_query_prints_its_progress(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["delete", written.query, "--yes", "--table", written.table]) == 0
     said = capsys.readouterr()
     assert said.out == f"{written.query}: {len(written.records)} records removed\n"
@@ -76,7 +76,7 @@ def test_a_query_is_removed_and_it_is_said_how_far(written: Written, capsys: pyt
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 1), ("no", 1)])
-def test_before_it_removes_it_asks(
+def test_it_asks_before_removing(
     client: Client, address: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
     written = Written(client, "pair", str(uuid.uuid4()))
@@ -87,7 +87,7 @@ def test_before_it_removes_it_asks(
     assert (written.left() == set()) is (code == 0)
 
 
-def test_where_nobody_can_be_asked_nothing_is_removed(
+def test_without_a_terminal_it_removes_nothing(
     client: Client, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = Written(client, "pair", str(uuid.uuid4()))
@@ -101,7 +101,7 @@ def test_where_nobody_can_be_asked_nothing_is_removed(
 
 
 @pytest.mark.parametrize("verb", ["show", "delete"])
-def test_a_query_that_is_not_there_is_a_failure(address: str, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+def test_an_absent_query_is_a_failure(address: str, capsys: pytest.CaptureFixture[str], verb: str) -> None:
     assert main([verb, "nothing", "--table", "pair"]) == 1
     assert capsys.readouterr().err == f"tableside_spark.state: {NOTHING}\n"
 
@@ -117,13 +117,13 @@ def test_a_query_that_is_not_there_is_a_failure(address: str, capsys: pytest.Cap
         ["settings", "--table", "pair", "--memory", "some"],
     ],
 )
-def test_wrong_usage_has_an_exit_code_of_its_own(address: str, words: list[str]) -> None:
+def test_wrong_usage_has_a_separate_exit_code(address: str, words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
 
 
-def test_a_token_file_that_is_not_there_is_a_failure(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_token_file_is_a_failure(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--table", "pair", "--token-file", "/nowhere"]) == 1
     assert "the token in /nowhere cannot be read" in capsys.readouterr().err
 

@@ -23,14 +23,14 @@ def jar() -> Path:
     return ensure_jar(ensure_javac())
 
 
-def test_the_jar_holds_the_provider_that_the_settings_name(jar: Path) -> None:
+def test_the_jar_contains_the_provider_of_the_settings(jar: Path) -> None:
     assert jar_path() == str(jar)
     named = settings(URL, "state")[f"{CHOSEN}.providerClass"]
     with zipfile.ZipFile(jar_path()) as archive:
         assert f"{named.replace('.', '/')}.class" in archive.namelist()
 
 
-def test_where_there_is_no_jar_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_jar_the_error_explains_how_to_build_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tableside_spark.state.jar.__file__", str(tmp_path / "jar.py"))
     with pytest.raises(
         JarNotFound, match=rf"not in this installation \({tmp_path}/{JAR}\).* run scripts/jar in a clone"
@@ -40,7 +40,7 @@ def test_where_there_is_no_jar_it_is_said_how_to_get_it(tmp_path: Path, monkeypa
         settings(URL, "state")
 
 
-def test_settings_are_those_of_spark_submit() -> None:
+def test_settings_have_the_form_of_spark_submit() -> None:
     told = settings(URL, "state", token_file="/t", ca_file="/ca", memory="bounded", deadline_s=5.5, in_flight_max=2)
     assert all(name.startswith("spark.") for name in told)
     assert told == {
@@ -87,7 +87,7 @@ FILES = "ca_file, certificate_file and key_file are for an address that begins w
         ("x", "t", {"memory": 1, "in_flight_max": 65}, [ADDRESS, "in_flight_max is not", "memory is neither"]),
     ],
 )
-def test_everything_that_is_wrong_is_said_and_no_secret(
+def test_all_faults_are_listed_without_secrets(
     url: str, table: str, options: dict[str, Any], faults: list[str]
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(faults[0])) as caught:
@@ -98,6 +98,6 @@ def test_everything_that_is_wrong_is_said_and_no_secret(
     assert "secret" not in str(caught.value)
 
 
-def test_an_option_that_there_is_not_is_refused() -> None:
+def test_an_unknown_option_is_rejected() -> None:
     with pytest.raises(TypeError, match="there is no option token"):
         settings(URL, "t", token="secret")  # type: ignore[call-arg]

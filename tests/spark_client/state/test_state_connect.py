@@ -13,9 +13,7 @@ pytestmark = pytest.mark.jvm
 
 
 @pytest.mark.usefixtures("small_spark")
-def test_a_server_with_the_jar_keeps_the_state_of_sessions_that_say_where(
-    state_service: Service, tmp_path: Path
-) -> None:
+def test_a_server_with_the_jar_keeps_the_state_of_configured_sessions(state_service: Service, tmp_path: Path) -> None:
     ensure_jar(ensure_javac())
     job = Path(__file__).with_name("connect_job.py")
     assert "state is kept through Connect" in printed_by(job, state_service.url, tmp_path)

@@ -70,7 +70,7 @@ def counted(
     return Counted(checkpoint, Written(client, table, query), state, state.query(query), number)
 
 
-def test_a_query_that_ran_is_seen(counted: Counted) -> None:
+def test_a_query_that_ran_is_listed(counted: Counted) -> None:
     assert counted.query.id in [query.id for query in counted.state.queries()]
     assert (counted.query.checkpoint or "").endswith(counted.checkpoint)
     assert [(store.operator, store.name, store.partitions) for store in counted.query.stores] == [(0, "default", 2)]
@@ -99,7 +99,7 @@ def test_a_frame_is_read_with_the_provider_and_the_format_of_its_checkpoint(
         spark.conf.set(PROVIDER, "tableside.state.TablesideStateStoreProvider")
 
 
-def test_what_a_query_left_is_removed_all_of_it(counted: Counted) -> None:
+def test_the_whole_state_of_a_query_is_removed(counted: Counted) -> None:
     there = counted.written.left()
     assert counted.state.delete(counted.query.id, scan=False) == len(there) > 10
     assert counted.written.left() == set()
@@ -126,7 +126,7 @@ def test_the_sides_of_a_join_are_read(spark: SparkSession, client: Client, tmp_p
     assert len(State(client, "pair").query(query).stores) == 4
 
 
-def test_a_side_and_a_store_are_not_named_both(spark: SparkSession) -> None:
+def test_a_side_and_a_store_cannot_be_combined(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="cannot be combined"):
         export(spark, "/checkpoint", join_side="left", store_name=f"{uuid.uuid4()}")
 

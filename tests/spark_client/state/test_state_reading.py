@@ -55,7 +55,7 @@ def test_a_query_is_listed_with_its_stores(written: Written, state: State) -> No
     ]
 
 
-def test_a_query_is_known_by_its_checkpoints_path_too(client: Client) -> None:
+def test_a_query_is_also_found_by_its_checkpoints_path(client: Client) -> None:
     query = f"path-{uuid.uuid4().hex}"
     written = Written(client, "pair", query)
     written.describe({"0": {"default": 1}})
@@ -63,14 +63,14 @@ def test_a_query_is_known_by_its_checkpoints_path_too(client: Client) -> None:
 
 
 @pytest.mark.parametrize("query", ["00000000-0000-4000-8000-000000000000", "nothing"])
-def test_a_query_that_is_not_there_is_not_found(state: State, query: str) -> None:
+def test_an_absent_query_is_not_found(state: State, query: str) -> None:
     with pytest.raises(QueryNotFound, match=f"has no state of query {query}"):
         state.query(query)
     with pytest.raises(QueryNotFound):
         state.delete(query)
 
 
-def test_versions_are_seen_with_what_they_are_made_of(written: Written, state: State) -> None:
+def test_versions_are_listed_with_their_contents(written: Written, state: State) -> None:
     contents = state.contents(Place(written.query, 0, 0, "default"))
     assert contents.floor == 3
     seen = [(each.number, each.uid, each.finished, each.format, each.base) for each in contents.versions]
@@ -96,7 +96,7 @@ def test_a_snapshot_without_its_description_is_unfinished(written: Written, stat
     assert (snapshot.name, snapshot.finished, contents.snapshot_bytes) == ("unfinished", False, 0)
 
 
-def test_in_checkpoint_format_1_the_version_is_whose_manifest_it_is(written: Written, state: State) -> None:
+def test_in_checkpoint_format_1_the_manifest_decides_the_version(written: Written, state: State) -> None:
     contents = state.contents(Place(written.query, 1, 0, "left-keyToNumValues"))
     assert [(each.number, each.uid, each.format) for each in contents.versions] == [
         (1, "older", None),
@@ -111,7 +111,7 @@ def test_a_place_without_anything_has_nothing(written: Written, state: State) ->
     assert (contents.floor, contents.versions, contents.snapshots, contents.latest) == (1, (), (), None)
 
 
-def test_many_versions_are_all_seen(client: Client) -> None:
+def test_many_versions_are_all_listed(client: Client) -> None:
     written = Written(client, "pair", str(uuid.uuid4()))
     for version in range(70, 270):
         written.attempt(f"{written.query}/0/0/default", version, "u")
@@ -120,7 +120,7 @@ def test_many_versions_are_all_seen(client: Client) -> None:
     assert [version.number for version in seen.versions] == list(range(70, 270))
 
 
-def test_what_is_removed_is_all_of_the_query_and_nothing_else(written: Written, state: State) -> None:
+def test_removal_deletes_exactly_the_records_of_the_query(written: Written, state: State) -> None:
     other = Written(written.client, written.table, str(uuid.uuid4())[:-1] + written.query[-1])
     a_query(other)
     told: list[Progress] = []
@@ -151,7 +151,7 @@ def test_removing_that_is_cut_off_anywhere_is_finished_by_the_next(client: Clien
     pytest.fail("it removes without an end")
 
 
-def test_a_query_of_which_only_the_name_is_left_is_removed(client: Client) -> None:
+def test_a_query_with_only_its_description_left_is_removed(client: Client) -> None:
     query = str(uuid.uuid4())
     written = Written(client, "string", query)
     client.table("string").update(written.key("queries", query[-1]), {"$set": {query: True}}, default={})
@@ -162,7 +162,9 @@ def test_a_query_of_which_only_the_name_is_left_is_removed(client: Client) -> No
 
 
 @pytest.mark.parametrize("scan", [None, True, False])
-def test_what_was_left_below_the_floor_is_found_by_a_scan(written: Written, state: State, scan: bool | None) -> None:
+def test_records_below_the_oldest_version_are_found_by_a_scan(
+    written: Written, state: State, scan: bool | None
+) -> None:
     place = f"{written.query}/0/0/default"
     written.attempt(place, 1, "believed-dead")
     written.chunks(place, f"delta/{1:020d}/believed-dead", 1)
@@ -172,7 +174,7 @@ def test_what_was_left_below_the_floor_is_found_by_a_scan(written: Written, stat
     assert removed == len(written.records) - (2 if scan is False else 0)
 
 
-def test_chunks_beyond_a_gap_are_found_by_what_their_manifest_says(written: Written, state: State) -> None:
+def test_chunks_beyond_a_gap_are_found_through_their_manifest(written: Written, state: State) -> None:
     place = f"{written.query}/0/0/default"
     for index in range(16):
         written.client.table(written.table).delete(written.key(place, f"snapshot/{4:020d}/s/{index:06d}"))
@@ -197,12 +199,12 @@ def test_no_request_is_of_more_records_than_are_allowed(written: Written, monkey
     assert max(sizes) == 200
 
 
-def test_a_table_that_is_not_there_is_refused(client: Client) -> None:
+def test_an_absent_table_is_rejected(client: Client) -> None:
     with State(client.url, "none") as state, pytest.raises(TableError, match="table_not_found"):
         state.queries()
 
 
-def test_a_table_whose_keys_are_no_strings_is_refused(client: Client) -> None:
+def test_a_table_without_string_keys_is_rejected(client: Client) -> None:
     with pytest.raises(TableError, match="no table for state"):
         State(client, "other").queries()
 

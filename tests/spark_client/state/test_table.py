@@ -108,9 +108,7 @@ def first(script: Callable[[Asked], Reply | None], times: int = 1) -> Callable[[
 
 
 @pytest.mark.parametrize("table", ["pair", "text", "made-at-the-first-write"])
-def test_outcomes_come_in_the_order_of_operations_and_say_what_became_of_each(
-    java: Java, site: Service, table: str
-) -> None:
+def test_each_operation_has_an_outcome_in_order(java: Java, site: Service, table: str) -> None:
     def apply(*operations: dict[str, Any]) -> Result:
         return applied(java, site.url, operations, table)
 
@@ -141,18 +139,18 @@ def test_bytes_are_stored_as_base64(java: Java, site: Service) -> None:
     assert base64.b64decode(stored, validate=True) == bytes(index * 31 % 256 for index in range(1000))
 
 
-def test_what_is_begun_is_done_elsewhere(java: Java, site: Service) -> None:
+def test_a_started_call_runs_in_another_thread(java: Java, site: Service) -> None:
     operations = [put("begun"), get("not begun")]
     assert java.run("TableCases", "begun", **told(site.url, operations)) == [204, 404]
 
 
-def test_no_operations_ask_nothing_and_two_on_one_key_are_refused(java: Java, stub: Scripted) -> None:
+def test_an_empty_call_sends_nothing_and_a_repeated_key_is_rejected(java: Java, stub: Scripted) -> None:
     assert applied(java, stub.url, [])["calls"] == 0
     assert tried(java, stub.url, [get("a"), put("a")])["failure"] == "two operations of one call have the key a of p"
     assert stub.asked == []
 
 
-def test_equal_settings_share_a_table_and_a_bounded_number_is_kept(java: Java) -> None:
+def test_equal_settings_share_a_table_and_the_number_of_tables_is_limited(java: Java) -> None:
     assert java.run("TableCases", "sharing") == [True, True, True]
 
 
@@ -163,7 +161,7 @@ def test_equal_settings_share_a_table_and_a_bounded_number_is_kept(java: Java) -
     ("table", "why"),
     [("three", "neither two strings nor one"), ("numbers", "neither two strings nor one"), ("expiring", "ttl_s")],
 )
-def test_a_table_that_cannot_keep_state_is_refused_with_what_to_write_instead(
+def test_an_unsuitable_table_is_rejected_with_the_configuration_to_write(
     java: Java, site: Service, table: str, why: str
 ) -> None:
     result = tried(java, site.url, [get("a")], table)
@@ -172,7 +170,7 @@ def test_a_table_that_cannot_keep_state_is_refused_with_what_to_write_instead(
     assert f"tables: {{{table}: {{store: …, key: {{place: string, item: string}}}}}}" in result["failure"]
 
 
-def test_the_keys_of_a_table_are_asked_for_until_it_is_there_and_then_never_again(java: Java, stub: Scripted) -> None:
+def test_the_key_schema_is_requested_until_the_table_exists(java: Java, stub: Scripted) -> None:
     absent = refusal(404, "table_not_found", retriable=False)
     stub.script = lambda _: absent
     for _ in range(2):
@@ -202,7 +200,7 @@ def test_a_table_that_is_configured_meanwhile_has_the_keys_that_it_has_by_then(j
     assert [asked.operations[0]["key"] for asked in stub.batches] == ["p/a", ["p", "a"]]
 
 
-def test_a_write_to_a_table_that_is_not_there_fails(java: Java, stub: Scripted) -> None:
+def test_a_write_to_an_absent_table_fails(java: Java, stub: Scripted) -> None:
     stub.script = lambda _: refusal(404, "table_not_found", retriable=False)
     assert "put of a of p failed after 1 attempt" in tried(java, stub.url, [put("a")])["failure"]
 
@@ -230,7 +228,7 @@ def test_requests_are_bounded_in_operations_and_in_the_values_that_they_ask_for(
     assert [len(asked.operations) for asked in stub.batches[3:]] == [24, 24, 24, 24, 4]
 
 
-def test_a_request_says_what_it_is_who_asks_and_how_long_that_waits(java: Java, stub: Scripted, tmp_path: Path) -> None:
+def test_a_request_has_headers_for_content_caller_and_deadline(java: Java, stub: Scripted, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     applied(java, stub.url, [get("a")], token_file=tmp_path / "token", timeout_s=10, deadline_s=5)
     headers = stub.batches[0].headers
@@ -245,7 +243,7 @@ def test_a_request_says_what_it_is_who_asks_and_how_long_that_waits(java: Java, 
 # Temporary faults
 
 
-def test_only_what_failed_is_asked_again_and_outcomes_keep_their_places(java: Java, stub: Scripted) -> None:
+def test_only_failed_operations_are_retried_and_outcomes_keep_their_positions(java: Java, stub: Scripted) -> None:
     def script(asked: Asked) -> Reply:
         answers = json.loads(results(asked.operations).body)["results"]
         for index in range(0, len(answers), 2):
@@ -261,7 +259,7 @@ def test_only_what_failed_is_asked_again_and_outcomes_keep_their_places(java: Ja
 
 @pytest.mark.parametrize(("status", "code"), [(429, "throttled"), (503, "overloaded"), (504, "deadline_exceeded")])
 @pytest.mark.parametrize("stated", ["header", "problem", "result"])
-def test_the_service_is_left_alone_as_long_as_it_asks(
+def test_the_retry_delay_of_the_service_is_respected(
     java: Java, stub: Scripted, status: int, code: str, stated: str
 ) -> None:
     def script(asked: Asked) -> Reply:
@@ -279,7 +277,7 @@ def test_the_service_is_left_alone_as_long_as_it_asks(
     assert after.operations == before.operations
 
 
-def test_a_throttled_table_takes_all_in_the_end(java: Java, site: Service) -> None:
+def test_all_writes_to_a_throttled_table_succeed_eventually(java: Java, site: Service) -> None:
     result = applied(java, site.url, [put(f"{number}") for number in range(60)], "throttled", request_bytes_max=1024)
     assert statuses(result) == [204] * 60
     assert result["retries"] > 0
@@ -304,7 +302,7 @@ HTML = {"Content-Type": "text/html"}
         pytest.param(Reply(200, b'{"results": []}', sent_max=9, hangs_s=30.0), id="an answer that does not end"),
     ],
 )
-def test_answers_that_are_none_are_asked_for_again(java: Java, stub: Scripted, reply: Reply) -> None:
+def test_requests_with_invalid_responses_are_retried(java: Java, stub: Scripted, reply: Reply) -> None:
     stub.script = first(lambda _: reply, 2)
     timeout_s = 1 if reply.delay_s or reply.hangs_s else 30
     result = applied(java, stub.url, [get("a")], timeout_s=timeout_s)
@@ -315,13 +313,13 @@ def test_answers_that_are_none_are_asked_for_again(java: Java, stub: Scripted, r
     assert failed["took_s"] < 2
 
 
-def test_the_description_of_the_table_is_asked_for_again_too(java: Java, stub: Scripted) -> None:
+def test_the_request_for_the_tables_description_is_retried(java: Java, stub: Scripted) -> None:
     replies = [Reply(502, b"", HTML), Reply(200, b"<html>", HTML), refusal(503, "overloaded", retriable=True)]
     stub.script = lambda asked: replies.pop() if replies and asked.method == "GET" else None
     assert applied(java, stub.url, [get("a")])["retries"] == 3
 
 
-async def test_broken_connections_and_lost_answers_are_asked_again(java: Java, site: Service) -> None:
+async def test_requests_with_broken_connections_or_lost_responses_are_retried(java: Java, site: Service) -> None:
     async with FaultProxy("127.0.0.1", int(site.url.rpartition(":")[2])) as proxy:
         url = f"http://127.0.0.1:{proxy.port}"
 
@@ -373,7 +371,7 @@ def test_a_service_that_is_killed_and_started_again_is_waited_for(java: Java, tm
 # Permanent faults
 
 
-def test_what_is_asked_in_vain_fails_at_the_deadline_and_says_of_whom_how_often_and_how_long(java: Java) -> None:
+def test_at_the_deadline_the_error_states_address_attempts_and_duration(java: Java) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     result = tried(java, url, [get("a")], deadline_s=1.5)
     assert (result["code"], result["status"]) == ("service_unreachable", 0)
@@ -384,7 +382,7 @@ def test_what_is_asked_in_vain_fails_at_the_deadline_and_says_of_whom_how_often_
     assert "of at most 1.5 s: service_unreachable: ConnectException: no connection" in result["failure"]
 
 
-def test_a_pause_that_would_pass_the_deadline_is_not_begun(java: Java, stub: Scripted) -> None:
+def test_a_pause_beyond_the_deadline_is_skipped(java: Java, stub: Scripted) -> None:
     throttled = refusal(429, "throttled", retriable=True, headers={"Retry-After": "60"})
     stub.script = lambda asked: throttled if asked.operations else None
     result = tried(java, stub.url, [get("a"), get("b")], deadline_s=20)
@@ -403,7 +401,7 @@ def test_a_pause_that_would_pass_the_deadline_is_not_begun(java: Java, stub: Scr
         (Reply(302, b"", {"Location": "http://127.0.0.1:9/login"}), "unexpected_answer"),
     ],
 )
-def test_what_would_fail_again_is_not_asked_again(java: Java, stub: Scripted, reply: Reply, code: str) -> None:
+def test_permanent_failures_are_not_retried(java: Java, stub: Scripted, reply: Reply, code: str) -> None:
     stub.script = lambda asked: reply if asked.operations else None
     result = tried(java, stub.url, [put("a")])
     assert (result["code"], result["status"], result["calls"]) == (code, reply.status, 2)
@@ -415,7 +413,7 @@ def test_a_failure_names_the_first_operation_that_failed(java: Java, site: Servi
     assert f"table pair at {site.url}: put of bad of p failed after 1 attempt" in result["failure"]
 
 
-def test_one_request_that_fails_ends_the_others(java: Java, stub: Scripted) -> None:
+def test_a_failed_request_cancels_the_others(java: Java, stub: Scripted) -> None:
     def script(asked: Asked) -> Reply | None:
         if asked.method == "GET":
             return None
@@ -433,7 +431,7 @@ def test_one_request_that_fails_ends_the_others(java: Java, stub: Scripted) -> N
 # Size limits
 
 
-def test_answers_that_are_too_large_are_asked_for_in_parts(java: Java, site: Service) -> None:
+def test_responses_that_are_too_large_are_requested_in_parts(java: Java, site: Service) -> None:
     items = [f"large-{number}" for number in range(20)]  # Together they exceed the limit of a response.
     applied(java, site.url, [put(item, bytes=9000) for item in items])
     result = applied(java, site.url, [get(item) for item in items])
@@ -452,7 +450,7 @@ def test_requests_that_are_too_large_are_sent_in_parts(java: Java, site: Service
     assert (alone["code"], "put of too wide of p" in alone["failure"]) == ("too_large", True)
 
 
-def test_an_answer_beyond_all_bounds_is_not_taken(java: Java, stub: Scripted) -> None:
+def test_a_response_above_the_limit_is_not_read(java: Java, stub: Scripted) -> None:
     stub.script = lambda asked: Reply(200, b" " * (69 << 20)) if asked.operations else None
     result = tried(java, stub.url, [get("a")])
     assert (result["code"], result["calls"]) == ("too_large", 2)
@@ -463,7 +461,7 @@ def test_an_answer_beyond_all_bounds_is_not_taken(java: Java, stub: Scripted) ->
 
 
 @pytest.mark.parametrize("where", ["waiting for an answer", "pausing", "in the middle of an answer", "with helpers"])
-def test_an_interruption_ends_the_wait_at_once_and_hangs_up(java: Java, stub: Scripted, where: str) -> None:
+def test_an_interruption_ends_the_wait_and_disconnects(java: Java, stub: Scripted, where: str) -> None:
     def script(asked: Asked) -> Reply | None:
         match where:
             case _ if not asked.operations:
@@ -488,7 +486,7 @@ def test_an_interruption_ends_the_wait_at_once_and_hangs_up(java: Java, stub: Sc
     assert len(stub.batches) == max(expected, 1)
 
 
-def test_what_was_begun_can_be_cancelled_and_leaves_nothing_behind(java: Java, stub: Scripted) -> None:
+def test_a_started_call_can_be_cancelled_without_leftovers(java: Java, stub: Scripted) -> None:
     stub.script = lambda asked: results(asked.operations, delay_s=30) if asked.operations else None
     operations = [put(f"{number}", bytes=1000) for number in range(10)]
     arguments = told(stub.url, operations, request_bytes_max=1024, in_flight_max=3)
@@ -514,7 +512,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield started
 
 
-def test_a_token_is_read_from_its_file_but_not_for_each_call(java: Java, guarded: Service, tmp_path: Path) -> None:
+def test_the_token_file_is_not_read_for_each_call(java: Java, guarded: Service, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f" {TOKEN}\n")
     assert statuses(applied(java, guarded.url, [put("a")], token_file=file)) == [204]
@@ -524,7 +522,7 @@ def test_a_token_is_read_from_its_file_but_not_for_each_call(java: Java, guarded
     )  # It still uses the token that it read.
 
 
-def test_a_refused_token_is_read_again_once(java: Java, guarded: Service, tmp_path: Path) -> None:
+def test_a_rejected_token_is_reread_once(java: Java, guarded: Service, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("wrong-token")
     refused = tried(java, guarded.url, [put("a")], token_file=file)
@@ -535,7 +533,7 @@ def test_a_refused_token_is_read_again_once(java: Java, guarded: Service, tmp_pa
     assert (statuses(renewed), renewed["calls"], renewed["retries"]) == ([204], 3, 0)
 
 
-def test_a_token_is_looked_at_now_and_then_and_kept_while_its_file_is_away(
+def test_a_token_file_is_checked_periodically_and_may_be_absent_for_a_while(
     java: Java, stub: Scripted, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
@@ -576,7 +574,7 @@ def test_without_a_file_the_token_is_the_environments(
 # Settings
 
 
-def test_settings_have_defaults_and_are_taken_from_either_prefix(java: Java) -> None:
+def test_settings_have_defaults_and_two_prefixes(java: Java) -> None:
     given = {
         "spark.tableside.state.url": "http://h:1/base//",
         "spark.tableside.state.table": "ours",
@@ -590,7 +588,7 @@ def test_settings_have_defaults_and_are_taken_from_either_prefix(java: Java) -> 
     )
 
 
-def test_every_fault_of_the_settings_is_listed_at_once_and_no_secret_in_them(java: Java) -> None:
+def test_all_faults_of_the_settings_are_listed_together_without_secrets(java: Java) -> None:
     given = {
         "url": f"http://user:{TOKEN}@host",
         "table": "no table",

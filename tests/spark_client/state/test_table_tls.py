@@ -88,7 +88,7 @@ def test_a_key_may_be_in_the_file_of_its_certificate_with_words_around_it(
     applied(java, site.asking, certificate_file=str(both), **files(site))
 
 
-def test_the_environment_names_files_where_no_setting_does(
+def test_without_settings_the_environment_names_the_files(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in files(site, site.client).items():
@@ -98,7 +98,7 @@ def test_the_environment_names_files_where_no_setting_does(
         assert "none.pem" in refused(java, site.asking, "tls_file_unusable", ca_file="none.pem")
 
 
-def test_another_authority_is_refused_at_once_and_named(java: Java, site: Site, tmp_path: Path) -> None:
+def test_an_unknown_authority_is_rejected_without_retries_and_named(java: Java, site: Site, tmp_path: Path) -> None:
     other = Authority(tmp_path, "other")
     failure = refused(java, site.url)
     assert "the service's certificate is refused" in failure
@@ -116,9 +116,7 @@ def test_a_certificate_for_another_address_or_of_another_time_is_refused(
 
 
 @pytest.mark.parametrize("fault", ["none", "of another authority"])
-def test_a_store_whose_certificate_does_not_hold_is_told_which_it_is(
-    java: Java, site: Site, tmp_path: Path, fault: str
-) -> None:
+def test_the_error_names_a_rejected_client_certificate(java: Java, site: Site, tmp_path: Path, fault: str) -> None:
     """The service closes the connection without an alert, as uvloop does. After an alert the store does not retry."""
     pair = None if fault == "none" else Authority(tmp_path, "other").sign("stranger", ())
     shown = "no certificate_file is given" if pair is None else f"certificate_file is {pair.certificate}"
@@ -159,7 +157,7 @@ def saying_why(site: Site) -> Iterator[str]:
         thread.join()
 
 
-def test_an_address_without_tls_is_named_as_such(java: Java, service: Service) -> None:
+def test_the_error_names_an_address_without_tls(java: Java, service: Service) -> None:
     assert "without TLS" in refused(java, service.url.replace("http", "https"))
 
 
@@ -176,7 +174,7 @@ def test_a_file_that_is_missing_or_no_certificate_is_named(java: Java, site: Sit
     assert f"the {name} {bad} cannot be used: it contains" in refused(java, site.url, "tls_file_unusable", **settings)
 
 
-def test_a_key_that_does_not_fit_is_refused(java: Java, site: Site, tmp_path: Path) -> None:
+def test_a_key_that_does_not_match_its_certificate_is_rejected(java: Java, site: Site, tmp_path: Path) -> None:
     def why(key: Path) -> str:
         return refused(java, site.url, "tls_file_unusable", **files(site, Signed(site.client.certificate, key)))
 
@@ -210,7 +208,7 @@ def test_new_connections_have_the_certificates_as_they_are_by_then(java: Java, s
     assert copy(site.client, site.client)["outcomes"][0]["status"] == 204
 
 
-def test_a_service_without_tls_is_not_asked_by_tls_and_the_other_way_round(java: Java, site: Site) -> None:
+def test_a_wrong_scheme_is_an_error(java: Java, site: Site) -> None:
     assert tried(java, site.url.replace("https", "http"))["code"] == "service_unreachable"
     unreachable = tried(java, f"https://127.0.0.1:{free_port()}", **files(site))
     assert "no connection" in unreachable["failure"]
