@@ -83,7 +83,7 @@ class CompareAndSet:
     async def apply(self, writes: Sequence[Write], until: float) -> list[Outcome]:
         """Apply writes with distinct keys, and return their outcomes in the same order."""
         outcomes: list[Outcome] = [None] * len(writes)
-        busy = [self._is_locked(write.key) for write in writes]
+        busy = [self.is_contended(write.key) for write in writes]
         direct = [index for index, is_busy in enumerate(busy) if not is_busy]
         retried = [index for index, is_busy in enumerate(busy) if is_busy]
         for index, outcome in zip(direct, await self._attempt([writes[index] for index in direct], until), strict=True):
@@ -95,6 +95,11 @@ class CompareAndSet:
         for index, final in zip(retried, await gather_bounded(retries, CONTENDED_CONCURRENCY_MAX), strict=True):
             outcomes[index] = final
         return outcomes
+
+    def is_contended(self, key: Key) -> bool:
+        """Return whether a writer of this process retries a write to the record. Others should wait for it."""
+        lock = self._locks.get(key)
+        return lock is not None and lock.locked()
 
     async def _attempt(self, writes: Sequence[Write], until: float) -> list[Outcome | bool]:
         """Try each write once. An outcome is False if another writer changed the record first."""
@@ -149,10 +154,6 @@ class CompareAndSet:
             pause_s = exponential_backoff_s(attempt, BACKOFF_S, BACKOFF_MAX_S, self._jitter)
             await asyncio.sleep(min(pause_s, max(0.0, until - time())))
         return Contended(f"other writers changed the record during each of {ATTEMPTS_MAX} attempts")
-
-    def _is_locked(self, key: Key) -> bool:
-        lock = self._locks.get(key)
-        return lock is not None and lock.locked()
 
 
 def _final(outcome: Outcome | bool) -> Outcome:

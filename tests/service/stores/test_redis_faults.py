@@ -208,7 +208,7 @@ async def test_outcomes_finished_by_the_deadline_are_kept(proxy: FaultProxy, sto
     table = Table(store, deadline_s=PATIENCE_S)
     await written(store, put("kept", {"n": 1}))
     proxy.delay(PATIENCE_S * 0.7)
-    outcomes = await table.batch([Get("kept"), put("put", {"n": 1}), update("update", {"$inc": {"n": 1}})])
+    outcomes = await table.batch([Get("kept"), put("put", {"n": 1}), update("update", {"$push": {"list": 1}})])
     assert isinstance(outcomes[0], Record)
     assert isinstance(outcomes[1], Written)
     assert isinstance(outcomes[2], DeadlineExceeded)

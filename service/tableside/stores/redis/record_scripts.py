@@ -36,6 +36,10 @@ class RecordScripts:
         """Return the command that writes those records of a part of the batch that are as expected."""
         return self._call(self._scripts.replace, batch, part, slot, part)
 
+    def edit(self, batch: RecordBatch, part: Sequence[int], slot: int, positions: Sequence[int]) -> Command:
+        """Return the command that edits a part of the batch, and has these positions in the caller's batch."""
+        return self._call(self._scripts.edit, batch, part, slot, positions)
+
     def index(self, names: Sequence[str], keys: Sequence[Key], part: Sequence[int], slot: int) -> Command:
         """Return the command that makes the index agree with a part of the records."""
         return self._call(INDEX_SCRIPT, RecordBatch(names, keys, [()] * len(names)), part, slot, part)

@@ -43,6 +43,11 @@ def etag_of(raw: bytes) -> str:
     return xxh3_128_hexdigest(raw)
 
 
+def value_of(raw: bytes) -> bytes:
+    """Return the value of a record's bytes that `pack` has returned."""
+    return raw[:-_SUFFIX_LENGTH]
+
+
 def read_all(raws: Sequence[bytes | None]) -> list[Outcome]:
     """Return the outcomes of Gets of records without expiry. Makes no call for each record that the service wrote."""
     digest, end, start, stop = xxh3_128_hexdigest, _VALUE_END, -_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH

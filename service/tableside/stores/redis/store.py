@@ -22,6 +22,7 @@ from ...core import (
     is_unconditional,
 )
 from .compare_and_set import RedisVersionedRecords
+from .edits import RecordEditor, is_editable
 from .keys import KeyNames
 from .partition_index import PartitionIndex
 from .partition_scans import PartitionScanner
@@ -61,6 +62,7 @@ class RedisStore:
         compare_and_set = partial(CompareAndSet, spec, clock=lambda: 0)
         self._conditional = compare_and_set(RedisVersionedRecords(servers, names, self._reads, scripts, tokened=False))
         self._tokened = compare_and_set(RedisVersionedRecords(servers, names, self._reads, scripts, tokened=True))
+        self._edits = RecordEditor(servers, names, scripts, spec, self._conditional)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
@@ -95,6 +97,8 @@ class RedisStore:
             return "get"
         if operation.token is not None:
             return "tokened" if self.capabilities.tokens else "unsupported"
+        if is_editable(operation):
+            return "edit"
         return "unconditional" if isinstance(operation, Put | Delete) and is_unconditional(operation) else "conditional"
 
     async def _apply_kind(self, kind: str, operations: Sequence[Any], until: float) -> list[Outcome]:
@@ -103,6 +107,8 @@ class RedisStore:
                 return await self._reads.get([operation.key for operation in operations], until)
             case "unconditional":
                 return await self._writes.apply(operations, until)
+            case "edit":
+                return await self._edits.apply(operations, until)
             case "conditional":
                 return await self._conditional.apply(operations, until)
             case "tokened":

@@ -6,6 +6,7 @@ Each script handles its keys one by one and returns a result or an error for eac
 import msgspec
 
 from ...core import EXPIRY_MS_MAX
+from .edit_script import EDIT
 from .scripts import Script
 
 EXPIRED_MAX = 16
@@ -213,15 +214,16 @@ end)
 
 
 class WriteScripts(msgspec.Struct, frozen=True):
-    """The scripts that write the records of a table: without a condition, and if they are as expected."""
+    """The scripts that write the records of a table: without a condition, if they are as expected, and by edits."""
 
     write: Script
     replace: Script
+    edit: Script
 
 
-SCRIPTS = WriteScripts(Script(_PUT + _EACH + _WRITE), Script(_PUT + _EACH + _REPLACE))
+SCRIPTS = WriteScripts(*(Script(_PUT + _EACH + work) for work in (_WRITE, _REPLACE, EDIT)))
 
-INDEXED_SCRIPTS = WriteScripts(Script(_PUT + _EACH_INDEXED + _WRITE), Script(_PUT + _EACH_INDEXED + _REPLACE))
+INDEXED_SCRIPTS = WriteScripts(*(Script(_PUT + _EACH_INDEXED + work) for work in (_WRITE, _REPLACE, EDIT)))
 """For tables whose partitions have an index."""
 
 INDEX_SCRIPT = Script(

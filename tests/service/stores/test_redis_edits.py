@@ -1,0 +1,208 @@
+"""Redis applies updates of top-level members in one round trip, with the same results as the general path."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from contract import COMPOSITE, one, put, record, refused, update, value, written
+from support.redis_tables import connected, own
+from tableside.core import values
+from tableside.core.errors import InvalidOperation, RecordNotFound, RecordUnreadable
+from tableside.core.keys import KeyField, KeySchema
+from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
+from tableside.core.store import Store, TableSpec
+from tableside.stores.memory import MemoryStore
+from tableside.stores.redis.connection import Node
+from tableside.stores.redis.edit_script import EDITED_BYTES_MAX
+
+pytestmark = pytest.mark.server
+
+NUMBERS = [0, 1, -1, 7, 2**31, 2**53 - 1, 2**53, -(2**53), 1 - 2**53, 2**63 - 1, -(2**63), 0.5, -0.0, 1e300, 1e16, 1.0]
+MEMBERS = [*NUMBERS, None, True, "", "b", 'q"', '"n":1', ',"n":1', "ü\\", [], [1], {}, {"n": 1}, [{"n": 2}]]
+NAMES = ["n", "m", "nn", "deep.n", "ü"]
+DOCUMENTS = st.dictionaries(st.sampled_from(["n", "m", "nn", "deep", "x", 'a"n']), st.sampled_from(MEMBERS))
+UPDATES = st.dictionaries(
+    st.sampled_from(["$inc", "$min", "$max", "$set"]),
+    st.dictionaries(st.sampled_from(NAMES), st.sampled_from(MEMBERS), min_size=1, max_size=2),
+    min_size=1,
+    max_size=2,
+)
+
+
+@pytest.fixture
+async def store(redis_url: str) -> AsyncIterator[Store]:
+    async with connected(redis_url) as backend:
+        yield await backend.store(own(TableSpec("edits")))
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the number of commands of each request to Redis, as far as there are any."""
+    counts: list[int] = []
+    send = Node.send
+
+    async def counted(node: Node, packed: bytes, count: int, *rest: Any, **named: Any) -> Any:
+        counts.append(count)
+        return await send(node, packed, count, *rest, **named)
+
+    monkeypatch.setattr(Node, "send", counted)
+    return counts
+
+
+def described(outcome: Outcome) -> tuple[object, ...]:
+    """Return an outcome without its etag, which differs between stores."""
+    if isinstance(outcome, Written):
+        return outcome.created, outcome.value, outcome.replayed
+    return type(outcome), str(outcome)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+@given(document=DOCUMENTS, change=UPDATES, default=st.none() | DOCUMENTS)
+def test_every_update_gives_the_record_and_the_outcome_of_the_general_path(
+    redis_url: str, document: dict[str, Any], change: dict[str, Any], default: dict[str, Any] | None
+) -> None:
+    async def both() -> None:
+        async with connected(redis_url) as backend:
+            edited = await backend.store(own(TableSpec("edits")))
+            general = MemoryStore(TableSpec("edits"))
+            try:
+                writes: list[Operation] = [
+                    update("present", change, default, returning=True),
+                    update("absent", change, default, returning=True),
+                ]
+            except InvalidOperation:
+                return  # no such update exists
+            found = []
+            for each in (edited, general):
+                await each.apply([put("present", document), Delete("absent")])
+                outcomes = await each.apply(writes)
+                read = await each.apply([Get("present"), Get("absent")])
+                found.append([*map(described, outcomes), *(getattr(one, "value", one) for one in read)])
+            assert found[0] == found[1]
+
+    asyncio.run(both())
+
+
+@pytest.mark.parametrize(
+    ("document", "change", "expected"),
+    [
+        ({"n": 1}, {"$inc": {"n": 2}}, {"n": 3}),
+        ({"n": 2**53 - 2}, {"$inc": {"n": 1}}, {"n": 2**53 - 1}),
+        ({"a": "x", "n": -5, "b": {"n": 1}}, {"$inc": {"n": 5}}, {"a": "x", "n": 0, "b": {"n": 1}}),
+        ({}, {"$inc": {"n": -3}}, {"n": -3}),
+        ({"n": 5}, {"$min": {"n": 4}, "$max": {"m": 7}}, {"n": 4, "m": 7}),
+        ({"n": 5, "m": "text"}, {"$set": {"n": [1, "x"], "m": None}}, {"n": [1, "x"], "m": None}),
+        ({"n": 1.5}, {"$set": {"n": 2.5}}, {"n": 2.5}),
+    ],
+)
+async def test_an_edit_takes_one_round_trip(
+    store: Store, requests: list[int], document: dict[str, Any], change: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    await written(store, put("a", document))
+    requests.clear()
+    [outcome] = await store.apply([update("a", change, returning=True)])
+    assert requests == [1]
+    assert isinstance(outcome, Written)
+    assert outcome.value == values.encode(expected)
+    assert (await record(store, "a")).etag == outcome.etag
+
+
+async def test_a_default_takes_one_round_trip(store: Store, requests: list[int]) -> None:
+    await written(store, Delete("new"))
+    requests.clear()
+    outcome = await written(store, update("new", {"$inc": {"n": 1}}, {"n": 5}))
+    assert (outcome.created, requests) == (True, [1])
+    assert await value(store, "new") == {"n": 6}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"n": 2**53 - 1},
+        {"n": 1.5},
+        {"b": {"n": 1}, "n": 1},
+        {"n": 1, "text": "x" * EDITED_BYTES_MAX},
+    ],
+    ids=["boundary", "double", "nested before", "long"],
+)
+async def test_an_uncertain_edit_takes_the_general_path(
+    store: Store, requests: list[int], document: dict[str, Any]
+) -> None:
+    await written(store, put("a", document))
+    requests.clear()
+    await written(store, update("a", {"$inc": {"n": 1}}))
+    assert requests == [1, 1, 1]
+    assert await value(store, "a") == {**document, "n": document["n"] + 1}
+
+
+async def test_errors_are_those_of_the_general_path(store: Store, redis_url: str) -> None:
+    await store.apply([put("text", {"n": "x"}), Delete("absent")])
+    increments = [update(key, {"$inc": {"n": 1}}) for key in ("text", "absent")]
+    outcomes = await store.apply(increments)
+    assert [type(outcome) for outcome in outcomes] == [InvalidOperation, RecordNotFound]
+
+
+async def test_text_of_another_tool_takes_the_general_path(redis_url: str) -> None:
+    async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
+        spec = own(TableSpec("edits"))
+        name = f"{spec.options.prefix}a"
+        store = await backend.store(spec)
+        for text, expected in [('{"n" : 1}', {"n": 2}), ('{"n":1, "n":2}', {"n": 3}), ('{"n":1.0}', {"n": 2})]:
+            await tool.set(name, text)
+            await written(store, update("a", {"$inc": {"n": 1}}))
+            assert await value(store, "a") == expected
+        await tool.delete(name)
+        await tool.rpush(name, "x")
+        assert refused(await one(store, update("a", {"$inc": {"n": 1}}, {})), RecordUnreadable)
+
+
+async def test_an_edit_keeps_expiry_and_tokens(store: Store) -> None:
+    await written(store, put("a", {"n": 1}, ttl_s=1000, token=Token("w", 5)))
+    before = await record(store, "a")
+    outcome = await written(store, update("a", {"$inc": {"n": 1}}))
+    assert outcome.expires_ms == before.expires_ms == (await record(store, "a")).expires_ms
+    assert (await written(store, put("a", {"n": 9}, token=Token("w", 5)))).replayed
+    assert await value(store, "a") == {"n": 2}
+
+
+async def test_a_default_after_a_delete_keeps_tokens(store: Store) -> None:
+    await written(store, Delete("a", token=Token("w", 5)))
+    assert (await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}))).created
+    assert (await written(store, put("a", {"n": 9}, token=Token("w", 5)))).replayed
+
+
+async def test_a_member_that_repeats_the_key_takes_the_general_path(redis_url: str) -> None:
+    async with connected(redis_url) as backend:
+        named = own(TableSpec("edits", KeySchema((KeyField("id", "string"),))))
+        plain = await backend.store(TableSpec("edits", options=named.options))
+        store = await backend.store(named)
+        await plain.apply([put("same", {"id": "same", "n": 1}), put("other", {"id": "x", "n": 1})])
+        outcomes = await store.apply([update(key, {"$inc": {"n": 1}}) for key in ("same", "other")])
+        assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation]
+        assert await value(store, "same") == {"n": 2}
+
+
+async def test_an_edit_with_a_default_adds_the_record_to_the_index(redis_url: str) -> None:
+    async with connected(redis_url) as backend:
+        store = await backend.store(own(TableSpec("edits", COMPOSITE)))
+        keys: list[Any] = [("p", 2), ("p", 1)]
+        outcomes = await store.apply([update(key, {"$inc": {"n": 1}}, {}) for key in keys])
+        assert [type(outcome) for outcome in outcomes] == [Written, Written]
+        assert await one(store, Get(keys[0])) is not None
+
+
+async def test_concurrent_edits_of_a_record_all_count(store: Store) -> None:
+    await written(store, Delete("hot"))
+    writes: list[Operation] = [
+        update("hot", {"$inc": {"n": 1}} if index % 3 else {"$inc": {"n": 1}, "$push": {"list": 1}}, {"n": 0})
+        for index in range(60)
+    ]
+    outcomes = await asyncio.gather(*(store.apply([write]) for write in writes))
+    assert {type(outcome) for [outcome] in outcomes} == {Written}
+    found = await value(store, "hot")
+    assert (found["n"], len(found["list"])) == (60, 20)
