@@ -2,23 +2,26 @@
 
 import argparse
 import contextlib
-import shlex
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from examples.demo import check, flights, job, stores
-from examples.demo.progress import Progress
+import pyarrow as pa
+from examples.demo import check, explanation, flights, job, stores
+from examples.demo.progress import Part, Progress
+from examples.demo.restart import killed_during
 from examples.demo.service import Service, running
-from examples.demo.session import HERE, session
-from pyspark.sql import Row, SparkSession
+from examples.demo.session import HERE, RowsRead, session, warm_up
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-AIRCRAFT_SHOWN = "N725MQ"
 PLAIN_WIDTH = 120
 
 
@@ -33,17 +36,10 @@ def main() -> None:
     progress = Progress(Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH))
     try:
         with _folder(options.data, keep=options.keep) as folder:
-            with (
-                stores.place(options.store, folder, _token(options.token_file)) as place,
-                running(
-                    folder, options.port, keep=options.keep, config=place.config, environment=place.environment
-                ) as service,
-            ):
-                progress.say(f"the service runs at {service.url}, process {service.process.pid}, {place.words}")
-                _run(service, options, progress)
+            with stores.place(options.store, folder, _token(options.token_file)) as place:
+                service = _run(options, folder, place, progress)
             progress.say("left running" if options.keep else "the service is stopped")
-            if options.keep:
-                _explain(service)
+            print(explanation.text(service, keep=options.keep))
     except Different as different:
         sys.exit(f"DIFFERENT: {different}")
     except KeyboardInterrupt:
@@ -96,55 +92,97 @@ def _token(file: Path | None) -> str | None:
     return None if file is None else file.read_text(encoding="utf-8").strip()
 
 
-def _run(service: Service, options: argparse.Namespace, progress: Progress) -> None:
-    """Run all steps against a running service."""
-    with tempfile.TemporaryDirectory(prefix="tableside-spark-") as name:
+def _run(options: argparse.Namespace, folder: Path, place: stores.Place, progress: Progress) -> Service:
+    """Start everything, run all steps, and stop everything except a service that shall be kept."""
+    with tempfile.TemporaryDirectory(prefix="tableside-spark-") as name, contextlib.ExitStack() as started:
         scratch = Path(name)
-        with progress.step("unpack the data and start Spark"):
-            flights.prepare(scratch, options.flights)
-            started = contextlib.ExitStack()
-            conf = dict(setting.split("=", 1) for setting in options.conf)
-            spark = started.enter_context(session(scratch, options.master, conf))
+        with progress.step("start Spark and the service, and unpack the data", Part.START):
+            service, spark = _start(options, scratch, started, lambda: _running(options, folder, place))
+        progress.say(f"the service runs at {service.url}, process {service.process.pid}, {place.words}")
         token_file = None if options.token_file is None else str(options.token_file.resolve())
-        with started:
-            _steps(spark, scratch, job.Reach(service.url, token_file), progress)
+        _steps(spark, scratch, Demonstration(service, job.Reach(service.url, token_file), progress))
+    return service
 
 
-def _steps(spark: SparkSession, scratch: Path, service: job.Reach, progress: Progress) -> None:
-    data = job.read_flights(spark, scratch)
-    with progress.step("put planes, airports and airlines") as step:
+def _running(
+    options: argparse.Namespace, folder: Path, place: stores.Place
+) -> contextlib.AbstractContextManager[Service]:
+    return running(folder, options.port, keep=options.keep, config=place.config, environment=place.environment)
+
+
+def _start(
+    options: argparse.Namespace,
+    scratch: Path,
+    started: contextlib.ExitStack,
+    serving: Callable[[], contextlib.AbstractContextManager[Service]],
+) -> tuple[Service, SparkSession]:
+    """Start the service and unpack the data while Spark starts in the main thread, which its signals require."""
+    conf = dict(setting.split("=", 1) for setting in options.conf)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        service = pool.submit(lambda: started.enter_context(serving()))
+        data = pool.submit(flights.prepare, scratch, options.flights)
+        spark = started.enter_context(session(scratch, options.master, conf))
+        warm_up(spark)
+        data.result()
+        return service.result(), spark
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """What the steps use: the service's process, its address, and the progress."""
+
+    service: Service
+    reach: job.Reach
+    progress: Progress
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of a request to the service."""
+        file = self.reach.token_file
+        return {} if file is None else {"Authorization": f"Bearer {_token(Path(file))}"}
+
+
+def _steps(spark: SparkSession, scratch: Path, shown: Demonstration) -> None:
+    data, progress, service = job.read_flights(spark, scratch), shown.progress, shown.reach
+    joined = scratch / "joined.parquet"
+    with progress.step("put planes, airports and airlines", Part.WORK, RowsRead(spark)) as step:
         step.rows = job.load(spark, scratch, service)
-    joined = str(scratch / "joined.parquet")
-    with progress.step("join flights with planes, airports and airlines") as step:
-        job.enrich(data.every, service).write.parquet(joined)
-        step.rows = spark.read.parquet(joined).count()
-    with progress.step("update one record per aircraft") as step:
-        step.rows = job.keep_count(data, service)
-    unassigned = data.unassigned.count()
-    progress.say(f"  of them {data.cancelled.count():,} were cancelled; {unassigned:,} more never had an aircraft")
-    aircraft = job.read_aircraft(spark, service)
-    with progress.step("scan the aircraft and check every figure") as step:
+    with progress.step("join flights with planes, airports and airlines", Part.WORK, RowsRead(spark)) as step:
+        job.enrich(data.every, service).write.parquet(str(joined))
+        step.rows = flights.count(joined)
+    with (
+        progress.step("update one record per aircraft, and kill the service", Part.WORK, RowsRead(spark)) as step,
+        killed_during(shown.service, progress, shown.headers()),
+    ):
+        counted = job.keep_count(data, service)
+        step.rows = counted.flights
+    progress.say(f"  sent again: {counted.sent_again:,} flights; already applied, so ignored: {counted.replayed:,}")
+    with progress.step("scan the aircraft", Part.WORK, RowsRead(spark)) as step:
+        aircraft = job.read_aircraft(spark, service).toArrow()
+        step.rows = len(aircraft)
+    _check(scratch, aircraft, joined, progress)
+    progress.console.print(_table(job.busiest(aircraft, service)), progress.costs())
+
+
+def _check(scratch: Path, aircraft: pa.Table, joined: Path, progress: Progress) -> None:
+    """Compute the records and the joined flights from the files alone, and compare all figures."""
+    with progress.step("check every aircraft", Part.CHECK) as step:
+        data = check.read_flights(scratch)
         expected = check.expected_aircraft(data)
-        step.rows = _verify(check.compare(expected, check.sort_destinations(aircraft)), "aircraft", progress)
-    with progress.step("check every joined flight") as step:
-        expected = check.expected_join(spark, data.every, scratch)
-        step.rows = _verify(check.compare(expected, spark.read.parquet(joined)), "joined flights", progress)
-    with progress.step("scan again and ask for the planes of the busiest") as step:
-        busiest = job.busiest(aircraft, service)
-        step.rows = len(busiest)
-    progress.console.print(_table(busiest), progress.costs())
+        step.rows = _verify(check.compare(expected, check.join_destinations(aircraft)), "aircraft", progress)
+    with progress.step("check every joined flight", Part.CHECK) as step:
+        expected = check.expected_join(data, scratch)
+        step.rows = _verify(check.compare(expected, flights.read(joined)), "joined flights", progress)
 
 
 def _verify(comparison: check.Comparison, what: str, progress: Progress) -> int:
     """Print that all figures are equal, and return the number of compared rows. Raise `Different` otherwise."""
     if comparison.differing:
-        lines = [f"  {row.expected} times by Spark, {row.actual} by the service: {row}" for row in comparison.differing]
-        raise Different("\n".join([f"among {comparison.rows:,} {what}, for example", *lines]))
+        raise Different("\n".join([f"among {comparison.rows:,} {what}, for example", *map(str, comparison.differing)]))
     progress.say(f"  EQUAL: {comparison.rows:,} {what}, {comparison.figures:,} figures, none differs")
     return comparison.rows
 
 
-def _table(busiest: list[Row]) -> Table:
+def _table(busiest: list[dict[str, Any]]) -> Table:
     table = Table(title="The busiest aircraft", title_justify="left")
     table.add_column("aircraft", no_wrap=True)
     table.add_column("plane", no_wrap=True, max_width=24)
@@ -153,25 +191,12 @@ def _table(busiest: list[Row]) -> Table:
     for heading in ("first", "last"):
         table.add_column(heading, no_wrap=True)
     for row in busiest:
-        plane = f"{row.manufacturer} {row.model}" if row.manufacturer else "(not in the table)"
-        figures = [f"{figure:,}" for figure in (row.flights, row.miles, row.cancelled)]
-        days = row.first_departure[:10], row.last_departure[:10]
-        table.add_row(row.tailnum, plane, *figures, f"{row.worst_delay_min} min", str(len(row.destinations)), *days)
+        plane = "{manufacturer} {model}".format(**row["plane"]) if row["plane"] else "(not in the table)"
+        figures = [f"{row[name]:,}" for name in ("flights", "miles", "cancelled")]
+        days = row["first_departure"][:10], row["last_departure"][:10]
+        delay, places = f"{row['worst_delay_min']} min", str(len(row["destinations"]))
+        table.add_row(row["tailnum"], plane, *figures, delay, places, *days)
     return table
-
-
-def _explain(service: Service) -> None:
-    """Print how to send requests to the running service, and how to stop it."""
-    tables = f"{service.url}/v1/tables"
-    print(
-        f"\nThe service is still running at {service.url} as process {service.process.pid}. Ask it:\n"
-        f"  curl {tables}/aircraft/records/{AIRCRAFT_SHOWN}\n"
-        f"  curl {shlex.quote(f'{tables}/aircraft/records/{AIRCRAFT_SHOWN}?fields=flights,miles')}\n"
-        f"  curl {shlex.quote(f'{tables}/aircraft/records?prefix=N72&limit=3')}\n"
-        f"Its pages: {service.url}/docs\n"
-        f"Its log:   {service.log}\n"
-        f"Stop it:   kill {service.process.pid}"
-    )
 
 
 if __name__ == "__main__":

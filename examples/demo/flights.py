@@ -10,6 +10,7 @@ from typing import IO
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.parquet
 
 SMALL = ("planes", "airports", "airlines")
@@ -24,6 +25,16 @@ def prepare(folder: Path, flights_max: int | None = None) -> None:
             _convert(file, folder / f"{name}.parquet")
     with zipfile.ZipFile(source / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
         _convert(file, folder / "flights.parquet", flights_max)
+
+
+def read(folder: Path) -> pa.Table:
+    """Read the Parquet files that Spark wrote into a folder."""
+    return pyarrow.parquet.read_table(folder)
+
+
+def count(folder: Path) -> int:
+    """Return the number of rows in a folder of Parquet files."""
+    return int(pyarrow.dataset.dataset(folder).count_rows())
 
 
 def _data_folder() -> Path:

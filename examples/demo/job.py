@@ -1,14 +1,18 @@
 """The Spark job: load tables, join flights with them, and update one record per aircraft."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.functions import col
 
-from tableside_spark import Table
+from tableside_client import Client
+from tableside_spark import ChunkSize, Table, WriteSummary
 
+SMALL_REQUESTS = ChunkSize(rows_max=100)  # so that the service can be killed between two of them
 KEYS = {"planes": "tailnum", "airports": "faa", "airlines": "carrier"}
 AIRCRAFT = (
     "tailnum string, flights long, miles long, cancelled long, first_departure string,"
@@ -18,12 +22,14 @@ AIRCRAFT = (
 
 @dataclass(frozen=True)
 class Flights:
-    """All flights, and subsets of them by the updates that they contribute to an aircraft's record."""
+    """All flights, and subsets of them by the updates that they contribute to an aircraft's record.
+
+    A flight without an aircraft was cancelled before one was assigned. It has no key, so it is in no record.
+    """
 
     every: DataFrame
     departed: DataFrame
     cancelled: DataFrame
-    unassigned: DataFrame  # cancelled before an aircraft was assigned: no key, so not in any record
 
 
 def read_flights(spark: SparkSession, folder: Path) -> Flights:
@@ -37,7 +43,6 @@ def read_flights(spark: SparkSession, folder: Path) -> Flights:
         every=flights,
         departed=assigned.where(col("departed_at").isNotNull()),
         cancelled=assigned.where(col("departed_at").isNull()),
-        unassigned=flights.where(col("tailnum").isNull()),
     )
 
 
@@ -51,6 +56,32 @@ class Reach:
     def table(self, name: str) -> Table:
         """Return a table of the service."""
         return Table(name, url=self.url, token_file=self.token_file)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The summaries of the updates for departed and for cancelled flights."""
+
+    departed: WriteSummary
+    cancelled: WriteSummary
+
+    @property
+    def flights(self) -> int:
+        """The number of flights in the records."""
+        return self._sum("applied") + self._sum("replayed")
+
+    @property
+    def sent_again(self) -> int:
+        """The number of flights whose update was sent more than once."""
+        return self._sum("retried")
+
+    @property
+    def replayed(self) -> int:
+        """The number of flights whose update had already been applied when it was sent again."""
+        return self._sum("replayed")
+
+    def _sum(self, name: str) -> int:
+        return int(getattr(self.departed, name) + getattr(self.cancelled, name))
 
 
 def load(spark: SparkSession, folder: Path, service: Reach) -> int:
@@ -73,9 +104,9 @@ def enrich(flights: DataFrame, service: Reach) -> DataFrame:
     return flights.withColumnRenamed("name", "airline")
 
 
-def keep_count(flights: Flights, service: Reach) -> int:
-    """Update the record of each flight's aircraft, starting from a default, and return the number of flights."""
-    aircraft = service.table("aircraft")
+def keep_count(flights: Flights, service: Reach) -> Counted:
+    """Update the record of each flight's aircraft, starting from a default."""
+    aircraft = replace(service.table("aircraft"), chunk=SMALL_REQUESTS)
     nothing_yet = {"flights": 0, "miles": 0, "cancelled": 0, "destinations": sql.array()}
     departed = aircraft.update(
         flights.departed,
@@ -91,7 +122,7 @@ def keep_count(flights: Flights, service: Reach) -> int:
     cancelled = aircraft.update(
         flights.cancelled, key="tailnum", update={"$inc": {"cancelled": 1}}, default=nothing_yet
     )
-    return int(departed.applied + cancelled.applied)
+    return Counted(departed, cancelled)
 
 
 def read_aircraft(spark: SparkSession, service: Reach) -> DataFrame:
@@ -102,8 +133,10 @@ def read_aircraft(spark: SparkSession, service: Reach) -> DataFrame:
     return spark.read.format("tableside").options(**options).schema(AIRCRAFT).load()
 
 
-def busiest(aircraft: DataFrame, service: Reach, count: int = 10) -> list[Row]:
-    """Return the aircraft with the most flights, joined with the table of planes."""
-    most = aircraft.orderBy(sql.desc("flights"), "tailnum").limit(count)
-    named = service.table("planes").enrich(most, on="tailnum", schema="manufacturer string, model string, seats int")
-    return sorted(named.collect(), key=lambda row: (-row.flights, row.tailnum))
+def busiest(aircraft: pa.Table, service: Reach, count: int = 10) -> list[dict[str, Any]]:
+    """Return the aircraft with the most flights, joined with the table of planes by the client without Spark."""
+    order = [("flights", "descending"), ("tailnum", "ascending")]
+    most = aircraft.sort_by(order).slice(0, count).to_pylist()
+    with Client(service.url, token_file=service.token_file) as client:
+        planes = client.table("planes").get_many([row["tailnum"] for row in most], fields=["manufacturer", "model"])
+    return [row | {"plane": planes.get(row["tailnum"])} for row in most]

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +18,24 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Service:
-    """A running service: its URL, its process and its log."""
+    """A running service: its URL, its process, its log, and the function that starts the process."""
 
     url: str
     process: subprocess.Popen[bytes]
     log: Path
+    launch: Callable[[], subprocess.Popen[bytes]]
+
+    def kill(self) -> None:
+        """End the process with SIGKILL, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self) -> None:
+        """Start the process again after `kill`, with the same port and records, and wait until it is ready."""
+        self.process = self.launch()
+        _wait_until_ready(self)
 
     def stop(self) -> None:
         """Stop the process and wait for it."""
@@ -32,8 +43,7 @@ class Service:
         try:
             self.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
 
 
 @contextlib.contextmanager
@@ -78,17 +88,20 @@ def _start(folder: Path, port: int, config: Path | None, environment: Mapping[st
     command = [sys.executable, "-m", "tableside", "serve", "--host", HOST, "--port", str(port)]
     if config is not None:
         command += ["--config", str(config)]
-    with log.open("ab") as output:
-        process = subprocess.Popen(  # noqa: S603 - our own command line
-            command,
-            cwd=folder,
-            env={**inherited, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    return Service(f"http://{HOST}:{port}", process, log)
+
+    def launch() -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            return subprocess.Popen(  # noqa: S603 - our own command line
+                command,
+                cwd=folder,
+                env={**inherited, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    return Service(f"http://{HOST}:{port}", launch(), log, launch)
 
 
 def _wait_until_ready(service: Service) -> None:

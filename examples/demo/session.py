@@ -21,6 +21,7 @@ def session(folder: Path, master: str = HERE, more: Mapping[str, str] | None = N
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.local.dir": str(folder),
+        "spark.sql.files.maxPartitionBytes": "1m",  # several tasks for each core, also for a small file
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": PARTITIONS,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -40,3 +41,24 @@ def session(folder: Path, master: str = HERE, more: Mapping[str, str] | None = N
             spark.stop()
         raise
     spark.stop()
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start a Python process for each core, as the first job with a Python function would."""
+    cores = spark.sparkContext.defaultParallelism
+    spark.range(0, cores, 1, cores).mapInArrow(lambda batches: batches, "id long").collect()
+
+
+class RowsRead:
+    """Counts the rows that Spark has read from files since this object was made."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._store = spark.sparkContext._jsc.sc().statusStore()  # noqa: SLF001 - no public method has rows
+        self._rows: dict[int, int] = {}
+
+    def __call__(self) -> int:
+        """Return the number of rows in the tasks that have ended."""
+        stages = self._store.activeStages()
+        for stage in (stages.apply(index) for index in range(stages.size())):
+            self._rows[stage.stageId()] = stage.inputRecords()
+        return sum(self._rows.values())
