@@ -1,8 +1,10 @@
-"""The generated pages, their generators, and checks whether they are up to date."""
+"""The generated pages and figures, their generators, and checks whether they are up to date."""
 
 from collections.abc import Callable
+from functools import partial
 
 from ..bootstrap import ROOT
+from ..figures import figure
 from . import chart, command_line, rest, settings
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -10,6 +12,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/settings.md": settings.page,
     "docs/reference/command-line.md": command_line.page,
     "docs/reference/chart.md": chart.page,
+    **{f"docs/images/{name}.svg": partial(figure.svg, name) for name in figure.NAMES},
 }
 
 

@@ -19,7 +19,6 @@ CONTAINED = "documentation/test_examples.py::test_container_commands_use_existin
 SUBMITTED = "documentation/test_deployment.py::test_spark_submit_has_the_options"
 VALIDATED = "documentation/test_deployment.py::test_the_object_is_valid_for_kubernetes"
 BASED = "documentation/test_deployment.py::test_an_image_installs_the_projects_requirements"
-DRAWN = "documentation/test_examples.py::test_a_drawing_fits_a_screen"
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,6 @@ CLAIMS = [
     Claim("docs/partitioned-tables.md", "json", READ),
     Claim("docs/design.md", "text", NAMED, "core < telemetry"),
     Claim("docs/design.md", "text", NAMED, "tableside_client < partitioning"),
-    Claim("docs/concepts.md", "text", DRAWN),
 ]  # fmt: skip
 
 

@@ -9,12 +9,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from documentation.blocks import Block, every_block
-from documentation.claims import CONTAINED, DRAWN, INSTALLED, NAMED, READ, claims_of
+from documentation.claims import CONTAINED, INSTALLED, NAMED, READ, claims_of
 from documentation.verbs import options_of
 from scripts.bootstrap import ROOT
-
-COLUMNS_MAX = 84
-"""The maximum width of a drawing in characters, so that lines do not wrap."""
 
 
 def claimed(test: str) -> list[Block]:
@@ -32,12 +29,6 @@ def test_installed_extras_exist(block: Block) -> None:
     wanted = [Requirement(text) for text in re.findall(r"'?(tableside(?:\[[\w,]+\])?)'?$", block.text, re.MULTILINE)]
     assert wanted
     assert {extra for one in wanted for extra in one.extras} <= project["optional-dependencies"].keys()
-
-
-@pytest.mark.parametrize("block", claimed(DRAWN), ids=str)
-def test_a_drawing_fits_a_screen(block: Block) -> None:
-    assert max(map(len, block.text.splitlines())) <= COLUMNS_MAX
-    assert block.text.isascii()
 
 
 @pytest.mark.parametrize("block", claimed(NAMED), ids=str)
