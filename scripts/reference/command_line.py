@@ -20,7 +20,12 @@ def page() -> str:
     command = [sys.executable, "-m", "typer", "tableside.cli", "utils", "docs", "--name", "tableside"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - ours, with no words of others
     _, _, commands = text.partition("# `tableside`\n")
-    return f"{HEAD}\n## `tableside`\n\n{_without_lists(commands).strip()}\n"
+    return f"{HEAD}\n## `tableside`\n\n{_with_commas(_without_lists(commands)).strip()}\n"
+
+
+def _with_commas(text: str) -> str:
+    """Separate the facts about an option, such as its variable and its default, with commas."""
+    return re.sub(r"\[(?:env var|default)[^]\n]*\]", lambda facts: facts[0].replace("; ", ", "), text)
 
 
 def _without_lists(text: str) -> str:

@@ -39,7 +39,8 @@ def page() -> str:
 
 def _common(described: Described) -> str:
     found = [one for name, one in described["components"]["parameters"].items() if name in COMMON]
-    return f"## Every request\n\nMay have these headers; the answer has `X-Request-Id`.\n\n{_parameters(found)}"
+    text = "Every request may have these headers. The response has `X-Request-Id`."
+    return f"## Every request\n\n{text}\n\n{_parameters(found)}"
 
 
 def _requests(described: Described) -> Iterable[str]:

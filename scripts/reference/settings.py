@@ -128,10 +128,10 @@ def _stores() -> Iterable[str]:
                 schema = model.model_json_schema()
                 nested = {name: Section(name, found) for name, found in schema.get("$defs", {}).items()}
                 _place(schema, f"{kind}, {title}: ", nested)
-                yield f"Of {title}: {_body(schema, nested)}"
+                yield f"Options of {title}: {_body(schema, nested)}"
                 yield from (_section("####", section, nested) for section in nested.values())
             else:
-                yield f"Of {title}: nothing.\n"
+                yield f"Options of {title}: none.\n"
 
 
 def _section(level: str, section: Section, sections: Mapping[str, Section]) -> str:

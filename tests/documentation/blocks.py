@@ -30,7 +30,12 @@ class Block:
 def pages() -> list[str]:
     """Return the names of the pages in docs and in the root, except generated ones."""
     names = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
-    return ["README.md", "CONTRIBUTING.md", "SECURITY.md", *(name for name in names if not name.startswith(GENERATED))]
+    return [
+        "README.md",
+        ".github/CONTRIBUTING.md",
+        ".github/SECURITY.md",
+        *(name for name in names if not name.startswith(GENERATED)),
+    ]
 
 
 def blocks(page: str) -> list[Block]:

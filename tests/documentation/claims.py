@@ -42,11 +42,12 @@ CLAIMS = [
     Claim("README.md", "sh", "documentation/test_readme.py::demonstration", "scripts/demo"),
     Claim("README.md", "sh", "distribution/test_scripts.py::test_the_first_command_of_each_section_exists", "scripts/test",
           not_run="it runs every test, this one too"),
-    Claim("README.md", "text", "documentation/test_readme.py::test_the_demonstration_prints_the_figures_of_the_readme"),
     Claim("README.md", "console", "documentation/test_readme.py::test_every_command_prints_the_output_of_the_readme"),
     Claim("README.md", "python", "documentation/test_readme.py::test_the_spark_example_runs", "tableside_spark"),
     Claim("README.md", "python", "documentation/test_readme.py::test_the_python_example_runs", "tableside_client"),
-    Claim("CONTRIBUTING.md", "sh", "distribution/test_scripts.py::test_the_commands_for_contributors_succeed"),
+    Claim(".github/CONTRIBUTING.md", "sh", "distribution/test_scripts.py::test_the_commands_for_contributors_succeed"),
+    Claim("docs/first-change.md", "sh", "distribution/test_scripts.py::test_the_commands_for_contributors_succeed",
+          not_run="the last one runs every quick case, also of this test"),
     # Pages that a test follows from the first block to the last.
     *(
         Claim(f"docs/{page}.md", language, RUN, "tableside serve" if language == "sh" else "")

@@ -96,7 +96,9 @@ def test_the_command_builds_as_these_tests_do() -> None:
     assert script.read_text().splitlines()[-1] == f'exec scripts/run {" ".join(BUILD[2:])} "$@"'
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "helm/README.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CHANGELOG.md", "helm/README.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md"]
+)
 def test_links_of_pages_outside_the_site_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)\s]+)\)", text):

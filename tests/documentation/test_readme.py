@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("documents")]
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEMONSTRATION_S = 600
-FIGURES = re.compile(r"EQUAL: .*|│ N\w+ +│.*")
+FIGURES = re.compile(r"EQUAL: .*, ([\d,]+) figures")
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,14 @@ class Demonstration:
     url: str
 
 
-def blocks(language: str) -> list[str]:
+VERB_PAGES = ("quick-start", "command-line")
+
+
+def blocks(language: str, page: str = "README.md") -> list[str]:
     """Return the code blocks of a language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
 
 
 def commands() -> list[Command]:
@@ -57,19 +61,28 @@ def demonstration() -> Iterator[Demonstration]:
         text=True,
         timeout=DEMONSTRATION_S,
     )
-    started = re.search(r"the service runs at (\S+), process (\d+)", done.stdout)
+    started = re.search(r"the service runs at (\S+),", done.stdout)
+    stopped = re.search(r"^Stop: +kill (\d+)", done.stdout, re.MULTILINE)
     assert started is not None, done.stdout + done.stderr
+    assert stopped is not None, done.stdout + done.stderr
     try:
         assert done.returncode == 0, done.stdout + done.stderr
         yield Demonstration(done.stdout, started[1])
     finally:
-        os.kill(int(started[2]), signal.SIGTERM)
+        os.kill(int(stopped[1]), signal.SIGTERM)
 
 
-def test_the_demonstration_prints_the_figures_of_the_readme(demonstration: Demonstration) -> None:
-    [shown] = blocks("text")
-    assert len(FIGURES.findall(shown)) == len(shown.splitlines()) == 5
-    assert set(FIGURES.findall(shown)) <= set(FIGURES.findall(demonstration.printed))
+def test_the_demonstration_compares_the_number_of_figures_in_the_readme(demonstration: Demonstration) -> None:
+    compared = sum(int(number.replace(",", "")) for number in FIGURES.findall(demonstration.printed))
+    assert f"compares all {compared:,} figures" in " ".join(README.split())
+    assert "336,776 joined flights" in demonstration.printed
+    assert "336,776 flights" in README
+
+
+def test_the_demonstration_kills_the_service_and_ends_with_what_to_try(demonstration: Demonstration) -> None:
+    assert demonstration.printed.count("KILLED the service") == 1
+    for said in ("Shown: ", "/console", "curl "):
+        assert said in demonstration.printed.rpartition("What it cost")[2]
 
 
 def test_every_command_prints_the_output_of_the_readme(demonstration: Demonstration, tmp_path: Path) -> None:
@@ -89,9 +102,14 @@ def test_every_verb_of_the_command_line_is_shown() -> None:
     from tableside.cli.main import app
 
     verbs = {info.name or info.callback.__name__ for info in app.registered_commands if info.callback}
-    shown = {shlex.split(command.line)[1] for command in commands() if command.line.startswith("tableside ")}
-    assert verbs - {"serve"} == shown
-    assert "`tableside serve`" in README
+    pages = [blocks(language, f"docs/{page}.md") for page in VERB_PAGES for language in ("console", "sh")]
+    shown = {
+        found
+        for page in pages
+        for block in page
+        for found in re.findall(r"^(?:\$ )?tableside (\w+)", block, re.MULTILINE)
+    }
+    assert verbs - shown == set()
 
 
 def test_the_spark_example_runs(demonstration: Demonstration) -> None:
@@ -100,17 +118,16 @@ def test_the_spark_example_runs(demonstration: Demonstration) -> None:
         flights = spark.createDataFrame([("N1", 100, "JFK"), ("N1", 50, "BOS"), ("N328AA", 7, "LAX")], FLIGHTS)
         names: dict[str, Any] = {"spark": spark, "flights": flights}
         exec(example.replace(SAID_URL, demonstration.url).replace('Table("aircraft"', 'Table("example"'), names)
-        named = {row.tailnum: row.manufacturer for row in names["named"].collect()}
-        assert named == {"N1": None, "N328AA": "BOEING"}
-        assert names["all_aircraft"].count() > 4000
+        joined = {(row.tailnum, row.distance, row.flights) for row in names["counted"].collect()}
+        assert joined == {("N1", 100, 2), ("N1", 50, 2), ("N328AA", 7, 1)}
         counted = {row.tailnum: (row.flights, row.miles) for row in _table(spark, demonstration.url).collect()}
         assert counted == {"N1": (2, 150), "N328AA": (1, 7)}
 
 
 def test_the_python_example_runs(demonstration: Demonstration, capsys: pytest.CaptureFixture[str]) -> None:
     _, example = blocks("python")
-    exec(example.replace(SAID_URL, demonstration.url).replace('"aircraft"', '"python_example"'), {})
-    assert capsys.readouterr().out == "{'flights': 1}\nN1 {'flights': 1}\n"
+    exec(example.replace(SAID_URL, demonstration.url), {})
+    assert capsys.readouterr().out == "{'visits': 1}\n"
 
 
 FLIGHTS = "tailnum string, distance long, dest string"

@@ -40,7 +40,7 @@ def put(
     table: TableArgument,
     key: KeyArgument,
     value: Annotated[str, typer.Argument(metavar="JSON", help="The value, a JSON object.")],
-    ttl_s: Annotated[float | None, typer.Option(help="Seconds until the record expires; -1 for never.")] = None,
+    ttl_s: Annotated[float | None, typer.Option(help="Seconds until the record expires, or -1 for never.")] = None,
 ) -> None:
     """Write a record's value, and print its etag."""
     document = _parse_json(value, "JSON")
@@ -59,7 +59,7 @@ def update(
     default: Annotated[
         str | None, typer.Option(metavar="JSON", help="The value to update if there is no record.")
     ] = None,
-    ttl_s: Annotated[float | None, typer.Option(help="Seconds until the record expires; -1 for never.")] = None,
+    ttl_s: Annotated[float | None, typer.Option(help="Seconds until the record expires, or -1 for never.")] = None,
 ) -> None:
     """Update a record, and print the new value."""
     document = _parse_json(change, "JSON")

@@ -29,10 +29,10 @@ class DirectionSettings(BaseModel, frozen=True, extra="forbid"):
     """Limits, timeouts and retries of a table's reads or writes. Rates are in credits per second.
 
     `rate_per_s` limits one replica, or all replicas together if the table has a `limiter`. `burst` is the number of
-    credits that can be used at once; the default is the credits of one second. `caller_rate_per_s` limits the requested
-    operations of each caller, before the cache, on one replica. `timeout_s` limits one attempt. `attempts_max` 1
-    disables retries. Attempts and pauses end `retry_total_s` after the start of the first attempt; the default is
-    the deadline.
+    credits that are available after a pause. The default is the credits of one second. `caller_rate_per_s` limits the
+    requested operations of each caller, before the cache, on one replica. `timeout_s` limits one attempt.
+    `attempts_max` 1 disables retries. Attempts and pauses end `retry_total_s` after the start of the first attempt, by
+    default at the deadline.
     """
 
     rate_per_s: float | None = Field(default=None, gt=0, le=1e9)

@@ -67,7 +67,7 @@ _MISCONFIGURED = (
 
 
 class DynamodbSettings(BaseModel, frozen=True, extra="forbid"):
-    """The region, endpoint, credentials profile and limits; times in seconds.
+    """The region, endpoint, credentials profile and limits. Times are in seconds.
 
     Values that are None come from the places that all AWS tools use: environment, shared files, instance metadata.
     """

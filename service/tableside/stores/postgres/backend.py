@@ -65,7 +65,7 @@ _CLIENT_CHECK = "SELECT set_config('client_connection_check_interval', '1s', fal
 
 
 class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
-    """The database's address, and the connection limits of one process; times in seconds."""
+    """The database's address, and the connection limits of one process. Times are in seconds."""
 
     dsn: SecretStr
     connections_max: int = Field(default=10, ge=1, le=1000)
