@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import tempfile
 from ipaddress import ip_address
 from pathlib import Path
@@ -35,6 +36,9 @@ ConfigOption = Annotated[Path | None, typer.Option(envvar=CONFIG_VARIABLE, help=
 
 GC_THRESHOLD = 50_000
 """Allocations between garbage collections. A batch allocates tens of thousands of objects."""
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long the event loop waits for the interpreter's lock while a thread computes. Python's default is 5 ms."""
 
 
 def _option(text: str, **more: Any) -> Any:
@@ -168,12 +172,13 @@ def _exit_on_signal(sig: int, frame: FrameType | None) -> NoReturn:
 
 
 def _configure_process(settings: Settings) -> None:
-    """Configure this process: its logs, and fewer garbage collections during batches."""
+    """Configure this process: its logs, fewer garbage collections during batches, and short waits for threads."""
     from ..telemetry import logs
 
     logs.configure(settings.logs)
     gc.freeze()  # imported modules stay in memory
     gc.set_threshold(GC_THRESHOLD, 20, 100)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 def _settings(config: Path | None) -> Settings:

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
-YIELD_INTERVAL_S = 0.01
-"""How long work that awaits nothing may occupy the event loop before it yields to other tasks."""
+from .lane import SLICE_S, next_slice
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -62,22 +61,22 @@ def chunks_of(
 
 
 class Yielder:
-    """Yields to the event loop every few milliseconds during a long computation that awaits nothing."""
+    """Waits for another slice of the event loop every few milliseconds of a long computation that awaits nothing."""
 
     def __init__(self) -> None:
         self._time = asyncio.get_running_loop().time
-        self._yield_at = self._time() + YIELD_INTERVAL_S
+        self._yield_at = self._time() + SLICE_S
 
     @property
     def due(self) -> bool:
-        """Whether `YIELD_INTERVAL_S` has passed since the last yield. Testing it first is faster than `maybe_yield`."""
+        """Whether `SLICE_S` has passed since the last yield. Testing it first is faster than `maybe_yield`."""
         return self._time() >= self._yield_at
 
     async def maybe_yield(self) -> None:
-        """Let other tasks run if `YIELD_INTERVAL_S` has passed since the last yield; otherwise return at once."""
+        """Let other tasks run if `SLICE_S` has passed since the last yield; otherwise return at once."""
         if self.due:
-            await asyncio.sleep(0)
-            self._yield_at = self._time() + YIELD_INTERVAL_S
+            await next_slice()
+            self._yield_at = self._time() + SLICE_S
 
     def is_past(self, deadline: float) -> bool:
         """Return whether a time of the running loop's clock has passed."""
@@ -85,9 +84,9 @@ class Yielder:
 
 
 async def in_pieces(work: Pieces[Result]) -> Result:
-    """Run work that yields between its pieces, and let other tasks run every `YIELD_INTERVAL_S`. Return its result."""
+    """Run work that yields between its pieces, and let other tasks run every `SLICE_S`. Return its result."""
     time = asyncio.get_running_loop().time
-    yield_at = time() + YIELD_INTERVAL_S
+    yield_at = time() + SLICE_S
     while True:
         try:
             next(work)
@@ -95,8 +94,8 @@ async def in_pieces(work: Pieces[Result]) -> Result:
             result: Result = finished.value
             return result
         if time() >= yield_at:
-            await asyncio.sleep(0)
-            yield_at = time() + YIELD_INTERVAL_S
+            await next_slice()
+            yield_at = time() + SLICE_S
 
 
 async def run_until(coroutine: Coroutine[Any, Any, Result], deadline: float) -> Result:

@@ -327,7 +327,7 @@ async def test_a_put_of_any_size_is_replaced_by_a_later_one(table: Table, store:
 
 
 async def test_combining_lets_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "YIELD_INTERVAL_S", 0.0)
+    monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
     turns = 0
 
     async def other() -> None:
@@ -343,7 +343,7 @@ async def test_combining_lets_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_combining_stops_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "YIELD_INTERVAL_S", 0.0)
+    monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
     past = asyncio.get_running_loop().time()
     with pytest.raises(TimeoutError):
         await steps_by_key([increment() for _ in range(1000)], frozenset(), folding=True, until=past)
@@ -362,7 +362,7 @@ async def test_large_updates_are_combined_as_text(table: Table, store: Recording
 async def test_a_batch_whose_combining_takes_too_long_ends_at_its_deadline(
     table: Table, store: RecordingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(concurrency, "YIELD_INTERVAL_S", 0.0)
+    monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
     outcomes = await table.batch([increment() for _ in range(100)], deadline_s=1e-6)
     assert [(type(outcome), getattr(outcome, "applied", "")) for outcome in outcomes] == [
         (DeadlineExceeded, "no")
@@ -558,7 +558,7 @@ async def test_a_table_shows_the_capabilities_of_its_store(table: Table, store: 
 
 
 async def test_other_tasks_run_between_the_rounds_of_one_key(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "YIELD_INTERVAL_S", 0.0)
+    monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
     turns = 0
 
     async def count() -> None:

@@ -217,7 +217,7 @@ async def test_no_write_is_decided_after_the_deadline(dictionary: Dictionary, wr
 async def test_other_tasks_run_while_many_writes_are_decided(
     writes: CompareAndSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(concurrency, "YIELD_INTERVAL_S", 0.0)
+    monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
     turns = 0
 
     async def other() -> None:

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from tableside.core.concurrency import YIELD_INTERVAL_S, Yielder, chunks_of, gather_bounded
+from tableside.core.concurrency import Yielder, chunks_of, gather_bounded
+from tableside.core.lane import SLICE_S
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ async def test_only_long_work_yields_to_other_tasks() -> None:
     await yielder.maybe_yield()
     order.append("short")
     for _ in range(3):
-        time.sleep(YIELD_INTERVAL_S)  # noqa: ASYNC251  # this is the work that awaits nothing
+        time.sleep(SLICE_S)  # noqa: ASYNC251  # this is the work that awaits nothing
         await yielder.maybe_yield()
     order.append("long")
     assert order == ["short", "other", "long"]

@@ -4,6 +4,7 @@ import asyncio
 import math
 import re
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -38,8 +39,10 @@ from tableside.core.errors import (
     TooLarge,
     Unsupported,
 )
+from tableside.core.lane import run_in_thread
 from tableside.core.operations import Operation, Outcome
 from tableside.core.store import Policy, Store
+from tableside.http.endpoints.endpoint import SHORT_BODY_BYTES_MAX
 from tableside.settings import validate
 
 T = "errors"
@@ -462,6 +465,25 @@ async def test_a_deadline_ends_unfinished_operations_without_further_calls(site:
 async def test_an_expired_deadline_causes_no_store_call(site: Site) -> None:
     response = await site.client.get("/v1/tables/t/records/a", headers={"Prefer": "wait=0"})
     check_refused(response, 504, "deadline_exceeded")
+    assert site.store.asked == []
+
+
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/records/a"), ("PATCH", "/records/a"), ("POST", "/batch")])
+async def test_a_deadline_counts_while_a_long_body_waits_for_other_computations(
+    site: Site, method: str, path: str
+) -> None:
+    end, loop = threading.Event(), asyncio.get_running_loop()
+    other = asyncio.create_task(run_in_thread(end.wait))
+    await asyncio.sleep(0)
+    value: dict[str, object] = {"s": "x" * SHORT_BODY_BYTES_MAX}
+    body: object = value if method == "PUT" else {"update": value, "default": {}}
+    if method == "POST":
+        body = {"operations": [{"op": "put", "key": "a", "value": value}]}
+    loop.call_later(0.2, end.set)
+    response = await site.client.request(method, f"/v1/tables/t{path}", json=body, headers={"Prefer": "wait=0.1"})
+    assert await other
+    [status] = statuses(response.json()["results"]) if method == "POST" else [response.status_code]
+    assert status == 504
     assert site.store.asked == []
 
 

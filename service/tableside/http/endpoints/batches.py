@@ -35,8 +35,7 @@ async def apply_batch(request: TableRequest) -> Response:
     query = request_headers.query_parameters(request, ("op", "writer", "return", "fields") if media == ARROW else ())
     wait_s, max_age_s = request_headers.preferences(request).wait_s, request_headers.max_age_s(request)
     body = await request.read_body()
-    now = asyncio.get_running_loop().time
-    started_at = now()
+    now, started_at = asyncio.get_running_loop().time, request.received_at
     table = await request.catalog.table_or_spec(name)
     spec = table if isinstance(table, TableSpec) else table.spec
     until = started_at + _deadline_s(table, wait_s)
@@ -60,7 +59,7 @@ async def apply_batch(request: TableRequest) -> Response:
     if media == ARROW and (records := _all_found(outcomes, bytes_max)):
         encoded = await in_pieces(arrow_answers.encode_records(records, partitioned=partitioned))
         return arrow_response(encoded)
-    found = answers(outcomes, bytes_max=bytes_max, operations=batch.operations)
+    found = await in_pieces(answers(outcomes, bytes_max=bytes_max, operations=batch.operations))
     request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
     if media == JSON:
         return Response(await in_pieces(json_batch.encode(found)), media_type=JSON)

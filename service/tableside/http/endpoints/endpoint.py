@@ -3,6 +3,7 @@
 Exceptions that a handler raises pass through: the middleware turns them into problem details.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -16,10 +17,14 @@ from starlette.types import Receive, Scope, Send
 from ...auth import UNRESTRICTED, Caller
 from ...catalog import Catalog
 from ...core import TableNotFound, TooLarge
+from ...core.lane import next_slice
 from ...settings import NAME, LimitSettings
 from ..request_context import CALLER_KEY, SCOPE_KEY, RequestContext
 from ..wire import request_headers
 from ..wire.problems import NotFound
+
+SHORT_BODY_BYTES_MAX = 2**16
+"""The maximum size of a body that is decoded at once. Longer ones wait for a slice of the event loop."""
 
 _NAME = re.compile(NAME)
 _TABLES = "/v1/tables/"
@@ -29,7 +34,12 @@ _PATH_KEY = "tableside.path"
 
 
 class ServiceRequest(Request):
-    """A request with access to the open tables and the limits of the service."""
+    """A request with access to the open tables and the limits of the service.
+
+    `received_at` is the time of the loop at which the body was complete, from which deadlines count.
+    """
+
+    received_at: float
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
@@ -42,7 +52,7 @@ class ServiceRequest(Request):
         return limits
 
     async def read_body(self) -> bytes:
-        """Read the whole body. Raise TooLarge if it exceeds `body_bytes_max`."""
+        """Read the whole body, and note when it was received. Raise TooLarge if it exceeds `body_bytes_max`."""
         bytes_max = self.limits.body_bytes_max
         declared = request_headers.header(self, "content-length")
         if declared is not None and int(declared) > bytes_max:
@@ -53,6 +63,9 @@ class ServiceRequest(Request):
             if size_bytes > bytes_max:
                 raise TooLarge(f"a body may have at most {bytes_max} bytes")
             chunks.append(chunk)
+        self.received_at = asyncio.get_running_loop().time()
+        if size_bytes > SHORT_BODY_BYTES_MAX:
+            await next_slice()
         return b"".join(chunks)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -11,14 +12,12 @@ from starlette.routing import Route
 
 from ...auth import Caller
 from ...core import Get, InvalidOperation, Record, TableError, TableSpec, values
+from ...core.lane import run_in_thread
 from ..responses import problem_response
 from ..wire import json_batch, operation_members, request_headers
 from ..wire.answers import Answer, answer, rfc3339
 from ..wire.partitions import choose_partitions, operation_partitions, parse_query
-from .endpoint import TableRequest, table_route
-
-INLINE_BODY_BYTES_MAX = 2**16
-"""Maximum size of a body that is decoded on the event loop, which takes at most some 20 ms."""
+from .endpoint import SHORT_BODY_BYTES_MAX, TableRequest, table_route
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
 
@@ -68,10 +67,10 @@ async def put_record(request: TableRequest) -> Response:
     """Replace or create one record; the body is its value."""
     request_headers.media_type(request, (JSON,), default=JSON)
     body = await request.read_body()
-    inline = len(body) <= INLINE_BODY_BYTES_MAX
-    value = values.parse(body) if inline else await asyncio.to_thread(values.parse, body)
+    since = _start_of_long_work(request, body)
+    value = values.parse(body) if since is None else await run_in_thread(partial(values.parse, body))
     members = {"op": "put", "value": value, "if_absent": request_headers.create_only(request)}
-    return await _write(request, members, inline=inline)
+    return await _write(request, members, since)
 
 
 async def patch_record(request: TableRequest) -> Response:
@@ -81,17 +80,17 @@ async def patch_record(request: TableRequest) -> Response:
     except TableError as error:
         return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
     body = await request.read_body()
-    inline = len(body) <= INLINE_BODY_BYTES_MAX
-    document = values.parse(body) if inline else await asyncio.to_thread(values.parse, body)
+    since = _start_of_long_work(request, body)
+    document = values.parse(body) if since is None else await run_in_thread(partial(values.parse, body))
     if request_headers.create_only(request):
         raise InvalidOperation("If-None-Match is not supported for an update")
     if media == JSON:
-        return await _write(request, {"op": "update", **_update_members(document)}, inline=inline)
+        return await _write(request, {"op": "update", **_update_members(document)}, since)
     if not isinstance(document, dict):
         raise InvalidOperation("a merge patch must be an object")
     if any(name.startswith("$") for name in document):
         raise InvalidOperation("a merge patch cannot contain operators: send them as application/json")
-    return await _write(request, {"op": "update", "update": document}, inline=inline)
+    return await _write(request, {"op": "update", "update": document}, since)
 
 
 async def delete_record(request: TableRequest) -> Response:
@@ -101,25 +100,34 @@ async def delete_record(request: TableRequest) -> Response:
     return await _write(request, {"op": "delete"})
 
 
-async def _write(request: TableRequest, members: dict[str, Any], *, inline: bool = True) -> Response:
+def _start_of_long_work(request: TableRequest, body: bytes) -> float | None:
+    """Return when a body was received that is decoded in a thread, None for one that is decoded at once."""
+    return None if len(body) <= SHORT_BODY_BYTES_MAX else request.received_at
+
+
+async def _write(request: TableRequest, members: dict[str, Any], since: float | None = None) -> Response:
+    """Do a write; its deadline counts from `since`, if that is given."""
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
     preferences = request_headers.preferences(request)
     key = spec.key.from_path(request.key_segments)
     _add_parameters(request, members, preferences)
-    build = operation_members.build
-    if inline:
-        operation = build(spec, members["op"], key, members)
-    else:
-        operation = await asyncio.to_thread(build, spec, members["op"], key, members)
+    build = partial(operation_members.build, spec, members["op"], key, members)
+    operation = build() if since is None else await run_in_thread(build)
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if members.get("return") and len(partitions) > 1:
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
-    response = _response(answer(await table.one(operation, preferences.wait_s, request.context.bytes_in)), partitions)
+    wait_s = preferences.wait_s if since is None else _remaining_s(since, preferences.wait_s, table.deadline_s)
+    response = _response(answer(await table.one(operation, wait_s, request.context.bytes_in)), partitions)
     if preferences.representation and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response
+
+
+def _remaining_s(since: float, wait_s: float | None, deadline_s: float) -> float:
+    allowed_s = deadline_s if wait_s is None else min(wait_s, deadline_s)
+    return since + allowed_s - asyncio.get_running_loop().time()
 
 
 def _add_parameters(request: TableRequest, members: dict[str, Any], preferences: request_headers.Preferences) -> None:

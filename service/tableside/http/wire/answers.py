@@ -19,15 +19,20 @@ from ...core import (
     TableSpec,
     Update,
     Written,
+    chunks_of,
 )
+from ...core.concurrency import Pieces
 from ...core.errors import RecordNotFound
 from ...core.read_limit import NOT_READ
 from .problems import status
 from .projections import Fields, project_value
 
 PIECE_OPERATIONS = 256
-PIECE_BYTES = 2**18
+PIECE_BYTES = 2**16
 """How many operations, and how many bytes of their values, are decoded or encoded before other requests have a turn."""
+
+PIECE_ANSWERS = 1000
+"""How many outcomes become answers before other requests have a turn."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -76,9 +81,12 @@ def answer(outcome: Outcome, fields: Fields = None) -> Answer:
             return Answer(status(outcome), error=outcome, partitions=parts)
 
 
-def answers(outcomes: Sequence[Outcome], *, bytes_max: int, operations: Sequence[object]) -> list[Answer]:
+def answers(outcomes: Sequence[Outcome], *, bytes_max: int, operations: Sequence[object]) -> Pieces[list[Answer]]:
     """Return the answers to a batch. Once the values together exceed `bytes_max`, later answers have none."""
-    found = [answer(outcome) for outcome in outcomes]
+    found: list[Answer] = []
+    for some in chunks_of(outcomes, PIECE_ANSWERS):
+        found += map(answer, some)
+        yield
     total = sum(len(one.value) for one in found if one.value is not None)
     if any(one.partitions for one in found):
         total = sum(one.size_bytes for one in found)

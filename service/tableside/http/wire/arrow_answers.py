@@ -31,13 +31,12 @@ _DROPPED = pa.field("dropped", pa.bool_())
 
 def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> Pieces[Encoded]:
     """Encode the answers, one row each."""
-    columns, fields = _columns(answers), [*_COLUMNS]
-    yield
+    columns, fields = (yield from _columns(answers)), [*_COLUMNS]
     if any(answer.expires_ms for answer in answers):
         columns.append(expiry_column([answer.expires_ms for answer in answers]))
         fields.append(EXPIRES_AT)
     if partitioned:
-        parts = _partitions(answers)
+        parts = yield from _partitions(answers)
         columns += [parts, pa.array([answer.dropped for answer in answers], pa.bool_())]
         fields += [pa.field("partitions", parts.type), _DROPPED]
     return encode_stream(pa.record_batch(columns, schema=pa.schema(fields)))
@@ -72,27 +71,32 @@ def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
     return pa.array([rfc3339(time) if time else None for time in expires_ms], pa.utf8())
 
 
-def _columns(answers: Sequence[Answer]) -> list[pa.Array]:
+def _columns(answers: Sequence[Answer]) -> Pieces[list[pa.Array]]:
     errors = [answer.error for answer in answers]
     some = any(error is not None for error in errors)
-    return [
-        pa.array([answer.status for answer in answers], pa.uint16()),
-        binary_column([answer.value for answer in answers]),
-        pa.array([answer.etag for answer in answers], pa.utf8()),
-        _error_column(errors, some, pa.utf8(), lambda error: error.code),
-        _error_column(errors, some, pa.utf8(), lambda error: error.detail),
-        _error_column(errors, some, pa.bool_(), lambda error: error.retriable),
-        _error_column(errors, some, pa.utf8(), lambda error: error.applied),
-        pa.array([answer.replayed for answer in answers], pa.bool_()),
-    ]
+    makers: tuple[Callable[[], pa.Array], ...] = (
+        lambda: pa.array([answer.status for answer in answers], pa.uint16()),
+        lambda: binary_column([answer.value for answer in answers]),
+        lambda: pa.array([answer.etag for answer in answers], pa.utf8()),
+        lambda: _error_column(errors, some, pa.utf8(), lambda error: error.code),
+        lambda: _error_column(errors, some, pa.utf8(), lambda error: error.detail),
+        lambda: _error_column(errors, some, pa.bool_(), lambda error: error.retriable),
+        lambda: _error_column(errors, some, pa.utf8(), lambda error: error.applied),
+        lambda: pa.array([answer.replayed for answer in answers], pa.bool_()),
+    )
+    columns = []
+    for make in makers:
+        columns.append(make())
+        yield
+    return columns
 
 
-def _partitions(answers: Sequence[Answer]) -> pa.Array:
+def _partitions(answers: Sequence[Answer]) -> Pieces[pa.Array]:
     """Return a column with a list per answer: its answers by partition, or null if it has none."""
     lists = [answer.partitions for answer in answers]
     flat = [part for one in lists if one is not None for part in one]
     parts, fields = [part for _, part in flat], [*_PARTITION_FIELDS]
-    columns = [pa.array([index for index, _ in flat], pa.int32()), *_columns(parts)]
+    columns = [pa.array([index for index, _ in flat], pa.int32()), *(yield from _columns(parts))]
     if any(part.expires_ms for part in parts):
         columns.append(expiry_column([part.expires_ms for part in parts]))
         fields.append(EXPIRES_AT)

@@ -89,8 +89,9 @@ class _RowDecoder:
 
     def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
         """Append operations of one kind; of all kinds, with a column for it, if `op` is None."""
-        for start in range(0, rows.num_rows, PIECE_OPERATIONS):
-            piece = rows.slice(start, PIECE_OPERATIONS)
+        piece_rows = _piece_rows(rows)
+        for start in range(0, rows.num_rows, piece_rows):
+            piece = rows.slice(start, piece_rows)
             keys = _keys(piece.column("key"), self._spec)
             plain = self._plain(op, keys, piece)
             if plain is None:
@@ -107,7 +108,7 @@ class _RowDecoder:
         if self._settings.returning:
             return None
         if op == "put" and names == {"key", "value"}:
-            documents = values.parse_all(rows.column("value").to_pylist()) if _all_present(rows, "value") else None
+            documents = _short_documents(rows) if _all_present(rows, "value") else None
             return None if documents is None else plain_puts(keys, documents, self._spec)
         if op == "update" and names == {"key", "update"} and _all_present(rows, "update"):
             changes = self._all_changes(rows.column("update").to_pylist())
@@ -152,6 +153,18 @@ class _RowDecoder:
         if settings.returning and members.get("op") != "get":
             members["return"] = True
         return members
+
+
+def _piece_rows(rows: pa.Table) -> int:
+    """Return how many rows are decoded at once: as many as have `PIECE_BYTES` if they have the average size."""
+    fitting: int = PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)
+    return max(1, min(PIECE_OPERATIONS, fitting))
+
+
+def _short_documents(rows: pa.Table) -> list[Json] | None:
+    """Parse values. Return None if one is invalid, or if they are too long to parse them at once."""
+    texts = rows.column("value").to_pylist()
+    return values.parse_all(texts) if sum(map(len, texts)) <= 2 * PIECE_BYTES else None
 
 
 def _keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:

@@ -1,0 +1,91 @@
+"""Divides the time of the event loop between long computations, so that a short request waits for one slice at most.
+
+A computation that awaits nothing else awaits `next_slice` every few milliseconds. One computation at a time gets a
+slice, in turn. Between two slices, the loop handles everything else that is ready.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+SLICE_S = 0.002
+"""How long a computation may occupy the event loop before it awaits its next slice."""
+
+FREE_TURNS = 3
+"""How many turns of the loop pass between two slices. A short request needs so many: it is received, started, sent."""
+
+Result = TypeVar("Result")
+
+
+class Lane:
+    """The computations of one event loop that wait for a slice, in the order in which they began to wait."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._call_soon = loop.call_soon
+        self._create_future = loop.create_future
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._threads = 0
+        self._scheduled = False
+
+    def next_slice(self) -> "asyncio.Future[None]":
+        """Return a future that completes when the caller may compute again."""
+        slice_ = self._create_future()
+        self._waiting.append(slice_)
+        self._schedule()
+        return slice_
+
+    async def run_in_thread(self, work: Callable[[], Result]) -> Result:
+        """Call a function in a thread, while no other computation of this lane runs, and return its result.
+
+        The interpreter takes its lock from the thread when the loop needs it, unless the thread is in a long call of C.
+        """
+        await self.next_slice()
+        running = asyncio.get_running_loop().run_in_executor(None, work)
+        self._threads += 1
+        running.add_done_callback(self._on_thread_end)
+        return await asyncio.shield(running)
+
+    def _on_thread_end(self, _: "asyncio.Future[Result]") -> None:
+        self._threads -= 1
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._waiting and not self._scheduled and not self._threads:
+            self._scheduled = True
+            self._call_soon(self._pass, FREE_TURNS)
+
+    def _pass(self, free_turns: int) -> None:
+        """Start a slice after some turns of the loop, and schedule the one after it."""
+        if free_turns:
+            self._call_soon(self._pass, free_turns - 1)
+            return
+        self._scheduled = False
+        while self._waiting and not self._threads:
+            slice_ = self._waiting.popleft()
+            if not slice_.done():
+                slice_.set_result(None)
+                break
+        self._schedule()
+
+
+def next_slice() -> "asyncio.Future[None]":
+    """Return a future that completes when the running loop has another slice for the caller."""
+    return _running().next_slice()
+
+
+async def run_in_thread(work: Callable[[], Result]) -> Result:
+    """Call a function in a thread, while no other long computation of the running loop runs; return its result."""
+    return await _running().run_in_thread(work)
+
+
+_LANES: WeakKeyDictionary[asyncio.AbstractEventLoop, Lane] = WeakKeyDictionary()
+"""By their event loops, each of which is used by one thread."""
+
+
+def _running() -> Lane:
+    loop = asyncio.get_running_loop()
+    if (lane := _LANES.get(loop)) is None:
+        lane = _LANES[loop] = Lane(loop)
+    return lane
