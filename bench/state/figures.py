@@ -46,7 +46,7 @@ def of_run(answer: Mapping[str, Any], inputs: Inputs) -> Figures:
     }
 
 
-def of_beginning_anew(answer: Mapping[str, Any], inputs: Inputs) -> Figures:
+def of_restart(answer: Mapping[str, Any], inputs: Inputs) -> Figures:
     """Return the figures of a restarted query. Raise `Different` if the totals of its state are wrong."""
     expected = asdict(inputs.totals)
     if answer["totals"] != expected:

@@ -55,7 +55,7 @@ def measured(way: Way, inputs: Inputs, setting: Setting, timeout_s: float) -> Fi
             task = _task(folder, way, inputs, setting, service)
             found = figures.of_run(_done(task, timeout_s), inputs) | _stored(folder)
             offer(inputs.more, folder / "input")
-            return found | figures.of_beginning_anew(_done(replace(task, again=True), timeout_s), inputs)
+            return found | figures.of_restart(_done(replace(task, again=True), timeout_s), inputs)
 
 
 @contextmanager

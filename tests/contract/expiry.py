@@ -13,7 +13,7 @@ class Expiry(Opens):
 
     async def test_a_record_is_absent_from_the_moment_it_expires(self, store: Store, time: Time) -> None:
         await written(store, put("a", {"n": 1}, ttl_s=1))
-        await time.goes_on(0.5)
+        await time.passes_within_lifetime(0.5)
         assert same(await value(store, "a"), {"n": 1})
         await time.passes(0.5)
         assert await one(store, Get("a")) is None
@@ -37,7 +37,7 @@ class Expiry(Opens):
 
     async def test_an_update_keeps_expiry(self, store: Store, time: Time) -> None:
         expires_ms = (await written(store, put("a", {"n": 1}, ttl_s=1))).expires_ms
-        await time.goes_on(0.5)
+        await time.passes_within_lifetime(0.5)
         await written(store, update("a", {"n": 2}))
         assert (await record(store, "a")).expires_ms == expires_ms
         await time.passes(0.5)

@@ -33,7 +33,7 @@ class Time:
         """A short time to live: one second if the clock can be set, because some stores count in seconds."""
         return 0.3 if self._real else 1.0
 
-    async def goes_on(self, seconds: float) -> None:
+    async def passes_within_lifetime(self, seconds: float) -> None:
         """Let time pass within a record's lifetime. With a real clock, the next `passes` makes up for most of it."""
         if self._real:
             self._owed_s += seconds

@@ -10,7 +10,7 @@ from tableside.core.store import Page, Scan
 
 from .opening import Open, needs
 from .partitions import PartitionScans
-from .words import COMPOSITE, INTEGERS, UNUSUAL_KEYS, met_once, one, pages, put, record, same, scanned
+from .words import COMPOSITE, INTEGERS, UNUSUAL_KEYS, distinct_keys, one, pages, put, record, same, scanned
 
 
 class Scans(PartitionScans):
@@ -27,7 +27,7 @@ class Scans(PartitionScans):
             found = await pages(store, Scan(limit))
             assert all(len(page.records) <= limit for page in found)
             met = [key for page in found for key, _ in page.records]
-            assert met_once(met, store) == sorted(keys)
+            assert distinct_keys(met, store) == sorted(keys)
             if store.capabilities.sorted_scan:
                 assert met == sorted(keys)
 
@@ -52,7 +52,7 @@ class Scans(PartitionScans):
         needs(store, "prefix_scan")
         for prefix in ("", "a", "ab", "abc", "abcd", "x", "ü", "aü", "\U0010ffff", "A"):
             met = await scanned(store, prefix=prefix, limit=2)
-            assert met_once(met, store) == sorted(key for key in keys if key.startswith(prefix)), prefix
+            assert distinct_keys(met, store) == sorted(key for key in keys if key.startswith(prefix)), prefix
 
     async def test_a_page_is_limited_in_bytes(self, open_store: Open) -> None:
         store = await open_store()
@@ -91,12 +91,12 @@ class Scans(PartitionScans):
             if self.splits_have_several_parts and count_max > 1:
                 assert len(parts) > 1, count_max
             met = [key for part in parts for key in await scanned(store, split=part, limit=97)]
-            assert met_once(met, store) == sorted(keys), count_max
+            assert distinct_keys(met, store) == sorted(keys), count_max
         later = ["a", "user", "user-0500x", "user-9999", "zzz", "\U0010ffff"]
         await store.apply([put(key) for key in later])
         for count_max, parts in divisions.items():
             met = [key for part in parts for key in await scanned(store, split=part, limit=97)]
-            assert met_once(met, store) == sorted(keys + later), count_max
+            assert distinct_keys(met, store) == sorted(keys + later), count_max
 
     async def test_splits_of_few_records_cover_them(self, open_store: Open) -> None:
         store = await open_store()
@@ -105,7 +105,7 @@ class Scans(PartitionScans):
             await store.apply([put(key) for key in keys])
             parts = await store.splits(8)
             assert 1 <= len(parts) <= 8
-            met = [key for part in parts for key in met_once(await scanned(store, split=part), store)]
+            met = [key for part in parts for key in distinct_keys(await scanned(store, split=part), store)]
             assert sorted(met) == sorted(keys)
             await store.apply([Delete(key) for key in keys])
 
@@ -115,7 +115,7 @@ class Scans(PartitionScans):
         needs(store, "splits")
         parts = await store.splits(5)
         met = [key for part in parts for key in await scanned(store, split=part, limit=100)]
-        assert len(met_once(met, store)) == len(keys)
+        assert len(distinct_keys(met, store)) == len(keys)
         assert set(met) == set(keys)
 
     async def test_splits_of_composite_keys_cover_them(self, open_store: Open) -> None:
@@ -123,7 +123,7 @@ class Scans(PartitionScans):
         store = await self.filled(open_store, keys, COMPOSITE)
         needs(store, "splits")
         met = [key for part in await store.splits(4) for key in await scanned(store, split=part, limit=30)]
-        assert len(met_once(met, store)) == len(keys)
+        assert len(distinct_keys(met, store)) == len(keys)
         assert set(met) == set(keys)
 
     async def test_a_split_can_be_limited_by_a_prefix(self, open_store: Open) -> None:
@@ -132,4 +132,4 @@ class Scans(PartitionScans):
         needs(store, "splits", "prefix_scan")
         parts = await store.splits(4)
         met = [key for part in parts for key in await scanned(store, split=part, prefix="b", limit=11)]
-        assert met_once(met, store) == [key for key in keys if key.startswith("b")]
+        assert distinct_keys(met, store) == [key for key in keys if key.startswith("b")]

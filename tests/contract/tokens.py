@@ -165,7 +165,7 @@ class Tokens(Opens):
         needs(store, "ttl")
         operation = put("a", {"n": 1}, ttl_s=2, token=Token("w", 1))
         first = await written(store, operation)
-        await time.goes_on(1.0)
+        await time.passes_within_lifetime(1.0)
         assert (await written(store, operation)).replayed
         assert (await record(store, "a")).expires_ms == first.expires_ms
 

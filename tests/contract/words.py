@@ -83,7 +83,7 @@ async def pages(store: Store, scan: Scan, pages_max: int = 10_000) -> list[Page]
     raise AssertionError("the scan does not end")
 
 
-def met_once(met: Sequence[Key], store: Store) -> list[str]:
+def distinct_keys(met: Sequence[Key], store: Store) -> list[str]:
     """Return the distinct keys that a scan returned, in order.
 
     An unordered scan may return a record twice, for example while Redis resizes its hash table.

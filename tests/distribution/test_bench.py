@@ -127,11 +127,11 @@ def test_a_state_with_wrong_totals_is_rejected(tmp_path: Path) -> None:
     made = inputs.write(tmp_path / "rows", keys=100, batches=2)
     progress = [{"durationMs": {"triggerExecution": milliseconds}} for milliseconds in (300, 90, 100, 400, 100)]
     answer = {"progress": progress, "loads_s": [0.2, 0.1], "read_s": 1.0, "totals": asdict(made.totals)}
-    found = figures.of_beginning_anew(answer, made)
+    found = figures.of_restart(answer, made)
     assert (round(found["recovery_s"], 3), round(found["load_s"], 3), found["load_longest_s"]) == (0.2, 0.3, 0.2)
     wrong = {**answer, "totals": {**asdict(made.totals), "amounts": made.totals.amounts + 1}}
     with pytest.raises(figures.Different, match="the state adds up to"):
-        figures.of_beginning_anew(wrong, made)
+        figures.of_restart(wrong, made)
 
 
 @pytest.mark.full

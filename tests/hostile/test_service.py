@@ -77,7 +77,7 @@ def test_hostile_requests_do_not_harm_a_service(hostile: tuple[Service, str], fu
         rss, descriptors = settled(client, process)
         answers.append(send(service.url, count - warm, SEED + 1, token or None))
         after_rss, after_descriptors = settled(client, process)
-        print(told(answers, rss, after_rss, descriptors, after_descriptors))
+        print(summary(answers, rss, after_rss, descriptors, after_descriptors))
         check_answers(answers)
         assert process.is_running()
         assert after_rss - rss < GROWTH_BYTES_MAX
@@ -121,7 +121,7 @@ def check_log(log: Path, metrics: str) -> None:
     assert not faults, faults[:3]
 
 
-def told(answers: list[Answers], rss: int, after: int, descriptors: int, after_descriptors: int) -> str:
+def summary(answers: list[Answers], rss: int, after: int, descriptors: int, after_descriptors: int) -> str:
     statuses = sum((each.statuses for each in answers), start=answers[0].statuses.__class__())
     sent = sum(each.sent for each in answers)
     sizes = f"{rss >> 20} MB after the warm-up, {after >> 20} MB at the end"

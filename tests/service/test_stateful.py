@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from contract import same
-from support.naive import Asked, Naive, Told
+from support.naive import Naive, NaiveOutcome, Sent
 from tableside.catalog.table import Table
 from tableside.core import updates, values
 from tableside.core.backend import Backend
@@ -78,25 +78,25 @@ flags = st.sampled_from([False, False, True])
 
 
 @st.composite
-def operations(draw: st.DrawFn) -> tuple[Asked, str | None]:
+def operations(draw: st.DrawFn) -> tuple[Sent, str | None]:
     """Generate an operation and the etag that it requires, which is resolved only when the operation is sent."""
     key, etag = draw(keys), draw(etags)
     match draw(st.sampled_from(["get", "put", "plain update", "update", "update", "delete"])):
         case "get":
-            return Asked(Get(key)), None
+            return Sent(Get(key)), None
         case "put":
             value, absent = draw(objects), etag is None and draw(flags)
             put = Put(key, values.encode(value), None, absent, draw(ttls), draw(tokens), draw(flags))
-            return Asked(put, value), etag
+            return Sent(put, value), etag
         case "plain update":
             document = {"update": draw(changes), "default": draw(st.none() | objects)}
-            return Asked(updating(key, document), document), None
+            return Sent(updating(key, document), document), None
         case "update":
             document = {"update": draw(changes), "default": draw(st.none() | objects)}
             update = updating(key, document, ttl_s=draw(ttls), token=draw(tokens), returning=draw(flags))
-            return Asked(update, document), etag
+            return Sent(update, document), etag
         case _:
-            return Asked(Delete(key, None, draw(tokens))), etag
+            return Sent(Delete(key, None, draw(tokens))), etag
 
 
 def updating(key: str, document: dict[str, Any], **rest: Any) -> Update:
@@ -104,18 +104,20 @@ def updating(key: str, document: dict[str, Any], **rest: Any) -> Update:
     return Update(key, updates.parse(document["update"]), default, **rest)
 
 
-def told(outcome: Outcome) -> Told:
+def as_naive(outcome: Outcome) -> NaiveOutcome:
     """Return an outcome in the terms of the naive table."""
     match outcome:
         case None:
-            return Told("absent")
+            return NaiveOutcome("absent")
         case Record(value, _, expires_ms):
-            return Told("found", values.decode(value), until_ms=expires_ms or None)
+            return NaiveOutcome("found", values.decode(value), until_ms=expires_ms or None)
         case Written(etag, created, replayed, value):
-            return Told("done", None if value is None else values.decode(value), created, replayed, etag is not None)
+            return NaiveOutcome(
+                "done", None if value is None else values.decode(value), created, replayed, etag is not None
+            )
         case TableError():
             assert outcome.applied == "no"
-            return Told(outcome.code)
+            return NaiveOutcome(outcome.code)
 
 
 class Machine(RuleBasedStateMachine):
@@ -142,12 +144,12 @@ class Machine(RuleBasedStateMachine):
         self.table = Table(self.run(self.backend.store(self.spec)))
 
     @rule(batch=st.lists(operations(), min_size=1, max_size=12))
-    def batch(self, batch: list[tuple[Asked, str | None]]) -> None:
+    def batch(self, batch: list[tuple[Sent, str | None]]) -> None:
         sent = [self.with_etag(asked, etag) for asked, etag in batch]
         answers = self.run(self.table.batch([asked.operation for asked in sent]))
         wanted = [self.naive.do(asked, self.now) for asked in sent]
         for asked, answer, one_wanted in zip(sent, answers, wanted, strict=True):
-            found = told(answer)
+            found = as_naive(answer)
             assert replace(found, value=None) == replace(one_wanted, value=None), asked
             assert same(found.value, one_wanted.value), asked
             if isinstance(answer, Written) and answer.etag is not None:
@@ -155,12 +157,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule(key=keys, document=changes, count=st.integers(2, 40))
     def the_same_update_many_times_at_once(self, key: str, document: Any, count: int) -> None:
-        asked = Asked(updating(key, {"update": document, "default": {}}), {"update": document, "default": {}})
+        asked = Sent(updating(key, {"update": document, "default": {}}), {"update": document, "default": {}})
 
         async def together() -> list[Outcome]:
             return await asyncio.gather(*(self.table.one(asked.operation) for _ in range(count)))
 
-        answers = sorted(repr(told(answer)) for answer in self.run(together()))
+        answers = sorted(repr(as_naive(answer)) for answer in self.run(together()))
         assert answers == sorted(repr(self.naive.do(asked, self.now)) for _ in range(count))
 
     @rule(seconds=st.sampled_from([1, 29, 49, 100, 23 * 3600, 24 * 3600]))
@@ -181,7 +183,7 @@ class Machine(RuleBasedStateMachine):
         met = [str(key) for key, _ in self.run(self.table.scan(Scan(100))).records]
         assert (met if self.table.capabilities.sorted_scan else sorted(met)) == sorted(wanted)
 
-    def with_etag(self, asked: Asked, etag: str | None) -> Asked:
+    def with_etag(self, asked: Sent, etag: str | None) -> Sent:
         operation: Operation = asked.operation
         if etag is None or isinstance(operation, Get):
             return asked

@@ -131,7 +131,7 @@ class Disturbed:
         code = self._driver.ended
         assert code != 0, f"the queries ended before {planned_kill}"
         if code is not None:
-            self._restart_what_fell()
+            self._restart_failed_query()
         if not planned_kill.sent:
             return self._furthest >= planned_kill.batch and bool(self.notes.of(self.runs, "begun"))
         sent = self.notes.of(self.runs, "sent")
@@ -144,10 +144,10 @@ class Disturbed:
     def _furthest(self) -> int:
         return max(checkpoint.planned for checkpoint in self.checkpoints.values())
 
-    def _restart_what_fell(self) -> None:
+    def _restart_failed_query(self) -> None:
         """Restart a query that failed because a dependency was unavailable for too long, like a supervisor."""
         self.dealt["fell"] += 1
-        self._say(f"the driver fell by itself:\n{self._end_of_log()}")
+        self._print(f"the driver fell by itself:\n{self._end_of_log()}")
         assert self.dealt["fell"] <= FALLS_MAX, "the driver falls again and again"
         self._stop()
         self._start(rough=True)
@@ -158,7 +158,7 @@ class Disturbed:
             at = [self.runs, *(checkpoint.committed for checkpoint in self.checkpoints.values())]
             if at != seen:
                 seen, until = at, time.monotonic() + STEP_MAX_S
-                self._say(f"micro-batches {at[1:]} are done, waiting for {what}")
+                self._print(f"micro-batches {at[1:]} are done, waiting for {what}")
             assert time.monotonic() < until, f"no micro-batch for {STEP_MAX_S} s:\n{self._end_of_log()}"
             time.sleep(LOOK_INTERVAL_S)
 
@@ -175,7 +175,7 @@ class Disturbed:
             case _:
                 raise ValueError(what)
         self.dealt[what] += 1
-        self._say(f"{what} killed at micro-batch {self._furthest}")
+        self._print(f"{what} killed at micro-batch {self._furthest}")
 
     def _kill_driver(self) -> None:
         self._stop()
@@ -191,7 +191,7 @@ class Disturbed:
 
         self._wait(killed, f"a process to kill, {what}")
 
-    def _say(self, words: str) -> None:
+    def _print(self, words: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} run {self.runs}: {words}", flush=True)
 
     def _end_of_log(self) -> str:

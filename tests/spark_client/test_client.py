@@ -256,12 +256,12 @@ def test_a_token_that_is_invalid_in_a_header_is_rejected_and_not_shown(
     for given in options:
         with pytest.raises(CredentialError, match="ASCII") as refusal:
             Client("http://127.0.0.1:9", **given)
-        assert SECRET not in told(refusal.value)
+        assert SECRET not in traceback_of(refusal.value)
     if "\0" not in token:
         monkeypatch.setenv("TABLESIDE_TOKEN", token)
         with pytest.raises(CredentialError, match="TABLESIDE_TOKEN") as refusal:
             Client("http://127.0.0.1:9")
-        assert SECRET not in told(refusal.value)
+        assert SECRET not in traceback_of(refusal.value)
 
 
 @pytest.mark.parametrize("content", [None, b"\xff" + SECRET.encode()])
@@ -271,7 +271,7 @@ def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, content: byte
         file.write_bytes(content)
     with pytest.raises(CredentialError, match=str(file)) as refusal:
         Client("http://127.0.0.1:9", token_file=str(file))
-    assert SECRET not in told(refusal.value)
+    assert SECRET not in traceback_of(refusal.value)
 
 
 def test_a_token_is_sent_from_the_environment_without_the_space_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,17 +289,17 @@ def test_no_log_error_or_repr_has_the_token(caplog: pytest.LogCaptureFixture) ->
     ):
         with pytest.raises(TableError, match="unauthenticated") as refusal:
             client.table("t").record("a")
-        assert SECRET not in told(refusal.value)
+        assert SECRET not in traceback_of(refusal.value)
         assert SECRET not in repr(vars(client))
     with Client("http://127.0.0.1:9", token=SECRET, retries=QUICK) as client:
         with pytest.raises(TableError, match=UNREACHABLE) as refusal:
             client.table("t").record("a")
-        assert SECRET not in told(refusal.value)
+        assert SECRET not in traceback_of(refusal.value)
     assert SECRET not in repr(Connection("http://127.0.0.1:9", Credential(SECRET)))
     assert caplog.text
     assert SECRET not in caplog.text
 
 
-def told(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
     """Return the full text of a traceback."""
     return "".join(traceback.format_exception(error)) + repr(error)

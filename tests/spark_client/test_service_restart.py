@@ -110,10 +110,10 @@ def scan(spark: SparkSession, url: str, is_back: Path) -> tuple[int, int]:
     """Read the table by splits. After the first pages, reading continues when the file `is_back` exists."""
     reader = spark.read.format("tableside").option("url", url).option("table", "read").option("splits", 8)
     frame = reader.schema("key string, n long").load()
-    return summed(frame.mapInArrow(held(is_back), frame.schema))
+    return summed(frame.mapInArrow(pause_after_first_page(is_back), frame.schema))
 
 
-def held(is_back: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def pause_after_first_page(is_back: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pages(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             until(is_back.exists, WITHIN_S)

@@ -335,13 +335,13 @@ def test_a_second_write_to_a_table_in_one_micro_batch_requires_a_separate_token(
         table.update(frame, "k", counted(), default=ZERO)
         table.update(frame, "k", counted(), default=ZERO)
 
-    def with_its_own(frame: DataFrame, number: int) -> None:
+    def with_separate_token(frame: DataFrame, number: int) -> None:
         table.update(frame, "k", counted(), default=ZERO)
         table.update(frame, "k", counted(), default=ZERO, token=("second", number))
 
     assert "written a second time in micro-batch 0" in refused_inside(spark, events, tmp_path / "1", twice)
     table.delete(spark.createDataFrame([(f"k{at}",) for at in range(KEYS)], "k string"), "k")
-    in_each_batch(spark, events, tmp_path / "2", with_its_own)
+    in_each_batch(spark, events, tmp_path / "2", with_separate_token)
     assert stored(service, table.name) == sums(2)
 
 
@@ -461,11 +461,11 @@ def test_a_failure_handler_writes_to_the_same_table_with_a_separate_token(
     def handle(failed: DataFrame, number: int | None, **how: Any) -> None:
         table.put(failed.select("k", lit(number).alias("count")), "k", **how)
 
-    def with_its_own(failed: DataFrame, number: int | None) -> None:
+    def with_separate_token(failed: DataFrame, number: int | None) -> None:
         handle(failed, number, token=("mended", number))
 
     stream = reading(spark, events)
-    for name, handler in (("1", handle), ("2", with_its_own)):
+    for name, handler in (("1", handle), ("2", with_separate_token)):
         counting = table.update(stream, "k", {"$inc": {"count": lit(1)}}, default={"count": 0}, on_error=handler)
         if name == "1":
             with pytest.raises(StreamingQueryException, match="written a second time in micro-batch 0"):

@@ -13,12 +13,12 @@ from tableside.core.operations import Delete, Get, Operation, Put, Token, Update
 DAY_MS = 24 * 3600 * 1000
 
 
-class No(Exception):
+class Refused(Exception):
     """The operation is refused. The argument is the error code."""
 
 
 @dataclass(frozen=True)
-class Held:
+class Entry:
     """The state of a key. Without a value, it has only the last writers."""
 
     value: dict[str, Any] | None
@@ -28,7 +28,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Told:
+class NaiveOutcome:
     """The result of an operation: `code` is "found", "absent", "done" or an error code."""
 
     code: str
@@ -40,7 +40,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Sent:
     """An operation and its update document, which the service stores in parsed form."""
 
     operation: Operation
@@ -52,31 +52,35 @@ class Naive:
 
     def __init__(self, ttl_s: float | None) -> None:
         self.ttl_s = ttl_s
-        self.held: dict[Any, Held] = {}
+        self.held: dict[Any, Entry] = {}
         self.count = 0
 
-    def live(self, now_ms: int) -> dict[Any, Held]:
+    def live(self, now_ms: int) -> dict[Any, Entry]:
         return {key: held for key, held in self.held.items() if held.until_ms is None or held.until_ms > now_ms}
 
     def records(self, now_ms: int) -> dict[Any, dict[str, Any]]:
         return {key: held.value for key, held in self.live(now_ms).items() if held.value is not None}
 
-    def do(self, asked: Asked, now_ms: int) -> Told:
+    def do(self, asked: Sent, now_ms: int) -> NaiveOutcome:
         self.held = self.live(now_ms)
         operation = asked.operation
         held = self.held.get(operation.key)
         value = held.value if held else None
         if isinstance(operation, Get):
-            return Told("absent") if value is None or held is None else Told("found", value, until_ms=held.until_ms)
+            return (
+                NaiveOutcome("absent")
+                if value is None or held is None
+                else NaiveOutcome("found", value, until_ms=held.until_ms)
+            )
         if held and operation.token and held.seen.get(operation.token.writer, -1) >= operation.token.sequence:
             shown = value if not isinstance(operation, Delete) and operation.returning else None
-            return Told("done", shown, replayed=True, left=value is not None)
+            return NaiveOutcome("done", shown, replayed=True, left=value is not None)
         try:
             return self._write(asked, held, value, now_ms)
-        except No as refusal:
-            return Told(str(refusal))
+        except Refused as refusal:
+            return NaiveOutcome(str(refusal))
 
-    def _write(self, asked: Asked, held: Held | None, value: dict[str, Any] | None, now_ms: int) -> Told:
+    def _write(self, asked: Sent, held: Entry | None, value: dict[str, Any] | None, now_ms: int) -> NaiveOutcome:
         operation = asked.operation
         assert not isinstance(operation, Get)
         self._check(operation, held, value)
@@ -85,10 +89,10 @@ class Naive:
         version = f"v{self.count}"
         if isinstance(operation, Delete):
             if operation.token:
-                self.held[operation.key] = Held(None, version, now_ms + DAY_MS, seen)
+                self.held[operation.key] = Entry(None, version, now_ms + DAY_MS, seen)
             elif value is not None:
                 del self.held[operation.key]
-            return Told("done")
+            return NaiveOutcome("done")
         ttl_s = operation.ttl_s if operation.ttl_s is not None else self.ttl_s
         until_ms = None if ttl_s is None or ttl_s == -1 else now_ms + round(ttl_s * 1000)
         if isinstance(operation, Put):
@@ -97,21 +101,21 @@ class Naive:
             made, created = self._updated(asked, value), value is None
             if held and value is not None and operation.ttl_s is None:
                 until_ms = held.until_ms
-        self.held[operation.key] = Held(made, version, until_ms, seen)
-        return Told("done", made if operation.returning else None, created, left=True)
+        self.held[operation.key] = Entry(made, version, until_ms, seen)
+        return NaiveOutcome("done", made if operation.returning else None, created, left=True)
 
-    def _check(self, operation: Write, held: Held | None, value: dict[str, Any] | None) -> None:
+    def _check(self, operation: Write, held: Entry | None, value: dict[str, Any] | None) -> None:
         if operation.if_match is not None:
             wanted = value is not None and held and ("*" in operation.if_match or held.version in operation.if_match)
             if not wanted:
-                raise No("precondition_failed")
+                raise Refused("precondition_failed")
         if isinstance(operation, Put) and operation.if_absent and value is not None:
-            raise No("precondition_failed")
+            raise Refused("precondition_failed")
 
-    def _updated(self, asked: Asked, value: dict[str, Any] | None) -> dict[str, Any]:
+    def _updated(self, asked: Sent, value: dict[str, Any] | None) -> dict[str, Any]:
         if value is None:
             if not isinstance(asked.operation, Update) or asked.operation.default is None:
-                raise No("record_not_found")
+                raise Refused("record_not_found")
             value = asked.document["default"]
         return updated(value, asked.document["update"])
 
@@ -158,7 +162,7 @@ def at(value: Any, names: list[str], operator: str, operand: Any) -> Any:
     if not isinstance(value, dict):
         if operator == "$unset":
             return value
-        raise No("invalid_operation")
+        raise Refused("invalid_operation")
     name, *rest = names
     if rest:
         if operator == "$unset" and name not in value:
@@ -175,21 +179,21 @@ def changed(member: Any, operator: str, operand: Any) -> Any:
     if operator == "$inc":
         member = 0 if member is MISSING else member
         if type(member) not in (int, float):
-            raise No("invalid_operation")
+            raise Refused("invalid_operation")
         total = member + operand
         if isinstance(total, int) and not -(2**63) <= total < 2**63:
-            raise No("invalid_operation")
+            raise Refused("invalid_operation")
         return int(total) if isinstance(total, float) and total.is_integer() and -(2**63) <= total < 2**63 else total
     if operator in ("$min", "$max"):
         if member is MISSING:
             return operand
         if isinstance(member, str) != isinstance(operand, str) or type(member) not in (int, float, str):
-            raise No("invalid_operation")
+            raise Refused("invalid_operation")
         return (min if operator == "$min" else max)(member, operand)
     elements = operand["$each"] if isinstance(operand, dict) and "$each" in operand else [operand]
     member = [] if member is MISSING else member
     if not isinstance(member, list):
-        raise No("invalid_operation")
+        raise Refused("invalid_operation")
     for element in elements:
         if operator == "$push" or not any(equal(element, other) for other in member):
             member = [*member, copy.deepcopy(element)]

@@ -177,13 +177,13 @@ def test_the_schema_is_valid_and_declares_every_default() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     known = {path for path, _ in described()}
 
-    def looked_up(node: Any, path: Path) -> None:
+    def check_described(node: Any, path: Path) -> None:
         if path not in known:
             assert isinstance(node, dict), path
             for name, one in node.items():
-                looked_up(one, (*path, name))
+                check_described(one, (*path, name))
 
-    looked_up(DEFAULTS, ())
+    check_described(DEFAULTS, ())
 
 
 def test_the_readme_describes_every_value() -> None:

@@ -284,7 +284,7 @@ OF_A_HEADER = ("alg", "kid", "typ", "crit", "b64", "jku", "jwk", "zip", "enc")
 OF_CLAIMS = ("iss", "aud", "exp", "nbf", "iat", "sub", "jti")
 
 
-def taken(token: bytes) -> bool:
+def is_accepted(token: bytes) -> bool:
     """Return whether a token is accepted. Any other exception than a rejection fails the test."""
     try:
         return of(token) is not None
@@ -294,20 +294,20 @@ def taken(token: bytes) -> bool:
 
 @given(st.binary(max_size=300) | st.text(alphabet="aA0-_=.{}", max_size=200).map(str.encode))
 def test_random_bytes_are_never_accepted(token: bytes) -> None:
-    assert not taken(token)
+    assert not is_accepted(token)
 
 
 @given(st.dictionaries(st.sampled_from(OF_A_HEADER), JSON, max_size=4), st.binary(max_size=80))
 def test_an_unsigned_token_with_any_header_is_never_accepted(header: dict[str, Any], signature: bytes) -> None:
     token = unsigned(good(), **{"alg": "ES256", "kid": "p256", **header})
-    assert not taken(token.encode() + jwt.utils.base64url_encode(signature))
+    assert not is_accepted(token.encode() + jwt.utils.base64url_encode(signature))
 
 
 @given(st.dictionaries(st.sampled_from(OF_CLAIMS), JSON, min_size=1, max_size=3))
 def test_any_signed_claims_are_accepted_or_rejected(changed: dict[str, Any]) -> None:
     body = json.dumps({**good(), **changed}).encode()
     signed = jwt.api_jws.PyJWS().encode(body, P256.private, "ES256", {"kid": "p256"})
-    if taken(signed.encode()):
+    if is_accepted(signed.encode()):
         assert changed.get("iss", ID) == ID
         assert isinstance(changed.get("sub", "someone"), str)
         assert changed.get("exp", 1) is not None

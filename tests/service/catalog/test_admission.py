@@ -35,7 +35,7 @@ def refused(bound: InFlightLimit, count: int) -> bool:
 
 
 @contextmanager
-def held(bound: InFlightLimit, count: int) -> Iterator[None]:
+def occupied(bound: InFlightLimit, count: int) -> Iterator[None]:
     bound.enter(count)
     yield
     bound.leave(count)
@@ -56,29 +56,29 @@ def test_requests_up_to_the_limit_are_admitted(in_flight: InFlight, registry: Co
 def test_a_request_above_the_limit_is_admitted_alone(in_flight: InFlight) -> None:
     operations = in_flight.operations
     assert not refused(operations, 1000)
-    with held(operations, 1):
+    with occupied(operations, 1):
         assert refused(operations, 1000)
-    with held(operations, 1000):
+    with occupied(operations, 1000):
         assert refused(operations, 1)
 
 
 def test_a_rejected_request_is_not_counted(in_flight: InFlight, registry: CollectorRegistry) -> None:
-    with held(in_flight.requests, 2), pytest.raises(Overloaded), held(in_flight.requests, 1):
+    with occupied(in_flight.requests, 2), pytest.raises(Overloaded), occupied(in_flight.requests, 1):
         pass
     assert under_way(registry, in_flight, "requests") == 0
 
 
 def test_a_rejection_is_not_applied_and_has_a_retry_delay(in_flight: InFlight) -> None:
-    with held(in_flight.operations, 10), pytest.raises(Overloaded) as raised:
+    with occupied(in_flight.operations, 10), pytest.raises(Overloaded) as raised:
         in_flight.operations.enter(1)
     error = raised.value
     assert (error.applied, error.retriable, error.retry_after_s) == ("no", True, 1)
 
 
 def test_the_check_rejects_only_at_the_limit(in_flight: InFlight) -> None:
-    with held(in_flight.operations, 9):
+    with occupied(in_flight.operations, 9):
         in_flight.operations.check()
-    with held(in_flight.operations, 10), pytest.raises(Overloaded):
+    with occupied(in_flight.operations, 10), pytest.raises(Overloaded):
         in_flight.operations.check()
 
 
@@ -110,7 +110,7 @@ def test_a_share_grows_beyond_the_bound_only_alone(in_flight: InFlight, registry
 
 
 def test_a_changed_limit_applies_immediately(in_flight: InFlight) -> None:
-    with held(in_flight.operations, 10):
+    with occupied(in_flight.operations, 10):
         in_flight.change(requests_max=2, operations_max=12, bytes_max=100)
         assert not refused(in_flight.operations, 2)
         in_flight.change(requests_max=2, operations_max=5, bytes_max=100)

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import StoreContract, Time, same
-from support.naive import Asked, Naive
+from support.naive import Naive, Sent
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
@@ -111,14 +111,14 @@ class Failing(Policy):
         done = [one for one, kind in zip(operations, kinds, strict=True) if kind > 0.15]
         outcomes = iter(await self._inner.apply(done, until))
         return [
-            self._refused(one, kind) if kind <= 0.15 else self._told(one, kind, next(outcomes))
+            self._refused(one, kind) if kind <= 0.15 else self._outcome_or_lost(one, kind, next(outcomes))
             for one, kind in zip(operations, kinds, strict=True)
         ]
 
     def _refused(self, operation: Operation, kind: float) -> TableError:
         return Throttled("busy", retry_after_s=0.001) if kind < 0.05 else StoreUnavailable("cut before it was sent")
 
-    def _told(self, operation: Operation, kind: float, outcome: Outcome) -> Outcome:
+    def _outcome_or_lost(self, operation: Operation, kind: float, outcome: Outcome) -> Outcome:
         lost = kind < 0.2 and not isinstance(operation, Get)
         return StoreUnavailable("the answer was lost", applied="unknown") if lost else outcome
 
@@ -210,17 +210,17 @@ async def test_any_combination_of_policies_gives_the_same_outcomes(seed: int) ->
                 assert same(values.decode(answer.value), wanted.value)
 
 
-def operation(chance: random.Random) -> Asked:
+def operation(chance: random.Random) -> Sent:
     key, value = chance.choice(KEYS), {"n": chance.randrange(100)}
     match chance.randrange(5):
         case 0 | 1:
-            return Asked(Get(key))
+            return Sent(Get(key))
         case 2:
-            return Asked(Put(key, values.encode(value), if_absent=chance.random() < 0.3), value)
+            return Sent(Put(key, values.encode(value), if_absent=chance.random() < 0.3), value)
         case 3:
-            return Asked(Delete(key))
+            return Sent(Delete(key))
         case _:
             default = {"n": 0} if chance.random() < 0.5 else None
             text = None if default is None else values.encode(default)
             document = {"update": {"$inc": {"n": 1}}, "default": default}
-            return Asked(Update(key, updates.parse({"$inc": {"n": 1}}), text), document)
+            return Sent(Update(key, updates.parse({"$inc": {"n": 1}}), text), document)

@@ -103,7 +103,7 @@ class Asking:
         response = self.client.post(f"/v1/tables/{table}/batch", json={"operations": list(operations)}, headers=headers)
         assert response.status_code == 200, response.text
         found: list[Result] = response.json()["results"]
-        return [without_one_partition(result) for result in found] if self.partitioned else found
+        return [with_merged_partition(result) for result in found] if self.partitioned else found
 
     def rows(self, table: str, columns: Mapping[str, Any], **query: Any) -> list[Result]:
         """Return the rows of the response to a batch sent as Arrow."""
@@ -111,14 +111,14 @@ class Asking:
         assert response.status_code == 200, response.text
         assert response.headers["Content-Type"] == ARROW
         found: list[Result] = read(response.content).to_pylist()
-        return [without_one_partition(row) for row in found] if self.partitioned else found
+        return [with_merged_partition(row) for row in found] if self.partitioned else found
 
 
 def _parts(key: object) -> Sequence[object]:
     return key if isinstance(key, tuple) else (key,)
 
 
-def without_one_partition(result: Result) -> Result:
+def with_merged_partition(result: Result) -> Result:
     """Return a result as that of an ordinary table, after checking that its one partition reports the same."""
     own = dict(result)
     assert not own.pop("dropped", False)

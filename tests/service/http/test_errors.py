@@ -325,7 +325,7 @@ class FailingStore(Policy):
         self._changed = asyncio.Condition()
         self.waits: asyncio.Event | None = None
 
-    async def was_asked(self, times: int) -> None:
+    async def received(self, times: int) -> None:
         async with self._changed:
             await self._changed.wait_for(lambda: len(self.asked) >= times)
 
@@ -500,7 +500,7 @@ async def test_requests_beyond_the_limit_are_shed_and_probes_are_not() -> None:
     async with running_site(in_flight_max=2) as site:
         site.store.waits = asyncio.Event()
         held = [asyncio.create_task(site.client.get("/v1/tables/t/records/a")) for _ in range(2)]
-        await asyncio.wait_for(site.store.was_asked(2), 10)
+        await asyncio.wait_for(site.store.received(2), 10)
         response = await site.client.get("/v1/tables/t/records/a")
         problem = check_refused(response, 503, "overloaded")
         assert problem["retriable"] is True

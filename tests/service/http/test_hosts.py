@@ -40,7 +40,7 @@ OTHERS = [
 
 
 @asynccontextmanager
-async def asked(*, local: bool = False, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(*, local: bool = False, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(validate(MEMORY | more), local=local)
     transport = httpx.ASGITransport(app=app)
     async with (
@@ -55,7 +55,7 @@ async def statuses(client: httpx.AsyncClient, names: list[str], path: str = "/v1
 
 
 async def test_a_local_service_accepts_only_addresses_and_localhost() -> None:
-    async with asked(local=True) as client:
+    async with client_of(local=True) as client:
         assert await statuses(client, [*OURS, "tableside", "my-machine:8080"]) == {200}
         assert await statuses(client, OTHERS) == {403}
         for path in ("/metrics", "/readyz", "/console", "/openapi.json", "/docs", "/v1/tables/t/records/a"):
@@ -63,7 +63,7 @@ async def test_a_local_service_accepts_only_addresses_and_localhost() -> None:
 
 
 async def test_a_rejection_names_the_setting_and_repeats_no_input() -> None:
-    async with asked(local=True) as client:
+    async with client_of(local=True) as client:
         answer = await client.get("/v1/tables", headers={"host": "evil.example"})
         assert answer.json()["code"] == "forbidden"
         assert "`hosts`" in answer.json()["detail"]
@@ -74,16 +74,16 @@ async def test_a_rejection_names_the_setting_and_repeats_no_input() -> None:
 
 
 async def test_every_host_header_must_be_allowed() -> None:
-    async with asked(local=True) as client:
+    async with client_of(local=True) as client:
         for names in (["localhost", "evil.example"], ["evil.example", "localhost"]):
             answer = await client.get("/v1/tables", headers=[("host", name) for name in names])
             assert answer.status_code == 403
 
 
 async def test_a_public_service_accepts_any_host_unless_hosts_are_configured() -> None:
-    async with asked() as client:
+    async with client_of() as client:
         assert await statuses(client, OURS + OTHERS) == {200}
-    async with asked(hosts=["tables.example", "*.svc.cluster.local"]) as client:
+    async with client_of(hosts=["tables.example", "*.svc.cluster.local"]) as client:
         names = ["tables.example", "Tables.Example:443", "tables.example.", "a.b.svc.cluster.local:8080", *OURS]
         assert await statuses(client, names) == {200}
         others = ["svc.cluster.local", "tableside", "xtables.example", "tables_example", "a.tables.example", *OTHERS]
@@ -91,7 +91,7 @@ async def test_a_public_service_accepts_any_host_unless_hosts_are_configured() -
 
 
 async def test_a_wrong_name_is_refused_before_a_token_is_looked_at() -> None:
-    async with asked(hosts=["tables.example"], auth=TOKEN) as client:
+    async with client_of(hosts=["tables.example"], auth=TOKEN) as client:
         assert await statuses(client, ["tables.example"]) == {401}
         assert await statuses(client, ["evil.example"]) == {403}
 

@@ -324,10 +324,10 @@ def faults_of(event: events.ScenarioFinished) -> Iterator[str]:
         for check in checks:
             if check.failure_info is not None:
                 failure = check.failure_info.failure
-                yield f"{told(event.recorder.interactions[case])}\n{type(failure).__name__}: {failure}"
+                yield f"{request_and_response(event.recorder.interactions[case])}\n{type(failure).__name__}: {failure}"
 
 
-def told(interaction: Any) -> str:
+def request_and_response(interaction: Any) -> str:
     request, response = interaction.request, interaction.response
     sent = f"{request.method} {request.uri:.300}\n{request.headers}\n{request.body!r:.300}"
     return sent if response is None else f"{sent}\n{response.status_code} {response.content!r:.300}"

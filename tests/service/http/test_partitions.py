@@ -13,7 +13,7 @@ import pytest
 
 from service.http.asking import ARROW, Asking, Result, check_problem, check_refused, fresh, read, stream
 from spark_client.kafka_placement.keys import placed as placed_by_kafka
-from support.naive import No, updated
+from support.naive import Refused, updated
 from support.running import running
 from tableside.core.partitioner import default_partition
 
@@ -357,7 +357,7 @@ def _done(records: dict[str, Any], operation: dict[str, Any]) -> int:
         return 404
     try:
         records[key] = updated(records[key] if there else operation["default"], operation["update"])
-    except No:
+    except Refused:
         return 422
     return 204 if there else 201
 

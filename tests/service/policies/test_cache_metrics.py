@@ -34,7 +34,7 @@ class MetricReader:
     def ages(self) -> list[float | None]:
         return [self("age_seconds_count"), self("age_seconds_sum")]
 
-    def held(self) -> list[float | None]:
+    def content(self) -> list[float | None]:
         return [self("records"), self("bytes"), self("evictions_total")]
 
 
@@ -56,7 +56,7 @@ async def test_gets_are_counted_by_source_and_the_content_is_shown() -> None:
     assert shown("bytes") == site.cache._entries.size_bytes > 3 * 200
     await site.cache.apply([Delete(key) for key in "abcdex"])
     assert shown.gets() == [1, 6, 8, 1]
-    assert shown.held() == [0, 0, 3]
+    assert shown.content() == [0, 0, 3]
 
 
 @in_virtual_time
@@ -82,12 +82,12 @@ async def test_records_written_through_are_counted_and_can_evict_others() -> Non
     shown = MetricReader()
     site = await Site.made(metrics=shown.metrics, records_max=2, writes="through")
     await site.one(put("b"))
-    assert shown.held() == [1, site.cache._entries.size_bytes, 0]
+    assert shown.content() == [1, site.cache._entries.size_bytes, 0]
     await site.cache.apply([put("c"), Get("a"), put("d")])
-    assert shown.held() == [2, site.cache._entries.size_bytes, 2]
+    assert shown.content() == [2, site.cache._entries.size_bytes, 2]
     assert shown.gets() == [0, 1, 0, 0]
     await site.cache.close()
-    assert shown.held() == [0, 0, 2]
+    assert shown.content() == [0, 0, 2]
 
 
 class Loopback:
@@ -114,20 +114,20 @@ async def test_sent_and_received_invalidations_are_counted_by_key() -> None:
     shown, channel = MetricReader(), Loopback()
     site = await Site.made(metrics=shown.metrics, channel=channel)
 
-    def told() -> list[float | None]:
+    def invalidations() -> list[float | None]:
         return [shown("invalidations_total", direction=direction) for direction in ("sent", "received")]
 
     await site.cache.apply([Get("a"), Get("b")])
-    assert (told(), shown("records")) == ([0, 0], 2)
+    assert (invalidations(), shown("records")) == ([0, 0], 2)
     channel.on_keys(["a", "x"])
-    assert (told(), shown("records")) == ([0, 2], 1)
+    assert (invalidations(), shown("records")) == ([0, 2], 1)
     await site.cache.apply([put("a"), put("c"), Get("d")])
-    assert told() == [2, 2]
+    assert invalidations() == [2, 2]
     channel.on_keys(None)
-    assert (told(), shown.held()) == ([2, 3], [0, 0, 0])
+    assert (invalidations(), shown.content()) == ([2, 3], [0, 0, 0])
     await site.value()
     channel.on_lost()
-    assert (told(), shown.held()) == ([2, 3], [0, 0, 0])
+    assert (invalidations(), shown.content()) == ([2, 3], [0, 0, 0])
 
 
 def test_the_workers_of_a_replica_show_their_caches_together(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def bucket(limiter: Limiter, per_s: float = 100, fallbacks: Counter | None = Non
     return LeasedBucket(limiter, rate.burst_credits, rate, rate.scaled(0.5).bucket(), fallbacks)
 
 
-async def taken(leased: LeasedBucket, cost: float = 1.0, left_s: float = 60) -> int:
+async def take_credits(leased: LeasedBucket, cost: float = 1.0, left_s: float = 60) -> int:
     """Take the credits of one operation, as a call does."""
     return 1 if leased.try_take(cost) else await leased.take([cost], now() + left_s)
 
@@ -51,7 +51,7 @@ async def test_a_rare_caller_leases_only_the_credits_it_needs() -> None:
     limiter = Limiter(1000)
     leased = bucket(limiter)
     for _ in range(20):
-        assert await taken(leased) == 1
+        assert await take_credits(leased) == 1
         await asyncio.sleep(0.5)
     assert limiter.given == pytest.approx([1.0] * 20, abs=0.1)
 
@@ -61,7 +61,7 @@ async def test_a_busy_caller_takes_larger_leases_up_to_the_limit() -> None:
     limiter = Limiter(1e6)
     leased = bucket(limiter, per_s=1000)
     for _ in range(1000):
-        await taken(leased)
+        await take_credits(leased)
         await asyncio.sleep(0.001)
     assert max(limiter.given) <= 1000 * LEASE_S + 1e-6
     assert limiter.questions <= 60
@@ -71,9 +71,9 @@ async def test_a_busy_caller_takes_larger_leases_up_to_the_limit() -> None:
 async def test_unused_credits_are_dropped_soon() -> None:
     limiter = Limiter(1000)
     leased = bucket(limiter, per_s=1000)
-    await asyncio.gather(*(taken(leased) for _ in range(10)))
+    await asyncio.gather(*(take_credits(leased) for _ in range(10)))
     while not leased.try_take(2):
-        await taken(leased)
+        await take_credits(leased)
     left = leased._credits
     assert left > 0
     await asyncio.sleep(KEEP_S + 0.01)
@@ -85,12 +85,12 @@ async def test_unused_credits_are_dropped_soon() -> None:
 async def test_a_call_that_gathers_credits_is_not_overtaken() -> None:
     limiter = Limiter(0, per_s=10)
     leased = bucket(limiter, per_s=10)
-    large = asyncio.create_task(taken(leased, 5))
+    large = asyncio.create_task(take_credits(leased, 5))
     await asyncio.sleep(0.35)
     assert leased._credits > 0
     assert not leased.try_take(0.01)
     assert leased.take_some([0.01]) == 0
-    small = asyncio.create_task(taken(leased, 0.1))
+    small = asyncio.create_task(take_credits(leased, 0.1))
     started = now()
     assert await large == 1
     assert not small.done()
@@ -103,9 +103,9 @@ async def test_a_cancelled_call_leaves_its_credits_to_the_next() -> None:
     limiter = Limiter(0, per_s=10)
     leased = bucket(limiter, per_s=10)
     started = now()
-    large = asyncio.create_task(taken(leased, 5))
+    large = asyncio.create_task(take_credits(leased, 5))
     await asyncio.sleep(0)
-    next_one = asyncio.create_task(taken(leased, 1))
+    next_one = asyncio.create_task(take_credits(leased, 1))
     await asyncio.sleep(0.3)
     large.cancel()
     assert await next_one == 1
@@ -118,18 +118,18 @@ async def test_a_call_without_credits_in_time_is_rejected_immediately() -> None:
     limiter = Limiter(0, per_s=1)
     leased = bucket(limiter, per_s=1)
     started = now()
-    assert await taken(leased, 1, left_s=0.5) == 0
+    assert await take_credits(leased, 1, left_s=0.5) == 0
     assert now() - started < 0.1
     assert leased.wait_s(1) == pytest.approx(1, abs=0.06)
     await asyncio.sleep(leased.wait_s(1))
-    assert await taken(leased, 1, left_s=0.5) == 1, "the announced wait was correct"
+    assert await take_credits(leased, 1, left_s=0.5) == 1, "the announced wait was correct"
 
 
 @in_virtual_time
 async def test_a_deadline_ends_the_wait_in_the_line_too() -> None:
     limiter = Limiter(0, per_s=1)
     leased = bucket(limiter, per_s=1)
-    first = asyncio.create_task(taken(leased, 1))
+    first = asyncio.create_task(take_credits(leased, 1))
     await asyncio.sleep(0)
     started = now()
     assert await leased.take([1.0], started + 0.5) == 0
@@ -146,7 +146,7 @@ async def test_without_the_shared_limiter_a_local_share_is_used() -> None:
     leased = bucket(limiter, per_s=100, fallbacks=counter)
     started = now()
     for _ in range(150):
-        assert await taken(leased) == 1
+        assert await take_credits(leased) == 1
     assert now() - started == pytest.approx(2, abs=0.1), "50 at once, and then 50 a second"
     assert limiter.given == []
     assert registry.get_sample_value("fallbacks_total") == limiter.questions

@@ -64,7 +64,7 @@ async def replicas(url: str, table: str, count: int, **told: Any) -> AsyncIterat
         ]
 
 
-async def asked_for(policy: Policy, seconds: float, callers: int, operation: Operation | None = None) -> None:
+async def run_callers(policy: Policy, seconds: float, callers: int, operation: Operation | None = None) -> None:
     """Run this many callers. Each repeats an operation, by default a get, without a pause."""
     until = now() + seconds
 
@@ -107,7 +107,7 @@ async def test_two_replicas_together_keep_the_rate(redis_url: str, table: str) -
     """Samza: each task had a fixed part of the rate, used or not (W29)."""
     rate = Rate(200)
     async with replicas(redis_url, table, 2, read=rate) as ((one, one_store), (other, other_store)):
-        await asyncio.gather(asked_for(one, 3, 10), asked_for(other, 3, 10))
+        await asyncio.gather(run_callers(one, 3, 10), run_callers(other, 3, 10))
     both = passed([one_store, other_store])
     assert most_above(both, 200) <= 200 + 200 * KEEP_S
     assert sum(count for _, count in both) >= 0.6 * 200 * 3, "nor is it much less"
@@ -116,7 +116,7 @@ async def test_two_replicas_together_keep_the_rate(redis_url: str, table: str) -
 
 async def test_a_replica_can_use_credits_that_others_leave(redis_url: str, table: str) -> None:
     async with replicas(redis_url, table, 2, read=Rate(200)) as ((busy, busy_store), (idle, idle_store)):
-        await asyncio.gather(asked_for(busy, 2.5, 10), idle.apply([Get("a")], now() + 1))
+        await asyncio.gather(run_callers(busy, 2.5, 10), idle.apply([Get("a")], now() + 1))
     assert len(idle_store.calls) == 1
     assert len(busy_store.calls) >= 0.6 * 200 * 2.5
 
@@ -125,12 +125,12 @@ async def test_replicas_share_rates_below_one_and_fractional_costs(redis_url: st
     rate, cost = Rate(5, 5), Cost(put=0.25, kib=0.5)
     write = Put("a", b"{}")
     async with replicas(redis_url, table, 2, write=rate, cost=cost) as ((one, one_store), (other, other_store)):
-        await asyncio.gather(asked_for(one, 4, 3, write), asked_for(other, 4, 3, write))
+        await asyncio.gather(run_callers(one, 4, 3, write), run_callers(other, 4, 3, write))
     both = passed([one_store, other_store])
     assert most_above(both, 5 / 0.75) <= (5 + 2) / 0.75
     assert sum(count for _, count in both) >= 0.6 * 4 * 5 / 0.75
     async with replicas(redis_url, table, 2, read=Rate(0.5)) as ((one, one_store), (other, other_store)):
-        await asyncio.gather(asked_for(one, 3, 2), asked_for(other, 3, 2))
+        await asyncio.gather(run_callers(one, 3, 2), run_callers(other, 3, 2))
     assert 1 <= len(passed([one_store, other_store])) <= 2
 
 
@@ -162,9 +162,9 @@ async def test_reads_and_writes_have_separate_credits(redis_url: str, table: str
 async def test_a_hundred_waiting_callers_cause_few_requests_to_redis(tmp_path: Path, table: str) -> None:
     with redis(tmp_path) as url:
         async with replicas(url, table, 1, read=Rate(100)) as [(policy, one_store)], Redis.from_url(url) as tool:
-            await asked_for(policy, 1, 100)
+            await run_callers(policy, 1, 100)
             before = (await tool.info("stats"))["total_commands_processed"]
-            await asked_for(policy, 1.5, 100)
+            await run_callers(policy, 1.5, 100)
             commands = (await tool.info("stats"))["total_commands_processed"] - before
     assert len(one_store.calls) >= 120
     # About 20 leases a second with two or three requests each. Redis also counts the commands of a script.
@@ -243,17 +243,17 @@ async def test_without_redis_a_replica_uses_a_local_limit_until_redis_recovers(
         async with replicas(url, table, 1, read=rate, share=0.5, metrics=RateLimitMetrics(registry)) as [
             (policy, one_store)
         ]:
-            await asked_for(policy, 0.5, 5)
+            await run_callers(policy, 0.5, 5)
             assert fallbacks(registry, table) == 0
             getattr(proxy, fault)()
-            await asked_for(policy, 1.5, 5)
+            await run_callers(policy, 1.5, 5)
             alone = passed([one_store])
             away = fallbacks(registry, table)
             assert away > 0
             proxy.pass_on()
             await asyncio.sleep(PROBE_INTERVAL_S + CONNECT_TIMEOUT_S + RESPONSE_TIMEOUT_S)
             back = fallbacks(registry, table)
-            await asked_for(policy, 1.5, 5)
+            await run_callers(policy, 1.5, 5)
             assert fallbacks(registry, table) == back, "Redis is used again"
     told = [record.getMessage() for record in caplog.records if "shared limiter" in record.getMessage()]
     assert ["unreachable" in told[0], "again" in told[1]] == [True, True], (
@@ -301,7 +301,7 @@ async def test_shared_limits_work_on_a_cluster(redis_cluster_urls: list[str], ta
     inner = store(table)
     async with shared(url, cluster=True) as credit:
         policy = RateLimit(inner, read=Rate(100), write=Rate(5), shared=credit, metrics=RateLimitMetrics(registry))
-        await asyncio.gather(asked_for(policy, 1.5, 5), asked_for(policy, 1.5, 5, put("a")))
+        await asyncio.gather(run_callers(policy, 1.5, 5), run_callers(policy, 1.5, 5, put("a")))
     gets = [(at, 1) for at, [operation] in zip(inner.called_at, inner.calls, strict=True) if type(operation) is Get]
     assert 100 <= len(gets) <= 100 + 100 * 1.6
     assert 5 <= len(inner.calls) - len(gets) <= 5 + 8

@@ -10,8 +10,8 @@ from hypothesis.stateful import initialize, invariant, rule, run_state_machine_a
 from msgspec.structs import replace as changed
 
 from contract import same
-from service.test_stateful import KEYS, Machine, operations, told
-from support.naive import Asked, Naive
+from service.test_stateful import KEYS, Machine, as_naive, operations
+from support.naive import Naive, Sent
 from support.redis_tables import own
 from tableside.catalog.table import Table
 from tableside.core import values
@@ -40,11 +40,11 @@ class RedisMachine(Machine):
         self.table = Table(self.run(self.backend.store(self.spec)))
 
     @rule(batch=st.lists(operations(), min_size=1, max_size=12))
-    def batch(self, batch: list[tuple[Asked, str | None]]) -> None:
+    def batch(self, batch: list[tuple[Sent, str | None]]) -> None:
         sent = [self.with_etag(long_lived(asked), etag) for asked, etag in batch]
         answers = self.run(self.table.batch([asked.operation for asked in sent]))
         for asked, answer in zip(sent, answers, strict=True):
-            found, wanted = told(answer), self.naive.do(asked, now_ms())
+            found, wanted = as_naive(answer), self.naive.do(asked, now_ms())
             assert replace(found, value=None, until_ms=None) == replace(wanted, value=None, until_ms=None), asked
             assert abs((found.until_ms or 0) - (wanted.until_ms or 0)) < CLOCKS_MS, asked
             assert same(found.value, wanted.value), asked
@@ -69,7 +69,7 @@ class RedisMachine(Machine):
         assert {key for key, _ in self.run(self.table.scan(Scan(100))).records} == set(wanted)
 
 
-def long_lived(asked: Asked) -> Asked:
+def long_lived(asked: Sent) -> Sent:
     operation: Any = asked.operation
     if isinstance(operation, Put | Update) and operation.ttl_s not in (None, -1):
         return replace(asked, operation=changed(operation, ttl_s=operation.ttl_s * 1000))

@@ -78,20 +78,20 @@ class SlowCollector(Collector):
 
     def __init__(self) -> None:
         self.times = 0
-        self.goes_on = threading.Event()
+        self.passes_within_lifetime = threading.Event()
 
     def collect(self) -> Iterator[Metric]:
         self.times += 1
-        assert self.goes_on.wait(30)
+        assert self.passes_within_lifetime.wait(30)
         time.sleep(0.2)
         yield GaugeMetricFamily("times", "How often it was asked.", self.times)
 
 
 async def test_concurrent_requests_for_metrics_do_not_block_the_service() -> None:
     slow, shown = SlowCollector(), exposition.Exposition()
-    slow.goes_on.set()  # registration collects it once
+    slow.passes_within_lifetime.set()  # registration collects it once
     shown.registry.register(slow)
-    slow.goes_on.clear()
+    slow.passes_within_lifetime.clear()
     slow.times = 0
     first = asyncio.create_task(shown.text_in_thread())
     while not slow.times:
@@ -99,7 +99,7 @@ async def test_concurrent_requests_for_metrics_do_not_block_the_service() -> Non
     others = [asyncio.create_task(shown.text_in_thread()) for _ in range(50)]
     others[0].cancel()  # A cancelled request does not affect the others.
     await asyncio.sleep(0)
-    slow.goes_on.set()
+    slow.passes_within_lifetime.set()
     assert b"times 1.0" in await first
     assert {await other for other in others[1:]} == {await others[1]}
     assert b"times 2.0" in await others[1]

@@ -105,7 +105,7 @@ async def serving(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
             yield client
 
 
-async def ask_all(table: dict[str, Any]) -> list[int]:
+async def send_all(table: dict[str, Any]) -> list[int]:
     async with serving(tables={"t": {"store": "local", **table}}) as client:
         return [(await client.request(method, path, **given)).status_code for method, path, given in requests("t")]
 
@@ -140,7 +140,7 @@ async def test_an_exception_of_a_store_with_all_its_data_is_logged_without_data(
 ) -> None:
     monkeypatch.setattr(MemoryStore, "apply", failing(how))
     with logged(**ALL) as lines:
-        statuses = await ask_all(table)
+        statuses = await send_all(table)
     assert 500 in statuses
     assert_without_data(lines, statuses)
     if how is raise_with_all:

@@ -22,7 +22,7 @@ PARENT = b"00-%032x-b7ad6b7169203331-" % TRACE
 
 
 @pytest.fixture(autouse=True)
-def in_a_context_of_its_own() -> Iterator[None]:
+def separate_context() -> Iterator[None]:
     token = contexts.attach(Context())
     yield
     assert contexts.get_current() == {}

@@ -56,7 +56,7 @@ def traced(collector: Collector, redis_url: str, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(autouse=True)
-def each_test_sees_its_own(collector: Collector) -> None:
+def empty_collector(collector: Collector) -> None:
     collector.bodies.clear()
 
 

@@ -62,7 +62,7 @@ class Watch:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays_current() -> Iterator[None]:
+def context_is_restored() -> Iterator[None]:
     before = contexts.get_current()
     yield
     assert contexts.get_current() == before

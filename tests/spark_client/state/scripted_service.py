@@ -15,7 +15,7 @@ PROBLEM = {"Content-Type": "application/problem+json"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """A request with the operations of its batch. A request for the table has none."""
 
     method: str
@@ -54,7 +54,7 @@ def refusal(status: int, code: str, *, retriable: bool, headers: dict[str, str] 
     return Reply(status, said, {**PROBLEM, **(headers or {})})
 
 
-Script = Callable[[Asked], Reply | None]
+Script = Callable[[Request], Reply | None]
 
 
 class Scripted:
@@ -63,18 +63,18 @@ class Scripted:
     def __init__(self) -> None:
         self.url = ""
         self.script: Script = lambda _: None
-        self.asked: list[Asked] = []
+        self.asked: list[Request] = []
         self.under_way = 0
         self.under_way_max = 0
         self.hung_up = 0
         self._lock = threading.Lock()
 
     @property
-    def batches(self) -> list[Asked]:
+    def batches(self) -> list[Request]:
         """The requests with operations."""
         return [asked for asked in self.asked if asked.method == "POST"]
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: Request) -> Reply:
         with self._lock:
             self.asked.append(asked)
         usual = results(asked.operations) if asked.method == "POST" else Reply(200, json.dumps(PAIR).encode())
@@ -125,7 +125,7 @@ def _server(service: Scripted) -> ThreadingHTTPServer:
             service.begin()
             hung_up = False
             try:
-                self._send(service.answer(Asked(self.command, headers, operations, len(body), time.monotonic())))
+                self._send(service.answer(Request(self.command, headers, operations, len(body), time.monotonic())))
             except OSError:
                 self.close_connection = hung_up = True
             finally:

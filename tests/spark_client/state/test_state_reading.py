@@ -218,8 +218,8 @@ def _places(state: State, other: Written, written: Written) -> list[str]:
 def killing_after(requests: int) -> Callable[[Progress], None]:
     left = iter(range(requests - 1))
 
-    def tell(progress: Progress) -> None:
+    def raise_at_last(progress: Progress) -> None:
         if next(left, None) is None:
             raise Killed
 
-    return tell
+    return raise_at_last

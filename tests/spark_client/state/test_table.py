@@ -17,7 +17,7 @@ from servers.process import free_port
 from servers.proxy import FaultProxy
 from spark_client.state.java import Java
 from spark_client.state.java import java as java_process
-from spark_client.state.scripted_service import Asked, Reply, Scripted, problem, refusal, results, scripted
+from spark_client.state.scripted_service import Reply, Request, Scripted, problem, refusal, results, scripted
 from support.running import Service, running
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
@@ -75,14 +75,14 @@ def applied(java: Java, url: str, operations: Sequence[dict[str, Any]], table: s
 
 def tried(java: Java, url: str, operations: Sequence[dict[str, Any]], table: str = "pair", **settings: Any) -> Result:
     """Apply operations, and return their outcomes or the failure."""
-    result: Result = java.run("TableCases", "apply", **told(url, operations, table, **settings))
+    result: Result = java.run("TableCases", "apply", **arguments_of(url, operations, table, **settings))
     assert result["waited_s"] <= result["took_s"]
     assert TOKEN not in str(result)
     assert OTHER_TOKEN not in str(result)
     return result
 
 
-def told(url: str, operations: Sequence[dict[str, Any]], table: str = "pair", **settings: Any) -> Result:
+def arguments_of(url: str, operations: Sequence[dict[str, Any]], table: str = "pair", **settings: Any) -> Result:
     named = {name: str(setting) for name, setting in settings.items()}
     return {"settings": {"url": url, "table": table, **named}, "operations": list(operations)}
 
@@ -91,11 +91,11 @@ def statuses(result: Result) -> list[int]:
     return [outcome["status"] for outcome in result["outcomes"]]
 
 
-def first(script: Callable[[Asked], Reply | None], times: int = 1) -> Callable[[Asked], Reply | None]:
+def first(script: Callable[[Request], Reply | None], times: int = 1) -> Callable[[Request], Reply | None]:
     """Return a script for the first batches, after which the usual responses follow."""
     left = [times]
 
-    def answer(asked: Asked) -> Reply | None:
+    def answer(asked: Request) -> Reply | None:
         if asked.method != "POST" or left[0] == 0:
             return None
         left[0] -= 1
@@ -141,7 +141,7 @@ def test_bytes_are_stored_as_base64(java: Java, site: Service) -> None:
 
 def test_a_started_call_runs_in_another_thread(java: Java, site: Service) -> None:
     operations = [put("begun"), get("not begun")]
-    assert java.run("TableCases", "begun", **told(site.url, operations)) == [204, 404]
+    assert java.run("TableCases", "begun", **arguments_of(site.url, operations)) == [204, 404]
 
 
 def test_an_empty_call_sends_nothing_and_a_repeated_key_is_rejected(java: Java, stub: Scripted) -> None:
@@ -186,7 +186,7 @@ def test_the_key_schema_is_requested_until_the_table_exists(java: Java, stub: Sc
 def test_a_table_that_is_configured_meanwhile_has_the_keys_that_it_has_by_then(java: Java, stub: Scripted) -> None:
     known = threading.Event()
 
-    def script(asked: Asked) -> Reply | None:
+    def script(asked: Request) -> Reply | None:
         if asked.method == "GET":
             return None if known.is_set() else refusal(404, "table_not_found", retriable=False)
         if isinstance(asked.operations[0]["key"], list):
@@ -244,7 +244,7 @@ def test_a_request_has_headers_for_content_caller_and_deadline(java: Java, stub:
 
 
 def test_only_failed_operations_are_retried_and_outcomes_keep_their_positions(java: Java, stub: Scripted) -> None:
-    def script(asked: Asked) -> Reply:
+    def script(asked: Request) -> Reply:
         answers = json.loads(results(asked.operations).body)["results"]
         for index in range(0, len(answers), 2):
             answers[index] = {"status": 409, "error": problem(409, "contended", retriable=True)}
@@ -262,7 +262,7 @@ def test_only_failed_operations_are_retried_and_outcomes_keep_their_positions(ja
 def test_the_retry_delay_of_the_service_is_respected(
     java: Java, stub: Scripted, status: int, code: str, stated: str
 ) -> None:
-    def script(asked: Asked) -> Reply:
+    def script(asked: Request) -> Reply:
         if stated == "header":
             return refusal(status, code, retriable=True, headers={"Retry-After": "1"})
         if stated == "problem":
@@ -414,7 +414,7 @@ def test_a_failure_names_the_first_operation_that_failed(java: Java, site: Servi
 
 
 def test_a_failed_request_cancels_the_others(java: Java, stub: Scripted) -> None:
-    def script(asked: Asked) -> Reply | None:
+    def script(asked: Request) -> Reply | None:
         if asked.method == "GET":
             return None
         if any(operation["key"][1] == "0" for operation in asked.operations):
@@ -462,7 +462,7 @@ def test_a_response_above_the_limit_is_not_read(java: Java, stub: Scripted) -> N
 
 @pytest.mark.parametrize("where", ["waiting for an answer", "pausing", "in the middle of an answer", "with helpers"])
 def test_an_interruption_ends_the_wait_and_disconnects(java: Java, stub: Scripted, where: str) -> None:
-    def script(asked: Asked) -> Reply | None:
+    def script(asked: Request) -> Reply | None:
         match where:
             case _ if not asked.operations:
                 return None
@@ -475,7 +475,7 @@ def test_an_interruption_ends_the_wait_and_disconnects(java: Java, stub: Scripte
 
     stub.script = script
     operations = [put(f"{number}", bytes=1000) for number in range(10)]
-    arguments = told(stub.url, operations, request_bytes_max=1024 if where == "with helpers" else 1 << 20)
+    arguments = arguments_of(stub.url, operations, request_bytes_max=1024 if where == "with helpers" else 1 << 20)
     result = java.run("TableCases", "interrupted", after_s=0.8, **arguments)
     assert (result["code"], result["ended_s"] < 0.5) == ("InterruptedException", True), result
     expected = {"with helpers": 4, "pausing": 0}.get(where, 1)
@@ -489,7 +489,7 @@ def test_an_interruption_ends_the_wait_and_disconnects(java: Java, stub: Scripte
 def test_a_started_call_can_be_cancelled_without_leftovers(java: Java, stub: Scripted) -> None:
     stub.script = lambda asked: results(asked.operations, delay_s=30) if asked.operations else None
     operations = [put(f"{number}", bytes=1000) for number in range(10)]
-    arguments = told(stub.url, operations, request_bytes_max=1024, in_flight_max=3)
+    arguments = arguments_of(stub.url, operations, request_bytes_max=1024, in_flight_max=3)
     result = java.run("TableCases", "cancelled", after_s=0.8, **arguments)
     assert result == {"waiting": 3, "cancelled": True, "waiting_after": 0}
     until = time.monotonic() + 10
@@ -537,7 +537,7 @@ def test_a_token_file_is_checked_periodically_and_may_be_absent_for_a_while(
     java: Java, stub: Scripted, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
-    arguments = told(stub.url, [get("a")], token_file=str(file)) | {"looks_again": True}
+    arguments = arguments_of(stub.url, [get("a")], token_file=str(file)) | {"looks_again": True}
     for content in (TOKEN, None, OTHER_TOKEN):
         file.unlink(missing_ok=True)
         if content is not None:
@@ -566,7 +566,7 @@ def test_without_a_file_the_token_is_the_environments(
     monkeypatch.setenv("TABLESIDE_TOKEN", TOKEN)
     with java_process(tmp_path) as java:
         assert statuses(applied(java, guarded.url, [put("a")])) == [204]
-        shown = java.run("TableCases", "shown", **told(guarded.url, []))
+        shown = java.run("TableCases", "shown", **arguments_of(guarded.url, []))
     assert TOKEN not in str(shown)
     assert guarded.url in shown[0]
 

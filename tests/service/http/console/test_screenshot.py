@@ -63,7 +63,7 @@ async def test_the_pictures_of_the_documentation(folder: Path, browser: Browser,
                 for per_s, ask in ((60, get), (12, put), (8, batch), (5, visit))
             ]
             try:
-                await looked_at(client)
+                await keep_sampling(client)
                 await pictures(browser, service.url, folder)
             finally:
                 for task in asking:
@@ -71,7 +71,7 @@ async def test_the_pictures_of_the_documentation(folder: Path, browser: Browser,
                 await asyncio.gather(*asking, return_exceptions=True)
 
 
-async def looked_at(client: httpx.AsyncClient) -> None:
+async def keep_sampling(client: httpx.AsyncClient) -> None:
     """Request a page until a plot is full, so that the sampling rate stays high."""
     for _ in range(TRAFFIC_S // 15):
         assert (await client.get("/console")).status_code == 200
