@@ -1,10 +1,10 @@
-// Writes kafka_placement.tsv: where Kafka's own producer (org.apache.kafka:kafka-clients 4.1.0) puts 500 keys.
+// Writes kafka_placement.tsv: the partitions that Kafka's producer chooses for 500 keys (kafka-clients 4.1.0).
 //
 //   mvn dependency:copy -Dartifact=org.apache.kafka:kafka-clients:4.1.0 -DoutputDirectory=jars
 //   mvn dependency:copy -Dartifact=org.slf4j:slf4j-api:2.0.17 -DoutputDirectory=jars
 //   java -cp "jars/*" KafkaPlacement.java > kafka_placement.tsv
 //
-// Keys are made from their number, here and in keys.py, so that the table need not hold them: 300 of any bytes,
+// Here and in keys.py, keys are computed from their number, so that the table need not contain them: 300 of any bytes,
 // 0 to 199 long, and 200 of text, 0 to 39 characters long, most of them not ASCII.
 
 import java.security.MessageDigest;

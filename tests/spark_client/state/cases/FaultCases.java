@@ -131,7 +131,7 @@ final class FaultCases {
     }
   }
 
-  /** Maintenance is postponed without an error, and done when the service is back. */
+  /** Maintenance is postponed without an error, and done when the service recovers. */
   public static void maintenanceIsPostponedWhileTheServiceIsUnavailable(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
     Stored stored = Stored.of(arguments, query.place(0));

@@ -11,7 +11,7 @@ final class MaintenanceCases {
 
   private MaintenanceCases() {}
 
-  /** Any provider: the retained versions stay loadable, whatever is snapshotted and removed. */
+  /** Any provider: the retained versions stay loadable after any snapshots and removals. */
   public static void theRetainedVersionsStayLoadable(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 3).conf("stateStore.minDeltasForSnapshot", 2);
     try (Partition partition = query.open()) {

@@ -8,7 +8,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** What is kept in memory and what is read from the table, observed by requests. */
+/** Which data is in memory and which is read from the table, observed by requests. */
 final class MemoryCases {
   private static final String DELTAS = "delta/";
   private static final int MANY = 3000;

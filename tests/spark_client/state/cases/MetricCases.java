@@ -103,7 +103,7 @@ final class MetricCases {
     }
   }
 
-  /** Spark forces a snapshot where snapshots lag behind; its own providers have such a metric too. */
+  /** Spark forces a snapshot if snapshots lag behind. Its own providers have such a metric too. */
   public static void forcedSnapshotsHaveTheirOwnMetric(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     String name = query.ours() ? "tablesideForceSnapshotCount" : "forceSnapshotCount";

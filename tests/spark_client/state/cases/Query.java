@@ -77,13 +77,13 @@ final class Query {
     return again;
   }
 
-  /** Sets what Spark calls {@code spark.sql.streaming.<name>}. */
+  /** Sets the setting {@code spark.sql.streaming.<name>} of Spark. */
   Query conf(String setting, Object value) {
     conf.put(CONF + setting, value.toString());
     return this;
   }
 
-  /** Sets what Tableside calls {@code tableside.state.<name>}. */
+  /** Sets the setting {@code tableside.state.<name>} of Tableside. */
   Query setting(String setting, Object value) {
     settings.put(setting, value.toString());
     return this;

@@ -146,7 +146,7 @@ final class ZombieCases {
     }
   }
 
-  /** Each identity of a version gives what was committed under it. Checkpoint format 2 only. */
+  /** Each identity of a version gives the data that was committed under it. Checkpoint format 2 only. */
   public static void attemptsWithIdentitiesCoexist(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     if (query.format == 1) {
