@@ -93,7 +93,7 @@ def _token(file: Path | None) -> str | None:
 
 
 def _run(options: argparse.Namespace, folder: Path, place: stores.Place, progress: Progress) -> Service:
-    """Start everything, run all steps, and stop everything except a service that shall be kept."""
+    """Start everything, run all steps, and stop everything except a service that continues to run."""
     with tempfile.TemporaryDirectory(prefix="tableside-spark-") as name, contextlib.ExitStack() as started:
         scratch = Path(name)
         with progress.step("start Spark and the service, and unpack the data", Part.START):
@@ -129,7 +129,7 @@ def _start(
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What the steps use: the service's process, its address, and the progress."""
+    """The objects that all steps share: the service's process, its address, and the progress."""
 
     service: Service
     reach: job.Reach

@@ -39,7 +39,7 @@ def _side(rows: pa.Table, expected: int, actual: int) -> pa.Table:
 
 
 def read_flights(folder: Path) -> pa.Table:
-    """Read the flights and add the departure time in UTC; null for a flight that did not depart."""
+    """Read the flights and add the departure time in UTC, which is null for a flight that did not depart."""
     flights = pq.read_table(folder / "flights.parquet")
     scheduled_s = pc.add(_seconds(flights["time_hour"]), pc.multiply(60, flights["minute"]))
     departed_s = pc.add(scheduled_s, pc.multiply(60, flights["dep_delay"]))

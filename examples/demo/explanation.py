@@ -1,4 +1,4 @@
-"""The last lines of the demonstration: what it has shown, and what to try next."""
+"""The last lines of the demonstration: a summary, and suggestions of commands to try."""
 
 import shlex
 

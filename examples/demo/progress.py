@@ -14,7 +14,7 @@ REPORT_S = 1.5
 
 
 class Part(Enum):
-    """The part of the demonstration to which a step belongs."""
+    """The part of the demonstration that contains a step."""
 
     START = "start"
     WORK = "work"
@@ -46,7 +46,7 @@ class Progress:
 
     @contextlib.contextmanager
     def step(self, title: str, part: Part, done: Callable[[], int] | None = None) -> Iterator[Step]:
-        """Time a step. While it runs, print its progress every 1.5 seconds; `done` returns the rows read so far."""
+        """Time a step. While it runs, print its progress every 1.5 seconds. `done` returns the rows read so far."""
         self.say(f"{title} …")
         step = Step(title, part)
         started = time.monotonic()

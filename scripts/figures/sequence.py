@@ -1,4 +1,4 @@
-"""Figures of messages: actors from left to right, and what they send to each other from top to bottom."""
+"""Figures of messages: actors from left to right, and their messages to each other from top to bottom."""
 
 from collections.abc import Mapping
 from typing import Any

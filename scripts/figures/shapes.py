@@ -34,7 +34,7 @@ def text(
 
 
 def box(at: Sequence[float], kind: str, title: str, notes: Sequence[str] = ()) -> list[str]:
-    """Draw a box with a title and notes, centered; an `area` has its title at the top.
+    """Draw a box with a title and notes, centered. An `area` has its title at the top.
 
     Raises:
         ValueError: A line is wider than the box, or the lines are higher.

@@ -16,7 +16,7 @@ from .words import etag, one, put, record, refused, same, scanned, update, value
 class Tokens(Opens):
     """A write whose token was seen before is acknowledged and not applied again."""
 
-    async def test_a_store_that_keeps_no_tokens_refuses_them(self, open_store: Open) -> None:
+    async def test_a_store_without_tokens_rejects_them(self, open_store: Open) -> None:
         store = await open_store()
         if store.capabilities.tokens:
             pytest.skip("the store keeps tokens")

@@ -118,7 +118,7 @@ CLAIMS = [
     Claim("docs/partitioned-tables.md", "yaml", CONFIGURED),
     Claim("docs/security*.md", "yaml", CONFIGURED, "stores:"),
     Claim("docs/security/issuers.md", "yaml",
-          "service/auth/test_issuers_service.py::test_the_manifests_of_the_documentation_are_some", "apiVersion:",
+          "service/auth/test_issuers_service.py::test_the_manifests_of_the_documentation_are_valid", "apiVersion:",
           not_run="there is no cluster"),
     # Values of the chart, and commands for a cluster.
     Claim("docs/kubernetes.md", "yaml",

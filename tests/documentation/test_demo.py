@@ -113,7 +113,7 @@ def test_another_store_gives_the_same_figures(store: str, printed: str) -> None:
     assert shown.count("KILLED the service") == shown.count("restarted it as process") == 1
 
 
-def test_a_killed_service_starts_again_with_its_records(tmp_path: Path) -> None:
+def test_a_killed_service_restarts_with_its_records(tmp_path: Path) -> None:
     from examples.demo import service
 
     with service.running(tmp_path, free_port()) as started, Client(started.url) as client:

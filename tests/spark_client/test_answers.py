@@ -78,7 +78,7 @@ def test_after_an_unknown_outcome_later_operations_on_the_key_are_not_sent() -> 
     assert answer["code"].to_pylist() == ["store_unavailable", "store_unavailable", None]
 
 
-def test_attempts_and_time_are_bounded_and_retry_after_is_obeyed() -> None:
+def test_attempts_and_time_are_limited_and_retry_after_is_respected() -> None:
     error = TableError("t", "throttled", 429, "slow down", retriable=True, retry_after_s=7.0)
     waits: list[float] = []
 

@@ -135,7 +135,7 @@ def test_retriable_failures_are_retried_and_unknown_outcomes_are_not() -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_write_that_is_sent_elsewhere_is_no_success(status: int) -> None:
+def test_a_redirected_write_is_a_failure(status: int) -> None:
     """A proxy that requires TLS or a login redirects: nothing was written, and the token goes to no other server."""
     with (
         answering((200, {}, b"{}")) as (elsewhere, wrongly_asked),
@@ -173,7 +173,7 @@ def test_a_batch_sends_only_the_failed_positions_again() -> None:
         assert "writer=w%2F1" in asked[0][1]
 
 
-def test_a_token_is_sent_read_again_when_refused_and_never_shown(tmp_path: Path) -> None:
+def test_a_token_is_sent_reread_after_a_rejection_and_never_shown(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old-secret\n")
     with answering((401, {}, b""), FOUND) as (url, asked), Client(url, token_file=str(path)) as client:
@@ -183,7 +183,7 @@ def test_a_token_is_sent_read_again_when_refused_and_never_shown(tmp_path: Path)
     assert "s3cret" not in repr(Credential("s3cret"))
 
 
-def test_a_token_that_another_thread_has_read_already_is_used(tmp_path: Path) -> None:
+def test_a_token_already_reread_by_another_thread_is_used(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
     signing = BearerAuth(Credential(path=str(path)))

@@ -79,7 +79,7 @@ def number_of(letter: dict[str, Any]) -> int:
     return int(json.loads(letter["update"])["$inc"]["n"])
 
 
-def test_a_letter_has_the_row_the_reason_and_its_origin(spark: SparkSession, service: Service) -> None:
+def test_a_dead_letter_has_the_row_the_reason_and_its_origin(spark: SparkSession, service: Service) -> None:
     letters = Table("failed_letter", service.url)
     frame = spark.createDataFrame([(None, 1, "x"), (None, 1, "x"), (None, 1, "y")], "k string, i int, v string")
     Table("failed_origin", service.url).put(frame, ["k"], token=("nightly", 3), on_error=letters)

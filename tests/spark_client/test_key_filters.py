@@ -54,7 +54,7 @@ def test_a_composite_key_needs_all_parts_else_its_first_part_selects_scans() -> 
     assert chosen(PAIR, "at int", at) == (Selection(), [])
 
 
-def test_a_prefix_is_that_of_the_first_part_or_of_the_second_within_a_first_part() -> None:
+def test_a_prefix_applies_to_the_first_part_or_within_a_partition_to_the_second() -> None:
     who, first, second = EqualTo(("who",), "a"), StringStartsWith(("who",), "a"), StringStartsWith(("what",), "x")
     longer = StringStartsWith(("who",), "ab")
     columns = "who string, what string"

@@ -119,7 +119,7 @@ def test_binary_and_text_keys_have_kafkas_partitions(spark: SparkSession) -> Non
         )
 
 
-def test_values_reach_the_partitioner_as_python_has_them(spark: SparkSession) -> None:
+def test_values_reach_the_partitioner_as_python_objects(spark: SparkSession) -> None:
     frame = spark.sql("select 7L `the key`, named_struct('gate', 'B', 'stops', array(2, 1)) as `a.b`, 1 id")
 
     def stops(topic: str, key: int, value: dict[str, Any], num_partitions: int) -> list[int]:
@@ -135,14 +135,12 @@ def test_values_reach_the_partitioner_as_python_has_them(spark: SparkSession) ->
     ("lists", "partitions"),
     [("array()", []), ("array(null)", [None]), ("cast(null as array<void>)", [0, 1])],
 )
-def test_a_column_without_a_single_integer_will_do(
-    spark: SparkSession, lists: str, partitions: list[int | None]
-) -> None:
+def test_lists_without_integers_are_accepted(spark: SparkSession, lists: str, partitions: list[int | None]) -> None:
     found = by_id(multicast(numbers(spark, 1), F.expr(lists), num_partitions=2, topic="t"))
     assert found == Counter((0, partition) for partition in partitions)
 
 
-def test_the_older_method_serves(spark: SparkSession) -> None:
+def test_the_older_method_is_supported(spark: SparkSession) -> None:
     with pytest.warns(DeprecationWarning, match="define partitions"):
 
         class Older(StreamPartitioner):

@@ -24,7 +24,7 @@ def lists_of(*answers: Any) -> Any:
     return found.to_pylist()
 
 
-def test_every_answer_is_a_list_for_spark() -> None:
+def test_every_result_becomes_a_list_for_spark() -> None:
     assert lists_of(None, BROADCAST, [-1]) == [None, None, [-1]]
     assert lists_of([], (), set(), DROP) == [[], [], [], []]
     assert lists_of(DEFAULT) == [[None]]

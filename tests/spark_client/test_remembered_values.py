@@ -17,7 +17,7 @@ def value(key: object) -> str:
 
 
 def join(memory: KeyMemory, chunks: Iterable[pa.Array], in_flight: int = 1) -> tuple[list[str], list[list[object]]]:
-    """Return the value of each row, and the keys of each request; plans are ahead of values by `in_flight` chunks."""
+    """Return the value of each row, and the keys of each request. Plans are ahead of values by `in_flight` chunks."""
     rows: list[str] = []
     requests: list[list[object]] = []
     waiting: deque[tuple[object, pa.Array]] = deque()

@@ -286,7 +286,7 @@ def test_null_operands_and_sums_beyond_64_bits_fail_their_key_alone(spark: Spark
     assert stored(service, "spark_overflow") == {"a": {"n": 1}}
 
 
-def test_a_repeated_call_with_its_token_changes_nothing(rows: DataFrame, service: Service) -> None:
+def test_a_repeated_call_with_the_same_token_changes_nothing(rows: DataFrame, service: Service) -> None:
     table = Table("spark_token", service.url)
     for expected in ("applied", "replayed"):
         summary = table.update(rows, "k", {"$inc": {"n": lit(1)}}, default={"n": 0}, token="nightly/2026-11-20")

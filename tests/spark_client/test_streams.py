@@ -298,7 +298,7 @@ def refused_inside(spark: SparkSession, events: Path, checkpoint: Path, write: C
     return str(refused.value)
 
 
-def test_a_write_that_can_have_no_sound_token_is_refused(
+def test_a_write_without_a_safe_token_is_rejected(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
     table = Table("batch_refused", service.url)
@@ -400,7 +400,7 @@ def test_the_query_of_a_checkpoint_is_found_with_any_form_of_its_path(spark: Spa
         assert query_id_of_checkpoint(f"file:{checkpoint}", spark) == name
 
 
-def test_a_write_that_failed_may_be_tried_again_in_the_same_micro_batch(
+def test_a_failed_write_can_be_repeated_in_the_same_micro_batch(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
     table, away = Table("batch_again", service.url), Table("batch_again", "http://127.0.0.1:9")

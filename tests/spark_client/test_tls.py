@@ -194,7 +194,7 @@ def test_files_of_certificates_are_refused_for_an_address_without_tls_and_a_key_
             make("https://127.0.0.1:9", key_file="key.pem")
 
 
-def test_a_new_connection_has_the_certificates_as_they_are_by_then(site: Site, tmp_path: Path) -> None:
+def test_a_new_connection_uses_the_current_certificates(site: Site, tmp_path: Path) -> None:
     held = Signed(tmp_path / "client.pem", tmp_path / "client-key.pem")
     stranger = Authority(tmp_path, "other").sign("stranger", ())
     copy(stranger, held)

@@ -25,7 +25,7 @@ pytestmark = [
 OLD, NEW = "tableside_old-s3cr3t", "tableside_new-s3cr3t"
 
 
-def test_a_token_that_is_changed_while_a_job_runs_is_read_again(tmp_path: Path) -> None:
+def test_a_token_changed_during_a_job_is_reread(tmp_path: Path) -> None:
     """After one task has written with the old token, it is revoked. Another task in the same worker continues."""
     config, accepted, file = tmp_path / "tableside.yaml", tmp_path / "accepted.yaml", tmp_path / "token"
     config.write_text(

@@ -152,7 +152,7 @@ def test_without_auth_every_caller_is_accepted() -> None:
     assert Auth(None, CollectorRegistry()).caller_of(b"") is UNRESTRICTED
 
 
-def test_callers_are_exchanged_at_run_time() -> None:
+def test_callers_can_change_at_run_time() -> None:
     auth = Auth(auth_settings(tokens=[{"name": "a", "sha256": A}]), CollectorRegistry())
     auth.change(auth_settings(tokens=[{"name": "b", "sha256": B}]))
     assert auth.caller_of(b"a") is None
@@ -280,7 +280,7 @@ def test_digests_are_in_no_repr() -> None:
     assert A not in shown
 
 
-def test_only_a_restart_begins_or_ends_asking_for_tokens() -> None:
+def test_only_a_restart_enables_or_disables_authentication() -> None:
     open_to_all, guarded = validate(STORES), settings(tokens=[{"name": "a", "sha256": A}])
     changed = settings(tokens=[{"name": "b", "sha256": B}], metrics="admin")
     assert [fault.path for fault in beyond_reloading(guarded, open_to_all)] == ["auth"]

@@ -127,7 +127,7 @@ SUBJECTS = [
 ]
 
 
-def test_a_name_is_no_other_subjects_no_other_issuers_and_no_configured_tokens() -> None:
+def test_the_name_of_a_caller_is_unique_across_subjects_issuers_and_tokens() -> None:
     names = [caller_name(issuer, subject) for issuer in (ID, f"{ID}/", "https://b.example") for subject in SUBJECTS]
     assert len(set(names)) == len(names)
     assert not any(CONFIGURED.fullmatch(name) for name in names)
@@ -136,6 +136,6 @@ def test_a_name_is_no_other_subjects_no_other_issuers_and_no_configured_tokens()
         assert name.count("#") == 1
 
 
-def test_a_name_is_readable() -> None:
+def test_the_name_of_a_caller_is_readable() -> None:
     assert caller_name(ID, "system:serviceaccount:jobs:etl") == f"{ID}#system:serviceaccount:jobs:etl"
     assert caller_name(ID, "a@b.example|c d") == f"{ID}#a@b.example|c%20d"

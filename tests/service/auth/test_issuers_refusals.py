@@ -115,7 +115,7 @@ async def test_a_signed_token_can_be_the_consoles_password(guarded: Guarded) -> 
     assert (await ask(guarded, "get", basic(guarded.token()))).status_code == 401
 
 
-async def test_configured_tokens_go_on_as_they_did(guarded: Guarded) -> None:
+async def test_configured_tokens_remain_valid(guarded: Guarded) -> None:
     assert (await ask(guarded, "get", bearer(OPAQUE))).status_code in (200, 404)
     assert (await ask(guarded, "put", bearer(OPAQUE))).status_code == 403
     before = guarded.refused("unknown")
@@ -307,7 +307,7 @@ async def _answers(client: httpx.AsyncClient, token: str, status: int) -> None:
 
 
 @pytest.mark.usefixtures("cool")
-async def test_keys_are_exchanged_while_it_serves() -> None:
+async def test_keys_can_change_while_it_serves() -> None:
     old, new = SigningKey("old"), SigningKey("new")
     with issuing(old) as issuer:
         async with guarded_by(issuer) as (service, client):

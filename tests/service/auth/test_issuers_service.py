@@ -182,7 +182,7 @@ def test_the_documented_issuers_grant_the_documented_permissions() -> None:
     assert given(kubernetes, **service_account("web", "etl")) == ((), (), False)
 
 
-def test_the_manifests_of_the_documentation_are_some() -> None:
+def test_the_manifests_of_the_documentation_are_valid() -> None:
     validating = pytest.importorskip("kubernetes_validate", reason="needs the dependency group chart")
     manifests = examples("apiVersion:")
     assert [manifest["kind"] for manifest in manifests] == ["Pod", "ClusterRoleBinding"]

@@ -172,7 +172,7 @@ def test_the_patterns_of_all_rules_together_are_limited() -> None:
     assert "patterns in claims, all together" in message
 
 
-def test_issuers_alone_are_auth(tmp_path: Any) -> None:
+def test_auth_can_consist_of_issuers_only(tmp_path: Any) -> None:
     file = tmp_path / "tableside.yaml"
     file.write_text(
         "stores: {s: {kind: memory}}\n"

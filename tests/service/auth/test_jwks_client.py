@@ -156,7 +156,7 @@ async def test_the_request_accepts_the_media_type_of_kubernetes(issuer: Issuer) 
     assert headers["accept"].split(", ") == ["application/jwk-set+json", "application/json"]
 
 
-async def test_a_token_is_sent_as_the_file_has_it_now(issuer: Issuer, tmp_path: Path) -> None:
+async def test_the_current_token_of_the_file_is_sent(issuer: Issuer, tmp_path: Path) -> None:
     file = tmp_path / "token"
     for token in ("one", "two"):
         file.write_text(f"{token}\n")

@@ -204,7 +204,7 @@ def test_text_that_is_no_token_is_rejected(token: Any) -> None:
     assert reason(token) in ("malformed", "signature")
 
 
-def test_a_critical_header_is_refused_before_the_signature_is_looked_at() -> None:
+def test_a_critical_header_is_rejected_before_the_signature_is_checked() -> None:
     with pytest.raises(TokenRejected, match="malformed"):
         parse_header(P256.signed(good(), crit=["exp"], exp=1).encode())
 

@@ -31,7 +31,7 @@ def test_the_least_recently_used_token_is_evicted_first() -> None:
     assert len(found) == 2
 
 
-def test_all_of_it_can_be_forgotten() -> None:
+def test_all_entries_can_be_removed() -> None:
     found: TokenCache[str] = TokenCache(Clock())
     found.put(b"a", "one", 200)
     found.clear()

@@ -92,7 +92,7 @@ def test_a_reservation_grows_and_does_not_shrink(in_flight: InFlight, registry: 
     assert under_way(registry, in_flight, "bytes") == 0
 
 
-def test_a_share_grows_beyond_the_bound_only_alone(in_flight: InFlight, registry: CollectorRegistry) -> None:
+def test_a_reservation_grows_beyond_the_limit_only_alone(in_flight: InFlight, registry: CollectorRegistry) -> None:
     share, other = Reservation(in_flight), Reservation(in_flight)
     share.grow_body_to(60)
     share.grow_body_to(160)

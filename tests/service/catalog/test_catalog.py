@@ -37,7 +37,7 @@ def rocksdb(path: Path) -> dict[str, Any]:
     return {"kind": "rocksdb", "path": str(path / "data")}
 
 
-async def test_a_table_that_was_set_up_is_open() -> None:
+async def test_a_configured_table_is_open() -> None:
     async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast", "key": {"id": "integer"}}}}) as catalog:
         table = await catalog.table("t")
         assert isinstance(await table.one(put(1, {"n": 1})), Written)

@@ -89,7 +89,7 @@ async def test_a_rate_limit_is_of_each_partition_by_itself() -> None:
         assert [type(part.outcome) for part in outcome.partitions] == [Throttled, Written]
 
 
-async def test_batches_of_every_policy_end_as_without_any() -> None:
+async def test_batches_have_the_same_outcomes_with_and_without_policies() -> None:
     policies = {
         "cache": CACHE,
         "read": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},

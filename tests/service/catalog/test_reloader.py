@@ -79,7 +79,7 @@ async def catalog() -> AsyncIterator[Catalog]:
     await opened.close()
 
 
-async def test_tables_come_and_go(catalog: Catalog) -> None:
+async def test_tables_are_added_and_removed(catalog: Catalog) -> None:
     await (await catalog.table("t")).one(put("a", {"n": 1}))
     await catalog.change(settings({"u": {}}))
     with pytest.raises(TableNotFound):
@@ -404,7 +404,7 @@ async def test_the_log_of_a_faulty_file_is_limited(tmp_path: Path, caplog: pytes
     assert "is not applied: 7 more faults" in caplog.text
 
 
-async def test_a_file_of_tokens_is_looked_at_too(tmp_path: Path) -> None:
+async def test_a_file_of_tokens_is_watched_too(tmp_path: Path) -> None:
     def token(name: str) -> str:
         return yaml.safe_dump([{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "read": ["*"]}])
 
@@ -430,9 +430,7 @@ def tokens_of(*names: str) -> str:
 
 
 @pytest.mark.parametrize("before", [None, "- {name: faulty}", "- ["])
-async def test_a_file_of_tokens_that_a_refused_configuration_names_is_looked_at(
-    tmp_path: Path, before: str | None
-) -> None:
+async def test_a_file_of_tokens_of_a_rejected_configuration_is_watched(tmp_path: Path, before: str | None) -> None:
     file, first, second = tmp_path / "tableside.yaml", tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text(tokens_of("a", "b"))
     file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(first)}}))

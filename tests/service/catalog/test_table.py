@@ -476,7 +476,7 @@ async def test_after_a_failed_get_the_next_write_is_not_attempted(table: Table, 
     assert await table.one(Get("a")) is None
 
 
-async def test_after_a_refusal_later_operations_on_the_key_are_done(table: Table, store: RecordingStore) -> None:
+async def test_after_a_rejection_later_operations_on_the_key_are_applied(table: Table, store: RecordingStore) -> None:
     store.fails = lambda operation: PreconditionFailed("no") if isinstance(operation, Update) else None
     outcomes = await table.batch([put("a", {"n": 1}, ttl_s=60), increment(), Get("a"), put("a", {"n": 2})])
     assert [type(outcome) for outcome in outcomes] == [Written, PreconditionFailed, Record, Written]

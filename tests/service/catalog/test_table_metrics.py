@@ -55,7 +55,7 @@ async def test_folded_operations_are_counted_separately() -> None:
     assert count(registry, "update", "written") == 19
 
 
-async def test_requests_are_timed_failures_too() -> None:
+async def test_requests_are_timed_including_failures() -> None:
     registry = CollectorRegistry()
     table = measured(registry)
     for _ in range(3):

@@ -82,13 +82,13 @@ def test_several_workers_conflict_with_a_cache(tableside: Command, tmp_path: Pat
     assert "cache" in refused.stderr
 
 
-def test_other_addresses_than_loopback_need_a_word(tableside: Command) -> None:
+def test_other_addresses_than_loopback_require_insecure(tableside: Command) -> None:
     refused = tableside("serve", "--host", "0.0.0.0")
     assert refused.exit_code == 2
     assert "--insecure" in refused.stderr
 
 
-def test_a_csv_file_is_loaded_with_its_keys_as_they_are(tableside: Command, tmp_path: Path) -> None:
+def test_a_csv_file_is_loaded_with_unchanged_keys(tableside: Command, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("id,name,age\n007,Ann,41\n008,Bob,\n")
     assert "2 records stored in people, 0 failed" in tableside("load", "people", "people.csv", "--key", "id").stdout
     assert json.loads(tableside("get", "people", "007").stdout) == {"name": "Ann", "age": 41}

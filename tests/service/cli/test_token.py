@@ -104,7 +104,7 @@ def test_a_refusal_is_one_line_without_the_token(tableside: Command, tmp_path: P
         assert isinstance(found.exception, SystemExit)
 
 
-def test_with_auth_the_service_listens_elsewhere_than_on_loopback(tmp_path: Path) -> None:
+def test_with_auth_the_service_can_listen_on_other_addresses(tmp_path: Path) -> None:
     """The start fails later and for another reason: this machine does not have the address."""
     config = tmp_path / "tableside.yaml"
     config.write_text("stores: {local: {kind: memory}}\n" + f"auth: {{tokens: [{{name: a, sha256: {'ab' * 32}}}]}}\n")

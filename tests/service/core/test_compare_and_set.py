@@ -119,7 +119,7 @@ def value(dictionary: Dictionary, key: str = "a") -> object:
     return values.decode(stored.value)
 
 
-async def test_a_batch_is_one_round_to_read_and_one_to_write(writes: CompareAndSet, dictionary: Dictionary) -> None:
+async def test_a_batch_takes_one_read_round_and_one_write_round(writes: CompareAndSet, dictionary: Dictionary) -> None:
     batch: list[Write] = [increment(f"{index}") for index in range(100)]
     assert {type(outcome) for outcome in await writes.apply(batch, math.inf)} == {Written}
     assert (dictionary.reads, dictionary.replacements) == (1, 1)

@@ -51,7 +51,7 @@ async def test_tasks_run_concurrently_up_to_the_limit() -> None:
     assert most == 4
 
 
-async def test_no_works_have_no_results() -> None:
+async def test_an_empty_list_of_tasks_has_no_results() -> None:
     assert await gather_bounded([], 4) == []
 
 

@@ -11,7 +11,7 @@ from tableside.core.operations import Delete, Get, Operation, Outcome, Written
 MIXED: list[Operation] = [put("a"), Get("b"), Delete("c"), Get("d"), update("e", {})]
 
 
-def test_a_get_is_a_read_and_all_else_a_write() -> None:
+def test_only_gets_are_reads() -> None:
     assert [direction(operation) for operation in MIXED] == ["write", "read", "write", "read", "write"]
     assert [applied_if_unanswered(operation) for operation in MIXED] == ["unknown", "no", "unknown", "no", "unknown"]
 

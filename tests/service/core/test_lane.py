@@ -78,7 +78,7 @@ async def test_no_slice_begins_while_a_thread_computes() -> None:
     assert order == ["slice"]
 
 
-async def test_a_thread_whose_caller_was_cancelled_is_waited_for() -> None:
+async def test_a_thread_of_a_cancelled_caller_is_awaited() -> None:
     order: list[str] = []
     end = threading.Event()
     thread = await start(lambda: str(end.wait()))

@@ -63,7 +63,7 @@ def test_a_choice_of_partitions_is_parsed(choice: str) -> None:
 
 
 @pytest.mark.parametrize("choice", REFUSED)
-def test_a_choice_that_means_nothing_is_refused(choice: str) -> None:
+def test_an_invalid_choice_of_partitions_is_rejected(choice: str) -> None:
     raw, detail = REFUSED[choice]
     with pytest.raises(InvalidOperation, match=detail):
         parse_partitions(raw, 3)

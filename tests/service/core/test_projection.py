@@ -18,13 +18,15 @@ members = st.recursive(
 
 
 @given(st.dictionaries(names, members), st.frozensets(names))
-def test_a_projection_of_many_values_is_that_of_each(value: dict[str, object], fields: frozenset[str]) -> None:
+def test_a_projection_of_many_values_equals_single_projections(
+    value: dict[str, object], fields: frozenset[str]
+) -> None:
     text = orjson.dumps(value)
     [one, many] = [orjson.loads(projection(fields, count)(text)) for count in (1, VALUES_MIN)]
     assert one == many == {name: member for name, member in value.items() if name in fields}
 
 
-def test_numbers_and_nested_texts_stay_as_they_are() -> None:
+def test_numbers_and_nested_texts_are_unchanged() -> None:
     text = b'{"large":9007199254740993,"nested":{"x":[1,{"y":0.1}]},"none":null,"text":"\\u0007"}'
     keep = projection(frozenset(["large", "nested", "none", "text", "absent"]), VALUES_MIN)
     assert keep(text) == values.project(text, frozenset(["large", "nested", "none", "text"]))

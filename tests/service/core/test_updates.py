@@ -430,7 +430,7 @@ def test_a_parsed_update_describes_its_changes() -> None:
     )
 
 
-def test_an_array_of_changes_has_a_bound() -> None:
+def test_the_number_of_changes_in_an_array_is_limited() -> None:
     assert len(parse([{}] * updates.CHANGES_MAX)) == updates.CHANGES_MAX
     with pytest.raises(TooLarge, match="at most 10000 changes"):
         parse([{}] * (updates.CHANGES_MAX + 1))

@@ -230,7 +230,7 @@ REQUESTS: list[tuple[str, str, dict[str, str], bytes | None, set[str]]] = [
 
 @pytest.mark.parametrize("name", ["all", "reader", "writer", "none", "operator"])
 @pytest.mark.parametrize(("method", "path", "headers", "body", "allowed"), REQUESTS)
-def test_a_single_request_needs_its_right(
+def test_a_single_request_requires_its_permission(
     owner: Asking, name: str, method: str, path: str, headers: dict[str, str], body: bytes | None, allowed: set[str]
 ) -> None:
     owner.put("t", "a", {"n": 0})
@@ -290,7 +290,7 @@ def test_a_rejected_request_creates_no_table(owner: Asking) -> None:
     check_refused(owner.client.get(f"/v1/tables/{table}"), 404, "table_not_found")
 
 
-def test_only_tables_with_some_right_are_listed(owner: Asking) -> None:
+def test_only_tables_with_a_permission_are_listed(owner: Asking) -> None:
     seen, hidden = fresh("table"), fresh("hidden")
     for table in (seen, hidden):
         owner.put(table, "a", {})
@@ -326,7 +326,7 @@ BATCHES = [
 
 
 @pytest.mark.parametrize(("name", "expected"), BATCHES)
-def test_each_operation_of_a_batch_needs_its_right(owner: Asking, name: str, expected: list[int]) -> None:
+def test_each_operation_of_a_batch_requires_its_permission(owner: Asking, name: str, expected: list[int]) -> None:
     table = fresh("table")
     owner.batch(table, *({"op": "put", "key": key, "value": {"old": True}} for key in "gd"))
     results = owner.batch(table, *OPERATIONS, headers=bearer(name))
@@ -340,7 +340,7 @@ def test_each_operation_of_a_batch_needs_its_right(owner: Asking, name: str, exp
 
 
 @pytest.mark.parametrize(("name", "expected"), BATCHES)
-def test_each_row_of_an_arrow_batch_needs_its_right(owner: Asking, name: str, expected: list[int]) -> None:
+def test_each_row_of_an_arrow_batch_requires_its_permission(owner: Asking, name: str, expected: list[int]) -> None:
     table = fresh("table")
     owner.batch(table, *({"op": "put", "key": key, "value": {"old": True}} for key in "gd"))
     plain = [operation for operation in OPERATIONS[:6] if "return" not in operation]

@@ -122,19 +122,19 @@ def test_the_types_of_a_key_that_is_an_integer(asking: Asking, kind: pa.DataType
     assert statuses(asking.rows("numbers", {"key": pa.array([7, 100], kind)}, op="get")) == [200, 404]
 
 
-def test_an_unsigned_key_beyond_64_bits_is_refused_by_itself(asking: Asking) -> None:
+def test_an_unsigned_key_beyond_64_bits_fails_only_its_row(asking: Asking) -> None:
     rows = asking.rows("numbers", {"key": pa.array([2**64 - 1, 1], pa.uint64())}, op="get")
     assert rows[0]["status"] == 422
 
 
-def test_a_key_of_another_type_than_the_table_s_is_refused_by_itself(asking: Asking) -> None:
+def test_a_key_of_the_wrong_type_fails_only_its_operation(asking: Asking) -> None:
     assert statuses(asking.rows("numbers", {"key": ["1"]}, op="get")) == [422]
     assert statuses(asking.rows("visits", {"key": ["a"]}, op="get")) == [422]
     asking.put(T, fresh(), {})
     assert statuses(asking.rows(T, {"key": [1]}, op="get")) == [422]
 
 
-def test_a_null_key_is_refused_by_itself(asking: Asking) -> None:
+def test_a_null_key_fails_only_its_row(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {})
     rows = asking.rows(T, {"key": [None, key, ""]}, op="get")
@@ -215,7 +215,7 @@ def repeated_view(text: str, count: int) -> pa.Array:
     )
 
 
-def test_a_batch_has_at_most_so_many_operations(asking: Asking) -> None:
+def test_the_number_of_operations_in_a_batch_is_limited(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     assert len(asking.rows(T, {"key": ["a"] * 200}, op="get")) == 200
     check_refused(asking.post(T, stream({"key": ["a"] * 201}), ARROW, params={"op": "get"}), 413, "too_large")
@@ -360,7 +360,7 @@ def test_text_that_is_not_utf8_is_malformed(asking: Asking) -> None:
     ],
     ids=range(9),
 )
-def test_a_cell_that_is_no_value_is_refused_by_itself(asking: Asking, text: str, status: int, code: str) -> None:
+def test_an_invalid_value_in_a_cell_fails_only_its_row(asking: Asking, text: str, status: int, code: str) -> None:
     rows = asking.rows(T, {"key": [fresh(), fresh()], "value": [text, "{}"]}, op="put")
     assert [(row["status"], row["code"]) for row in rows] == [(status, code), (204, None)]
 

@@ -172,7 +172,7 @@ def described(batch: json_batch.Batch) -> list[object]:
 
 @pytest.mark.parametrize("operations", [[], *([one] for one in ODD), ODD])
 @pytest.mark.parametrize("commas", [0, 2**18])
-def test_a_large_body_is_decoded_as_a_small_one(
+def test_a_large_body_has_the_same_outcomes_as_a_small_one(
     operations: list[str], commas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = finish(json_batch.decode(body_of(operations), SPEC, 100))
@@ -200,7 +200,9 @@ def test_a_large_body_is_decoded_as_a_small_one(
         b'{"operations": [%b]}' % (b"[" * 100_000 + b"]" * 100_000),
     ],
 )
-def test_a_large_body_is_refused_as_a_small_one(body: bytes, commas: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_body_has_the_same_errors_as_a_small_one(
+    body: bytes, commas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refusal() -> str:
         with pytest.raises(MalformedRequest) as error:
             finish(json_batch.decode(body, SPEC, 100))

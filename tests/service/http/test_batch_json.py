@@ -132,7 +132,7 @@ INVALID: list[Any] = [
 
 
 @pytest.mark.parametrize("operation", INVALID, ids=lambda operation: str(operation)[:50])
-def test_a_wrong_operation_is_refused_by_itself(asking: Asking, operation: object) -> None:
+def test_an_invalid_operation_fails_alone(asking: Asking, operation: object) -> None:
     key = fresh()
     before, refused, after = asking.batch(
         T, {"op": "put", "key": key, "value": {"n": 1}}, operation, {"op": "get", "key": key}
@@ -221,7 +221,7 @@ def test_a_body_that_is_not_json_names_the_byte_and_the_operation(asking: Asking
 
 
 @pytest.mark.parametrize("depth", [31, 100, 500])
-def test_a_value_that_is_nested_too_deep_but_can_be_read_is_refused_by_itself(asking: Asking, depth: int) -> None:
+def test_a_value_nested_too_deep_fails_only_its_operation(asking: Asking, depth: int) -> None:
     value: dict[str, Any] = {}
     for _ in range(depth - 1):
         value = {"a": value}
@@ -230,7 +230,7 @@ def test_a_value_that_is_nested_too_deep_but_can_be_read_is_refused_by_itself(as
 
 
 @pytest.mark.parametrize("digits", [20, 100, 300, 4000])
-def test_a_huge_integer_is_refused_by_itself(asking: Asking, digits: int) -> None:
+def test_a_huge_integer_fails_only_its_operation(asking: Asking, digits: int) -> None:
     body = b'{"operations":[{"op":"put","key":"a","value":{"n":%s}},{"op":"put","key":"b","value":{}}]}' % (
         b"9" * digits
     )
@@ -373,7 +373,7 @@ def test_an_expired_deadline_ends_each_operation_with_status_200_for_the_batch(a
     check_refused(asking.get(T, key), 404, "record_not_found")
 
 
-def test_a_batch_has_at_most_so_many_operations(asking: Asking) -> None:
+def test_the_number_of_operations_in_a_batch_is_limited(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     get = {"op": "get", "key": fresh()}
     assert len(asking.batch(T, *[get] * 200)) == 200

@@ -84,7 +84,7 @@ async def test_a_cached_response_states_its_age_in_whole_seconds(site: Site) -> 
     assert "Age" not in (await site.get()).headers
 
 
-async def test_so_does_the_answer_to_head_and_that_the_caller_has_the_version(site: Site) -> None:
+async def test_head_and_not_modified_responses_have_the_age_too(site: Site) -> None:
     etag = (await site.get()).headers["ETag"]
     site.time_s += 3.2
     head = await site.get(method="HEAD")
@@ -121,7 +121,7 @@ async def test_a_request_may_reject_old_records_and_refreshes_the_cache(site: Si
 @pytest.mark.parametrize(
     "asked", ["max-age=3", "max-age=999999999999999999", "max-stale", "no-transform", "", 'x="no-cach"', "max-age-x=0"]
 )
-async def test_a_request_that_refuses_nothing_so_old_is_answered_from_the_cache(site: Site, asked: str) -> None:
+async def test_a_request_with_a_sufficient_max_age_is_answered_from_the_cache(site: Site, asked: str) -> None:
     await site.get()
     site.time_s += 2.5
     assert (await site.get(headers={"Cache-Control": asked})).headers["Age"] == "2"
@@ -162,7 +162,7 @@ async def test_after_a_write_the_cache_returns_the_new_record(site: Site) -> Non
     check_refused(await site.get(), 404, "record_not_found")
 
 
-async def test_written_through_the_answer_to_the_writer_is_the_same_and_the_next_get_has_an_age() -> None:
+async def test_after_a_write_through_the_next_get_has_an_age() -> None:
     async with running_site(writes="through") as site:
         written = await site.client.put(path_of("t", "b"), json={"n": 5})
         assert (written.status_code, written.content) == (204, b"")
@@ -188,7 +188,7 @@ def test_an_age_that_is_no_number_is_refused_with_or_without_a_cache(asking: Ask
     check_refused(asking.post(T, b'{"operations":[]}', headers=headers), 400, "malformed_request")
 
 
-def test_a_table_without_a_cache_answers_no_age(asking: Asking) -> None:
+def test_a_table_without_a_cache_returns_no_age(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {"n": 1})
     for headers in ({}, NO_CACHE, {"Cache-Control": "max-age=5"}):

@@ -257,7 +257,7 @@ async def test_without_a_console_the_root_path_redirects_to_the_documentation() 
         assert (await http.get("/")).headers["Location"] == "/docs"
 
 
-def test_no_answer_names_the_server(asking: Asking) -> None:
+def test_no_response_names_the_server_software(asking: Asking) -> None:
     for path in ("/livez", "/v1/tables", "/v1/tables/none", "/docs"):
         assert "Server" not in asking.client.get(path).headers
 

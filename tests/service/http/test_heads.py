@@ -16,7 +16,7 @@ async def service() -> AsyncIterator[Served]:
         yield one
 
 
-async def test_a_head_without_end_is_refused_and_ends_the_connection(service: Served) -> None:
+async def test_an_endless_head_is_rejected_and_ends_the_connection(service: Served) -> None:
     async with await Connection.open(service.url) as connection:
         connection.writer.write(f"GET {RECORD} HTTP/1.1\r\nhost: test\r\n".encode())
         for size in (60_000, 6_000):  # the last piece exceeds the limit

@@ -96,7 +96,7 @@ def test_a_path_that_is_not_percent_encoded_text_is_malformed(asking: Asking, ke
 
 
 @pytest.mark.parametrize("key", ["", "x" * 1025, "ü" * 513, "a\0", 1, 1.5, True, None, [], ["a"], ["a", "b"], {}])
-def test_a_batch_refuses_an_illegal_key_by_itself(asking: Asking, key: object) -> None:
+def test_an_invalid_key_in_a_batch_fails_only_its_operation(asking: Asking, key: object) -> None:
     other = fresh()
     refused, fine = asking.batch(T, {"op": "get", "key": key}, {"op": "put", "key": other, "value": {}})
     check_problem(refused["error"], 422, "invalid_operation")
@@ -250,7 +250,7 @@ def test_a_member_that_differs_from_the_key_is_refused(asking: Asking, member: o
     assert asking.value("aircraft", key) == {"seats": 2}
 
 
-def test_a_boolean_is_not_the_integer_that_it_equals_elsewhere(asking: Asking) -> None:
+def test_a_boolean_is_not_an_integer_key(asking: Asking) -> None:
     check_refused(asking.put("numbers", 1, {"id": True}), 422, "invalid_operation")
 
 

@@ -108,7 +108,7 @@ async def test_a_rejection_respects_the_headers_and_method_of_its_request(servic
         assert await closing.reader.read() == b""
 
 
-async def test_operations_above_the_bound_are_refused_before_any_is_attempted(service: Served) -> None:
+async def test_operations_above_the_limit_are_rejected_before_any_is_attempted(service: Served) -> None:
     service.store.takes_s = lambda operations: 0.5
     async with connected(service, 2) as [large, other]:
         large.send("POST", BATCH, gets(15))
@@ -144,12 +144,12 @@ async def test_a_received_body_is_not_decoded_if_the_limit_is_reached(service: S
         assert (await large.answer()).status == 200
 
 
-async def test_a_batch_larger_than_the_bound_passes_alone(service: Served) -> None:
+async def test_a_batch_larger_than_the_limit_is_admitted_alone(service: Served) -> None:
     async with connected(service, 1) as [caller]:
         assert (await caller.ask("POST", BATCH, gets(50))).status == 200
 
 
-async def test_declared_bytes_above_the_bound_are_refused_before_they_come(service: Served) -> None:
+async def test_a_declared_length_above_the_limit_is_rejected_before_the_body(service: Served) -> None:
     async with connected(service, 2) as [slow, other]:
         slow.send("PUT", RECORD, None, content_length="8000")
         await until_under_way(service, (1, 0, 8000))
@@ -184,7 +184,7 @@ async def test_bytes_without_a_declared_length_count_on_arrival(service: Served)
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_larger_than_the_bound_passes_alone(service: Served, chunked: bool) -> None:
+async def test_a_body_larger_than_the_limit_is_admitted_alone(service: Served, chunked: bool) -> None:
     async with connected(service, 1) as [caller]:
         if chunked:
             send_chunked(caller, 5 * BYTES_MAX)

@@ -92,7 +92,7 @@ def test_a_record_is_found_in_the_partition_of_its_key(shards: Asking, params: d
         assert "Tableside-Dropped" not in response.headers
 
 
-def test_a_write_to_nowhere_is_acknowledged_as_dropped(shards: Asking) -> None:
+def test_a_write_to_no_partition_is_acknowledged_as_dropped(shards: Asking) -> None:
     key, nowhere = fresh(), {"partitions": ""}
     for response in (
         shards.put("t", key, {"n": 1}, params=nowhere),
@@ -406,7 +406,7 @@ def whole_of(statuses: list[tuple[int, int]]) -> int:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_batches_end_as_in_three_dictionaries(shards: Asking, seed: int) -> None:
+def test_random_batches_equal_three_dictionaries(shards: Asking, seed: int) -> None:
     chance = random.Random(seed)
     keys = [f"k{n}" for n in range(12)]
     shards.batch("t", *({"op": "delete", "key": key, "partitions": "all"} for key in keys))

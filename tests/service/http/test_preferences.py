@@ -42,7 +42,7 @@ def test_a_request_id_is_echoed_or_generated(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 129, "a b"])
-def test_a_request_id_that_is_no_id_is_replaced(asking: Asking, bad: str) -> None:
+def test_an_invalid_request_id_is_replaced(asking: Asking, bad: str) -> None:
     assert asking.client.get("/livez", headers={"X-Request-Id": bad}).headers["X-Request-Id"] not in ("", bad)
 
 

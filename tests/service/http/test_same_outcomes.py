@@ -85,7 +85,7 @@ RANDOM = settings(deadline=None, derandomize=True, database=None, suppress_healt
 
 
 @ON_EVERY_STORE
-def test_random_batches_end_the_same_in_json_and_in_arrow(asking: Asking, full: bool) -> None:
+def test_random_batches_have_the_same_outcomes_in_json_and_in_arrow(asking: Asking, full: bool) -> None:
     @settings(RANDOM, max_examples=120 if full else 40)
     @given(batch=st.lists(operations, max_size=12), returning=st.booleans())
     def check(batch: list[dict[str, Any]], returning: bool) -> None:
@@ -106,7 +106,7 @@ def check_outcomes(asking: Asking, batch: list[dict[str, Any]], returning: bool)
 
 
 @pytest.mark.parametrize("asking", ["memory", "partitioned"], indirect=True)
-def test_random_batches_for_partitions_end_the_same_in_json_and_in_arrow(asking: Asking, full: bool) -> None:
+def test_random_batches_for_partitions_have_the_same_outcomes_in_json_and_in_arrow(asking: Asking, full: bool) -> None:
     """A table without partitions rejects each operation that names some. In Arrow, the column applies to every row."""
 
     @settings(RANDOM, max_examples=150 if full else 60)

@@ -52,7 +52,7 @@ def test_a_replay_returns_the_current_value_on_request(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_the_token_is_looked_at_before_preconditions_absence_and_the_update(asking: Asking) -> None:
+def test_the_token_is_checked_before_preconditions_absence_and_the_update(asking: Asking) -> None:
     key, token = fresh(), {"Tableside-Token": "w/1"}
     asking.put(T, key, {"s": ""}, headers=token)
     replays = [

@@ -28,7 +28,7 @@ def slow(takes_s: float = 1.0) -> Scripted:
 
 
 @in_virtual_time
-async def test_a_slow_store_has_no_more_calls_under_way_than_allowed() -> None:
+async def test_a_slow_store_has_a_limited_number_of_calls_in_flight() -> None:
     store = slow()
     policy = Bulkhead(store, 3)
     started = now()
@@ -89,7 +89,7 @@ async def test_a_call_cancelled_on_admission_passes_its_slot_on() -> None:
 
 
 @in_virtual_time
-async def test_a_call_that_breaks_frees_its_place() -> None:
+async def test_an_exception_in_a_call_frees_its_slot() -> None:
     class Broken(Scripted):
         async def scan(self, scan: Scan) -> Page:
             raise RuntimeError

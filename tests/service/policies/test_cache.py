@@ -117,7 +117,7 @@ async def test_a_frequently_read_record_still_expires_from_the_cache() -> None:
 
 
 @in_virtual_time
-async def test_the_age_counts_from_when_the_reading_began() -> None:
+async def test_the_age_counts_from_the_start_of_the_read() -> None:
     site = await Site.made(ttl_s=10.0)
     site.takes(4.0)
     await site.value()
@@ -626,7 +626,7 @@ async def test_a_get_accepts_only_records_up_to_its_maximum_age() -> None:
 
 
 @in_virtual_time
-async def test_a_get_that_passes_the_cache_by_refreshes_it() -> None:
+async def test_a_get_that_bypasses_the_cache_refreshes_it() -> None:
     site = await Site.made(absent_ttl_s=0.0)
     await site.value()
     await site.elsewhere(put("a", {"n": 1}))
@@ -656,7 +656,7 @@ async def test_a_get_that_bypasses_the_cache_sees_earlier_writes_of_others() -> 
 
 
 @in_virtual_time
-async def test_a_get_waits_for_a_reading_only_if_its_answer_will_be_young_enough() -> None:
+async def test_a_get_joins_a_read_only_if_the_result_is_recent_enough() -> None:
     site = await Site.made()
     site.takes(3.0, 0.5)
     slow = asyncio.create_task(site.value())

@@ -124,7 +124,7 @@ async def test_callers_beyond_the_maximum_share_one_bucket() -> None:
 
 
 @pytest.mark.parametrize("callers_max", [0, -1])
-def test_some_caller_can_be_remembered(callers_max: int) -> None:
+def test_the_maximum_number_of_callers_is_at_least_1(callers_max: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         CallerLimit(Scripted(), read=None, write=None, callers_max=callers_max)
 

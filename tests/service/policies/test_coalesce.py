@@ -233,7 +233,7 @@ def test_a_call_that_is_too_large_is_sent_in_a_limited_number_of_concurrent_part
     run(main())
 
 
-def test_without_sharing_calls_are_handed_on_as_they_are() -> None:
+def test_without_sharing_calls_are_passed_through() -> None:
     async def main() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, **LARGE, linger_s=None)
@@ -765,7 +765,7 @@ def test_closing_one_table_does_not_affect_others() -> None:
     run(main())
 
 
-def test_calls_are_counted_by_their_size_and_why_they_went() -> None:
+def test_calls_are_counted_by_size_and_reason() -> None:
     registry = CollectorRegistry()
     metrics = CoalesceMetrics(registry)
 

@@ -56,7 +56,7 @@ async def test_a_burst_passes_immediately_and_the_rest_at_the_rate() -> None:
 
 
 @in_virtual_time
-async def test_a_pause_fills_the_bucket_to_its_burst_and_no_more() -> None:
+async def test_an_idle_bucket_fills_up_to_its_burst() -> None:
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(10, 3))
     await policy.apply(puts(3), now() + 10)
@@ -138,7 +138,7 @@ async def test_a_waiting_write_does_not_delay_a_read() -> None:
 
 
 @in_virtual_time
-async def test_in_a_call_of_both_each_direction_passes_by_itself() -> None:
+async def test_each_direction_of_a_mixed_call_is_limited_separately() -> None:
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(1, 1))
     assert len(await policy.apply([*gets(3, "r"), put("a")])) == 4
@@ -280,7 +280,7 @@ async def test_an_exception_of_a_part_is_raised() -> None:
 
 
 @in_virtual_time
-async def test_nothing_costs_nothing() -> None:
+async def test_an_empty_batch_costs_nothing() -> None:
     policy = RateLimit(Scripted(), read=Rate(1, 1), write=Rate(1, 1))
     for _ in range(5):
         assert await policy.apply([], now() + 0.1) == []

@@ -51,7 +51,7 @@ async def empty(policy: RateLimit, *, read: float = 0, write: float = 0) -> None
             assert credit.try_take(cost)
 
 
-def test_each_kind_has_its_cost_and_each_kib_that_is_begun() -> None:
+def test_each_kind_has_a_cost_and_sizes_are_rounded_up_to_kib() -> None:
     """Samza: one cost function for all kinds failed on updates (W33)."""
     cost = Cost(get=1, put=2, update=3, delete=4, kib=10)
     assert cost.of(Get("a")) == 1
@@ -66,7 +66,7 @@ def test_each_kind_has_its_cost_and_each_kib_that_is_begun() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"get": -1}, {"kib": float("inf")}, {"put": float("nan")}])
-def test_a_cost_is_a_number_that_can_be_paid(arguments: dict[str, float]) -> None:
+def test_an_invalid_cost_is_rejected(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="at least 0"):
         Cost(**arguments)
 
@@ -178,7 +178,7 @@ async def test_gets_without_a_fixed_cost_wait_while_credits_are_owed() -> None:
 
 
 @in_virtual_time
-async def test_an_answer_never_closes_a_table_for_longer_than_ten_seconds() -> None:
+async def test_a_large_record_delays_its_table_by_at_most_ten_seconds() -> None:
     memory = MemoryStore(TableSpec("t"))
     await memory.apply([sized("a", 10_000_000)])
     policy = RateLimit(Scripted(memory), read=Rate(2, 5), write=None, cost=Cost(kib=1))

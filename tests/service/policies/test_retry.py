@@ -160,7 +160,7 @@ async def test_overload_and_expired_deadlines_are_not_retried(kind: type[TableEr
 
 
 @in_virtual_time
-async def test_an_attempt_that_timed_out_is_tried_again_until_the_callers_deadline() -> None:
+async def test_a_timed_out_attempt_is_retried_until_the_callers_deadline() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 60 if len(store.calls) < 3 else 0.1
     policy = retry(Timeout(store, read_s=1, write_s=2))
@@ -274,7 +274,7 @@ async def pauses(policy: Retry, store: Scripted, until: float = math.inf) -> lis
 
 
 @in_virtual_time
-async def test_pauses_grow_and_are_anything_up_to_that() -> None:
+async def test_pauses_grow_and_have_full_jitter() -> None:
     store = failing()
     policy = retry(store, 8, pause_s=0.1, pause_max_s=2.0, jitter=lambda: 1.0)
     assert await pauses(policy, store) == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
@@ -461,7 +461,7 @@ async def test_reads_and_writes_have_separate_pauses() -> None:
 
 
 @in_virtual_time
-async def test_a_store_that_is_down_gets_a_share_more_and_no_floods() -> None:
+async def test_a_store_that_is_down_gets_a_limited_share_of_retries() -> None:
     """Samza: without an explicit limit, it retried for ever and without a pause (W25)."""
     store = failing()
     policy = retry(store, 5, pause_s=0.01, budget=RetryBudget(share=0.2, per_s=10, window_s=10))

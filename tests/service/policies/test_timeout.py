@@ -118,7 +118,7 @@ async def test_directions_with_the_same_deadline_are_not_divided() -> None:
 
 
 @in_virtual_time
-async def test_without_a_time_nothing_is_bounded() -> None:
+async def test_without_a_timeout_calls_are_unlimited() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 3600
     assert await Timeout(store, read_s=None, write_s=None).apply([Get("a")]) == [None]

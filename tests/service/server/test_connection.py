@@ -159,7 +159,7 @@ async def test_a_response_with_cache_control_gets_no_second_one() -> None:
     assert b"cache-control: public, max-age=86400\r\n" in head
 
 
-async def test_the_answer_to_head_is_that_to_get_without_its_body() -> None:
+async def test_the_response_to_head_equals_that_to_get_without_the_body() -> None:
     done = await answered(*connected(answering(b"body")), (GET % b"").replace(b"GET", b"HEAD"))
     assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n" + ALWAYS + b"\r\n"]
 
@@ -311,7 +311,7 @@ async def test_a_head_is_limited_in_headers_and_bytes() -> None:
         assert ("closed" in done) == (status == b"413")
 
 
-async def test_so_many_requests_wait_on_a_connection_and_no_more() -> None:
+async def test_the_number_of_pipelined_requests_is_limited() -> None:
     done = await answered(*connected(answering(b"")), (GET % b"") * 1000)
     statuses = [cast("bytes", one)[9:12] for one in done[:-1]]
     assert statuses == [b"200"] * 100 + [b"503"]
@@ -424,7 +424,7 @@ async def test_above_the_limit_of_unread_bytes_the_slowest_readers_are_disconnec
     assert [recorder.done for recorder, _ in connections] == [["aborted"], ["aborted"], []]
 
 
-async def test_of_clients_that_just_began_to_read_the_first_is_disconnected() -> None:
+async def test_of_equally_slow_readers_the_first_is_disconnected() -> None:
     now = 0.0
     unread = slow_readers.UnreadResponses(lambda: now, 1000)
     connections = [connected(answering(b"")) for _ in range(3)]

@@ -139,7 +139,7 @@ def clients_of(round_: int) -> list[Client]:
     return kept + [Client(f"{round_}-fresh-{number}", keeps_alive=False) for number in range(4)]
 
 
-async def test_nothing_that_was_accepted_is_lost_by_an_end(tmp_path: Path, full: bool) -> None:
+async def test_shutdowns_lose_no_accepted_write(tmp_path: Path, full: bool) -> None:
     """Two services run in parallel, so that one starts while the other shuts down."""
     for lane in "ab":
         (tmp_path / lane).mkdir()
@@ -179,7 +179,7 @@ async def check(service: Service, clients: list[Client]) -> None:
             await client.check(http)
 
 
-async def test_nothing_is_lost_by_the_end_of_several_workers(tmp_path: Path, redis_url: str) -> None:
+async def test_the_shutdown_of_several_workers_loses_nothing(tmp_path: Path, redis_url: str) -> None:
     store = f"{{kind: redis, url: '{redis_url}'}}"
     config = configured(tmp_path, store, drain_s=0.2, shutdown_s=5)
     config.write_text(config.read_text().replace("t: {store: s}", f"t: {{store: s, name: {os.urandom(8).hex()}}}"))
@@ -312,7 +312,7 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Ite
         yield service
 
 
-async def test_a_hang_up_of_the_terminal_is_passed_on_to_the_workers(two_workers: Service) -> None:
+async def test_a_hangup_signal_reaches_the_workers(two_workers: Service) -> None:
     before = {child.pid for child in psutil.Process(two_workers.pid).children()}
     os.kill(two_workers.pid, signal.SIGHUP)
     async with httpx.AsyncClient(base_url=two_workers.url) as http, asyncio.timeout(30):

@@ -68,7 +68,9 @@ def test_clients_without_tls_get_no_response(secured: Service) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_versions_from_1_2_on_are_spoken(secured: Service, authority: Authority, version: ssl.TLSVersion) -> None:
+def test_tls_versions_from_1_2_on_are_supported(
+    secured: Service, authority: Authority, version: ssl.TLSVersion
+) -> None:
     context = authority.trusting()
     context.minimum_version = context.maximum_version = version
     assert httpx.get(f"{secured.url}/livez", verify=context).status_code == 200
@@ -94,7 +96,7 @@ def test_a_client_without_a_certificate_of_the_authority_is_refused(tmp_path: Pa
         assert httpx.get(f"http://127.0.0.1:{probes}/readyz").status_code == 200
 
 
-def test_a_port_for_probes_has_nothing_else(tmp_path: Path) -> None:
+def test_the_probe_port_serves_only_probes(tmp_path: Path) -> None:
     probes = free_port()
     with running(tmp_path, probes_port=probes) as service:
         with httpx.Client(base_url=f"http://127.0.0.1:{probes}") as client:

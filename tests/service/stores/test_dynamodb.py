@@ -33,7 +33,7 @@ class TestDynamodbLocal(Local, StoreContract):
 class TestWithoutTokens(Local, Basics, Updates, Preconditions, Expiry):
     """Writes have other conditions if the table keeps no tokens."""
 
-    test_a_store_that_keeps_no_tokens_refuses_them = Tokens.test_a_store_that_keeps_no_tokens_refuses_them
+    test_a_store_without_tokens_rejects_them = Tokens.test_a_store_without_tokens_rejects_them
 
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         return fresh_store(self.client, spec, time.now_ms, tokens=False)

@@ -361,7 +361,7 @@ async def test_writes_with_unknown_outcome_are_not_repeated(limits: Limits, limi
     assert limits.calls.count("PutItem") <= 1
 
 
-async def test_a_table_of_provisioned_throughput_is_used_as_any(dynamodb_client: Client) -> None:
+async def test_a_table_with_provisioned_throughput_works(dynamodb_client: Client) -> None:
     throughput = {"ReadCapacityUnits": 1, "WriteCapacityUnits": 1}
     name = "t-provisioned"
     await make(dynamodb_client, name, {"id": "S"}, BillingMode="PROVISIONED", ProvisionedThroughput=throughput)

@@ -233,7 +233,7 @@ async def test_an_item_that_another_tool_lets_expire_does(dynamodb_client: Clien
     assert (await record(store, "later")).expires_ms == (seconds + 100) * 1000
 
 
-async def test_another_tool_may_change_when_our_record_expires(dynamodb_client: Client, name: str) -> None:
+async def test_another_tool_can_change_the_expiry_of_a_record(dynamodb_client: Client, name: str) -> None:
     store = await opened(dynamodb_client, name)
     await written(store, put("a", {"n": 1}, ttl_s=60))
     later = now_ms() // 1000 + 3600

@@ -94,7 +94,7 @@ async def test_the_key_follows_the_existing_table(dynamodb_client: Client) -> No
     ],
     ids=str,
 )
-async def test_a_table_that_is_otherwise_than_configured_is_refused(
+async def test_a_table_that_contradicts_the_configuration_is_rejected(
     dynamodb_client: Client, keys: dict[str, str], asked: dict[str, Any], kind: type[TableError]
 ) -> None:
     async with fresh_table(dynamodb_client, keys) as name:
@@ -141,7 +141,7 @@ async def test_a_scan_of_a_partition_is_in_sort_order(dynamodb_client: Client) -
 @pytest.mark.parametrize(
     "position", [b"", b"junk", b"[]", b"{}", b'["a","b"]', b"[1]", b'[""]', b"\xff", b'["' + b"x" * 5000 + b'"]']
 )
-async def test_a_position_of_no_scan_is_malformed(dynamodb_client: Client, position: bytes) -> None:
+async def test_a_forged_position_is_malformed(dynamodb_client: Client, position: bytes) -> None:
     async with fresh_table(dynamodb_client, {"id": "S"}) as name:
         store = await opened(dynamodb_client, name)
         with pytest.raises(TableError) as refusal:
@@ -172,7 +172,7 @@ async def test_a_position_in_another_segment_is_malformed(dynamodb_client: Clien
 # The address of DynamoDB, and whether it can be reached
 
 
-async def test_a_server_that_is_down_at_first_is_used_when_it_is_up(aws_credentials: None, tmp_path: Path) -> None:
+async def test_a_server_that_is_down_at_first_is_used_when_it_starts(aws_credentials: None, tmp_path: Path) -> None:
     backend = await DynamodbBackend.open(settings(f"http://{HOST}:{free_port()}", connect_timeout_s=0.5))
     with pytest.raises(StoreUnavailable):
         await backend.ping()

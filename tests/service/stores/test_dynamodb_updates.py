@@ -163,7 +163,7 @@ async def test_an_update_as_expression_is_one_call(store: DynamodbStore, monkeyp
 @pytest.mark.parametrize(
     "document", [{"$inc": {"n": 1}}, {"$push": {"seen": 1}}, {"$inc": {"n": 1}, "$push": {"seen": 1}}], ids=str
 )
-async def test_first_updates_at_the_same_time_lose_nothing(store: DynamodbStore, document: Any, full: bool) -> None:
+async def test_concurrent_first_updates_lose_nothing(store: DynamodbStore, document: Any, full: bool) -> None:
     for turn in range(3 if full else 1):
         key = f"{document} {turn}"
         asked = update(key, document, {"n": 100, "seen": []})

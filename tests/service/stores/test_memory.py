@@ -49,7 +49,7 @@ async def test_a_page_ends_early_among_expired_records() -> None:
     assert [len(page.records) for page in await pages(store, Scan(1))] == [0, 0, 1]
 
 
-async def test_it_can_always_be_reached_and_be_closed_twice() -> None:
+async def test_it_is_always_reachable_and_can_be_closed_twice() -> None:
     backend = await MemoryBackend.open(MemorySettings())
     await backend.ping()
     await backend.close()

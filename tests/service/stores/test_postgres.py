@@ -161,7 +161,9 @@ async def test_rows_of_psql_are_records_and_psql_reads_records(
     assert row["_ts_expires"] == (await record(store, "a")).expires_ms
 
 
-async def test_another_tools_transaction_is_waited_for(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+async def test_a_write_waits_for_the_transaction_of_another_tool(
+    backend: PostgresBackend, direct: asyncpg.Connection
+) -> None:
     name = new_name()
     store = await backend.store(spec(name))
     await written(store, put("a", {"n": 0}))
@@ -308,7 +310,7 @@ async def test_a_dropped_table_is_not_found(backend: PostgresBackend, direct: as
         assert refused(await one(store, operation), TableNotFound)
 
 
-async def test_the_pool_is_bounded_and_many_wait_in_turn(own_postgres_dsn: str) -> None:
+async def test_the_pool_is_limited_and_calls_wait_in_order(own_postgres_dsn: str) -> None:
     ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tableside'"
     async with psql(own_postgres_dsn) as direct, database(own_postgres_dsn, connections_max=2) as backend:
         store = await backend.store(spec(new_name()))
@@ -379,7 +381,7 @@ async def test_a_secret_is_never_shown(caplog: pytest.LogCaptureFixture) -> None
     assert "sesame" not in " ".join([*shown, caplog.text])
 
 
-async def test_overlapping_batches_of_many_clients_never_wait_in_a_circle(
+async def test_overlapping_batches_of_many_clients_never_deadlock(
     postgres_dsn: str, direct: asyncpg.Connection
 ) -> None:
     deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"

@@ -92,7 +92,7 @@ class TestColumnsAlone(Columns, Basics, KeysAndValues, Updates, Preconditions, S
     """Without a side table: no tokens, no expiry."""
 
     side = False
-    test_a_store_that_keeps_no_tokens_refuses_them = Tokens.test_a_store_that_keeps_no_tokens_refuses_them
+    test_a_store_without_tokens_rejects_them = Tokens.test_a_store_without_tokens_rejects_them
 
 
 async def make(dsn: str, name: str, spec: TableSpec) -> None:
@@ -125,7 +125,7 @@ def test_it_equals_the_naive_table(postgres_dsn: str, full: bool) -> None:
     run_state_machine_as_test(ColumnsMachine, settings=few)
 
 
-async def test_a_null_is_json_s_in_a_column_of_json_and_absence_in_any_other(postgres_dsn: str) -> None:
+async def test_a_null_is_json_null_in_a_json_column_and_absence_elsewhere(postgres_dsn: str) -> None:
     name = new_name()
     async with psql(postgres_dsn) as connection, database(postgres_dsn) as backend:
         columns = "id text PRIMARY KEY, a jsonb NOT NULL, b json, c jsonb, d text, e jsonb[]"

@@ -225,7 +225,7 @@ async def test_garbage_is_unavailable(behind: Behind, operation: Operation) -> N
         await behind.recovers()
 
 
-async def test_a_delay_within_the_deadline_does_no_harm(behind: Behind) -> None:
+async def test_a_delay_within_the_deadline_is_tolerated(behind: Behind) -> None:
     behind.proxy.delay(0.05)
     outcomes = await behind.apply(Get("a"), put("b", {"n": 2}), update("c", {"$inc": {"n": 1}}), deadline_s=3)
     assert isinstance(outcomes[0], Record)
@@ -318,7 +318,7 @@ async def test_a_server_that_is_down_at_start_is_used_later(tmp_path: Path, post
             await written(store, put("a", {"n": 1}))
 
 
-async def test_a_server_that_is_started_again_is_used_again(tmp_path: Path) -> None:
+async def test_a_restarted_server_is_used_again(tmp_path: Path) -> None:
     with postgres(tmp_path) as dsn:
         async with database(dsn) as backend, psql(dsn) as direct:
             store = await backend.store(TableSpec("t", create=True))

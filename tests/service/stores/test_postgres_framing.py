@@ -24,7 +24,7 @@ STREAM = b"".join(
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 1000, 10_000])
-def test_messages_are_sound_however_they_are_cut(size: int) -> None:
+def test_messages_are_valid_with_any_division_into_pieces(size: int) -> None:
     frames = MessageFrames()
     assert all(frames.accepts(STREAM[start : start + size]) for start in range(0, len(STREAM), size))
     assert not frames.accepts(b"\0" * 5)
@@ -49,7 +49,7 @@ def test_invalid_messages_are_rejected(head: bytes, size: int) -> None:
     assert not all(frames.accepts(data[start : start + size]) for start in range(0, len(data), size))
 
 
-def test_any_cut_of_many_messages_is_sound() -> None:
+def test_many_messages_are_valid_with_any_division_into_pieces() -> None:
     chance = random.Random(5)
     data = b"".join(message(b"D", chance.randbytes(chance.choice([0, 1, 7, 300]))) for _ in range(300))
     frames, position = MessageFrames(), 0

@@ -131,7 +131,7 @@ async def test_a_record_of_another_tool_is_read_and_written(store: Any, tool: An
     assert await etag(store, "a") != version
 
 
-async def test_another_tools_write_between_is_noticed(store: Any, tool: Any) -> None:
+async def test_a_write_of_another_tool_in_between_is_detected(store: Any, tool: Any) -> None:
     version = (await written(store, put("a", {"n": 1}))).etag
     await tool.set(name(store, "a"), '{"n":1}')
     assert await etag(store, "a") != version
@@ -270,7 +270,7 @@ async def test_side_keys_of_records_deleted_by_other_tools_are_ignored(store: An
     assert await value(store, "a") == {"n": 1}
 
 
-async def test_writers_that_delete_nothing_at_the_same_time_are_all_remembered(redis_url: str) -> None:
+async def test_concurrent_deletes_of_an_absent_record_remember_all_writers(redis_url: str) -> None:
     async with connected(redis_url) as here, connected(redis_url) as there:
         spec = own(TableSpec("t"))
         stores = [await here.store(spec), await there.store(spec)]
@@ -294,7 +294,7 @@ async def test_an_invalid_side_key_is_unreadable(store: Any, tool: Any) -> None:
 # Scans
 
 
-async def test_a_scan_of_few_among_many_ends(redis_url: str, store: Any) -> None:
+async def test_a_scan_of_few_records_in_a_large_database_ends(redis_url: str, store: Any) -> None:
     async with connected(redis_url) as backend:
         many = await backend.store(own(TableSpec("many")))
         await many.apply([put(f"{index}") for index in range(1500)])
@@ -406,7 +406,7 @@ async def test_tokens_are_unsupported_if_the_server_may_evict_keys(own_url: str)
         assert await scanned(store) == ["d"]
 
 
-async def test_a_server_that_is_no_cluster_is_no_cluster(redis_url: str, redis_cluster_urls: list[str]) -> None:
+async def test_a_single_server_is_rejected_as_a_cluster(redis_url: str, redis_cluster_urls: list[str]) -> None:
     async with connected(redis_url, cluster=True) as backend:
         with pytest.raises(InvalidOperation, match="cluster"):
             await backend.store(TableSpec("t"))
@@ -542,7 +542,7 @@ async def test_connections_are_bounded_and_shared(own_url: str) -> None:
         assert (await client.info("clients"))["connected_clients"] == 1
 
 
-async def test_many_long_values_go_and_come_in_several_requests(store: Any) -> None:
+async def test_many_long_values_are_sent_and_received_in_several_requests(store: Any) -> None:
     long = "x" * 1_000_000
     outcomes = await store.apply([put(f"{index}", {"long": long, "n": index}) for index in range(20)])
     assert all(isinstance(outcome, Written) for outcome in outcomes)
@@ -556,7 +556,7 @@ async def test_many_long_values_go_and_come_in_several_requests(store: Any) -> N
     assert all(len(page.records) <= 4 for page in found)
 
 
-async def test_first_updates_at_the_same_time_lose_nothing(redis_url: str) -> None:
+async def test_concurrent_first_updates_lose_nothing(redis_url: str) -> None:
     async with connected(redis_url) as here, connected(redis_url) as there:
         spec = own(TableSpec("t"))
         stores = [await here.store(spec), await there.store(spec)]
@@ -567,7 +567,7 @@ async def test_first_updates_at_the_same_time_lose_nothing(redis_url: str) -> No
             assert await value(stores[0], f"{turn}") == {"n": 164}
 
 
-async def test_a_closed_backend_answers_so(redis_url: str) -> None:
+async def test_operations_on_a_closed_backend_fail(redis_url: str) -> None:
     async with connected(redis_url) as backend:
         store = await backend.store(own(TableSpec("t")))
         await backend.close()

@@ -155,7 +155,7 @@ async def test_a_failing_database_gives_outcomes_instead_of_exceptions(tmp_path:
             await store.splits(4)
 
 
-async def test_a_sweep_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_sweep_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.02) as backend:
         store = await backend.store(TableSpec("t"))

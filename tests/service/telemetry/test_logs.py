@@ -96,7 +96,7 @@ def test_the_level_may_be_changed_while_lines_are_written(lines: Lines) -> None:
     assert lines.events == ["one", "four"]
 
 
-def test_other_peoples_loggers_speak_from_warnings_on_even_at_debug(lines: Lines) -> None:
+def test_loggers_of_libraries_start_at_warnings_even_at_debug(lines: Lines) -> None:
     logging.getLogger("botocore.endpoint").debug("Making request for %s", SECRET)
     logging.getLogger("botocore.endpoint").info("Found %s", SECRET)
     logging.getLogger("uvicorn.error").info("Uvicorn running on %s", "http://127.0.0.1:1")
@@ -159,7 +159,7 @@ def test_exceptions_of_a_group_are_logged_up_to_a_limit(lines: Lines) -> None:
     assert SECRET not in lines.text
 
 
-def test_a_long_chain_and_a_deep_stack_are_cut(lines: Lines) -> None:
+def test_long_chains_of_exceptions_and_deep_stacks_are_truncated(lines: Lines) -> None:
     def deep(left: int) -> None:
         if left:
             deep(left - 1)
@@ -263,7 +263,7 @@ def test_a_line_contains_its_trace(lines: Lines) -> None:
     assert outside.keys() == {"timestamp", "level", "logger", "event"}
 
 
-def test_people_get_lines_that_they_can_read(lines: Lines) -> None:
+def test_the_text_format_is_readable(lines: Lines) -> None:
     lines.configure(format="console")
     try:
         failing()

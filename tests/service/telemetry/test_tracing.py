@@ -105,7 +105,7 @@ async def test_only_a_wait_for_a_slot_creates_a_span() -> None:
 
 
 @in_virtual_time
-async def test_a_wait_in_vain_is_a_span_too() -> None:
+async def test_an_unsuccessful_wait_is_a_span_too() -> None:
     watch = Watch()
     store = Bulkhead(Traced(watch.traces, 10.0), 1, traces=watch.traces)
     first = asyncio.create_task(watch.request("one", store, [Get("a")]))

@@ -105,7 +105,7 @@ def test_a_moved_checkpoint_continues(spark: SparkSession, settings: Settings, o
 
 
 @in_the_default_format
-def test_queries_that_share_a_table_keep_apart(
+def test_queries_that_share_a_table_are_independent(
     spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
 ) -> None:
     shapes = named("counted update")

@@ -106,7 +106,7 @@ def test_in_checkpoint_format_1_the_manifest_decides_the_version(written: Writte
     ]
 
 
-def test_a_place_without_anything_has_nothing(written: Written, state: State) -> None:
+def test_an_unused_store_is_empty(written: Written, state: State) -> None:
     contents = state.contents(Place(written.query, 1, 0, "right-keyToNumValues"))
     assert (contents.floor, contents.versions, contents.snapshots, contents.latest) == (1, (), (), None)
 
@@ -134,7 +134,7 @@ def test_removal_deletes_exactly_the_records_of_the_query(written: Written, stat
     assert state.query(other.query).operators == (0, 1)
 
 
-def test_removing_that_is_cut_off_anywhere_is_finished_by_the_next(client: Client) -> None:
+def test_an_interrupted_removal_is_completed_by_the_next(client: Client) -> None:
     """Interrupt a removal after each of its requests, as if the process had ended."""
     for cut in range(1, 100):
         written = Written(client, "pair", str(uuid.uuid4()))

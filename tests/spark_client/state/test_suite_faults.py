@@ -36,9 +36,7 @@ def test_interruptions_and_concurrency(java: Java, arguments: dict[str, Any], ca
 
 
 @pytest.mark.parametrize("subject", [IN_MEMORY[0], pytest.param(FETCHING[1], marks=pytest.mark.full)], ids=str)
-def test_a_service_that_is_killed_in_the_middle_of_a_commit_loses_nothing(
-    java: Java, subject: Subject, tmp_path: Path
-) -> None:
+def test_a_service_killed_during_a_commit_loses_nothing(java: Java, subject: Subject, tmp_path: Path) -> None:
     config, port, done = tmp_path / "config.yaml", free_port(), Event()
     config.write_text(KEPT_ON_DISK)
     with running(tmp_path, config, port=port) as service:

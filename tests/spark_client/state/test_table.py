@@ -183,7 +183,7 @@ def test_the_key_schema_is_requested_until_the_table_exists(java: Java, stub: Sc
     assert tried(java, stub.url, [get("a")])["code"] == "table_not_found"
 
 
-def test_a_table_that_is_configured_meanwhile_has_the_keys_that_it_has_by_then(java: Java, stub: Scripted) -> None:
+def test_a_table_configured_later_has_its_current_key_schema(java: Java, stub: Scripted) -> None:
     known = threading.Event()
 
     def script(asked: Request) -> Reply | None:
@@ -208,7 +208,7 @@ def test_a_write_to_an_absent_table_fails(java: Java, stub: Scripted) -> None:
 # Requests
 
 
-def test_requests_are_bounded_in_bytes_and_in_how_many_are_under_way(java: Java, stub: Scripted) -> None:
+def test_requests_are_limited_in_size_and_concurrency(java: Java, stub: Scripted) -> None:
     stub.script = lambda asked: results(asked.operations, delay_s=0.05) if asked.operations else None
     operations = [put(f"{number}", bytes=1000 if number != 7 else 9000) for number in range(40)]
     result = applied(java, stub.url, operations, request_bytes_max=4096, in_flight_max=3)
@@ -343,7 +343,7 @@ async def test_requests_with_broken_connections_or_lost_responses_are_retried(ja
 
 
 @pytest.mark.full  # every run tests a service that is killed during a commit
-def test_a_service_that_is_killed_and_started_again_is_waited_for(java: Java, tmp_path: Path) -> None:
+def test_writes_wait_for_a_restarted_service(java: Java, tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "tables.yaml").write_text(CONFIG)
     done: list[Result] = []

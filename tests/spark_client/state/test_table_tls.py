@@ -194,7 +194,7 @@ def test_files_are_refused_for_an_address_without_tls_and_a_key_without_its_cert
         assert why in java.run("TableCases", "settings", settings={"table": "t", **settings})
 
 
-def test_new_connections_have_the_certificates_as_they_are_by_then(java: Java, site: Site, tmp_path: Path) -> None:
+def test_new_connections_use_the_current_certificates(java: Java, site: Site, tmp_path: Path) -> None:
     held = Signed(tmp_path / "client.pem", tmp_path / "client-key.pem")
     stranger = Authority(tmp_path, "other").sign("stranger", ())
 

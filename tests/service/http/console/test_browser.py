@@ -192,7 +192,7 @@ async def test_records_are_listed_in_pages(browser: Browser, service: Service, h
         await expect(page.locator("#record").get_by_label("Value")).to_have_value('{\n  "n": 7\n}')
 
 
-async def test_a_console_that_only_shows_has_nothing_to_change_with(browser: Browser, watched: Service) -> None:
+async def test_a_read_only_console_has_no_forms(browser: Browser, watched: Service) -> None:
     async with httpx.AsyncClient(base_url=f"{watched.url}/v1/tables") as http:
         await put(http, "quiet", "shown", {"n": 1})
     async with looking(browser) as page:

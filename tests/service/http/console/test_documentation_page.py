@@ -13,7 +13,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.mark.browser
-async def test_the_page_shows_the_interface_and_is_refused_nothing(browser: Browser, service: Service) -> None:
+async def test_the_page_shows_the_interface_without_blocked_requests(browser: Browser, service: Service) -> None:
     said: list[str] = []
 
     def note(message: ConsoleMessage) -> None:

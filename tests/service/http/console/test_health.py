@@ -44,7 +44,7 @@ async def test_a_hung_store_delays_no_page() -> None:
 
 
 @in_virtual_time
-async def test_closing_ends_the_question() -> None:
+async def test_closing_cancels_the_pending_check() -> None:
     health = Health()
     await health.stores(StoreCheck(3600.0))
     began = now()

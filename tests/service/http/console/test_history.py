@@ -24,7 +24,7 @@ def filled(samples: int, every_s: float = 2.0) -> History:
     return history
 
 
-def test_now_is_the_last_seconds() -> None:
+def test_the_current_values_cover_the_last_seconds() -> None:
     history = filled(100)
     now = history.now("t")
     assert now is not None

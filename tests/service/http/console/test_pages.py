@@ -176,7 +176,7 @@ def test_the_form_decides_whether_the_expiry_is_kept(client: httpx.Client) -> No
     assert "Tableside-Expires-At" in client.get("/v1/tables/quiet/records/expiring").headers
 
 
-def test_a_key_is_of_the_parts_and_types_that_the_table_has(client: httpx.Client) -> None:
+def test_a_key_must_have_the_parts_and_types_of_the_table(client: httpx.Client) -> None:
     put(client, "visits", "u%2F1/-7", {"n": 1})
     assert "ETag" in client.get("/console/tables/visits/record?k0=u/1&k1=-7").text
     wrong = client.get("/console/tables/visits/record?k0=u/1&k1=x").text
