@@ -6,6 +6,7 @@ this package. It imports no other package of Tableside.
 
 from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
+from .bounded_reads import BoundedReads, ReadBudget
 from .changes import Changes, Edits, MergePatch
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded, run_until
@@ -76,6 +77,7 @@ __all__ = [
     "Applied",
     "Backend",
     "BackendType",
+    "BoundedReads",
     "Capabilities",
     "Changed",
     "Changes",
@@ -107,6 +109,7 @@ __all__ = [
     "Path",
     "Put",
     "Range",
+    "ReadBudget",
     "Record",
     "RecordUnreadable",
     "Replacement",

@@ -31,7 +31,9 @@ from contract import (
 )
 from servers.process import free_port
 from servers.redis import redis
+from support import large_records
 from support.redis_tables import connected, own
+from tableside.core import NOT_READ
 from tableside.core.errors import (
     InvalidOperation,
     MalformedRequest,
@@ -575,3 +577,28 @@ async def test_operations_on_a_closed_backend_fail(redis_url: str) -> None:
             outcome = await one(store, operation)
             assert isinstance(outcome, StoreUnavailable)
             assert outcome.applied == "no"
+
+
+async def test_large_records_are_read_in_pieces(redis_url: str, tool: Any) -> None:
+    async with connected(redis_url) as backend:
+        store = await backend.store(own(TableSpec("large")))
+        await large_records.write(store)
+        await large_records.assert_read_in_pieces(store)
+        await large_records.assert_scanned(store)
+        await tool.set("expiring", "1", ex=600)  # so that reads are by the script
+        await large_records.assert_read_in_pieces(store)
+        await tool.delete("expiring")
+        await large_records.delete(store)
+
+
+async def test_after_large_records_small_ones_are_soon_read_together(store: Store, redis_url: str) -> None:
+    await large_records.write(store)
+    await store.apply([put(f"small{index}", {"n": index}) for index in range(64)])
+    assert NOT_READ in await store.apply(large_records.GETS)
+    waiting, calls = [Get(f"small{index}") for index in range(64)], 0
+    while waiting:
+        outcomes = await store.apply(waiting)
+        waiting = [get for get, outcome in zip(waiting, outcomes, strict=True) if outcome is NOT_READ]
+        calls += 1
+    assert calls <= 7
+    await large_records.delete(store)

@@ -19,6 +19,7 @@ from contract import COMPOSITE, STRINGS, PartitionScans, StoreContract, Time, on
 from servers.process import HOST
 from servers.proxy import FaultProxy
 from servers.redis import redis_cluster
+from support import large_records
 from support.redis_tables import connected, own
 from tableside.core.errors import DeadlineExceeded, InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Token, Written
@@ -380,3 +381,12 @@ async def test_only_the_records_of_a_lost_node_are_unavailable(tmp_path: Path) -
         await backend.ping()
         with pytest.raises(StoreUnavailable):
             await pages(store, Scan(10))
+
+
+async def test_large_records_are_read_in_pieces(redis_cluster_urls: list[str]) -> None:
+    async with connected(redis_cluster_urls[0], cluster=True) as backend:
+        store = await backend.store(own(TableSpec("large")))
+        await large_records.write(store)
+        await large_records.assert_read_in_pieces(store)
+        await large_records.assert_scanned(store)
+        await large_records.delete(store)

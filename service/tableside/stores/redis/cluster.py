@@ -16,6 +16,7 @@ from ...core import (
     Connections,
     DeadlineExceeded,
     InvalidOperation,
+    ReadBudget,
     StoreUnavailable,
     TableError,
     exponential_backoff_s,
@@ -55,19 +56,21 @@ class Cluster:
         self._refresh_lock = asyncio.Lock()
         self._next_node_index = 0
 
-    async def run(self, commands: Sequence[Command], until: float, *, writes: bool = False) -> list[Reply]:
+    async def run(
+        self, commands: Sequence[Command], until: float, *, writes: bool = False, budget: ReadBudget | None = None
+    ) -> list[Reply]:
         """Send commands to the nodes of their slots and return the reply to each."""
 
         async def send(node: Node, batch: Sequence[Command], asking: bool) -> list[Reply]:
-            return await node.run(batch, until, writes=writes, asking=asking)
+            return await node.run(batch, until, writes=writes, asking=asking, budget=budget)
 
         return await self._route(commands, until, send)
 
-    async def read(self, commands: Sequence[Command], until: float) -> list[Reply]:
+    async def read(self, commands: Sequence[Command], until: float, budget: ReadBudget) -> list[Reply]:
         """Send commands that read values to the nodes of their slots and return the reply to each."""
 
         async def send(node: Node, batch: Sequence[Command], asking: bool) -> list[Reply]:
-            return await node.read(batch, until, asking=asking)
+            return await node.read(batch, until, asking=asking, budget=budget)
 
         return await self._route(commands, until, send)
 

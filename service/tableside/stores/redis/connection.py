@@ -7,18 +7,32 @@ never taken for the reply to another request.
 import asyncio
 import math
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from redis import exceptions
-from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
-from ...core import Applied, Connections, DeadlineExceeded, StoreUnavailable, TableError, chunks_of, gather_bounded
+from ...core import (
+    NOT_READ,
+    Applied,
+    Connections,
+    DeadlineExceeded,
+    ReadBudget,
+    StoreUnavailable,
+    TableError,
+    chunks_of,
+    gather_bounded,
+)
+from .driver import BudgetExceeded, NodeConnection
 from .errors import from_connection_error
 from .scripts import Command
 
 Reply: TypeAlias = Any
 """A reply of the server. Error replies are exceptions of the driver; a TableError means that no reply arrived."""
+
+Send: TypeAlias = Callable[[bytes, int], Coroutine[Any, Any, list[Reply]]]
+"""Sends the bytes of one request and returns as many replies."""
 
 EXPIRY_UNKNOWN = object()
 """Replaces a reply without expiries if the database has expiring keys."""
@@ -31,63 +45,6 @@ REQUESTS_CONCURRENCY_MAX = 4
 """How many requests of one call to a node run concurrently."""
 
 ASKING = b"*1\r\n$6\r\nASKING\r\n"
-
-
-class NodeConnection(Protocol):
-    """A connection of the driver that can be closed immediately."""
-
-    async def connect(self) -> None:
-        """Connect and authenticate."""
-        ...
-
-    async def send_packed_command(self, command: bytes, check_health: bool = True) -> None:
-        """Send bytes that contain complete commands."""
-        ...
-
-    async def read_response(self, *, disconnect_on_error: bool = True) -> Any:
-        """Return the next reply, or raise it if it is an error reply."""
-        ...
-
-    async def can_read(self) -> bool:
-        """Whether the connection was closed, or has unexpected data."""
-        ...
-
-    def abort(self) -> None:
-        """Close the connection without sending the rest of its data."""
-        ...
-
-
-class _AbortMixin:
-    _writer: asyncio.StreamWriter | None
-    _reader: asyncio.StreamReader | None
-
-    async def disconnect(self, *_: Any, **__: Any) -> None:
-        """Close the connection, as the driver does after errors, without waiting for a peer that does not read."""
-        self.abort()
-
-    def abort(self) -> None:
-        """Close the connection now."""
-        if self._writer is not None:
-            self._writer.transport.abort()
-        self._writer = self._reader = None
-
-
-class _TcpConnection(_AbortMixin, Connection):
-    """A connection over TCP."""
-
-
-class _TlsConnection(_AbortMixin, SSLConnection):
-    """A connection over TLS."""
-
-
-class _UnixConnection(_AbortMixin, UnixDomainSocketConnection):
-    """A connection over a Unix socket."""
-
-
-def connection_type(connection_class: type[Any] | None) -> Callable[..., NodeConnection]:
-    """Return our subclass of the connection class that the driver chose for a URL."""
-    kinds = {None: _TcpConnection, SSLConnection: _TlsConnection, UnixDomainSocketConnection: _UnixConnection}
-    return cast("Callable[..., NodeConnection]", kinds[connection_class])
 
 
 class Node:
@@ -110,35 +67,50 @@ class Node:
         self._closed = False
 
     async def run(
-        self, commands: Sequence[Command], until: float, *, writes: bool, asking: bool = False
+        self,
+        commands: Sequence[Command],
+        until: float,
+        *,
+        writes: bool = False,
+        asking: bool = False,
+        budget: ReadBudget | None = None,
     ) -> list[Reply]:
         """Send commands, several in a request, and return the reply to each.
 
         With `writes`, commands without a reply may have been applied. With `asking`, the node accepts commands for a
-        slot that it is importing.
+        slot that it is importing. Commands whose replies exceed the `budget` return NOT_READ.
         """
-        replies = await self._run(commands, until, writes=writes, asking=asking)
+        send = partial(self.send, until=until, writes=writes, budget=budget)
+        replies = await self._run(commands, send, asking=asking)
         not_loaded = [index for index, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
         if not_loaded:  # The server has restarted and lost its scripts. It has not run these commands.
             retried = [commands[index] for index in not_loaded]
             for index, reply in zip(
-                not_loaded, await self._run(retried, until, writes=writes, asking=asking, script_text=True), strict=True
+                not_loaded, await self._run(retried, send, asking=asking, script_text=True), strict=True
             ):
                 replies[index] = reply
         return replies
 
-    async def read(self, commands: Sequence[Command], until: float, *, asking: bool = False) -> list[Reply]:
+    async def read(
+        self, commands: Sequence[Command], until: float, *, asking: bool = False, budget: ReadBudget | None = None
+    ) -> list[Reply]:
         """Send commands that read values and return the replies, or EXPIRY_UNKNOWN if keys of the database expire.
 
         Each request ends with a query for the number of expiring keys. It counts every expiring record that was read
         just before, unless the record has been replaced or removed since.
         """
-        requests = [self._read(request, until, asking) for request in chunks_of(commands, REQUEST_COMMANDS_MAX)]
+        send = partial(self.send, until=until, budget=budget)
+        requests = [self._read(request, send, asking) for request in chunks_of(commands, REQUEST_COMMANDS_MAX)]
         return [reply for replies in await gather_bounded(requests, REQUESTS_CONCURRENCY_MAX) for reply in replies]
 
-    async def send(self, packed: bytes, count: int, until: float, *, writes: bool = False) -> list[Reply]:
-        """Send one request and return its `count` replies."""
+    async def send(
+        self, packed: bytes, count: int, until: float, *, writes: bool = False, budget: ReadBudget | None = None
+    ) -> list[Reply]:
+        """Send one request and return its `count` replies. Stop receiving, with NOT_READ, if they exceed the budget."""
+        if budget is not None and budget.exceeded:
+            return [NOT_READ] * count
         applied: Applied = "no"
+        error: TableError
         replies: list[Reply] = []
         try:
             async with asyncio.timeout_at(None if until == math.inf else until) as limit, self._semaphore:
@@ -147,12 +119,15 @@ class Node:
                 try:
                     connection = await self._acquire()
                     applied = "unknown" if writes else "no"
+                    connection.count_replies(budget)
                     await connection.send_packed_command(packed, check_health=False)
                     for _ in range(count):
                         replies.append(await _read_reply(connection))  # noqa: PERF401  # kept if a later one fails
                     complete = not _is_demoted(replies)
                 finally:
                     self._release(connection, reusable=complete)
+        except BudgetExceeded:
+            error = NOT_READ
         except TableError as failure:
             error = failure
         except (exceptions.RedisError, OSError) as failure:  # OSError: TimeoutError too
@@ -175,21 +150,21 @@ class Node:
         self._drop_idle()
 
     async def _run(
-        self, commands: Sequence[Command], until: float, *, writes: bool, asking: bool, script_text: bool = False
+        self, commands: Sequence[Command], send: Send, *, asking: bool, script_text: bool = False
     ) -> list[Reply]:
         packed = [command.packed(script_text=script_text) for command in commands]
         if asking:
             packed = [ASKING + one for one in packed]
         requests = list(chunks_of(packed, REQUEST_COMMANDS_MAX, REQUEST_BYTES_MAX, len))
         stride = 2 if asking else 1
-        calls = [self.send(b"".join(request), stride * len(request), until, writes=writes) for request in requests]
+        calls = [send(b"".join(request), stride * len(request)) for request in requests]
         answers = await gather_bounded(calls, REQUESTS_CONCURRENCY_MAX)
         return [reply for replies in answers for reply in replies[stride - 1 :: stride]]
 
-    async def _read(self, commands: Sequence[Command], until: float, asking: bool) -> list[Reply]:
+    async def _read(self, commands: Sequence[Command], send: Send, asking: bool) -> list[Reply]:
         prefix, stride = (ASKING, 2) if asking else (b"", 1)
         packed = b"".join([prefix + command.packed() for command in commands])
-        *replies, keyspace = await self.send(packed + INFO_KEYSPACE, stride * len(commands) + 1, until)
+        *replies, keyspace = await send(packed + INFO_KEYSPACE, stride * len(commands) + 1)
         if isinstance(keyspace, TableError):
             return [keyspace] * len(commands)
         if isinstance(keyspace, bytes) and not self._has_expiring.search(keyspace):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ...core import Key, Outcome, Record, Scan, TableError
+from ...core import NOT_READ, READ_BYTES_MAX, Key, Outcome, Record, Scan, TableError
 from .reads import RecordReader
 
 NamedKey: TypeAlias = tuple[str, Key]
@@ -36,7 +36,7 @@ class PageBuilder:
 
     def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:
         for taken, ((name, key), outcome) in enumerate(zip(candidates, outcomes, strict=True)):
-            if self.complete:
+            if self.complete or outcome is NOT_READ:
                 return taken
             if isinstance(outcome, TableError):
                 raise outcome
@@ -68,5 +68,5 @@ class PageBuilder:
         """How many values to read at once: as many as fit if they have the average size of those so far."""
         if not self.records:
             return FIRST_VALUES
-        left_bytes = max(0, self._scan.bytes_max - self._size_bytes)
+        left_bytes = max(0, min(READ_BYTES_MAX, self._scan.bytes_max - self._size_bytes))
         return 1 + left_bytes * len(self.records) // max(1, self._size_bytes)

@@ -6,11 +6,12 @@ that also returns the expiry and type of each record is used for small reads, an
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 
 import msgspec
 
-from ...core import Key, Outcome, TableError
+from ...core import BoundedReads, Key, Outcome, ReadBudget, TableError
 from .connection import EXPIRY_UNKNOWN, Reply
 from .errors import from_unexpected_reply
 from .keys import KeyNames, slot_of
@@ -52,19 +53,25 @@ class RecordReader:
         self._servers = servers
         self._names = names
         self._expiring_until = 0.0
+        self._bounded = BoundedReads()
 
     async def get(self, keys: Sequence[Key], until: float) -> list[Outcome]:
         """Return the outcomes of Gets of these keys."""
         return await self.get_names(self._names.for_keys(keys), until)
 
     async def get_names(self, names: Sequence[str], until: float) -> list[Outcome]:
-        """Return the outcomes of Gets of these names of Redis keys."""
-        if len(names) <= SCRIPT_RECORDS_MAX or asyncio.get_running_loop().time() < self._expiring_until:
+        """Return the outcomes of Gets of these names of Redis keys. Large records are read in several calls."""
+        if len(names) == 1:
             return await self._get_by_script(names, until)
+        return await self._bounded.read(names, partial(self._get_names, until))
+
+    async def _get_names(self, until: float, names: Sequence[str], budget: ReadBudget) -> list[Outcome]:
+        if len(names) <= SCRIPT_RECORDS_MAX or asyncio.get_running_loop().time() < self._expiring_until:
+            return await self._get_by_script(names, until, budget)
         outcomes: list[Outcome] = [None] * len(names)
         retried: list[int] = []
         commands = self._plain_commands(names)
-        for command, reply in zip(commands, await self._servers.read(commands, until), strict=True):
+        for command, reply in zip(commands, await self._servers.read(commands, until, budget), strict=True):
             if reply is EXPIRY_UNKNOWN:
                 retried += command.positions
                 self._expiring_until = asyncio.get_running_loop().time() + EXPIRY_CHECK_S
@@ -74,15 +81,15 @@ class RecordReader:
         if not self._servers.is_cluster:
             retried += await self._absent_names_that_exist(names, outcomes, set(retried), until)
         if retried:
-            exact = await self._get_by_script([names[position] for position in retried], until)
+            exact = await self._get_by_script([names[position] for position in retried], until, budget)
             for position, outcome in zip(retried, exact, strict=True):
                 outcomes[position] = outcome
         return outcomes
 
     async def read_by_script(
-        self, names: Sequence[str], until: float, side_names: Sequence[str] = ()
+        self, names: Sequence[str], until: float, side_names: Sequence[str] = (), budget: ReadBudget | None = None
     ) -> list[tuple[Sequence[int], ScriptResult | TableError]]:
-        """Read by the script and return the positions and result of each call.
+        """Read by the script and return the positions and result of each call, NOT_READ beyond the `budget`.
 
         If there are `side_names`, the result also contains the side key of each position, after the records.
         """
@@ -97,16 +104,18 @@ class RecordReader:
             )
             for group in groups
         ]
-        replies = await self._servers.run(commands, until)
+        replies = await self._servers.run(commands, until, budget=budget)
         keys_per_position = 2 if side_names else 1
         return [
             (command.positions, _parse_result(reply, keys_per_position * len(command.positions)))
             for command, reply in zip(commands, replies, strict=True)
         ]
 
-    async def _get_by_script(self, names: Sequence[str], until: float) -> list[Outcome]:
+    async def _get_by_script(
+        self, names: Sequence[str], until: float, budget: ReadBudget | None = None
+    ) -> list[Outcome]:
         outcomes: list[Outcome] = [None] * len(names)
-        for positions, found in await self.read_by_script(names, until):
+        for positions, found in await self.read_by_script(names, until, budget=budget):
             results = [found] * len(positions) if isinstance(found, TableError) else found.outcomes()
             for position, outcome in zip(positions, results, strict=True):
                 outcomes[position] = outcome

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from ...core import Connections, MalformedRequest
+from ...core import Connections, MalformedRequest, ReadBudget
 from .connection import Node, Reply
 from .keys import SLOT_COUNT
 from .scripts import Command
@@ -27,11 +27,13 @@ class Servers(Protocol):
 
     is_cluster: bool
 
-    async def run(self, commands: Sequence[Command], until: float, *, writes: bool = False) -> list[Reply]:
+    async def run(
+        self, commands: Sequence[Command], until: float, *, writes: bool = False, budget: ReadBudget | None = None
+    ) -> list[Reply]:
         """Send commands and return the reply to each; see `Node.run`."""
         ...
 
-    async def read(self, commands: Sequence[Command], until: float) -> list[Reply]:
+    async def read(self, commands: Sequence[Command], until: float, budget: ReadBudget) -> list[Reply]:
         """Send commands that read values and return the reply to each; see `Node.read`."""
         ...
 
@@ -60,13 +62,15 @@ class SingleServer:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    async def run(self, commands: Sequence[Command], until: float, *, writes: bool = False) -> list[Reply]:
+    async def run(
+        self, commands: Sequence[Command], until: float, *, writes: bool = False, budget: ReadBudget | None = None
+    ) -> list[Reply]:
         """Send commands and return the reply to each."""
-        return await self._node.run(commands, until, writes=writes)
+        return await self._node.run(commands, until, writes=writes, budget=budget)
 
-    async def read(self, commands: Sequence[Command], until: float) -> list[Reply]:
+    async def read(self, commands: Sequence[Command], until: float, budget: ReadBudget) -> list[Reply]:
         """Send commands that read values and return the reply to each."""
-        return await self._node.read(commands, until)
+        return await self._node.read(commands, until, budget=budget)
 
     def groups(self, names: Sequence[str]) -> list[KeyGroup]:
         """Group names by their number only."""

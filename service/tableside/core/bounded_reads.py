@@ -1,0 +1,80 @@
+"""Reads for stores that do not know the size of records before they have read them.
+
+A call first asks for all records and stops at a limit of bytes. For some time afterwards, calls ask for as many records
+as probably fit.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from .operations import Outcome
+from .read_limit import NOT_READ, READ_BYTES_MAX
+
+Item = TypeVar("Item")
+
+REPLY_BYTES_MAX = 2 * READ_BYTES_MAX
+"""After so many bytes, the replies to one call are discarded. Calls for a chosen number of records rarely exceed it."""
+
+LARGE_RECORDS_S = 1.0
+"""How long to choose the number of records after a call for all of them would have exceeded the limit."""
+
+
+class ReadBudget:
+    """Counts the bytes that one call has received."""
+
+    def __init__(self, bytes_max: float) -> None:
+        self.spent_bytes: float = 0
+        self._bytes_max = bytes_max
+
+    def spend(self, size_bytes: float) -> None:
+        """Count received bytes."""
+        self.spent_bytes += size_bytes
+
+    @property
+    def left_bytes(self) -> float:
+        """How many more bytes the call may receive."""
+        return max(0, self._bytes_max - self.spent_bytes)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the call has received more than it may."""
+        return self.spent_bytes > self._bytes_max
+
+
+class BoundedReads:
+    """Chooses how many records each call for one table reads."""
+
+    def __init__(self) -> None:
+        self._count_max = 1
+        self._limited_until = -math.inf
+
+    async def read(
+        self, items: Sequence[Item], read: Callable[[Sequence[Item], ReadBudget], Awaitable[list[Outcome]]]
+    ) -> list[Outcome]:
+        """Read some of the items; the others end as NOT_READ. The first item is always read.
+
+        `read` returns NOT_READ for items that it has not read when it exceeds the budget.
+        """
+        if len(items) <= 1:
+            return await read(items, ReadBudget(math.inf))
+        sent = items
+        if asyncio.get_running_loop().time() < self._limited_until:
+            sent = items[: self._count_max]
+        limited = len(sent) < len(items)
+        budget = ReadBudget(REPLY_BYTES_MAX if len(sent) > 1 else math.inf)
+        outcomes = await read(sent, budget)
+        if outcomes[0] is NOT_READ:
+            budget = ReadBudget(math.inf)
+            [outcomes[0]] = await read(items[:1], budget)
+            self._limit(1, budget.spent_bytes)
+        elif limited or budget.exceeded:
+            self._limit(len(outcomes) - outcomes.count(NOT_READ), budget.spent_bytes)
+        return outcomes + [NOT_READ] * (len(items) - len(outcomes)) if limited else outcomes
+
+    def _limit(self, count: int, size_bytes: float) -> None:
+        """Let the next calls read as many records as fit if these have the average size, at most twice as many."""
+        fitting = int(READ_BYTES_MAX * count / max(1, size_bytes))
+        self._count_max = max(1, min(fitting, 2 * count))
+        self._limited_until = asyncio.get_running_loop().time() + LARGE_RECORDS_S

@@ -1,0 +1,63 @@
+"""Records that are too large to be read together."""
+
+import tracemalloc
+
+from contract import put
+from tableside.catalog import Table, ValueRoom
+from tableside.core import NOT_READ, Delete, Get, Key, Operation, Outcome, Record, Written
+from tableside.core.store import Scan, Store
+
+MIB = 2**20
+COUNT = 120
+MEMORY_MAX = 112 * MIB
+"""Bounds the memory of one call: the replies have at most 32 MiB, and a store copies them at most twice."""
+
+GETS: list[Operation] = [Get(f"k{index}") for index in range(COUNT)]
+
+
+async def write(store: Store) -> None:
+    """Write records of a mebibyte each."""
+    for index in range(COUNT):
+        [outcome] = await store.apply([put(f"k{index}", {"n": index, "text": "x" * MIB})])
+        assert isinstance(outcome, Written)
+
+
+async def delete(store: Store) -> None:
+    """Delete the records."""
+    await store.apply([Delete(f"k{index}") for index in range(COUNT)])
+
+
+async def assert_read_in_pieces(store: Store) -> None:
+    """Check that calls read a few of the records, and that a table reads as many as its response has room for."""
+    for _ in range(3):
+        peak_bytes, outcomes = await _measured(store)
+        assert peak_bytes < MEMORY_MAX
+        assert isinstance(outcomes[0], Record)
+        assert outcomes.count(NOT_READ) >= COUNT / 2
+        assert all(isinstance(outcome, Record) or outcome is NOT_READ for outcome in outcomes)
+    read = await Table(store, deadline_s=60).batch(GETS, room=ValueRoom(40 * MIB))
+    found = [outcome for outcome in read if outcome is not NOT_READ]
+    assert 40 <= len(found) <= 80
+    assert all(isinstance(outcome, Record) for outcome in found)
+
+
+async def assert_scanned(store: Store) -> None:
+    """Check that scans return all records, in pages of bounded size."""
+    position: bytes | None = None
+    keys: list[Key] = []
+    while position is not None or not keys:
+        page = await store.scan(Scan(1000, position=position, bytes_max=16 * MIB))
+        assert len(page.records) <= 34
+        keys += [key for key, _ in page.records]
+        position = page.position
+    assert sorted(set(keys)) == sorted(f"k{index}" for index in range(COUNT))
+
+
+async def _measured(store: Store) -> tuple[int, list[Outcome]]:
+    """Return the peak of the memory that a call took, in bytes, and its outcomes."""
+    tracemalloc.start()
+    try:
+        outcomes = await store.apply(GETS)
+        return tracemalloc.get_traced_memory()[1], outcomes
+    finally:
+        tracemalloc.stop()
