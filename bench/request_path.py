@@ -117,7 +117,9 @@ async def paths() -> dict[str, RequestPath]:
     app = create_app(validate({"stores": {"m": {"kind": "memory"}}, "tables": {"t": {"store": "m"}}}))
     found: dict[str, RequestPath] = {}
     async with app.router.lifespan_context(app):
-        config = Config(app, log_config=None, access_log=False, lifespan="off", reset_contextvars=False)
+        config = Config(
+            app, log_config=None, access_log=False, lifespan="off", reset_contextvars=False, proxy_headers=False
+        )
         config.load()
         for name, request in requests().items():
             connection, transport = HttpConnection(config, SharedState(), {}), _Transport()

@@ -47,7 +47,9 @@ class InFlightLimit:
 
     def enter(self, count: int) -> None:
         """Admit so much. Raise Overloaded if that exceeds the limit, unless nothing else is in flight."""
-        self.add(count, 0)
+        if self.in_flight and self.in_flight + count > self.maximum:
+            raise self.overloaded()
+        self.in_flight += count
 
     def add(self, count: int, own: int) -> None:
         """Admit so much more for a request that has `own` already. It may exceed the limit if alone."""
@@ -87,7 +89,8 @@ class Reservation:
     def enter(self, body_bytes: int) -> None:
         """Take a slot and the bytes of a body. Raise Overloaded above a limit; call `leave` in any case."""
         self.take_slot()
-        self.grow_body_to(body_bytes)
+        if body_bytes:
+            self.grow_body_to(body_bytes)
 
     def take_slot(self) -> None:
         """Count the request as in flight if it is not yet. Raise Overloaded above the limit."""
@@ -110,7 +113,8 @@ class Reservation:
 
     def leave(self) -> None:
         """Release everything. A second call does nothing."""
-        self._release_slot()
+        if self._has_slot:
+            self._release_slot()
         if self._bytes:
             self._limits.bytes.leave(self._bytes)
             self._bytes = 0

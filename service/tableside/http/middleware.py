@@ -227,7 +227,10 @@ def _set_caller(scope: Scope, context: RequestContext, caller: Caller) -> None:
 
 def _declared_bytes(scope: Scope) -> int:
     """Return the declared length of the body, 0 if it has none. The server has rejected invalid numbers."""
-    return next((int(value) for name, value in scope["headers"] if name == b"content-length"), 0)
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return int(value)
+    return 0
 
 
 def _with_short_startup_errors(send: Send) -> Send:

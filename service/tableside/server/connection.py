@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 from uvicorn.config import Config
 
 from ..catalog import InFlight
@@ -55,9 +55,12 @@ class HttpConnection(asyncio.Protocol):
         self.server_state = server_state
         self.read_progress = ReadProgress()
         self.writable = asyncio.Event()
-        self._app = config.loaded_app
+        app = config.loaded_app
+        # The outer layers of the framework only set `app`, for each request.
+        self._app: ASGIApp = getattr(app, "middleware_stack", None) or app
         self.scope: Scope = {
             "type": "http",
+            "app": app,
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "root_path": "",
             "state": app_state,
@@ -137,7 +140,8 @@ class HttpConnection(asyncio.Protocol):
         self._late_at, parser = None, self._parser
         if self.transport.is_closing():
             return
-        limit = None if self._busy or self._in_flight is None else self._in_flight.exhausted()
+        busy = self._busy
+        limit = None if busy or self._in_flight is None else self._in_flight.exhausted()
         if limit is not None and parser.url.partition(b"?")[0] not in _PROBES:
             self._shed(limit.overloaded())
             return
@@ -145,7 +149,7 @@ class HttpConnection(asyncio.Protocol):
             raise Overloaded(f"{PIPELINED_MAX} requests wait on this connection")
         exchange = Exchange(self, parser)
         self._receiving = exchange if parser.has_body else None
-        if self._busy:
+        if busy:
             self.pause_reading()
             self.pipeline.append(exchange)
         else:

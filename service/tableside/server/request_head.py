@@ -11,7 +11,7 @@ REQUEST_LINE = re.compile(rb"\S+ \S+ HTTP/1\.[01]\r\n")
 
 Headers = list[tuple[bytes, bytes]]
 
-_PLAIN = re.compile(rb'/[!-"$&-~]*+(?:%[0-7][0-9A-Fa-f][!-"$&-~]*+)*+')
+PLAIN_TARGET = re.compile(rb'/[!-"$&-~]*+(?:%[0-7][0-9A-Fa-f][!-"$&-~]*+)*+')
 """A path and query that needs no other check: ASCII without a fragment, and ASCII in its escapes."""
 
 _ABSOLUTE = re.compile(rb"(https?)://([^/?#@]+)(?:[/?#]|$)", re.IGNORECASE)
@@ -28,7 +28,7 @@ def check_head(version: str, url: bytes, names: Sequence[bytes], headers: Header
     hosts = names.count(b"host")
     if hosts > 1 or (not hosts and version == "1.1"):
         raise MalformedRequest("a request must have one Host header")
-    if _PLAIN.fullmatch(url):
+    if PLAIN_TARGET.fullmatch(url):
         return url
     if url[:1] != b"/":
         url = _without_host(url, headers)

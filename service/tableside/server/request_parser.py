@@ -6,7 +6,7 @@ import httptools
 
 from ..core import MalformedRequest, TooLarge
 from ..core.errors import Overloaded
-from .request_head import REQUEST_LINE, check_head
+from .request_head import PLAIN_TARGET, REQUEST_LINE, check_head
 
 HEAD_BYTES_MAX = 65_536
 HEADERS_MAX = 128
@@ -167,7 +167,8 @@ class RequestParser:
             raise _long_head()
         if self._heads > HEADS_MAX:
             raise Overloaded(f"{HEADS_MAX} requests wait on this connection")
-        self.url = check_head(self.version, self.url, names, headers)
+        if names.count(b"host") != 1 or PLAIN_TARGET.fullmatch(self.url) is None:
+            self.url = check_head(self.version, self.url, names, headers)
         self.expects_continue = self.expects_continue and self.version == "1.1"
 
     def on_body(self, body: bytes) -> None:

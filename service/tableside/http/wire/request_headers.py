@@ -28,17 +28,19 @@ class Preferences(msgspec.Struct, frozen=True):
 
 
 def header(request: Request, name: str) -> str | None:
-    """Return a header by its name in lower case, repeated headers joined by commas, or None if it is absent.
+    """Return a header by its name in lower case, repeated headers joined by commas, or None if it is absent."""
+    return _headers(request).get(name)
 
-    Starlette iterates over all headers at each look-up. This builds a dictionary once per request.
-    """
+
+def _headers(request: Request) -> dict[str, str]:
+    """Return the headers by name. Starlette iterates over all at each look-up; this does so once per request."""
     by_name: dict[str, str] | None = request.scope.get(_SCOPE_KEY)
     if by_name is None:
         by_name = request.scope[_SCOPE_KEY] = {}
         for raw_name, raw in request.scope["headers"]:
             one, text = raw_name.decode("latin-1"), raw.decode("latin-1")
             by_name[one] = f"{by_name[one]}, {text}" if one in by_name else text
-    return by_name.get(name)
+    return by_name
 
 
 def _single(request: Request, name: str) -> str | None:
@@ -84,6 +86,8 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
 def read_options(request: Request, media: str) -> ReadOptions:
     """Parse the query and the headers of a GET. Raise NotAcceptable if the client does not accept the media type."""
+    if not request.scope["query_string"] and _READ_HEADERS.isdisjoint(_headers(request)):
+        return _NO_OPTIONS
     query = query_parameters(request, ("fields", "partitions"))
     check_accepts(request, media)
     return ReadOptions(
@@ -93,6 +97,10 @@ def read_options(request: Request, media: str) -> ReadOptions:
         max_age_s=max_age_s(request),
         wait_s=preferences(request).wait_s,
     )
+
+
+_READ_HEADERS = frozenset({"accept", "cache-control", "if-none-match", "prefer"})
+_NO_OPTIONS = ReadOptions(None, None, None, None, None)
 
 
 def max_age_s(request: Request) -> float | None:
