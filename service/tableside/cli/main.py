@@ -93,10 +93,8 @@ def serve(
 ) -> None:
     """Serve the tables. The default configuration is RocksDB in ./tableside-data, and tables are created on write."""
     settings = _settings(config)
-    if workers > 1 and settings.single_process:
-        _usage_error("--workers above 1 needs stores that processes can share; RocksDB and memory do not allow that")
-    if workers > 1 and any(table.cache for table in settings.tables.values()):
-        _usage_error("--workers above 1 cannot be used with a cache: workers would not see the writes of others")
+    if (fault := settings.workers_fault(workers)) is not None:
+        _usage_error(f"--workers {workers}: {fault}")
     local = _is_loopback(host)
     if settings.auth is None and not local and not insecure:
         _usage_error(f"without auth the service listens on loopback only; use --insecure to listen on {host}")

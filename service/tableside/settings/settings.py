@@ -53,8 +53,8 @@ class Settings(msgspec.Struct, frozen=True):
         """Return why this number of worker processes cannot serve the configuration, or None if it can."""
         if workers > 1 and self.single_process:
             return "several workers need stores that processes can share; RocksDB and memory belong to one process"
-        if workers > 1 and any(table.cache for table in self.tables.values()):
-            return "a cache needs a single worker: a worker would not see immediately the writes of the others"
+        if workers > 1 and any(table.cache and table.cache.channel is None for table in self.tables.values()):
+            return "a cache needs a channel or a single worker: a worker would not see the writes of the others"
         return None
 
 

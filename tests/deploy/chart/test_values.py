@@ -268,7 +268,7 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "workers on RocksDB": (merged(LOCAL, {"workers": 2}), "workers: 1"),
     "workers on a cache": (
         merged(REMOTE, {"workers": 2, "config": {"tables": {"t": {"store": "cache", "cache": {"ttl_s": 1}}}}}),
-        "workers: 1",
+        "has a cache without channel: set workers: 1",
     ),
     "too little time to end": (merged(REMOTE, {"terminationGracePeriodSeconds": 35}), "above 35"),
     "too little time to end in order": (

@@ -277,6 +277,19 @@ def test_a_store_can_consist_of_others(tmp_path: Path) -> None:
     assert settings.workers_fault(2)
 
 
+@pytest.mark.parametrize(("cache", "allowed"), [("", False), (", channel: r", True)])
+def test_several_workers_need_a_channel_for_a_cache(tmp_path: Path, cache: str, allowed: bool) -> None:
+    settings = loaded(
+        tmp_path,
+        f"""
+        stores: {{r: {{kind: redis, url: "redis://127.0.0.1:6379/0"}}}}
+        tables: {{t: {{store: r, cache: {{records_max: 10, ttl_s: 1{cache}}}}}}}
+        """,
+    )
+    assert (settings.workers_fault(2) is None) is allowed
+    assert settings.workers_fault(1) is None
+
+
 def test_several_workers_serve_partitions_that_they_can_share(tmp_path: Path) -> None:
     settings = loaded(
         tmp_path,
