@@ -14,6 +14,8 @@ from servers.process import ServerFailed
 from . import (
     batch_get,
     coalesce,
+    compare,
+    figure,
     folding,
     hostile,
     in_flight,
@@ -36,6 +38,7 @@ NAMES = (
     "single",
     "policies",
     "coalesce",
+    "compare",
     "overload",
     "spark",
     "scan",
@@ -67,6 +70,7 @@ def main() -> None:
     given = parser.add_argument_group("hostile")
     given.add_argument("--tables", nargs="+", choices=hostile.TABLES, default=["memory", "rocksdb"], help="the stores")
     given.add_argument("--matching", default="", help="only the inputs whose names contain this text")
+    parser.add_argument("--figure", type=Path, help="an SVG file for the ratios of compare")
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"), help="the file for the results")
     arguments = parser.parse_args()
     results: list[Result] = []
@@ -113,6 +117,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return policies.run(arguments.seconds, arguments.rounds)
         case "coalesce":
             return coalesce.run(arguments.seconds, arguments.rounds)
+        case "compare":
+            return _compared(arguments)
         case "overload":
             return overload.run(max(1.0, arguments.seconds * OVERLOAD_TIMES))
         case "spark":
@@ -134,6 +140,13 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
         case "state":
             return state.run(_plan(arguments), arguments.rounds)
     return stores.run(name, arguments.seconds * STORES_SHARE, arguments.rounds)
+
+
+def _compared(arguments: argparse.Namespace) -> list[Result]:
+    results = compare.run(arguments.seconds, arguments.rounds)
+    if arguments.figure is not None:
+        figure.write(results, compare.SERVICE, arguments.figure)
+    return results
 
 
 def _plan(arguments: argparse.Namespace) -> state.Plan:

@@ -132,7 +132,9 @@ async def _nowhere(message: Message) -> None:
 
 
 def _http(app: ASGIApp, protocol: type[HttpToolsProtocol | HttpConnection], state: Any) -> Way:
-    config = Config(app, log_config=None, access_log=False, lifespan="off", reset_contextvars=False)
+    config = Config(
+        app, log_config=None, access_log=False, lifespan="off", reset_contextvars=False, proxy_headers=False
+    )
     config.load()
 
     async def way(calls: int) -> None:
