@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Table(Generic[V]):
-    """A table. `Client.table` creates it; it owns no resources.
+    """A table. `Client.table` creates it. It owns no resources.
 
     A key is a string or an integer, or a sequence of them for a composite key. Every method raises `TablesideError`
     if the service refuses the request or stays unavailable.
@@ -67,7 +67,7 @@ class Table(Generic[V]):
             value: A JSON object, or an object of the table's type.
             if_match: Write only if the current etag is this one, or, for `"*"`, if there is a record.
             if_absent: Write only if there is no record.
-            ttl_s: Time to live, in seconds; -1 for no expiry.
+            ttl_s: Time to live, in seconds, or -1 for no expiry.
             token: Identifies the write, so that repeating it changes nothing: a text for one write, or a writer's name
                 and a sequence number.
 

@@ -48,7 +48,7 @@ def _dataclass(kind: type[Any], document: Mapping[str, Any]) -> Any:
 
 
 def _convert(hint: Any, value: Any) -> Any:
-    """Convert nested dataclasses, in lists, in dictionaries and in optional fields; other values stay as they are."""
+    """Convert nested dataclasses, in lists, in dictionaries and in optional fields. Other values stay as they are."""
     arguments = get_args(hint)
     if is_dataclass(hint) and isinstance(value, Mapping):
         return _dataclass(hint, value)  # type: ignore[arg-type]  # a class, not an instance

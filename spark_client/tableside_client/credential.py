@@ -26,7 +26,7 @@ class Credential:
     variable: str = TOKEN_VARIABLE
 
     def read(self) -> str | None:
-        """Read the current token; None if no token is configured.
+        """Read the current token, or None if no token is configured.
 
         Raises `CredentialError` for a token with invalid characters here, because the error of an HTTP library would
         quote it.

@@ -17,9 +17,9 @@ class TablesideError(Exception):
 
     Attributes:
         table: The name of the table, or None.
-        code: The service's problem code, such as `record_not_found`; `service_unreachable` or `tls_refused` if there
+        code: The service's problem code, such as `record_not_found`. `service_unreachable` or `tls_refused` if there
             was no response.
-        status: The HTTP status; 0 if there was no response.
+        status: The HTTP status, or 0 if there was no response.
         detail: The cause, in words.
         retriable: True if a retry may succeed.
         applied: `"no"` if a write certainly changed nothing, `"unknown"` if it may have been applied.

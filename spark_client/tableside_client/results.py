@@ -18,9 +18,9 @@ class Record(Generic[V]):
     Attributes:
         key: A string or an integer, or a tuple of them for a composite key.
         value: The JSON object, or the object of the table's type.
-        etag: The version of the value, for `if_match`; None if the store has no versions.
+        etag: The version of the value, for `if_match`, or None if the store has no versions.
         expires_at: The time of expiry (RFC 3339), or None if the record does not expire.
-        partition: In a scan of a partitioned table, the index of the record's partition; else None.
+        partition: In a scan of a partitioned table, the index of the record's partition, otherwise None.
     """
 
     key: Any
@@ -38,7 +38,7 @@ class Written:
         etag: The version of the new value, or None.
         created: True if a put with `if_absent` or an update's default created the record. Always False for a plain
             put, which does not report whether there was a record.
-        replayed: True if the write had already been applied with the caller's token; it changed nothing now.
+        replayed: True if the write had already been applied with the caller's token. It changed nothing now.
         value: The new value if it was requested, else None.
     """
 
@@ -69,7 +69,7 @@ class Outcome(Generic[V]):
 
     Attributes:
         status: The HTTP status that the single request would have had.
-        value: The value of a get, or of a write that returns it; else None.
+        value: The value of a get, or of a write that returns it, otherwise None.
         etag: The version of the value, or None.
         expires_at: The time of expiry (RFC 3339), or None.
         replayed: True if a write had already been applied with the caller's token.

@@ -25,7 +25,7 @@ def read_stream(body: bytes) -> pa.Table:
 
 
 def read_outcomes(body: bytes) -> pa.Table:
-    """Read the response to a batch: exactly the columns of `OUTCOMES`; other columns are dropped."""
+    """Read the response to a batch: exactly the columns of `OUTCOMES`. Other columns are dropped."""
     return read_stream(body).select(OUTCOMES.names).cast(OUTCOMES)
 
 

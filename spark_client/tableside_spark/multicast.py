@@ -22,13 +22,13 @@ def multicast(
 ) -> "DataFrame":
     """Copy each row to the partitions of a Kafka topic that it belongs to.
 
-    The result has a column `partition`, which Spark's Kafka sink reads; null leaves the choice of the partition to
+    The result has a column `partition`, which Spark's Kafka sink reads. Null leaves the choice of the partition to
     Kafka. A row that belongs to no partition is dropped.
 
     Args:
         frame: A batch or streaming DataFrame.
         partitions: Either a `StreamPartitioner` or a function with the signature of its method `partitions`, which runs
-            in Python on Arrow batches; or a column of arrays of integers, which is evaluated in the JVM only. In
+            in Python on Arrow batches, or a column of arrays of integers, which is evaluated in the JVM only. In
             arrays, `[]` drops the row, null or `[-1]` broadcasts it, and `[null]` leaves the choice to Kafka.
         num_partitions: The number of the topic's partitions when the query starts, from 1 to 100,000. A partition
             outside of this range fails the query.

@@ -153,13 +153,13 @@ def _in_console(path: str) -> bool:
 
 
 def _token(scope: Scope) -> bytes:
-    """Return the request's bearer token; empty if it is missing, repeated or malformed."""
+    """Return the request's bearer token, or an empty text if it is missing, repeated or malformed."""
     match = _BEARER.fullmatch(_authorization(scope))
     return match[1] if match else b""
 
 
 def _password(scope: Scope) -> bytes:
-    """Return the token that a browser sends as a password, with any user name; empty if it sends none."""
+    """Return the token that a browser sends as a password, with any user name, or an empty text."""
     if (match := _BASIC.fullmatch(_authorization(scope))) is None:
         return b""
     try:

@@ -13,7 +13,7 @@ from jwt import PyJWK, PyJWTError
 from jwt.algorithms import AllowedPublicKeys
 
 KEYS_MAX = 100
-"""Maximum number of keys of a response that are parsed; further ones are ignored."""
+"""Maximum number of keys of a response that are parsed. Further ones are ignored."""
 
 RSA_BITS_MIN, RSA_BITS_MAX = 2048, 8192
 
@@ -85,7 +85,7 @@ def _key(jwk: Mapping[str, Any]) -> PublicKey | None:
 
 
 def _algorithms(jwk: Mapping[str, Any]) -> Sequence[str]:
-    """Return the algorithms that the key may verify, by its type and members; none if it is not for verification."""
+    """Return the algorithms that the key may verify, by its type and members, or none if it is not for verification."""
     operations = jwk.get("key_ops", ["verify"])
     if "d" in jwk or jwk.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
         return ()

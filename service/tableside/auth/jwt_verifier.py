@@ -18,7 +18,7 @@ from .refusals import Reason, TokenRejected
 from .settings import IssuerSettings
 
 _LATEST = 2.0**53
-"""A time later than any reasonable expiry; it limits `exp` to the range of exact doubles."""
+"""A time later than any reasonable expiry. It limits `exp` to the range of exact doubles."""
 
 _REASONS: tuple[tuple[type[Exception], Reason], ...] = (
     (jwt.ExpiredSignatureError, "expired"),

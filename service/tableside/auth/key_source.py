@@ -147,7 +147,7 @@ class KeySource:
         self._changed()
 
     async def _pause(self) -> None:
-        """Wait for the next refresh, or until a request needs keys; then until the next fetch is allowed."""
+        """Wait for the next refresh, or until a request needs keys and the next fetch is allowed."""
         backoff_s = exponential_backoff_s(self._failures - 1, FETCH_INTERVAL_MIN_S, RETRY_MAX_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(min(backoff_s, self.refresh_s) if self._failures else self.refresh_s):

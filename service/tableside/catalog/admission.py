@@ -1,6 +1,6 @@
 """Limits on the requests, operations and bytes in flight in one process.
 
-Work above a limit is shed at once, before any of it is attempted.
+Work above a limit is shed immediately, before any of it is attempted.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -87,7 +87,7 @@ class Reservation:
         self._bytes = 0
 
     def enter(self, body_bytes: int) -> None:
-        """Take a slot and the bytes of a body. Raise Overloaded above a limit; call `leave` in any case."""
+        """Take a slot and the bytes of a body. Raise Overloaded above a limit. Call `leave` in any case."""
         self.take_slot()
         if body_bytes:
             self.grow_body_to(body_bytes)

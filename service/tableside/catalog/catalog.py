@@ -32,7 +32,7 @@ CONCURRENT_OPENS_MAX = 8
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """The parts of a process that a catalog uses; unlike the settings, they never change.
+    """The parts of a process that a catalog uses. Unlike the settings, they never change.
 
     `workers` is the number of processes that share a table's limits. `in_flight` limits the work in flight in this
     process.
@@ -67,7 +67,7 @@ class Catalog:
 
     @classmethod
     async def open(cls, settings: Settings, environment: "Environment") -> "Catalog":
-        """Open every store and table; if that fails, close all of them.
+        """Open every store and table. If that fails, close all of them.
 
         An unreachable store is not a failure: its tables are opened when they are first used. If a table is missing
         from its store, or differs from the settings, raise a TableError that names it.
@@ -111,7 +111,7 @@ class Catalog:
         return self._automatic_spec(name) if self._can_create(name) else await self.table(name)
 
     async def table_to_write(self, name: str) -> Table:
-        """Return a table; create it if the settings allow that."""
+        """Return a table. Create it if the settings allow that."""
         if not self._can_create(name):
             return await self.table(name)
         if len(self._entries) - len(self._settings.tables) >= AUTO_TABLES_MAX:
@@ -258,7 +258,7 @@ class Catalog:
         task.add_done_callback(on_closed)
 
     def _share_limits(self) -> dict[str, StoreInFlight]:
-        """Return the limits on the work in flight in each store; none if there is only one store."""
+        """Return the limits on the work in flight in each store, or none if there is only one store."""
         limits = self._environment.in_flight
         count = sum(not isinstance(backend, PartitionedBackend) for backend in self._backends.values())
         return {} if limits is None or count < 2 else {name: StoreInFlight(limits, name) for name in self._backends}

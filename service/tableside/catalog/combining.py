@@ -170,7 +170,7 @@ def _touches(names: frozenset[str], write: Put | Update) -> bool:
 
 
 def _updated(put: Put, updates: Sequence[Changes]) -> Put | None:
-    """Return the put with the updates applied to its value; None if one is invalid."""
+    """Return the put with the updates applied to its value, or None if one is invalid."""
     if not updates:
         return put
     try:
@@ -193,7 +193,7 @@ def _plain(write: Put | Update) -> bool:
 def set_outcomes(
     steps: deque[Step], step: Step, answer: Outcome, operations: Sequence[Operation], outcomes: list[Outcome]
 ) -> None:
-    """Set the outcomes of a step's operations from the store's `answer`; `steps` are the later ones on the same key.
+    """Set the outcomes of a step's operations from the store's `answer`. `steps` are the later ones on the same key.
 
     After an error that is transient or leaves the write in doubt, the later steps are not attempted.
     """
@@ -231,7 +231,7 @@ def _set_all(positions: Sequence[int], answer: Outcome, outcomes: list[Outcome])
 def _set_superseded(positions: Sequence[int], answer: Written, outcomes: list[Outcome]) -> None:
     """Give the last operation the etag of the record, and the others etags that no record has.
 
-    Their versions were replaced at once.
+    Their versions were replaced in one step.
     """
     for position in positions:
         etag = answer.etag if position == positions[-1] or answer.etag is None else f"{answer.etag}.{position}"

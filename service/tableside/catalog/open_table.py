@@ -49,7 +49,7 @@ class CatalogEntry:
         return self._context.kind
 
     async def opened(self) -> Table:
-        """Return the table; open it if necessary. Concurrent calls wait for one opening.
+        """Return the table. Open it if necessary. Concurrent calls wait for one opening.
 
         Raise the errors of `Backend.store`. Raise StoreUnavailable if opening takes longer than an operation may, or
         if the table is closed in the meantime.
@@ -66,7 +66,7 @@ class CatalogEntry:
         return self.table
 
     def change(self, settings: TableSettings) -> None:
-        """Put other policies around the same store; later operations use them.
+        """Put other policies around the same store. Later operations use them.
 
         Operations in flight finish with the old policies. Until then the new cache is suspended, because their writes
         could make it stale.
@@ -126,7 +126,7 @@ class CatalogEntry:
 
 
 async def _close_replaced(earlier: "asyncio.Task[None] | None", table: Table, old: Stack, new: Stack) -> None:
-    """Close replaced policies after those that they replaced; then resume the new cache."""
+    """Close replaced policies after those that they replaced. Then resume the new cache."""
     if earlier is not None:
         await earlier
     await _close_when_idle(table, old)

@@ -9,7 +9,7 @@ PING_TIMEOUT_S = 2.0
 
 
 class Reachability:
-    """Checks all backends at once. Concurrent calls share one check.
+    """Checks all backends concurrently. Concurrent calls share one check.
 
     Clients can request this check at any rate, and it takes connections.
     """

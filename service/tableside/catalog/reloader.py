@@ -47,7 +47,7 @@ def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
 def load_for_joining_process(file: Path, accepted: Path) -> Settings:
     """Return the settings for a worker process that joins running ones.
 
-    They are those of `file` if the running processes could apply them; the file is then saved as accepted. Otherwise
+    They are those of `file` if the running processes could apply them. The file is then saved as accepted. Otherwise
     they are those of `accepted`, the last configuration that was applied.
     """
     served = load(accepted)
@@ -114,7 +114,7 @@ class Reloader:
             loop.remove_signal_handler(signal.SIGHUP)
 
     async def reload(self) -> bool:
-        """Read the file and apply it; return whether it was applied."""
+        """Read the file and apply it. Return whether it was applied."""
         text = ""
         try:
             text = await asyncio.to_thread(read_text, self._file)
@@ -150,14 +150,14 @@ class Reloader:
             log.exception("%s cannot be saved for workers that start later", self._file)
 
     def _differs(self) -> bool:
-        """Return whether the file has changed since the service read it; its start may have taken a while."""
+        """Return whether the file has changed since the service read it. Its start may have taken a while."""
         try:
             return load(self._file) != self._settings
         except Exception:  # noqa: BLE001  # `reload` reads it again and logs the error
             return True
 
     async def _has_changed(self) -> bool:
-        """Wait for the interval or SIGHUP; return whether the configuration is to be read."""
+        """Wait for the interval or SIGHUP. Return whether the configuration is to be read."""
         try:
             async with asyncio.timeout(self._poll_interval_s):
                 await self._requested.wait()

@@ -40,7 +40,7 @@ class Share:
             raise Overloaded(detail, retry_after_s=1)
 
     def add(self, count: int) -> None:
-        """Count so much more as in flight in the store; a negative number releases it."""
+        """Count so much more as in flight in the store. A negative number releases it."""
         self._in_flight += count
         self._limit.in_stores += count
 

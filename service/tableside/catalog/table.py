@@ -32,7 +32,7 @@ from .value_room import ValueRoom
 Result = TypeVar("Result")
 
 GRACE_S = 0.1
-"""Extra time after the deadline in which the store may return and report the operations that it has finished."""
+"""Extra time after the deadline for the store to return and report the operations that it has finished."""
 
 
 class Table:
@@ -91,7 +91,7 @@ class Table:
     ) -> list[Outcome]:
         """Do many operations and return their outcomes in the same order.
 
-        Operations on one key take effect in their order; operations on different keys are independent. `deadline_s`
+        Operations on one key take effect in their order. Operations on different keys are independent. `deadline_s`
         can only shorten the table's own deadline. Operations not finished by then end as DeadlineExceeded. If
         `room` is full, gets may end as TooLarge and writes may return no value.
         """
@@ -119,7 +119,7 @@ class Table:
         return await self._scan("splits", lambda: self._store.splits(count_max), deadline_s)
 
     async def drain(self) -> None:
-        """Return when no operation is in flight; the table must not be used afterwards."""
+        """Return when no operation is in flight. The table must not be used afterwards."""
         while self._in_flight:
             if self._idle is None:
                 self._idle = asyncio.get_running_loop().create_future()

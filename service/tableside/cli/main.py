@@ -1,4 +1,4 @@
-"""The command line: the commands `serve` and `check`; installs the commands of the other modules."""
+"""The command line: the commands `serve` and `check`. Installs the commands of the other modules."""
 
 import gc
 import os

@@ -23,7 +23,7 @@ class ArraySets:
 
 
 class _ArraySet:
-    """An array, and the elements before `_hashed`; it references the array, so that its id is not used again."""
+    """An array, and the elements before `_hashed`. It references the array, so that its id is not used again."""
 
     def __init__(self, array: list[Json]) -> None:
         self._array = array
@@ -42,5 +42,5 @@ class _ArraySet:
 _identity = msgspec.json.Encoder(order="sorted").encode
 """Returns text that is the same for two equal elements, ignoring the order of members.
 
-Each result takes only its own length in memory; orjson's take 4 KiB each.
+Each result takes only its own length in memory. Results of `orjson` take 4 KiB each.
 """

@@ -1,4 +1,4 @@
-"""Writes to a store that supports only compare-and-set: read the records, decide, replace those that did not change.
+"""Writes to a store that supports only compare-and-set: read the records, decide, replace unchanged ones.
 
 A batch takes one round trip to read and one to write. If another writer changed a record first, its write is retried
 alone, under a lock that excludes the other writers of this process. So, of many writers of one record in this process,
@@ -31,7 +31,7 @@ BACKOFF_MAX_S = 0.25
 
 
 class VersionedRecord(msgspec.Struct, frozen=True):
-    """A record as it was read, and the version by which the store later recognizes it."""
+    """A record as it was read, and the version that the store later uses to recognize it."""
 
     stored: Stored | RecordUnreadable | None
     version: Any = None

@@ -73,7 +73,7 @@ class Yielder:
         return self._time() >= self._yield_at
 
     async def maybe_yield(self) -> None:
-        """Let other tasks run if `SLICE_S` has passed since the last yield; otherwise return at once."""
+        """Let other tasks run if `SLICE_S` has passed since the last yield. Otherwise return immediately."""
         if self.due:
             await next_slice()
             self._yield_at = self._time() + SLICE_S
@@ -101,8 +101,8 @@ async def in_pieces(work: Pieces[Result]) -> Result:
 async def run_until(coroutine: Coroutine[Any, Any, Result], deadline: float) -> Result:
     """Run a coroutine with a timeout that sets no timer if the coroutine finishes without waiting.
 
-    `deadline` is a time of the running loop's clock; after it, TimeoutError is raised. The coroutine's first step runs
-    at once and is not limited in time. A timer is set only if the coroutine waits after it.
+    `deadline` is a time of the running loop's clock. After it, TimeoutError is raised. The coroutine's first step runs
+    immediately and is not limited in time. A timer is set only if the coroutine waits after it.
     """
     try:
         awaited = coroutine.send(None)

@@ -31,7 +31,7 @@ def applied_if_unanswered(operation: Operation) -> Applied:
 async def apply_by_direction(
     operations: Sequence[Operation], read: ApplyOperations, write: ApplyOperations
 ) -> list[Outcome]:
-    """Apply the reads with one function and the writes with another, concurrently; keep the order of outcomes."""
+    """Apply the reads with one function and the writes with another, concurrently. Keep the order of outcomes."""
     positions: dict[Direction, list[int]] = {"read": [], "write": []}
     for position, operation in enumerate(operations):
         positions[direction(operation)].append(position)

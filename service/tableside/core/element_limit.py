@@ -1,7 +1,7 @@
 """Limit the number of elements of JSON text before it is parsed.
 
 An element takes two bytes of text, but 30 to 200 bytes and 100 to 500 nanoseconds once it is a Python object. The
-length of a text therefore does not bound the cost of parsing it; the number of its elements does.
+length of a text therefore does not bound the cost of parsing it. The number of its elements does.
 """
 
 from .errors import TooLarge

@@ -101,7 +101,7 @@ class PreconditionFailed(TableError):
 
 
 class Unsupported(TableError):
-    """The store, or this table in it, lacks a capability; the detail names it."""
+    """The store, or this table in it, lacks a capability. The detail names it."""
 
     code = "unsupported"
 
@@ -113,7 +113,7 @@ class RecordUnreadable(TableError):
 
 
 class Contended(TableError):
-    """Other writers changed the record during every attempt; nothing was applied."""
+    """Other writers changed the record during every attempt. Nothing was applied."""
 
     code = "contended"
     retriable = True
@@ -155,6 +155,6 @@ class DeadlineExceeded(TableError):
 
 
 class Internal(TableError):
-    """A bug in the service; the log contains the exception."""
+    """A bug in the service. The log contains the exception."""
 
     code = "internal"

@@ -28,14 +28,14 @@ _SEPARATOR = "\0"
 
 
 class KeyField(msgspec.Struct, frozen=True):
-    """One part of a table's keys; the name is None if the configuration does not name it."""
+    """One part of a table's keys. The name is None if the configuration does not name it."""
 
     name: str | None = None
     type: PartType = "string"
 
 
 class KeySchema(msgspec.Struct, frozen=True):
-    """The parts of a table's keys, in order. The first is the partition; the others sort records within it."""
+    """The parts of a table's keys, in order. The first is the partition. The others sort records within it."""
 
     fields: tuple[KeyField, ...] = (KeyField(),)
 

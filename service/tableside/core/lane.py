@@ -76,7 +76,7 @@ def next_slice() -> "asyncio.Future[None]":
 
 
 async def run_in_thread(work: Callable[[], Result]) -> Result:
-    """Call a function in a thread, while no other long computation of the running loop runs; return its result."""
+    """Call a function in a thread, while no other long computation of the running loop runs. Return its result."""
     return await _running().run_in_thread(work)
 
 

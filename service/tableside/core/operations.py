@@ -1,6 +1,6 @@
 """The four operations and their outcomes, as immutable values.
 
-An operation on a partitioned table may name partitions; its outcome then contains one outcome for each of them.
+An operation on a partitioned table may name partitions. Its outcome then contains one outcome for each of them.
 
 The classes are msgspec structs rather than dataclasses because creating them is four times as fast, which matters for
 batches of thousands of operations.
@@ -15,7 +15,7 @@ from .errors import TableError
 
 Part: TypeAlias = str | int
 Key: TypeAlias = str | int | tuple[Part, ...]
-"""A string or a signed 64-bit integer; a composite key is the tuple of its parts."""
+"""A string or a signed 64-bit integer. A composite key is the tuple of its parts."""
 
 ANY_ETAG = "*"
 """In `if_match`: any version, provided that the record exists."""
@@ -38,7 +38,7 @@ class Get(msgspec.Struct, frozen=True, gc=False):
     bypasses the cache.
 
     `partitions`, here and in the other operations, are the indexes, in rising order, of the partitions of a partitioned
-    table that the operation is sent to. None is the partition of its key; an empty tuple is no partition.
+    table that the operation is sent to. None is the partition of its key. An empty tuple is no partition.
     """
 
     key: Key
@@ -50,7 +50,7 @@ class Put(msgspec.Struct, frozen=True):
     """Create or replace a record.
 
     `value` is canonical JSON text (see `values`). `if_match` lists the etags of the versions that may be replaced.
-    `ttl_s` is in seconds; None is the table's default. `returning` includes the value in the outcome.
+    `ttl_s` is in seconds. None is the table's default. `returning` includes the value in the outcome.
     """
 
     key: Key
@@ -120,7 +120,7 @@ class Written(msgspec.Struct, frozen=True):
     `etag` is None if no record remains. `created` means that `if_absent` created the record, or that an update used its
     default. `replayed` means that the token had been applied before, and nothing was applied now. `value` is present
     only with `returning`. `partitions` are the outcomes in the partitions of a partitioned table that the write was
-    sent to; if it is empty, the write was dropped.
+    sent to. If it is empty, the write was dropped.
     """
 
     etag: str | None

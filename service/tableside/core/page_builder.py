@@ -4,7 +4,7 @@ from .operations import Key, Record
 from .store import Scan
 
 PAGE_SKIPPED_MAX = 10_000
-"""How many expired records one page skips before it ends early; the next page continues there."""
+"""How many expired records one page skips before it ends early. The next page continues there."""
 
 PAGE_SEARCH_S = 0.25
 """How long one page asks other processes for records before it ends early, with the records found so far."""

@@ -1,4 +1,4 @@
-"""Choose an operation's partitions: those that it names, or that of its key, as Kafka's default partitioner does."""
+"""Choose an operation's partitions: the ones that it names, or that of its key, as Kafka's default partitioner does."""
 
 from collections.abc import Collection
 from struct import iter_unpack
@@ -8,7 +8,7 @@ from .errors import InvalidOperation
 from .operations import Get, Key, Operation
 
 Partitions: TypeAlias = tuple[int, ...] | None
-"""Indexes in rising order; None is the partition of the key."""
+"""Indexes in rising order. None is the partition of the key."""
 
 ALL_PARTITIONS = -1
 """As the only index in a list: all partitions."""

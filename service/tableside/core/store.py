@@ -3,13 +3,13 @@
 Operations are values, so one method, `apply`, executes all of them. Its contract, which the shared tests check:
 
 1. One outcome per operation, in the same order.
-2. The keys of a batch are distinct; `Table` ensures this.
+2. The keys of a batch are distinct. `Table` ensures this.
 3. A failure of the store is an outcome, not an exception. An exception is a bug, or cancellation.
-4. Operations succeed or fail independently. An operation that was not executed fails; it never returns "absent".
+4. Operations succeed or fail independently. An operation that was not executed fails. It never returns "absent".
 5. An error states whether the write may have been applied. A store that waits returns by its deadline.
 6. Get of an absent record returns None. Update of an absent record without a default returns RecordNotFound; with a
    default it is a single atomic step.
-7. A batch may exceed what the backend accepts in one request; the store splits it.
+7. A batch may exceed what the backend accepts in one request. The store splits it.
 8. A store may end a call early when it has read `READ_BYTES_MAX` bytes of values. The operations that it has not
    attempted, never all of them, end as `NOT_READ`, and `Table` sends them again.
 """
@@ -81,7 +81,7 @@ class Scan(msgspec.Struct, frozen=True):
     position: bytes | None = None
     bytes_max: int = 2**26
     partitions: tuple[int, ...] | None = None
-    """The partitions of a partitioned table to read; None is all."""
+    """The partitions of a partitioned table to read. None is all."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -112,7 +112,7 @@ class Store(Protocol):
         """Apply the operations independently, and return their outcomes in the same order.
 
         `until` is the deadline, a time of the running loop's clock. Operations unfinished by then end as
-        DeadlineExceeded; finished ones keep their outcomes. A store that never waits for another process may ignore it.
+        DeadlineExceeded. Finished ones keep their outcomes. A store that never waits for another process may ignore it.
         """
         ...
 

@@ -42,7 +42,7 @@ def apply_edit(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
 
 
 def fault(operator: str, path: str, reason: str) -> InvalidOperation:
-    """Return the error of an operator at a path; an empty path is left out."""
+    """Return the error of an operator at a path. An empty path is left out."""
     return InvalidOperation(f"{quoted(operator)}{f' at {quoted(path)}' if path else ''}: {reason}")
 
 

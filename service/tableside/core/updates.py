@@ -18,7 +18,7 @@ from .update_operators import OPERATORS, Edit, Operator, apply_edit, dotted, fau
 from .values import Json, JsonObject, copied, is_number, kind_of
 
 CHANGES_MAX = 10_000
-"""Maximum number of changes in an update array; they are all parsed and applied in one step."""
+"""Maximum number of changes in an update array. They are all parsed and applied in one step."""
 
 PATH_NAMES_MAX = ELEMENTS_MAX
 """Maximum number of names in the paths of an update. A name takes two bytes of text, but may create an object."""

@@ -50,7 +50,7 @@ _SLOW_NUMBERS: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=fini
 def parse(text: bytes | str) -> Json:
     """Parse the JSON text of a value or of an operation.
 
-    Integers are exact; if a member's name is repeated, the last one is used. Raise TooLarge if the text has more than
+    Integers are exact. If a member's name is repeated, the last one is used. Raise TooLarge if the text has more than
     `ELEMENTS_MAX` elements. Raise NotJson, with the position of the error, if it is not JSON. This includes numbers
     beyond the range of a double, NaN, lone surrogates and invalid UTF-8.
     """
@@ -77,7 +77,7 @@ def encode(value: object) -> bytes:
 
 
 def parse_all(texts: Sequence[bytes | str]) -> list[Json] | None:
-    """Parse many short JSON texts. Return None if one is long or invalid; then each must be parsed by itself."""
+    """Parse many short JSON texts. Return None if one is long or invalid. Then each must be parsed separately."""
     if max(map(len, texts), default=0) > _UNCHECKED_BYTES_MAX:
         return None
     try:
@@ -89,7 +89,7 @@ def parse_all(texts: Sequence[bytes | str]) -> list[Json] | None:
 def encode_all(values: Sequence[object]) -> list[bytes] | None:
     """Return the canonical JSON texts of many values. Return None if one may be invalid or not canonical.
 
-    Then each must be encoded by itself.
+    Then each must be encoded separately.
     """
     if not set(map(type, values)) <= {dict}:
         return None
@@ -228,7 +228,7 @@ def _suspicious_brackets(text: bytes) -> int:
 
 
 def _classes(text: bytes) -> str | None:
-    """Return a text with all digits as 0 and all opening brackets as `{`; None if it contains a suspicious pattern.
+    """Return a text with all digits as 0 and all opening brackets as `{`, or None if it contains a suspicious pattern.
 
     Searching a string for fixed characters is ten times as fast as a regular expression, and twice as fast as searching
     bytes. Therefore all digits, and both kinds of opening brackets, are first mapped to one character.

@@ -18,7 +18,7 @@ class ReadinessLog:
         self._ready = True
 
     def checked(self, stores: Mapping[str, TableError | None]) -> bool:
-        """Return whether any store can be reached; `stores` has the error of each. Log a change since the last call."""
+        """Return whether any store can be reached. `stores` has the error of each. Log a change since the last call."""
         ready = None in stores.values()
         if ready != self._ready:
             self._ready = ready

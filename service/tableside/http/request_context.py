@@ -1,4 +1,4 @@
-"""The facts of one request that its log line, span and metrics show; they never include a key or a value.
+"""The facts of one request that its log line, span and metrics show. They never include a key or a value.
 
 The server and the application exchange the rest through the ASGI scope and the lifespan state.
 """
@@ -32,7 +32,7 @@ class RequestContext(msgspec.Struct):
 
     `route` is the declared path, with `{table}` and `{key:path}`, or empty if no route matches. `status` is 0 if the
     client disconnected before the response. `reads` is true if the request changes nothing, so that the service may
-    abandon it when the client disconnects; `disconnected` means that the server has cancelled it therefore.
+    abandon it when the client disconnects. `disconnected` means that the server has cancelled it therefore.
     `duration_s` is set at the end.
     """
 

@@ -21,7 +21,7 @@ CLIENT_CLOSED_REQUEST = "499"
 METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE", "POST", "OPTIONS"})
 
 LINES_PER_S_MAX = 20
-"""The limit of log lines per second for failed requests; it applies separately to slow and to shed requests."""
+"""The limit of log lines per second for failed requests. It applies separately to slow and to shed requests."""
 
 READYZ, READYZ_FAILED = "/readyz", 503
 
@@ -84,7 +84,7 @@ class RequestMetrics:
 class AccessLog:
     """An observer that logs requests.
 
-    `chance` returns a random number below 1; it decides whether a fast and successful request is in the sample.
+    `chance` returns a random number below 1. It decides whether a fast and successful request is in the sample.
     """
 
     def __init__(self, settings: LogSettings, chance: Callable[[], float] = random.random) -> None:

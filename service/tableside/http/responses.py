@@ -29,7 +29,7 @@ def arrow_response(encoded: Encoded, headers: dict[str, str] | None = None) -> R
 def problem_response(
     error: TableError, extra_headers: dict[str, str] | None = None, members: dict[str, Any] | None = None
 ) -> Response:
-    """Return an error as problem details (RFC 9457); `members` are added to the document."""
+    """Return an error as problem details (RFC 9457). `members` are added to the document."""
     extra_headers = dict(extra_headers or {})
     if error.retry_after_s is not None:
         extra_headers["Retry-After"] = str(max(1, round(error.retry_after_s)))

@@ -1,6 +1,6 @@
 """Policies: stores that wrap a store to add timeouts, retries, rate limits, coalescing or a cache.
 
-Policies are independent of each other; `catalog.stack` puts them in order. Imports `core` and `telemetry`.
+Policies are independent of each other. `catalog.stack` puts them in order. Imports `core` and `telemetry`.
 """
 
 from .cache import Cache

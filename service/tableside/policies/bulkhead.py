@@ -1,6 +1,6 @@
 """Limits the concurrent calls of a table's store, so that they do not pile up when the store is slow.
 
-Calls wait in order of arrival, until their deadline. Scans and splits count as calls; the table's deadline cancels
+Calls wait in order of arrival, until their deadline. Scans and splits count as calls. The table's deadline cancels
 them. A batch is one call, even if the timeout policy divides it into reads and writes because their timeouts differ.
 """
 
@@ -49,7 +49,7 @@ class Bulkhead(Policy):
         self._counters = {name: metrics.calls.labels(table, name) for name in ("waited", "refused")} if metrics else {}
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Send the operations when a slot is free; without a free slot by `until`, return Overloaded and send none."""
+        """Send the operations when a slot is free. Without a free slot by `until`, return Overloaded and send none."""
         if not await self._acquire(until):
             return [self._overloaded()] * len(operations)
         try:
@@ -74,7 +74,7 @@ class Bulkhead(Policy):
             self._slots.release()
 
     async def _acquire(self, until: float) -> bool:
-        """Wait for a slot; return whether it was free by `until`."""
+        """Wait for a slot. Return whether it was free by `until`."""
         if self._slots.locked():
             return await self._wait(until)
         return await self._slots.acquire()

@@ -44,7 +44,7 @@ class StoreCallMetrics:
 
 
 class StoreCalls(Policy):
-    """A store whose calls are timed and traced; `kind` is the kind of the store, for the span."""
+    """A store whose calls are timed and traced. `kind` is the kind of the store, for the span."""
 
     def __init__(self, inner: Store, kind: str, *, metrics: StoreCallMetrics, traces: Traces | None = None) -> None:
         super().__init__(inner)

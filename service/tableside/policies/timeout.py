@@ -4,7 +4,7 @@ If an attempt times out before the caller's deadline, its operations get StoreUn
 DeadlineExceeded always means that the caller's deadline has passed, and is never retried. A store that returns by
 itself reports which writes were not applied. If it has to be cancelled, its writes are "unknown".
 
-Scans have no timeout here; the table's deadline limits them.
+Scans have no timeout here. The table's deadline limits them.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from ..core.directions import (
 from ..core.store import Policy
 
 GRACE_S = 0.1
-"""Extra time after the timeout in which the store may return and report the operations that it has finished."""
+"""Extra time after the timeout for the store to return and report the operations that it has finished."""
 
 GRACE_AT_DEADLINE_S = GRACE_S / 2
 """Extra time at the caller's deadline: shorter than that of the table, which would lose the finished outcomes."""

@@ -22,14 +22,14 @@ PIPELINED_MAX = 100
 """How many requests may wait on a connection for the responses to those before them."""
 
 PIECE_BYTES = 131_072
-"""How many bytes of a response are passed to the transport at once, when the client has read nearly all before them.
+"""How many bytes of a response are passed to the transport when the client has read nearly all before them.
 
 A TLS transport encrypts all bytes immediately and then reports that none are unread, so slow clients would not be
 noticed.
 """
 
 WRITE_BUFFER_BYTES = 65_536
-"""How many bytes a TLS transport may keep before it pauses the writer; other transports have this default."""
+"""How many bytes a TLS transport may keep before it pauses the writer. Other transports have this default."""
 
 IDLE_S = 0.02
 """How long a connection must be idle before a shutdown closes it: a request may just be arriving."""
@@ -181,7 +181,7 @@ class HttpConnection(asyncio.Protocol):
     def _shed(self, error: Overloaded) -> None:
         """Respond with an overload problem, and read more from this connection only after its `Retry-After`.
 
-        Otherwise thousands of clients that try again at once would leave no time for the requests in progress.
+        Otherwise thousands of clients that try again immediately would leave no time for the requests in progress.
         """
         parser, own = self._parser, self.server_state.default_headers
         close = not parser.keep_alive or parser.expects_continue or self.server_state.draining

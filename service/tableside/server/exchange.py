@@ -44,8 +44,8 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".en
 class SharedState(ServerState):
     """The state that all connections of a server share.
 
-    `draining` means that the server still serves, and closes each connection with its next response; `closing` that it
-    has closed its listening sockets. `unread` are the responses that wait until their clients read them.
+    `draining` means that the server still serves, and closes each connection with its next response. `closing` means
+    that it has closed its listening sockets. `unread` are the responses that wait until their clients read them.
     """
 
     connections: set[Any]
@@ -58,7 +58,7 @@ class SharedState(ServerState):
 
 
 class Connection(Protocol):
-    """The connection of an exchange. Bytes may be written when `writable` is set; `pipeline` are the next requests."""
+    """The connection of an exchange. Bytes may be written when `writable` is set. `pipeline` are the next requests."""
 
     pipeline: "deque[Exchange | bytes]"
     scope: Scope
@@ -108,7 +108,7 @@ class Exchange:
                 self._connection.transport.close()
 
     def disconnect(self) -> None:
-        """Report that the client has disconnected. Cancel the request if it only reads; a write continues."""
+        """Report that the client has disconnected. Cancel the request if it only reads. A write continues."""
         self._disconnected = True
         self._wake()
         context: RequestContext | None = self.scope.get(SCOPE_KEY)
@@ -223,7 +223,7 @@ def _scope(request: RequestParser) -> Scope:
 def problem_response(
     error: TableError, own: Headers, request: Headers = (), *, close: bool, head_only: bool = False
 ) -> bytes:
-    """Return the bytes of a response that the server itself sends; `own` are the headers of all its responses."""
+    """Return the bytes of a response that the server itself sends. `own` are the headers of all its responses."""
     body, status = problems.encode(error), problems.status(error)
     lines = [
         *(name + b": " + value for name, value in own),

@@ -15,7 +15,7 @@ BODY_FRAMING_BYTES_MAX = 65_536
 """How many bytes may arrive with a body besides twice its size: the sizes of its chunks, and trailers."""
 
 HEADS_MAX = 100
-"""How many requests may arrive at once."""
+"""How many requests may arrive together."""
 
 _EMPTY_LINE = b"\r\n\r\n"
 _UPGRADE = (b"upgrade", b"http2-settings")

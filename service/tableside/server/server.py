@@ -39,7 +39,7 @@ CLOSING_MAX_S = 2.0
 
 LATE_CHECK_TICKS = 20
 CERTIFICATE_CHECK_TICKS = 50
-"""The intervals of the checks for slow clients and for renewed certificates; the server ticks ten times per second."""
+"""The intervals of the checks for slow clients and for renewed certificates. The server ticks ten times per second."""
 
 
 class ListenAddress(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class ServerConfig(uvicorn.Config):
 
 
 class Server(uvicorn.Server):
-    """Serves an application until SIGTERM or SIGINT. A second signal ends the process at once."""
+    """Serves an application until SIGTERM or SIGINT. A second signal ends the process immediately."""
 
     server_state: SharedState
     config: ServerConfig

@@ -13,7 +13,7 @@ RESPONSE_WAIT_S = 30.0
 BYTES_PER_S_MIN = 1024
 
 UNREAD_BYTES_MAX = 512 * 2**20
-"""The limit of unread bytes on all connections. Above it the slowest clients are disconnected at once."""
+"""The limit of unread bytes on all connections. Above it the slowest clients are disconnected immediately."""
 
 MEASURED_S = 1.0
 """How long a client must have read before its speed is known. Clients with a known speed are disconnected first."""
@@ -67,7 +67,7 @@ class Reader(Protocol):
 
 
 class UnreadResponses:
-    """The unread bytes of all connections of this process; `clock` is the event loop's.
+    """The unread bytes of all connections of this process. `clock` is the event loop's.
 
     Between two calls for a connection its client only reads, so the total is never too small.
     """

@@ -1,4 +1,4 @@
-"""A supervisor that starts several worker processes, replaces those that die, and shuts all of them down."""
+"""A supervisor that starts several worker processes, replaces workers that die, and shuts all of them down."""
 
 import logging
 import multiprocessing
@@ -25,7 +25,7 @@ POLL_S = 0.1
 class Supervisor:
     """Runs the worker processes. They share the listening sockets and a directory with the files of their metrics.
 
-    SIGTERM and SIGINT shut all workers down; a second one kills them. SIGHUP is passed on to the workers.
+    SIGTERM and SIGINT shut all workers down. A second one kills them. SIGHUP is passed on to the workers.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -79,7 +79,7 @@ class Supervisor:
         return True
 
     def _stop_workers(self, kill_at: float) -> int:
-        """Shut every worker down, and kill those that take too long."""
+        """Shut every worker down, and kill workers that take too long."""
         self._signal_workers(signal.SIGTERM)
         for listener in self._sockets:
             listener.close()

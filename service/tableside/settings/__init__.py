@@ -1,4 +1,4 @@
-"""The configuration: its members with their units, limits and defaults, and the validation of a whole file at once.
+"""The configuration: its members with their units, limits and defaults, and the validation of a whole file.
 
 The settings of stores, authentication, logs and traces are in their own packages. Imports `core`, `telemetry`,
 `stores` and `auth`.

@@ -11,7 +11,7 @@ from .yaml_file import parse_yaml, read_text
 
 
 def read_auth(entry: object, faults: FaultCollector) -> AuthSettings | None:
-    """Return the authentication settings, including the tokens of `tokens_file`; None if they are invalid."""
+    """Return the authentication settings, including the tokens of `tokens_file`, or None if they are invalid."""
     given = entry if isinstance(entry, dict) else {}
     auth = faults.validate(AuthSettings, entry, "auth")
     if isinstance(entry, dict) and not any(given.get(member) for member in ("tokens", "tokens_file", "issuers")):
@@ -29,7 +29,7 @@ class _TokensFile(RootModel[Tokens], frozen=True):
 
 
 def _read_tokens_file(file: object, faults: FaultCollector) -> list[Any]:
-    """Return the entries of the file with tokens; an empty list, and a fault, if it cannot be read."""
+    """Return the entries of the file with tokens. If it cannot be read, return an empty list and add a fault."""
     if not isinstance(file, str):
         return []
     found: list[Fault] = []

@@ -23,7 +23,7 @@ class Fault(msgspec.Struct, frozen=True, order=True):
 
 
 class SettingsError(Exception):
-    """Raised for an invalid configuration; `faults` lists everything that is wrong with it."""
+    """Raised for an invalid configuration. `faults` lists everything that is wrong with it."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__("\n".join(map(str, faults)))
@@ -43,7 +43,7 @@ class FaultCollector:
             self.found.append(Fault(path, message))
 
     def validate(self, model: type[Model], data: object, path: str) -> Model | None:
-        """Return the data as a model; if they are invalid, add their faults and return None."""
+        """Return the data as a model. If they are invalid, add their faults and return None."""
         try:
             return model.model_validate(data)
         except ValidationError as error:

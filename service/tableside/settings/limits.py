@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 HostName = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$")]
-"""A host name as clients send it, without a port; `*.` in front matches every name below it."""
+"""A host name as clients send it, without a port. `*.` in front matches every name below it."""
 
 Hosts = Annotated[tuple[HostName, ...], Field(max_length=100)]
 """The accepted host names. None accepts every name, or only the names of this machine if there is no `auth`."""
@@ -15,8 +15,8 @@ class LimitSettings(BaseModel, frozen=True, extra="forbid"):
     """Limits for one request, and for all requests in flight.
 
     Sizes are counted after decompression. The service immediately rejects a request that exceeds a limit on requests in
-    flight. `in_flight_max` limits the number of requests; `operations_in_flight_max` limits the number of their
-    operations; `bytes_in_flight_max` limits the bytes of their bodies. With several stores, one store may use at most
+    flight. `in_flight_max` limits the number of requests. `operations_in_flight_max` limits the number of their
+    operations. `bytes_in_flight_max` limits the bytes of their bodies. With several stores, one store may use at most
     the fraction `store_share_max` of the part of these three limits that the other stores leave free. After SIGTERM the
     service continues for `drain_s` seconds: it answers /readyz with 503, and closes each connection after its next
     response. Then it accepts no more connections. The process ends at most `shutdown_s` seconds after the signal.

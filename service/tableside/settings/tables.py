@@ -67,7 +67,7 @@ class DirectionSettings(BaseModel, frozen=True, extra="forbid"):
 class BatchSettings(BaseModel, frozen=True, extra="forbid"):
     """Limits for one call of the store, and whether concurrent single operations are coalesced into one call.
 
-    `linger_s` 0 coalesces the operations that arrive in the same iteration of the event loop; null disables
+    `linger_s` 0 coalesces the operations that arrive in the same iteration of the event loop. Null disables
     coalescing. `share_reads` still coalesces single gets of a remote store then.
     """
 

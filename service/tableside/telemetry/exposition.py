@@ -1,6 +1,6 @@
 """The service's metrics in Prometheus text format: of one process, or of all workers of a replica combined.
 
-Workers write their counts to files in a shared directory (`PROMETHEUS_MULTIPROC_DIR`, set before they start); the
+Workers write their counts to files in a shared directory (`PROMETHEUS_MULTIPROC_DIR`, set before they start). The
 worker that is scraped adds them up. A process writes its counts and sets its gauges at every scrape. Workers
 also do so every second and when they exit.
 """

@@ -49,7 +49,7 @@ class EventLogLimiter:
         self._end: asyncio.TimerHandle | None = None
 
     def allow(self, kind: str) -> bool:
-        """Return whether one more line may be logged. If not, count it; the count is logged within a second."""
+        """Return whether one more line may be logged. If not, count it. The count is logged within a second."""
         if self._end is None:
             self._end = asyncio.get_running_loop().call_later(WINDOW_S, self.log_suppressed)
         self._taken[kind] += 1

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator
 
 FRAMES_MAX = 40
-"""Maximum number of frames logged per exception, the innermost ones; about six of them belong to the server."""
+"""Maximum number of frames logged per exception, the innermost ones. About six of them belong to the server."""
 
 CHAIN_MAX = 8
 """Maximum number of exceptions logged of a chain or a group."""

@@ -62,7 +62,7 @@ class ReportingExporter(SpanExporter):
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return at once: this exporter buffers nothing."""
+        """Return immediately: this exporter buffers nothing."""
         return True
 
     def _export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:

@@ -1,6 +1,6 @@
 """Spans within sampled traces.
 
-The HTTP layer starts traces; `Traces` adds spans to them if they are sampled. Without tracing, components get None
+The HTTP layer starts traces. `Traces` adds spans to them if they are sampled. Without tracing, components get None
 instead of `Traces`, and tracing costs nothing.
 """
 

@@ -98,7 +98,7 @@ def _python_type(kind: str) -> type:
 
 
 def _same(column: DataType | None, kind: str) -> bool:
-    """Return whether the column has the type of the key part; a string with a collation does not."""
+    """Return whether the column has the type of the key part. A string with a collation does not."""
     return isinstance(column, _INTEGERS) if kind == "integer" else column == StringType()
 
 

@@ -11,7 +11,7 @@ from tableside_spark.plan.table_schema import TableSchema
 
 SPLITS_PER_CPU = 2
 SPLITS_DEFAULT_MAX = 32
-"""Each split costs a task, about 50 ms of a CPU; too few splits leave CPUs of a cluster idle."""
+"""Each split costs a task, about 50 ms of a CPU. Too few splits leave CPUs of a cluster idle."""
 SPLITS_MAX = 1024
 
 

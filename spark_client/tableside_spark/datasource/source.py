@@ -39,7 +39,7 @@ class TablesideSource(DataSource):
       part, `partition` means the same.
     - `on_mismatch`: `fail` (the default) fails the query if a value does not fit the schema, `null` returns null.
     - `pushdown`: `true` sends filters on the key to the service. Spark 4.1 to 4.3 then returns wrong rows if the result
-      of one `load()` is used with different filters; see the page on Spark.
+      of one `load()` is used with different filters. See the page on Spark.
 
     Options for writing (mode `append` only): `decimals` (`string` allows more than 15 digits) and `at_least_once`. A
     stream's puts carry the token of their micro-batch, unless `at_least_once` is `true`, which is required for tables

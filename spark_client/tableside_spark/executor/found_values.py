@@ -25,7 +25,7 @@ def member_column(position: int) -> str:
 class FoundValues:
     """Makes columns of the JSON texts that a lookup returns.
 
-    `members` are the members that the executor decodes if Arrow and Spark read them equally; None leaves all texts to
+    `members` are the members that the executor decodes if Arrow and Spark read them equally. None leaves all texts to
     the JVM.
     """
 

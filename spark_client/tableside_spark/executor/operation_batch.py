@@ -54,7 +54,7 @@ def build_batch(
 ) -> tuple[pa.Table, str | None]:
     """Build the batch, and the operation for the parameter `?op=`.
 
-    The latter is None if rows differ; the batch then has the column `op`.
+    The latter is None if rows differ. The batch then has the column `op`.
     """
     count = len(operations)
     columns = {"key": keys.values(operations)}
@@ -71,7 +71,7 @@ def build_batch(
 
 
 def reset_mask(operations: pa.Table, op: str) -> pa.ChunkedArray | None:
-    """Return a mask of the updates that are preceded by a delete; None if there can be none."""
+    """Return a mask of the updates that are preceded by a delete, or None if there can be none."""
     if DELETE not in operations.column_names or op != "update":
         return None
     return pc.and_(operations[DELETE], pc.is_valid(operations[internal("update")]))

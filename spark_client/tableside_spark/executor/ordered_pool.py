@@ -15,7 +15,7 @@ def map_ordered(
 ) -> Iterator[Result]:
     """Yield `call(item)` for every item in order, with at most `window` calls at a time.
 
-    `size` returns the current limit, from 1 to `window`; without it, the limit is always `window`.
+    `size` returns the current limit, from 1 to `window`. Without it, the limit is always `window`.
 
     Items are consumed only as results are consumed, so that at most `window` items and results exist at once. Closing
     the iterator, or an error, cancels calls that have not started. A call runs in the context (with its trace span)

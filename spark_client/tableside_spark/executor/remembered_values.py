@@ -35,7 +35,7 @@ class PlannedKeys:
     def values(self, found: pa.RecordBatch, rows: pa.Array | None) -> pa.RecordBatch:
         """Return the value of each row, from the values `found` for the new keys.
 
-        `rows` has the position of each row's key among the keys of the chunk; None means 0, 1, 2, …
+        `rows` has the position of each row's key among the keys of the chunk. None means 0, 1, 2, …
         """
         if self._remembered is not None:
             generation, positions = self._remembered

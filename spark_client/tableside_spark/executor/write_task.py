@@ -213,7 +213,7 @@ def _with_outcome(
 
 
 def _column(given: Any, kind: pa.DataType, count: int) -> Any:
-    """Return a column; a scalar is repeated."""
+    """Return a column. A scalar is repeated."""
     if isinstance(given, pa.Array | pa.ChunkedArray):
         return given.cast(kind)
     return pa.repeat(pa.scalar(given, kind), count)

@@ -54,5 +54,5 @@ class PartitionTask:
 
 
 def range_error_text(where: str, num_partitions: int) -> str:
-    """Return the beginning of the error message for invalid partitions; the caller appends them."""
+    """Return the beginning of the error message for invalid partitions. The caller appends them."""
     return f"{where}: partitions are 0 to {num_partitions - 1}, or -1 alone for all of them; a record is for"

@@ -26,7 +26,7 @@ DEFAULT: Final = Routing.DEFAULT
 Partitions = Collection[int] | Routing | None
 """The result of a partitioner: a list of partitions, or a `Routing`. A partition that is listed twice gets one copy.
 
-`[]` means `DROP`; `None` and `[-1]` mean `BROADCAST`.
+`[]` means `DROP`. `None` and `[-1]` mean `BROADCAST`.
 """
 
 PartitionFunction = Callable[[str, Any, Any, int], Partitions]
@@ -39,7 +39,7 @@ class StreamPartitioner:
     It corresponds to the interface `StreamPartitioner` of Kafka Streams. Subclasses define `partitions`.
 
     Each Python worker has its own copy, pickled on the driver, so state kept in an instance is not shared. The method
-    is called once per record each time a task runs; a repeated task calls it again.
+    is called once per record each time a task runs. A repeated task calls it again.
 
     Example:
         ```python
@@ -68,7 +68,7 @@ class StreamPartitioner:
             num_partitions: The number of partitions.
 
         Returns:
-            Indexes from 0 to `num_partitions - 1`, or `BROADCAST`, `DROP` or `DEFAULT`. `[]` means `DROP`; None and
+            Indexes from 0 to `num_partitions - 1`, or `BROADCAST`, `DROP` or `DEFAULT`. `[]` means `DROP`. None and
             `[-1]` mean `BROADCAST`.
         """
         partition = self.partition(topic, key, value, num_partitions)

@@ -1,4 +1,4 @@
-"""Fold the rows of a key into one update if the result is exact; otherwise they become an ordered list of updates.
+"""Fold the rows of a key into one update if the result is exact. Otherwise they become an ordered list of updates.
 
 Folded and listed updates produce equal records. A fold is an aggregate expression per leaf of the document:
 

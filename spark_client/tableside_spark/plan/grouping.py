@@ -98,7 +98,7 @@ class LastRowPerKey:
 
 @dataclass(frozen=True, slots=True)
 class OnePerKey:
-    """One operation per key; its rows have equal content."""
+    """One operation per key. Its rows have equal content."""
 
     keys: tuple[str, ...]
     groups: ClassVar[bool] = True
@@ -120,7 +120,7 @@ class OnePerKey:
 class UpdatePerKey:
     """The updates of a key become one update: a folded document, or a list of documents.
 
-    `document` is the document to fold. It is None if the updates are listed; the rows then have the column `UPDATE`
+    `document` is the document to fold. It is None if the updates are listed. The rows then have the column `UPDATE`
     with JSON text. With `deletes`, rows before the last delete of a key are ignored. An update whose size depends on
     the number of rows is divided into parts of limited size.
     """

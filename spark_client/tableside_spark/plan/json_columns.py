@@ -50,7 +50,7 @@ _OPTIONS = {
 
 
 def json_text(struct: Column, nulls: Nulls) -> Column:
-    """Return a struct as a JSON object. Nulls are written or omitted at every depth; times are ISO 8601 in UTC."""
+    """Return a struct as a JSON object. Nulls are written or omitted at every depth. Times are ISO 8601 in UTC."""
     return F.to_json(struct, _OPTIONS | {"ignoreNullFields": str(nulls == "omit").lower()})
 
 
@@ -98,7 +98,7 @@ def _decimals_as_text(kind: DataType) -> DataType:
 
 
 def is_not_finite(column: Column, kind: DataType) -> Column | None:
-    """Return a condition for values with a NaN or an infinity at any depth; None if the type has neither."""
+    """Return a condition for values with a NaN or an infinity at any depth, or None if the type has neither."""
     match kind:
         case FloatType() | DoubleType():
             number = column.cast("double")

@@ -37,7 +37,7 @@ class TableRouting:
         return self._with_lists(frame).select(*kept, F.explode(lists).alias(PARTITION))
 
     def with_one_partition(self, frame: DataFrame) -> DataFrame:
-        """Add the single partition of each row. A row with none or several fails the query; the error names its key."""
+        """Add the single partition of each row. A row with none or several fails the query. The error names its key."""
         require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN], frame)
         key = F.to_json(F.struct(*map(quoted, self.keys)))
         lists = F.col(LISTS_COLUMN)

@@ -206,7 +206,7 @@ def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], options:
 
 
 def _elements(text: Column) -> Column:
-    """Return an update, or the elements of an array of updates; null for an empty array."""
+    """Return an update, or the elements of an array of updates, or null for an empty array."""
     trimmed = F.trim(text)
     inner = F.nullif(F.trim(trimmed.substr(F.lit(2), F.length(trimmed) - 2)), F.lit(""))
     return F.when(F.startswith(trimmed, F.lit("[")), inner).otherwise(text)
@@ -221,7 +221,7 @@ def _select_inputs(frame: DataFrame, columns: Mapping[str, Column], options: Wri
 
 
 def _without_collation(frame: DataFrame, name: str) -> Column:
-    """Return a column; strings lose their collation, which could make different keys equal."""
+    """Return a column. Strings lose their collation, which could make different keys equal."""
     column = quoted(name)
     return column.cast("string").alias(name) if isinstance(type_of(frame, name), StringType) else column
 

@@ -9,7 +9,7 @@ from tableside_spark.state.key_layout import Place
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A state store of an operator; joins have several. `partitions` is the minimum number of its partitions."""
+    """A state store of an operator. Joins have several. `partitions` is the minimum number of its partitions."""
 
     operator: int
     name: str

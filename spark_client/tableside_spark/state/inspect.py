@@ -25,7 +25,7 @@ class QueryNotFound(LookupError):
 class State:
     """The query state in one table.
 
-    If `service` is an address, a client is opened, and `close` closes it. Queries may run at the same time; the results
+    If `service` is an address, a client is opened, and `close` closes it. Queries may run at the same time. The results
     are then not from a single moment.
     """
 

@@ -23,7 +23,7 @@ class Records:
         self._names: list[str] = []
 
     def get(self, keys: Sequence[Key], fields: Sequence[str] | None = None) -> list[dict[str, Any] | None]:
-        """Return the value of each key in order, limited to `fields`; None if there is no record."""
+        """Return the value of each key in order, limited to `fields`, or None if there is no record."""
         return [value for part in request_parts(keys) for value in self._get(part, fields)]
 
     def delete(self, keys: Sequence[Key]) -> None:

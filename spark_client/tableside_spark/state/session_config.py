@@ -76,7 +76,7 @@ def settings(url: str, table: str, **options: Unpack[Options]) -> dict[str, str]
         **options: See `Options`.
 
     Raises:
-        ValueError: Arguments are not valid; the message lists all of them.
+        ValueError: Arguments are not valid. The message lists all of them.
         JarNotFound: The installation does not contain the jar.
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -97,7 +97,7 @@ def configure(
 ) -> "SparkSession.Builder":
     """Add the settings to a session builder, so that new queries store their state in the table.
 
-    The jar is added to the builder's other jars. It is loaded when the Spark context starts; a second session of a
+    The jar is added to the builder's other jars. It is loaded when the Spark context starts. A second session of a
     running context does not load it. Queries with an existing checkpoint keep their provider.
 
     The arguments and errors are as in `settings`.

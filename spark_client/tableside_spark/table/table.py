@@ -24,7 +24,7 @@ WriteResult: TypeAlias = Any
 class Table(TableSettings):
     """A table of a service, for DataFrames of classic PySpark and of Spark Connect.
 
-    Executors read the token and TLS files themselves; a job contains only their paths. A `token` given as a text is
+    Executors read the token and TLS files themselves. A job contains only their paths. A `token` given as a text is
     part of the job.
 
     Attributes:
@@ -38,7 +38,7 @@ class Table(TableSettings):
             Default: `TABLESIDE_CERTIFICATE_FILE`.
         key_file: PEM file of the certificate's key, if it is not in `certificate_file`. Default: `TABLESIDE_KEY_FILE`.
         in_flight_max: The maximum number of requests in flight over the whole job. It is divided among the tasks that
-            can run at once; each task gets at least one. Tasks use fewer if the service has lower limits or is busy.
+            can run at once. Each task gets at least one. Tasks use fewer if the service has lower limits or is busy.
         chunk: The maximum size of one request, which also limits the memory of a task. Requests are smaller if the
             service's limits require it.
         timeout_s: The timeout of one attempt, in seconds.
@@ -84,13 +84,13 @@ class Table(TableSettings):
                 types, and `"null"` returns null.
             fields: The members that the service sends. Useful for large values. Default: all.
             partitions: For a partitioned table, the partition in which each row is looked up, as in `put`. A row with
-                no partition or several fails the query; the error names the row's key.
+                no partition or several fails the query. The error names the row's key.
 
         Returns:
             The DataFrame with the added columns. A null key matches no record and is not looked up.
 
         Raises:
-            ValueError: A column is missing, has an invalid type, or would exist twice; or `how` is another kind of
+            ValueError: A column is missing, has an invalid type, or would exist twice, or `how` is another kind of
                 join, which would need all records of the table.
         """
         from tableside_spark.plan.join import JoinRequest, join
@@ -121,7 +121,7 @@ class Table(TableSettings):
         """Store one record per key.
 
         A batch DataFrame is written immediately. For a streaming DataFrame, call `start` on the result. The same
-        applies to `update` and `delete`. Repeating a put of a batch DataFrame is harmless; it carries no token unless
+        applies to `update` and `delete`. Repeating a put of a batch DataFrame is harmless. It carries no token unless
         one is given.
 
         A row with a null key, a NaN or an infinity is not sent and counts as failed. Dates and times are written as
@@ -136,7 +136,7 @@ class Table(TableSettings):
                 one write applies a change stream. Requires `order_by`.
             order_by: Columns in ascending order, nulls first. The last row of each key is stored. Default: any row of
                 the key.
-            partitions: For a partitioned table, the partitions of each row; each of them gets the row once. Either a
+            partitions: For a partitioned table, the partitions of each row. Each of them gets the row once. Either a
                 column of arrays of indexes (`[]` is none, null or `[-1]` is all, `[null]` is the default), or a
                 `StreamPartitioner`, or a function with the signature of its method `partitions`, which receives the
                 table's name, the key, the other columns and the number of partitions. Default: the partition of the
@@ -211,7 +211,7 @@ class Table(TableSettings):
             frame: A batch or streaming DataFrame.
             key: The key columns.
             update: A mapping of operators (`{"$inc": {"miles": col("distance")}}`) or of members (a merge patch), with
-                columns or literals as values; a list of such mappings; or a column of JSON text or structs.
+                columns or literals as values, a list of such mappings, or a column of JSON text or structs.
             default: The value to start from if there is no record: a mapping, or a column of JSON text or structs. Of
                 several rows with one key, the first by `order_by` is used, or any.
             delete_when: A condition, as a column or its name. A row for which it is true deletes the record. The rows

@@ -37,7 +37,7 @@ def query_id_of_checkpoint(checkpoint: str, session: SparkSession) -> str:
 
 
 def current_micro_batch(frame: DataFrame) -> tuple[str, Token] | None:
-    """Return the run's id and the token of the current micro-batch; None outside of `foreachBatch`.
+    """Return the run's id and the token of the current micro-batch, or None outside of `foreachBatch`.
 
     Raises `UnsoundTokenError` if the DataFrame belongs to a streaming query that cannot be determined.
     """
@@ -79,7 +79,7 @@ def _run_id(session: SparkSession, query_id: str) -> str:
 
 
 def _running_queries(session: SparkSession) -> Iterable[Any]:
-    """Return the running queries of all sessions; none if a Spark distribution does not provide them."""
+    """Return the running queries of all sessions, or none if a Spark distribution does not provide them."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # classic PySpark alone has it, without types
 
     try:

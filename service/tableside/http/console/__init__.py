@@ -1,6 +1,6 @@
 """The web console: the state of each table, the activity of its policies, and single records.
 
-The service renders pages, or fragments that htmx inserts; plots are SVG. Numbers come from the service's own metrics
+The service renders pages, or fragments that htmx inserts. Plots are SVG. Numbers come from the service's own metrics
 (`reading`, `history`). Reads and writes of records go through the catalog, like any request.
 """
 

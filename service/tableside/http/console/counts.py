@@ -82,7 +82,7 @@ class Change(msgspec.Struct, frozen=True):
     after: Counts
 
     def __getitem__(self, name: str) -> float:
-        """Return the increase of a counter; 0 if it decreased, which means that it was reset."""
+        """Return the increase of a counter, or 0 if it decreased, which means that it was reset."""
         return max(0.0, self.after[name] - self.before[name])
 
     def sum(self, names: Iterable[str]) -> float:
@@ -100,16 +100,16 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def failed_share(self) -> float | None:
-        """Return the share of operations that failed; None if there were no operations."""
+        """Return the share of operations that failed, or None if there were no operations."""
         return _share(self.sum(FAILURES), self.operations)
 
     @property
     def hit_share(self) -> float | None:
-        """Return the share of gets that were cache hits; None if there were no gets."""
+        """Return the share of gets that were cache hits, or None if there were no gets."""
         return _share(self["cache hit"], self.sum(("cache hit", "cache miss", "cache coalesced", "cache bypassed")))
 
     def latency_s(self, share: float) -> float | None:
-        """Return a quantile of the latency, such as 0.99; None if there were no operations."""
+        """Return a quantile of the latency, such as 0.99, or None if there were no operations."""
         return quantile(share, _cumulative(self))
 
 
@@ -122,9 +122,9 @@ def _cumulative(change: Change) -> Sequence[tuple[float, float]]:
 
 
 def quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float | None:
-    """Return the quantile of a histogram as PromQL's `histogram_quantile` does; None if it has no observations.
+    """Return the quantile of a histogram as PromQL's `histogram_quantile` does, or None if it has no observations.
 
-    `buckets` are pairs of an upper bound and the cumulative number of observations; the last bound is infinite. The
+    `buckets` are pairs of an upper bound and the cumulative number of observations. The last bound is infinite. The
     value is interpolated linearly within a bucket. For the last bucket, the bound before it is the result.
     """
     count = buckets[-1][1]

@@ -69,7 +69,7 @@ def part(text: str, kind: PartType) -> Part:
 
 
 def ttl_s(text: str) -> float | None:
-    """Return the seconds to live; None for the table's default. Raise InvalidOperation if the text is invalid."""
+    """Return the seconds to live, or None for the table's default. Raise InvalidOperation if the text is invalid."""
     try:
         return checked_ttl_s(request_headers.number(text.strip(), "TTL")) if text.strip() else None
     except MalformedRequest as error:

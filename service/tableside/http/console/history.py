@@ -63,7 +63,7 @@ class History:
         self._by_step.clear()
 
     def now(self, table: str | None = None) -> Change | None:
-        """Return the recent change of a table, or of all tables; None until there are two samples."""
+        """Return the recent change of a table, or of all tables, or None until there are two samples."""
         if (before := self._recent_start) is None:
             return None
         last = self._samples[-1]

@@ -100,7 +100,7 @@ def spark(points: Points) -> Spark:
 
 
 def above_zero(points: Points) -> Points:
-    """Return the points above zero and their neighbors; the values of others become None."""
+    """Return the points above zero and their neighbors. The values of others become None."""
     values = [0.0, *(value or 0.0 for _, value in points), 0.0]
     return [
         (ago_s, value if max(values[index : index + 3]) > 0 else None) for index, (ago_s, value) in enumerate(points)

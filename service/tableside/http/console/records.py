@@ -65,7 +65,7 @@ class View(msgspec.Struct, frozen=True):
 async def look_up(
     catalog: Catalog, entry: CatalogEntry, address: Address, *, fresh: bool = False, message: str = ""
 ) -> View:
-    """Read one record; `fresh` bypasses the cache."""
+    """Read one record. `fresh` bypasses the cache."""
     try:
         table = await catalog.table(entry.spec.name)
         outcome = await table.one(Get(address.key, 0.0 if fresh else None, address.partitions))

@@ -27,7 +27,7 @@ def route() -> Route:
 
 
 async def apply_batch(request: TableRequest) -> Response:
-    """Apply many operations; the response has the media type of the request."""
+    """Apply many operations. The response has the media type of the request."""
     name = request.table_name
     media = request_headers.media_type(request, (JSON, ARROW), default=_default_media(request))
     request_headers.check_accepts(request, media)
@@ -76,7 +76,7 @@ def _default_media(request: TableRequest) -> str | None:
 
 
 def _deadline_s(table: Table | TableSpec, wait_s: float | None) -> float:
-    """Return the deadline of the request; that of a table which does not exist yet is unknown."""
+    """Return the deadline of the request. That of a table which does not exist yet is unknown."""
     own_s = math.inf if isinstance(table, TableSpec) else table.deadline_s
     return own_s if wait_s is None else min(wait_s, own_s)
 

@@ -64,7 +64,7 @@ async def get_record(request: TableRequest) -> Response:
 
 
 async def put_record(request: TableRequest) -> Response:
-    """Replace or create one record; the body is its value."""
+    """Replace or create one record. The body is its value."""
     request_headers.media_type(request, (JSON,), default=JSON)
     body = await request.read_body()
     since = _start_of_long_work(request, body)
@@ -106,7 +106,7 @@ def _start_of_long_work(request: TableRequest, body: bytes) -> float | None:
 
 
 async def _write(request: TableRequest, members: dict[str, Any], since: float | None = None) -> Response:
-    """Do a write; its deadline counts from `since`, if that is given."""
+    """Do a write. Its deadline counts from `since`, if that is given."""
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
     preferences = request_headers.preferences(request)

@@ -29,7 +29,7 @@ def routes() -> list[Route]:
 
 
 async def list_tables(request: ServiceRequest) -> Response:
-    """Describe every table on which the caller has a permission, without the policies that are defaults."""
+    """Describe every table that the caller has a permission for, without the policies that are defaults."""
     request_headers.query_parameters(request, ())
     request_headers.check_accepts(request, JSON)
     limits, may_any = request.limits, caller_of(request.scope).may_any

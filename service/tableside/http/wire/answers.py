@@ -152,7 +152,7 @@ def valid_operations(operations: Sequence[Operation | TableError]) -> Sequence[O
 
 
 def with_max_age(max_age_s: float | None, operations: Sequence[Operation]) -> Sequence[Operation]:
-    """Limit the age of cached records in the outcomes of gets; None sets no limit."""
+    """Limit the age of cached records in the outcomes of gets. None sets no limit."""
     if max_age_s is None:
         return operations
     return [Get(one.key, max_age_s, one.partitions) if isinstance(one, Get) else one for one in operations]

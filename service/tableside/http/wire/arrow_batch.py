@@ -34,7 +34,7 @@ from .projections import Fields
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
 PIECE_ROWS = 1024
-"""How many rows are converted to Python objects at once."""
+"""How many rows are converted to Python objects in one step."""
 
 _TEXT = ("value", "update", "default")
 
@@ -101,7 +101,7 @@ class _RowDecoder:
                 yield
 
     def _plain(self, op: str | None, keys: list[Any], rows: pa.Table) -> Sequence[Operation] | None:
-        """Decode operations without special members at once; return None if they have any or one may be invalid."""
+        """Decode operations without special members in one step. Return None if they have any or one may be invalid."""
         names = set(rows.column_names)
         if op == "get" and names == {"key"}:
             return plain_gets(keys, self._spec)
@@ -116,7 +116,7 @@ class _RowDecoder:
         return None
 
     def _all_changes(self, texts: list[Any]) -> list[Changes] | None:
-        """Parse updates. Return None if one is invalid, or if the texts are too long to parse them at once."""
+        """Parse updates. Return None if one is invalid, or if the texts are too long to parse them in one step."""
         distinct = set(texts)
         if sum(map(len, distinct)) > PIECE_BYTES:
             return None
@@ -162,7 +162,7 @@ def _piece_rows(rows: pa.Table) -> int:
 
 
 def _short_documents(rows: pa.Table) -> list[Json] | None:
-    """Parse values. Return None if one is invalid, or if they are too long to parse them at once."""
+    """Parse values. Return None if one is invalid, or if they are too long to parse them in one step."""
     texts = rows.column("value").to_pylist()
     return values.parse_all(texts) if sum(map(len, texts)) <= 2 * PIECE_BYTES else None
 

@@ -1,7 +1,7 @@
 """The columns of an Arrow batch: their names, their types and valid combinations.
 
 Rows of a dictionary share their values, so a short stream can describe more than fits into memory. A dictionary of text
-or of single numbers is accepted, because its size is known before it is expanded; a dictionary of anything else is not.
+or of single numbers is accepted, because its size is known before it is expanded. A dictionary of anything else is not.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from ...core import MalformedRequest
 from .operation_members import display_name
 
 KEY_PARTS_MAX = 8
-"""The maximum number of fields of a struct of key parts; a table has no more."""
+"""The maximum number of fields of a struct of key parts. A table has no more."""
 
 
 def check_types(schema: pa.Schema) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 RUN_ROWS_MIN = 16
-"""If the runs of some rows are shorter on average, each row is decoded by itself."""
+"""If the runs of some rows are shorter on average, each row is decoded separately."""
 
 
 def runs(rows: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:

@@ -31,7 +31,7 @@ from .projections import Fields
 MEDIA_TYPE = "application/json"
 
 WHOLE_BYTES_MAX = 2**18
-"""The maximum size of a body that is parsed at once. Larger ones are parsed operation by operation."""
+"""The maximum size of a body that is parsed in one step. Larger ones are parsed operation by operation."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ class _OperationDecoder:
         self._fields += [None] * count
 
     def decode(self, raws: Sequence[values.Json | TooLarge]) -> None:
-        """Decode operations; one that was too large to be parsed is its error."""
+        """Decode operations. One that was too large to be parsed is its error."""
         if (plain := plain_operations(raws, self._spec)) is not None:
             self._operations += plain
             self._fields += [None] * len(plain)

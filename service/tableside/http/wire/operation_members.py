@@ -68,7 +68,7 @@ def build(spec: TableSpec, kind: str, key: Key, members: Members) -> Operation:
 
 
 def display_name(name: str) -> str:
-    """Return an unknown name for an error message; text that does not look like a name may be a key or a secret."""
+    """Return an unknown name for an error message. Text that does not look like a name may be a key or a secret."""
     return repr(name) if _NAME.fullmatch(name) else "of that name"
 
 

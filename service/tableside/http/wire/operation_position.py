@@ -1,4 +1,4 @@
-"""Finds the operation of a JSON batch in which the body stops being JSON."""
+"""Finds the operation of a JSON batch where the body stops being JSON."""
 
 import json
 import re

@@ -1,6 +1,6 @@
-"""Decodes many operations at once that have no members except the usual ones.
+"""Decodes many operations in one step that have no members except the usual ones.
 
-Every function returns None if an operation differs or may be invalid. Each operation must then be decoded by itself,
+Every function returns None if an operation differs or may be invalid. Each operation must then be decoded separately,
 which also finds the error of each invalid one.
 """
 

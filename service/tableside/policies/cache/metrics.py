@@ -91,12 +91,12 @@ class TableCacheMetrics:
         self._evictions_counted = 0
 
     def answered(self, gets: int, age_s: float) -> None:
-        """Count the gets of one call that the cache answered; `age_s` is the age of the oldest record."""
+        """Count the gets of one call that the cache answered. `age_s` is the age of the oldest record."""
         self.hits.inc(gets)
         self.age_seconds.observe(age_s)
 
     def asked(self, own: Sequence[Operation], joined: int) -> None:
-        """Count the gets that the cache did not answer: those that read the store, and those that join a load."""
+        """Count the gets that the cache did not answer: gets that read the store, and those that join a load."""
         ages = [operation.max_age_s for operation in own if type(operation) is Get]
         bypassed = ages.count(0)
         for counter, count in (

@@ -6,18 +6,18 @@ from typing import Protocol
 from ...core import Key
 
 OnKeys = Callable[[Sequence[Key] | None], None]
-"""Receives the keys that another replica wrote; None if it may have written any key."""
+"""Receives the keys that another replica wrote, or None if it may have written any key."""
 
 
 class Subscription(Protocol):
     """The subscription of one cache to a channel."""
 
     def publish(self, keys: Sequence[Key]) -> None:
-        """Publish to the other replicas that these keys were written; return at once."""
+        """Publish to the other replicas that these keys were written. Return immediately."""
         ...
 
     async def flushed(self, until: float) -> None:
-        """Wait until the channel has accepted all keys published so far, but only shortly; raise nothing."""
+        """Wait until the channel has accepted all keys published so far, but only shortly. Raise nothing."""
         ...
 
     def leave(self) -> None:
@@ -35,6 +35,6 @@ class Peers(Protocol):
 
         `on_keys` is called with the keys that other replicas wrote. `on_lost` is called whenever the connection to the
         channel is established (again), because messages may have been missed before. `on_sent` is called with the
-        number of keys that were published; all keys of the table count as one.
+        number of keys that were published. All keys of the table count as one.
         """
         ...

@@ -29,7 +29,7 @@ class Cache(Policy):
 
     It has at most `records_max` entries and about `bytes_max` bytes. `ttl_s` (records) and `absent_ttl_s` (absences)
     count from the begin of the read or write; with 0 nothing is cached, but loads are still shared. `clock` returns
-    Unix milliseconds and decides when records expire; `monotonic` returns seconds and measures ages. `channel` connects
+    Unix milliseconds and decides when records expire. `monotonic` returns seconds and measures ages. `channel` connects
     the caches of the same table in other replicas.
     """
 
@@ -88,7 +88,7 @@ class Cache(Policy):
         return outcomes
 
     async def close(self) -> None:
-        """Unsubscribe from the channel and drop all entries; then close the inner store."""
+        """Unsubscribe from the channel and drop all entries. Then close the inner store."""
         self.suspend()
         if self._subscription is not None:
             self._subscription.leave()
@@ -97,7 +97,7 @@ class Cache(Policy):
     async def _load_or_join(
         self, operations: Sequence[Operation], positions: Sequence[int], outcomes: list[Outcome], until: float
     ) -> Sequence[int]:
-        """Wait for loads that others began, and send the rest; return the positions of gets that must try again."""
+        """Wait for loads that others began, and send the rest. Return the positions of gets that must try again."""
         joined = self._joined(operations, positions)
         own = [position for position in positions if position not in joined] if joined else positions
         asked = [operations[position] for position in own]
@@ -207,7 +207,7 @@ class Cache(Policy):
             await self._subscription.flushed(until)
 
     def _on_written(self, keys: Sequence[Key] | None) -> None:
-        """Drop the keys that another replica wrote; loads and writes of them in flight may have older values."""
+        """Drop the keys that another replica wrote. Loads and writes of them in flight may have older values."""
         if self._metrics is not None:
             self._metrics.received.inc(1 if keys is None else len(keys))
         if keys is None:

@@ -1,6 +1,6 @@
 """Ordering by key: a write runs alone on its key, and no operation overtakes an earlier one on the same key.
 
-Operations of small calls are tracked by key. A direct (large) call is tracked as a whole; its keys are compared only
+Operations of small calls are tracked by key. A direct (large) call is tracked as a whole. Its keys are compared only
 when other operations are waiting or in flight.
 """
 
@@ -73,7 +73,7 @@ class KeyOrder:
         return last if last is not None and last.reads and last.call is None else None
 
     def accept(self, slot: Slot) -> bool:
-        """Add an operation behind the earlier ones on its key; return whether it may start now."""
+        """Add an operation behind the earlier ones on its key. Return whether it may start now."""
         key = slot.operation.key
         if (queue := self._queues.get(key)) is None:
             queue = self._queues[key] = KeyQueue()
@@ -90,7 +90,7 @@ class KeyOrder:
         return False
 
     def finish(self, slots: Iterable[Slot]) -> list[Slot]:
-        """Remove operations that had started; return those that may start now."""
+        """Remove operations that had started. Return the operations that may start now."""
         next_slots = [self._finish_one(key, self._queues[key]) for key in (slot.operation.key for slot in slots)]
         return [slot for slot in next_slots if slot is not None]
 
@@ -110,7 +110,7 @@ class KeyOrder:
         (self._writing if direct.writes else self._reading)[direct] = None
 
     def end(self, direct: DirectCall) -> list[Slot]:
-        """Remove a direct call; return the operations that may start now."""
+        """Remove a direct call. Return the operations that may start now."""
         del (self._writing if direct.writes else self._reading)[direct]
         next_slots = [self._finish_one(key, queue) for key, queue in direct.queues.items()]
         return [slot for slot in next_slots if slot is not None]

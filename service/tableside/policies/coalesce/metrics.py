@@ -47,7 +47,7 @@ class TableCoalesceMetrics:
         self._operations["direct"].observe(operations)
 
     def shared(self, operations: int, callers: int, waited_s: float, *, full: bool) -> None:
-        """Count a call that waited for others; `callers` is the number of operations that receive its outcomes."""
+        """Count a call that waited for others. `callers` is the number of operations that receive its outcomes."""
         self._operations["full" if full else "waited"].observe(operations)
         self._wait_seconds.observe(waited_s)
         if callers > operations:

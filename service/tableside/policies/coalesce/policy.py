@@ -63,7 +63,7 @@ class Coalesce(Policy):
         return await self._direct(operations, until, writes=writes)
 
     async def close(self) -> None:
-        """Send waiting operations at once and return when no operation is in flight; later operations do not linger.
+        """Send waiting operations, and return when no operation is in flight. Later operations do not linger.
 
         Operations that arrive later are executed too. A second call does nothing.
         """

@@ -129,7 +129,7 @@ class SharedCalls:
             self._drained = None
 
     async def drain(self) -> None:
-        """Send the forming call at once and return when no operation is left; later operations do not linger."""
+        """Send the forming call immediately and return when no operation is left. Later operations do not linger."""
         self._linger_s = 0.0
         if self._forming is not None:
             self._dispatch(self._forming)

@@ -47,14 +47,14 @@ class ReadCall:
             self.gets[get.key], self.callers[get.key] = get, [caller]
 
     def start(self) -> Sequence[Operation]:
-        """Close the call to other gets, and return those that still have a caller."""
+        """Close the call to other gets, and return the ones that still have a caller."""
         self.started = True
         for key in [key for key, callers in self.callers.items() if all(caller.done() for caller in callers)]:
             del self.gets[key], self.callers[key]
         return AllReads(self.gets.values())
 
     def leave(self) -> None:
-        """Count a caller less; a call without callers ends."""
+        """Count a caller less. A call without callers ends."""
         self.waiting -= 1
         if self.started and not self.waiting:
             self.task.cancel()
@@ -98,7 +98,7 @@ class SharedReads(Policy):
         self._last_was_unshared = True
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Send the operations; a single get may share its call with other callers' gets."""
+        """Send the operations. A single get may share its call with other callers' gets."""
         if len(operations) != 1 or type(get := operations[0]) is not Get:
             return await self._inner.apply(operations, until)
         if not self._last_was_unshared or self._calls or self._alone:
@@ -132,7 +132,7 @@ class SharedReads(Policy):
                 span.end()
 
     def _call(self, until: float) -> ReadCall:
-        """Return the call that collects gets with this deadline; make one if necessary."""
+        """Return the call that collects gets with this deadline. Make one if necessary."""
         call = self._forming
         if (
             call is not None

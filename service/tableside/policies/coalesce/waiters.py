@@ -42,9 +42,9 @@ class Waiter:
 
 
 class Slot:
-    """One operation of a shared call, and its waiters; only a get can have several.
+    """One operation of a shared call, and its waiters. Only a get can have several.
 
-    `dispatch_at` is the time by which it is to be sent. `call` is None until it is sent.
+    `dispatch_at` is the time when it must be sent. `call` is None until it is sent.
     """
 
     __slots__ = ("call", "dispatch_at", "operation", "reads", "subscribers")
@@ -97,7 +97,7 @@ class SharedCall:
         self.timer: asyncio.TimerHandle | None = None
 
     def dispatch(self) -> list[Slot]:
-        """Return the slots that still have waiters; the others are not sent. No get can join from now on."""
+        """Return the slots that still have waiters. The others are not sent. No get can join from now on."""
         sent = []
         for slot in self.slots:
             if waiting := slot.dispatch(self):
@@ -144,7 +144,7 @@ class WaiterDeadlines:
             self._set_timer(waiter.until)
 
     def remove(self, waiter: Waiter) -> None:
-        """Unregister a waiter. The timer stays; when it fires, it is set for the waiters registered then."""
+        """Unregister a waiter. The timer stays. When it fires, it is set for the waiters registered then."""
         self._waiters.discard(waiter)
 
     def stop(self) -> None:

@@ -7,7 +7,7 @@ this policy is inside of `retry`. The cost of a record that a get found is charg
 it.
 
 A limit applies to this process, unless its credits are shared by all replicas (`shared`). Each caller can have limits
-in operations per second (`per_caller`); that policy is the outermost one. Scans cost nothing.
+in operations per second (`per_caller`). That policy is the outermost one. Scans cost nothing.
 """
 
 from .credits import Cost

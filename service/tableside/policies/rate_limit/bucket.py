@@ -2,7 +2,7 @@
 
 A waiting call takes one share of credits at a time and then joins the end of the queue again, so a call that needs many
 credits delays others by at most one share. An operation that costs more than the bucket's capacity waits until the
-bucket is full and leaves a debt, for which later calls wait.
+bucket is full and leaves a debt, and later calls wait for it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class _Waiter(msgspec.Struct, frozen=True):
 
 
 class Bucket:
-    """A bucket that gains `per_s` credits per second, up to `burst`; it starts full."""
+    """A bucket that gains `per_s` credits per second, up to `burst`. It starts full."""
 
     def __init__(self, per_s: float, burst: float) -> None:
         self.burst = burst
@@ -52,7 +52,7 @@ class Bucket:
         return not self._queue and self._credits + ROUNDING >= self.burst
 
     def try_take(self, cost: float) -> bool:
-        """Take the credits if they are available and no call waits; return whether they were taken."""
+        """Take the credits if they are available and no call waits. Return whether they were taken."""
         self._fill()
         if self._queue or self._credits + ROUNDING < cost:
             return False
@@ -60,7 +60,7 @@ class Bucket:
         return True
 
     def take_some(self, costs: Sequence[float]) -> int:
-        """Pay as many of the first of these costs as there are credits for, if no call waits; return their number."""
+        """Pay as many of the first of these costs as there are credits for, if no call waits. Return their number."""
         self._fill()
         if self._queue:
             return 0
@@ -69,9 +69,9 @@ class Bucket:
         return count
 
     async def take(self, costs: Sequence[float], until: float) -> int:
-        """Wait for credits to pay the first of these costs, at most one share; return their number.
+        """Wait for credits to pay the first of these costs, at most one share. Return their number.
 
-        Return 0 at once if the credits cannot be available by `until`.
+        Return 0 immediately if the credits cannot be available by `until`.
         """
         self._fill()
         available = self._credits - self._queued_cost + (until - self._counted_at) * self._per_s
@@ -89,7 +89,7 @@ class Bucket:
         self._grant()
 
     def charge(self, cost: float) -> None:
-        """Take credits that may not be available yet; later calls wait for them."""
+        """Take credits that may not be available yet. Later calls wait for them."""
         self._fill()
         self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
 

@@ -17,15 +17,15 @@ class Credits(Protocol):
     """The credits of one limit. Calls wait for them in a fair queue, and none overtakes it."""
 
     def try_take(self, cost: float) -> bool:
-        """Take the credits if they are available and no call waits; return whether they were taken."""
+        """Take the credits if they are available and no call waits. Return whether they were taken."""
         ...
 
     def take_some(self, costs: Sequence[float]) -> int:
-        """Pay as many of the first of these costs as there are credits for, if no call waits; return their number."""
+        """Pay as many of the first of these costs as there are credits for, if no call waits. Return their number."""
         ...
 
     async def take(self, costs: Sequence[float], until: float) -> int:
-        """Wait for credits to pay the first of these costs, and possibly more; return their number, or 0.
+        """Wait for credits to pay the first of these costs, and possibly more. Return their number, or 0.
 
         It is 0 if no credits arrive by `until`, a time of the running loop's clock. A cancelled call has taken nothing.
         """
@@ -36,7 +36,7 @@ class Credits(Protocol):
         ...
 
     def charge(self, cost: float) -> None:
-        """Take credits that may not be available yet; later calls wait for them, but never longer than `DEBT_S`."""
+        """Take credits that may not be available yet. Later calls wait for them, but never longer than `DEBT_S`."""
         ...
 
     def wait_s(self, cost: float) -> float:

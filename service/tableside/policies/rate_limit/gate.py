@@ -1,4 +1,4 @@
-"""Pays for the operations of a call: all at once if the credits are available, otherwise in parts as they arrive."""
+"""Pays for the operations of a call: in one call if the credits are available, otherwise in parts as they arrive."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ RETRY_AFTER_MIN_S = 0.001
 
 
 class Gate:
-    """Sends operations of one direction of a table when they are paid; `name` describes the limit in error details."""
+    """Sends operations of one direction of a table when they are paid. `name` describes the limit in error details."""
 
     def __init__(self, inner: Store, cost: Cost, name: str, counts: LimitCounters, traces: Traces | None) -> None:
         self._inner = inner
@@ -25,7 +25,7 @@ class Gate:
     async def apply(
         self, operations: Sequence[Operation], until: float, credit: Credits, *, charge_found: bool
     ) -> list[Outcome]:
-        """Send the operations when they are paid; those that cannot be paid in time are not sent and get Throttled.
+        """Send the operations when they are paid. Operations that cannot be paid in time get Throttled.
 
         With `charge_found`, these are gets whose found records cost credits.
         """

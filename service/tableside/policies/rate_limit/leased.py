@@ -1,8 +1,8 @@
 """Leases of credits from a sliding window in Redis, which the library `limits` implements with whole numbers.
 
-A window has the length of the burst, rounded up to whole seconds, and the credits that arrive in it; the use of the
+A window has the length of the burst, rounded up to whole seconds, and the credits that arrive in it. The use of the
 previous window counts less and less. So in any time T, at most the credits of T and of one window are taken. If all
-credits of a window were taken at once, no more are available until its end.
+credits of a window were taken together, no more are available until its end.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ CLOCK_RESOLUTION_S = 0.001
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The credits that were taken; if none, the time until some are available."""
+    """The credits that were taken, or the time until some are available."""
 
     credits: float
     wait_s: float = 0.0
@@ -77,7 +77,7 @@ class SharedWindow:
 
 
 LEASE_S = 0.05
-"""A process leases at most the credits of this time at once, unless one operation costs more."""
+"""A process leases at most the credits of this time in one step, unless one operation costs more."""
 
 LEASE_WINDOW_SHARE = 0.05
 """If that is less than a credit, the limit is this share of the window: a wait for more leaves as much of it unused."""
@@ -88,7 +88,7 @@ KEEP_S = 0.1
 WAIT_MIN_S = 0.001
 
 RequestLease: TypeAlias = Callable[[float, float], Awaitable[Lease | None]]
-"""Leases the requested credits, or fewer but not less than the second number; None if the limiter is unreachable."""
+"""Leases the requested credits, or fewer but not less than the second number, or None if the limiter is unreachable."""
 
 
 class LeasedBucket:
@@ -113,14 +113,14 @@ class LeasedBucket:
         self._wanted = 0.0
 
     def try_take(self, cost: float) -> bool:
-        """Take the credits if they are leased already and no call waits; return whether they were taken."""
+        """Take the credits if they are leased already and no call waits. Return whether they were taken."""
         if self._waiting or self._available() + ROUNDING < cost:
             return False
         self._credits -= cost
         return True
 
     def take_some(self, costs: Sequence[float]) -> int:
-        """Pay as many of the first of these costs as the leased credits allow, if no call waits; return how many."""
+        """Pay as many of the first of these costs as the leased credits allow, if no call waits. Return how many."""
         if self._waiting:
             return 0
         count, cost = affordable(costs, self._available(), math.inf)
@@ -128,7 +128,7 @@ class LeasedBucket:
         return count
 
     async def take(self, costs: Sequence[float], until: float) -> int:
-        """Wait for credits to pay the first of these costs; return their number, 0 if they do not arrive by `until`."""
+        """Wait for credits to pay the first of these costs. Return their number, 0 if they do not arrive by `until`."""
         count, cost = affordable(costs, self._lease_size, math.inf)
         if not count:
             count, cost = 1, costs[0]
@@ -153,11 +153,11 @@ class LeasedBucket:
         self._credits += cost
 
     def charge(self, cost: float) -> None:
-        """Take credits that may not be leased yet; later calls in this process wait for them."""
+        """Take credits that may not be leased yet. Later calls in this process wait for them."""
         self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
 
     def wait_s(self, cost: float) -> float:
-        """Return the seconds until, at the earliest, an operation of this cost can pass; 0 if that is unknown."""
+        """Return the seconds until, at the earliest, an operation of this cost can pass, or 0 if that is unknown."""
         left_s = self._ready_at - asyncio.get_running_loop().time()
         if left_s <= 0:
             return 0.0
@@ -172,7 +172,7 @@ class LeasedBucket:
         return self._credits
 
     async def _lease_until(self, need: float, until: float) -> bool:
-        """Lease until the needed credits are here; return False as soon as that is impossible by `until`."""
+        """Lease until the needed credits are here. Return False as soon as that is impossible by `until`."""
         self._available()
         now = asyncio.get_running_loop().time
         while (missing := need - self._credits) > ROUNDING:

@@ -53,7 +53,7 @@ class CallerLimitMetrics:
 
 
 class LimitCounters:
-    """The counters of one direction of a table; without metrics, they do nothing."""
+    """The counters of one direction of a table. Without metrics, they do nothing."""
 
     def __init__(self, metrics: RateLimitMetrics | CallerLimitMetrics | None, table: str, direction: Direction) -> None:
         self._throttled = metrics.throttled.labels(table, direction) if metrics else None

@@ -1,7 +1,7 @@
 """Limits the operations per second of each caller on a table, by the caller's name, separately for reads and writes.
 
 It is the outermost policy, so operations that a cache answers count too. Credits work as in the table's own limit and
-belong to this process. At most `callers_max` callers have a bucket. For a new caller, a full bucket is evicted; a full
+belong to this process. At most `callers_max` callers have a bucket. For a new caller, a full bucket is evicted. A full
 bucket is like a new one. If none of the least recently used buckets is full, new callers share one bucket.
 """
 
@@ -27,7 +27,7 @@ EVICTION_CANDIDATES_MAX = 8
 
 
 class CallerLimit(Policy):
-    """A store with limits on each caller's reads and writes; None means no limit."""
+    """A store with limits on each caller's reads and writes. None means no limit."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class CallerLimit(Policy):
         self._write = _DirectionLimit(inner, "write", write, callers_max, metrics, traces) if write else None
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Send the operations as the caller's credits arrive; those without credits in time get Throttled."""
+        """Send the operations as the caller's credits arrive. Operations without credits in time get Throttled."""
         gets = count_reads(operations)
         if gets == len(operations):
             return await self._apply_limited(self._read, operations if gets == 1 else AllReads(operations), until)

@@ -64,7 +64,7 @@ class CreditSource(Protocol):
 
 
 class RateLimit(Policy):
-    """A store with limits on reads and on writes, in credits per second; None means no limit.
+    """A store with limits on reads and on writes, in credits per second. None means no limit.
 
     With `shared`, the rates apply to all replicas together. While the shared source cannot be reached, this process
     uses the fraction `share` of the rates.
@@ -97,7 +97,7 @@ class RateLimit(Policy):
         }
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Send the operations as their credits arrive; those without credits in time are not sent and get Throttled."""
+        """Send the operations as their credits arrive. Operations without credits in time get Throttled."""
         gets = count_reads(operations)
         if gets == len(operations):
             if self._uniform and self._read is not None and self._read.try_take(gets):
@@ -127,7 +127,7 @@ class RateLimit(Policy):
         return await self._gates["write"].apply(operations, until, self._write, charge_found=False)
 
     def _pay_all(self, operations: Sequence[Operation], gets: int) -> bool:
-        """Pay for all reads and writes if there are credits for both; return whether they are paid."""
+        """Pay for all reads and writes if there are credits for both. Return whether they are paid."""
         reading, writing = self._costs(operations, gets)
         if self._read is not None and not self._read.try_take(reading):
             return False

@@ -4,14 +4,14 @@ Errors: operations with a `retriable` error are retried, with two exceptions. De
 deadline has passed (an attempt that timed out is StoreUnavailable, see `timeout`). Overloaded means that the service
 sheds load, and retries would add load. Throttled, Contended and StoreUnavailable are retried, each after a pause.
 
-Writes: a write is retried if it was certainly not applied, or if it has a token by which the record recognises the
+Writes: a write is retried if it was certainly not applied, or if it has a token that lets the record recognize the
 repetition. A write without a token that may have been applied is never retried, not even an unconditional put or
 delete. An acknowledged write of another caller between the two applications would be lost. An abandoned attempt may
 also arrive after the repetition was acknowledged, and undo the caller's next write.
 
 Outcomes: the outcome is that of the last attempt. If an earlier attempt may have been applied, an error has `applied`
 "unknown". A write with a token whose first attempt was applied, but whose response was lost, has the outcome
-`replayed`. The write is in the record once; its etag and value are the record's current ones, which may come from a
+`replayed`. The write is in the record once. Its etag and value are the record's current ones, which may come from a
 later write. Whether a retry or an earlier request of the caller applied it cannot be determined.
 
 Scans are not retried.

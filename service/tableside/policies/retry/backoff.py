@@ -37,7 +37,7 @@ class RetrySchedule(msgspec.Struct, frozen=True):
             raise ValueError("retry_total_s is above a fixed pause_s, else nothing is ever tried again")
 
     def pause(self, attempt: int, jitter: Callable[[], float]) -> float:
-        """Return the pause after an attempt, in seconds; `jitter` returns a random number from 0 to 1."""
+        """Return the pause after an attempt, in seconds. `jitter` returns a random number from 0 to 1."""
         match self.backoff:
             case "none":
                 return 0.0
@@ -47,5 +47,5 @@ class RetrySchedule(msgspec.Struct, frozen=True):
                 return exponential_backoff_s(attempt - 1, self.pause_s, self.pause_max_s, jitter)
 
     def ends_at(self, started: float) -> float:
-        """Return the end of the total time of attempts that began at `started`; infinity if there is no limit."""
+        """Return the end of the total time of attempts that began at `started`, or infinity if there is no limit."""
         return math.inf if self.total_s is None else started + self.total_s

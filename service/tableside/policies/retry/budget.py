@@ -6,7 +6,7 @@ import math
 class RetryBudget:
     """Limits retries to the fraction `share` of recent operations, plus `per_s` per second.
 
-    New operations earn credit, which decays over `window_s`; retries spend it. With any credit left, a whole call may
+    New operations earn credit, which decays over `window_s`. Retries spend it. With any credit left, a whole call may
     be retried, even a larger one: it leaves a debt, and no call is retried until the debt is paid. So one lost
     connection does not fail a batch, and the fraction is still kept on average.
     """
@@ -22,7 +22,7 @@ class RetryBudget:
         self._counted_at = -math.inf
 
     def earn(self, count: int, now: float) -> None:
-        """Record so many new operations; `now` is in seconds of any clock."""
+        """Record so many new operations. `now` is in seconds of any clock."""
         self._update(now)
         self._credit += self._share * count
 
@@ -35,7 +35,7 @@ class RetryBudget:
         return True
 
     def remaining(self, now: float) -> float:
-        """Return how many operations could be retried now; below 1, none can, and a negative number is the debt."""
+        """Return how many operations could be retried now. Below 1, none can, and a negative number is the debt."""
         self._update(now)
         return self._credit
 

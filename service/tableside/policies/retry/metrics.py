@@ -39,7 +39,7 @@ class RetryMetrics:
 
 
 class RetryCounters:
-    """The counters of one table; without metrics, they do nothing."""
+    """The counters of one table. Without metrics, they do nothing."""
 
     def __init__(self, table: str, metrics: RetryMetrics | None) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""The retry policy; the package describes which errors are retried, and why."""
+"""The retry policy. The package describes which errors are retried, and why."""
 
 import asyncio
 import math
@@ -28,9 +28,9 @@ class _Deadlines(msgspec.Struct, frozen=True, gc=False):
 class Retry(Policy):
     """A store that retries reads and writes, each by its own schedule.
 
-    If the store returned a time to wait, the pause begins after it; the default times of error classes are for callers
-    and are ignored. If the pause would reach the deadline, the error is returned at once. If the total time ends before
-    the caller's deadline, unfinished operations get StoreUnavailable. All tables of a store share one budget.
+    If the store returned a time to wait, the pause begins after it. The default times of error classes are for callers
+    and are ignored. If the pause would reach the deadline, the error is returned immediately. If the total time ends
+    before the caller's deadline, unfinished operations get StoreUnavailable. All tables of a store share one budget.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Retry(Policy):
         self._traces = traces
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Send the operations, and retry those with a transient error."""
+        """Send the operations, and retry the ones with a transient error."""
         now = asyncio.get_running_loop().time()
         self._budget.earn(len(operations), now)
         if self._without_total:
@@ -181,7 +181,7 @@ def _hint_s(outcome: Outcome) -> float:
 
 
 def _merge(before: Outcome, now: Outcome) -> Outcome:
-    """Return the outcome of a retry; if an earlier attempt may have been applied, so may an operation with an error."""
+    """Return the outcome of a retry. If an earlier attempt may have been applied, so may an operation with an error."""
     assert isinstance(before, TableError)
     if not isinstance(now, TableError) or before.applied == "no" or now.applied == "unknown":
         return now

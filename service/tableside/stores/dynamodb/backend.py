@@ -42,7 +42,7 @@ class DynamodbBackend:
         return table_faults(spec, _options(spec).ttl_attribute)
 
     async def store(self, spec: TableSpec) -> DynamodbStore:
-        """Return the store of one table; create the table if it is absent and `create` is set."""
+        """Return the store of one table. Create the table if it is absent and `create` is set."""
         options = _options(spec)
         try:
             table, layout = await self._tables.open_table(spec, options.ttl_attribute)
@@ -60,11 +60,11 @@ class DynamodbBackend:
         return sorted(name for name, is_unnamed in zip(names, unnamed, strict=True) if is_unnamed)
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable if DynamoDB cannot be reached; a rejected request shows that it can."""
+        """Raise StoreUnavailable if DynamoDB cannot be reached. A rejected request shows that it can."""
         await self._client.ping()
 
     def connections(self) -> Connections:
-        """Return the number of connections in use; the driver does not report idle ones."""
+        """Return the number of connections in use. The driver does not report idle ones."""
         return self._client.connections()
 
     async def close(self) -> None:

@@ -36,7 +36,7 @@ CALLS_CONCURRENCY = 16
 PAUSE_S = 0.02
 PAUSE_MAX_S = 2.0
 ROUNDS_MAX = 1000
-"""How often unprocessed items are retried; a deadline usually comes first."""
+"""How often unprocessed items are retried. A deadline usually comes first."""
 
 
 class BatchCalls:
@@ -53,7 +53,7 @@ class BatchCalls:
     async def get(
         self, keys: Sequence[Item], until: float, *, consistent: bool, only: Sequence[str] = ()
     ) -> list[Item | TableError | None]:
-        """Return the items of distinct keys, in their order; `only` restricts the attributes of the items."""
+        """Return the items of distinct keys, in their order. `only` restricts the attributes of the items."""
         options: dict[str, Any] = {"ConsistentRead": consistent}
         if only:
             names = dict.fromkeys([*self._key_names, *only])
@@ -64,7 +64,7 @@ class BatchCalls:
         return [item for items in await gather_bounded(calls, CALLS_CONCURRENCY) for item in items]
 
     async def write(self, requests: Sequence[Item], until: float) -> list[TableError | None]:
-        """Send PutRequests and DeleteRequests with distinct keys; return None or an error for each."""
+        """Send PutRequests and DeleteRequests with distinct keys. Return None or an error for each."""
         calls = [
             self._write(chunk, until) for chunk in chunks_of(requests, WRITE_ITEMS_MAX, WRITE_BYTES_MAX, _request_bytes)
         ]
@@ -143,7 +143,7 @@ class BatchCalls:
         return [errors.get(identity) for identity in order]
 
     def _identity(self, item: Mapping[str, Any]) -> object:
-        """Return a hashable form of an item's key; DynamoDB may return a number in another notation."""
+        """Return a hashable form of an item's key. DynamoDB may return a number in another notation."""
         return tuple([_key_part(item[name]) for name in self._key_names])
 
     def _request_identity(self, request: Mapping[str, Any]) -> object:

@@ -1,4 +1,4 @@
-"""One aioboto3 client for DynamoDB, opened on first use; limits concurrent calls and translates errors.
+"""One aioboto3 client for DynamoDB, opened on first use. Limits concurrent calls and translates errors.
 
 An error states whether a write may have been applied. This module does not retry, and turns the driver's retries off.
 """
@@ -87,7 +87,7 @@ class DynamodbSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class ConditionFailed(Exception):
-    """The condition of a write was false; `item_returned` states whether the response contains the existing item."""
+    """The condition of a write was false. `item_returned` states whether the response contains the existing item."""
 
     def __init__(self, *, item_returned: bool) -> None:
         super().__init__("the condition was false")
@@ -137,7 +137,7 @@ class Client:
             ) from None
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable if DynamoDB cannot be reached; a rejected request shows that it can."""
+        """Raise StoreUnavailable if DynamoDB cannot be reached. A rejected request shows that it can."""
         try:
             # Outside the call limit: waiting calls do not mean that DynamoDB is unreachable.
             await self._send(self._client or await self._open(), "list_tables", {"Limit": 1}, writes=False)
@@ -151,11 +151,11 @@ class Client:
             return
 
     def connections(self) -> Connections:
-        """Return the number of connections in use; the driver does not report idle ones."""
+        """Return the number of connections in use. The driver does not report idle ones."""
         return Connections(self._calls, self._calls, self._settings.connections_max)
 
     async def close(self) -> None:
-        """Close all connections; further calls do nothing."""
+        """Close all connections. Further calls do nothing."""
         async with self._opening:
             self._closed = True
             self._client = None
@@ -223,7 +223,7 @@ def _set_body(params: dict[str, Any], **_: Any) -> None:
 
 
 class _JsonParserFactory(AioResponseParserFactory):
-    """Makes the driver decode responses in one step; decoding by the service model takes several times as long."""
+    """Makes the driver decode responses in one step. Decoding by the service model takes several times as long."""
 
     def create_parser(self, protocol_name: str) -> Any:
         return _JsonParser() if protocol_name == "json" else super().create_parser(protocol_name)
@@ -278,5 +278,5 @@ def _was_not_sent(error: Exception) -> bool:
 
 
 def _error_name(error: Exception) -> str:
-    """Return an error's type; the driver's message may contain host names and response data."""
+    """Return an error's type. The driver's message may contain host names and response data."""
     return type(error).__name__

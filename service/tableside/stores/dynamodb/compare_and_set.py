@@ -38,7 +38,7 @@ SHORT_VALUE_BYTES_MAX = 4096
 
 
 class TableItems:
-    """Reads and writes the items of one table; implements the reads and writes of compare-and-set."""
+    """Reads and writes the items of one table. Implements the reads and writes of compare-and-set."""
 
     def __init__(self, client: Client, table: str, layout: ItemLayout, clock: Clock) -> None:
         self.batches = BatchCalls(client, table, [key.name for key in layout.keys])
@@ -133,7 +133,7 @@ class TableItems:
     def _changes(
         self, replacement: Replacement, stored: Stored, placeholders: Placeholders, conditions: list[str]
     ) -> tuple[str, dict[str, Any], str] | None:
-        """Return the call that writes only changed members; None if it exceeds a limit for expressions."""
+        """Return the call that writes only changed members, or None if it exceeds a limit for expressions."""
         assert isinstance(replacement.current.stored, Stored)
         assert replacement.current.stored.value is not None
         assert stored.value is not None

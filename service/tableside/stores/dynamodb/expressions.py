@@ -34,9 +34,9 @@ class NativeUpdate(msgspec.Struct, frozen=True):
     objects: set[Path]
 
     def expression(self, layout: ItemLayout, version: str, expiry: Item | None, now_ms: int) -> Item | None:
-        """Return the parameters of an UpdateItem call for a live record; None if they exceed a limit of DynamoDB.
+        """Return the parameters of an UpdateItem call for a live record, or None if they exceed a limit of DynamoDB.
 
-        `expiry` contains the expiry attributes to set, and the missing ones are removed; None changes none of them.
+        `expiry` contains the expiry attributes to set, and the missing ones are removed. None changes none of them.
         Raise InvalidOperation for a number that DynamoDB cannot represent.
         """
         if len(self.sets) + len(self.removes) + len(self.appends) + len(self.objects) > PATHS_MAX:
@@ -70,7 +70,7 @@ class NativeUpdate(msgspec.Struct, frozen=True):
 
 
 def native_update(changes: Changes) -> NativeUpdate | None:
-    """Return an update as paths; None if no expression means exactly the same."""
+    """Return an update as paths, or None if no expression means exactly the same."""
     update = NativeUpdate({}, set(), {}, set())
     if len(changes) > 1:
         return None
@@ -106,7 +106,7 @@ class Placeholders:
         return placeholder
 
     def parameters(self, sets: list[str], removes: list[str], conditions: list[str]) -> Item | None:
-        """Return the parameters of a call; None if an expression exceeds a limit of DynamoDB."""
+        """Return the parameters of a call, or None if an expression exceeds a limit of DynamoDB."""
         if len(conditions) > CONDITIONS_MAX:
             return None
         update = " ".join(

@@ -4,7 +4,7 @@
     _ts_w         the last writers and their sequences, alternating, the latest last
     _ts_x         expiry in Unix milliseconds; valid while the table's TTL attribute has the same time
     _ts_d         tombstone: the record is deleted, but its writers are kept
-    TTL attribute expiry in Unix seconds, rounded up; DynamoDB deletes items by it
+    TTL attribute expiry in Unix seconds, rounded up. DynamoDB deletes items by it
 
 The etag consists of the version and a digest of the value. It therefore also changes if another tool changes the value
 but not the version.
@@ -53,7 +53,7 @@ class KeyAttribute(msgspec.Struct, frozen=True):
 
 
 class ItemLayout(msgspec.Struct, frozen=True):
-    """Maps the records of one table to items; `hidden` are the attributes that are not members of a value."""
+    """Maps the records of one table to items. `hidden` are the attributes that are not members of a value."""
 
     keys: tuple[KeyAttribute, ...]
     schema: KeySchema
@@ -105,7 +105,7 @@ class ItemLayout(msgspec.Struct, frozen=True):
         return name[:3] != RESERVED_PREFIX and name not in self.hidden
 
     def build_item(self, key: Key, stored: Stored, version: str, present: Item | None = None) -> tuple[Item, str]:
-        """Return the item for a record, and its etag; unchanged members reuse the attributes in `present`.
+        """Return the item for a record, and its etag. Unchanged members reuse the attributes in `present`.
 
         Raise InvalidOperation for a number that DynamoDB cannot represent, and TooLarge beyond 400 KB.
         """
@@ -168,7 +168,7 @@ def _version_text(attribute: Attribute | None) -> str:
 
 
 def _whole_number(attribute: Attribute | None) -> int | None:
-    """Return a number without its fraction; None if it is missing or cannot be a time."""
+    """Return a number without its fraction, or None if it is missing or cannot be a time."""
     text = None if attribute is None else attribute.get("N")
     if not isinstance(text, str):
         return None

@@ -29,7 +29,7 @@ from .expressions import Placeholders
 SEGMENTS_MAX = 1024
 
 CALLS_MAX = 8
-"""How many calls one page makes at most; if a filter removes most items, pages are short. See PAGE_SEARCH_S, too."""
+"""How many calls one page makes at most. If a filter removes most items, pages are short. See PAGE_SEARCH_S, too."""
 
 _POSITION = msgspec.json.Decoder(list[str])
 
@@ -75,7 +75,7 @@ class PageReader:
         return None
 
     def splits(self, count_max: int) -> list[bytes]:
-        """Return `count_max` segments, up to SEGMENTS_MAX; DynamoDB splits a table by key hashes."""
+        """Return `count_max` segments, up to SEGMENTS_MAX. DynamoDB splits a table by key hashes."""
         count = min(count_max, SEGMENTS_MAX)
         return [f"{segment}/{count}".encode() for segment in range(count)]
 

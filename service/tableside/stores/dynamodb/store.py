@@ -51,11 +51,11 @@ from .items import WRITERS, ItemLayout
 from .scans import PageReader
 
 SINGLE_CALLS_MAX = 4
-"""Up to this many puts and deletes are sent as single concurrent calls; more use batch calls."""
+"""Up to this many puts and deletes are sent as single concurrent calls. More use batch calls."""
 
 
 class NotApplied(Enum):
-    """Replaces the outcome of an operation that a method did not apply; compare-and-set must apply it."""
+    """Replaces the outcome of an operation that a method did not apply. Compare-and-set must apply it."""
 
     NOT_APPLIED = 0
 
@@ -92,7 +92,7 @@ class DynamodbStore:
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
-        """Read a page; within a partition in sort order, else in DynamoDB's own order."""
+        """Read a page, in sort order within a partition, otherwise in DynamoDB's own order."""
         return await self._scans.page(scan)
 
     async def splits(self, count_max: int) -> list[bytes]:
@@ -231,7 +231,7 @@ class DynamodbStore:
         return attempts
 
     async def _check_writers(self, writes: Sequence[Any], until: float) -> list[Attempt]:
-        """Read which records have writers; return an outcome, NOT_APPLIED for those, or None for a batch write."""
+        """Read which records have writers. Return an outcome, NOT_APPLIED for those, or None for a batch write."""
         keys = [self._layout.key_item(write.key) for write in writes]
         attempts: list[Attempt] = []
         for write, item in zip(
@@ -264,7 +264,7 @@ class DynamodbStore:
         return item, with_etag(decided, etag).outcome
 
     def _expiry(self, update: Update, now: int) -> Item | None:
-        """Return the expiry attributes of an update, as `transition` computes them; None to keep the expiry."""
+        """Return the expiry attributes of an update, as `transition` computes them. None keeps the expiry."""
         if update.ttl_s is None:
             return None
         decided = transition(None, Put(update.key, b"{}", ttl_s=update.ttl_s), self.spec, now_ms=now, etag="")

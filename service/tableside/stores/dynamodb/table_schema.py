@@ -40,7 +40,7 @@ class TableSetup:
         self._client = client
 
     async def open_table(self, spec: TableSpec, ttl_attribute: str) -> tuple[TableSpec, ItemLayout]:
-        """Return a table's spec with its actual key, and its item layout; create the table if it is absent and allowed.
+        """Return a table's spec with its actual key, and its item layout. Create the table if it is absent and allowed.
 
         Raise TableNotFound, or Unsupported or InvalidOperation if the table differs from the configuration.
         """
@@ -116,7 +116,7 @@ class TableSetup:
             )
 
     async def _check_ttl(self, name: str, wanted: str, *, create: bool) -> None:
-        """Check that a table's TTL attribute is the configured one; turn TTL on if the table may be created."""
+        """Check that a table's TTL attribute is the configured one. Turn TTL on if the table may be created."""
         try:
             response = await self._client.call("describe_time_to_live", {"TableName": name})
         except TableError as error:

@@ -41,7 +41,7 @@ class PartitionedBackend:
 
     @classmethod
     async def open(cls, settings: PartitionedSettings) -> "PartitionedBackend":
-        """Return a backend without stores; `compose` adds them."""
+        """Return a backend without stores. `compose` adds them."""
         return cls(settings)
 
     def compose(self, backends: Mapping[str, Backend]) -> None:

@@ -39,12 +39,12 @@ class LazyStore:
 
     @property
     def spec(self) -> TableSpec:
-        """Return the table's spec; before the store is open, the requested one."""
+        """Return the table's spec, or the requested one before the store is open."""
         return self._requested_spec if self._store is None else self._store.spec
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return the store's capabilities; before it is open, the defaults."""
+        """Return the store's capabilities, or the defaults before it is open."""
         return Capabilities() if self._store is None else self._store.capabilities
 
     async def ensure_open(self, until: float = math.inf) -> Store:

@@ -12,7 +12,7 @@ from ...core import Key, MalformedRequest, Page, Record, Scan
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where a scan continues: the partition, and the position within it; None is the partition's start."""
+    """Where a scan continues: the partition, and the position within it. None is the partition's start."""
 
     partition: int
     inner: bytes | None = None
@@ -58,7 +58,7 @@ class PageBuilder:
         self._size_bytes += sum(len(record.value) for _, record in page.records)
 
     def build(self, next_position: Position | None) -> Page:
-        """Return the page; None as the next position ends the scan."""
+        """Return the page. A next position of None ends the scan."""
         encoded = None if next_position is None else to_bytes(next_position)
         return Page(self.records, encoded, self._partitions or None)
 

@@ -36,7 +36,7 @@ from .lazy_store import LazyStore
 from .scans import PageBuilder, Position, Split, merged_splits, parse_position, parse_split, split_counts, to_bytes
 
 DEADLINE_GRACE_S = 0.05
-"""How long after the deadline to wait for a partition. Shorter than the grace of the table, which ends all at once."""
+"""How long after the deadline to wait for a partition. Shorter than the grace of the table, which ends all of them."""
 
 NEXT_PARTITION_TIMEOUT_S = 1.0
 """How long a page that has records waits for the next partition. A page without records has no such timeout."""
@@ -73,7 +73,7 @@ class PartitionedStore:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return the capabilities that all open partitions share; a scan of several partitions is never sorted."""
+        """Return the capabilities that all open partitions share. A scan of several partitions is never sorted."""
         found = [msgspec.structs.asdict(part.capabilities) for part in self.partitions if part.is_open]
         found = found or [msgspec.structs.asdict(Capabilities())]
         common = reduce(lambda one, other: {name: one[name] and other[name] for name in one}, found)
@@ -118,7 +118,7 @@ class PartitionedStore:
         return page.build(None)
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Return the splits of every partition; if `count_max` is below the number of partitions, merge partitions."""
+        """Return the splits of every partition. If `count_max` is below the number of partitions, merge partitions."""
         count = len(self._stores)
         if count_max < count:
             return [to_bytes(split) for split in merged_splits(count_max, count)]

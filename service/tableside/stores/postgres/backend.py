@@ -120,7 +120,7 @@ class PostgresBackend:
         return table_faults(spec, document=_table_options(spec).layout == "document")
 
     async def store(self, spec: TableSpec) -> PostgresStore:
-        """Return the store of one table; create the table if it is absent and the configuration allows it.
+        """Return the store of one table. Create the table if it is absent and the configuration allows it.
 
         Raise StoreUnavailable, TableNotFound, or Unsupported if the table differs from the configuration.
         """
@@ -229,7 +229,7 @@ def _table_options(spec: TableSpec) -> PostgresTableOptions:
 
 
 async def _configure_session(connection: Connection) -> None:
-    """Set the session parameters that the statements rely on; all others keep the defaults of role and database."""
+    """Set the session parameters that the statements rely on. All others keep the defaults of role and database."""
     try:
         await connection.execute(_SESSION)
         if connection.get_server_version() >= (14,):
@@ -242,7 +242,7 @@ async def _configure_session(connection: Connection) -> None:
 async def _open_table(
     connection: Connection, schema: str, name: str, spec: TableSpec, options: PostgresTableOptions
 ) -> tuple[TableDefinition, ValueLayout]:
-    """Return a table's definition and value layout; create the table if it is absent and the options allow it."""
+    """Return a table's definition and value layout. Create the table if it is absent and the options allow it."""
     document = options.layout == "document"
     table = await find_table(connection, schema, name, spec)
     if table is None and document and spec.create:

@@ -2,7 +2,7 @@
 
 On reads, PostgreSQL itself produces the JSON (`to_jsonb`), except for `bytea`, which becomes base64. On writes, every
 member is sent in the text format of its column type. Members that do not match the column type are rejected here, with
-the column's name, where that can be detected; the server rejects the others. NaN and the infinities are strings in
+the column's name, where that can be detected. The server rejects the others. NaN and the infinities are strings in
 JSON, spelled as PostgreSQL prints them.
 """
 
@@ -40,7 +40,7 @@ _PLAIN_LITERAL = re.compile(r"[A-Za-z0-9_.:+-]+", re.ASCII)
 
 
 def member_sql(column: Column) -> str:
-    """Return SQL for a column's member in the JSON text, `"name":…`; it yields NULL for NULL."""
+    """Return SQL for a column's member in the JSON text, `"name":…`. It yields NULL for NULL."""
     name = literal(orjson.dumps(column.name).decode() + ":")
     reference = f"t.{quoted(column.name)}"
     if column.type == "bytea":
@@ -52,7 +52,7 @@ def member_sql(column: Column) -> str:
 
 
 def to_text(column: Column, member: Json) -> str | None:
-    """Return a member in the text format of the column type; None means NULL. Raise InvalidOperation for a mismatch."""
+    """Return a member in the text format of the column type. None means NULL. Raise InvalidOperation for a mismatch."""
     if member is None and (column.type not in JSON_TYPES or column.element is not None):
         return None
     if column.element is not None:
@@ -80,7 +80,7 @@ def _scalar_text(column: Column, type_name: str, member: Json) -> str:
 
 
 def _converter(type_name: str) -> Callable[[Json], str | None]:
-    """Return the function that converts a member to the text of a type; it returns None for a mismatch."""
+    """Return the function that converts a member to the text of a type. It returns None for a mismatch."""
     if type_name in INTEGER_BOUNDS:
         bound = INTEGER_BOUNDS[type_name]
         return lambda member: str(member) if type(member) is int and -bound <= member < bound else None

@@ -61,7 +61,7 @@ class DeadlineRetry:
     async def run_each(
         self, work: Work[Item, Result], items: Sequence[Item], until: float
     ) -> Sequence[Result | TableError]:
-        """Return a result or an error for each item; items that the server rejects do not affect the others."""
+        """Return a result or an error for each item. Items that the server rejects do not affect the others."""
         try:
             return await self.run_together(work, items, until)
         except TableError as error:

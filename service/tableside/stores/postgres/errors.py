@@ -1,4 +1,4 @@
-"""Translates errors of PostgreSQL and its driver; details contain names and codes, never values.
+"""Translates errors of PostgreSQL and its driver. Details contain names and codes, never values.
 
 SQLSTATE        meaning                                  translation
 40001, 40P01    serialization failure, deadlock          retried, then Contended

@@ -46,7 +46,7 @@ class MessageFrames:
 
 
 def frame_checking_loop() -> asyncio.AbstractEventLoop:
-    """Return a proxy of the running loop for the driver; connections made through it have their frames checked."""
+    """Return a proxy of the running loop for the driver. Connections made through it have their frames checked."""
     return cast("asyncio.AbstractEventLoop", _FrameCheckingLoop(asyncio.get_running_loop()))
 
 

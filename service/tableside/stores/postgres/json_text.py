@@ -12,7 +12,7 @@ import orjson
 from ...core import InvalidOperation, Json, RecordUnreadable, TooLarge, check_elements, values
 
 LINE_SEPARATOR = b"\n"
-"""The separator between the texts of a result; it never occurs within a text, because JSON escapes it."""
+"""The separator between the texts of a result. It never occurs within a text, because JSON escapes it."""
 
 _KEPT_BYTES = b"0123456789.,}]{[\n"
 _DROPPED_BYTES = bytes(set(range(256)) - set(_KEPT_BYTES))

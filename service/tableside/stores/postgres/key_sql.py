@@ -20,7 +20,7 @@ class KeySql:
         return f"unnest({', '.join(self.arrays)}) AS u({', '.join(self.parts)})"
 
     def order(self, alias: str) -> str:
-        """Return the sort expressions for the key columns of a table: the order in which all statements lock rows."""
+        """Return the sort expressions for the key columns of a table: the order of row locks in all statements."""
         return self._bytewise([f"{alias}.{name}" for name in self.names])
 
     def order_sent(self) -> str:

@@ -21,14 +21,14 @@ Connection: TypeAlias = asyncpg.Connection
 Connect: TypeAlias = Callable[[], Awaitable[Connection]]
 
 CLOSE_TIMEOUT_S = 1.0
-"""The time a discarded connection has to cancel its statement and close; after it, the connection is terminated."""
+"""The time a discarded connection has to cancel its statement and close. After it, the connection is terminated."""
 
 IDLE_MAX_S = 30.0
 """How long an idle connection stays open, because firewalls drop quiet connections."""
 
 
 class Pool:
-    """Lends at most `maximum` connections at a time; further borrowers wait in order of arrival."""
+    """Lends at most `maximum` connections at a time. Further borrowers wait in order of arrival."""
 
     def __init__(self, connect: Connect, maximum: int, minimum: int = 0) -> None:
         self._connect = connect
@@ -63,7 +63,7 @@ class Pool:
             self._release(connection, reusable=reusable)
 
     def connections(self) -> Connections:
-        """Return the connection counts; connections that are being opened or closed count as in use."""
+        """Return the connection counts. Connections that are being opened or closed count as in use."""
         count = self._connecting + sum(not connection.is_closed() for connection in self._open)
         idle = sum(not connection.is_closed() for _, connection in self._idle)
         return Connections(count - idle, count, self._maximum)
@@ -78,7 +78,7 @@ class Pool:
                 pass
 
     async def close(self) -> None:
-        """Close all connections; a lent connection is closed when it is returned."""
+        """Close all connections. A lent connection is closed when it is returned."""
         self._closed = True
         while self._idle:
             self._discard(self._idle.pop()[1])
@@ -119,7 +119,7 @@ class Pool:
         return task
 
     async def _close(self, connection: Connection) -> None:
-        """Cancel the running statement and close the connection; terminate it after CLOSE_TIMEOUT_S."""
+        """Cancel the running statement and close the connection. Terminate it after CLOSE_TIMEOUT_S."""
         try:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(connection.close(timeout=CLOSE_TIMEOUT_S), CLOSE_TIMEOUT_S)

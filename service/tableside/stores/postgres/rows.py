@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def outcomes_by_key(result: Any, parts: int) -> dict[Key, Outcome]:
-    """Return the outcomes of a `read` statement by key; `parts` is the number of key columns."""
+    """Return the outcomes of a `read` statement by key. `parts` is the number of key columns."""
     keys, (lines, all_objects, etags, expires) = result[:parts], result[parts:]
     if lines is None:
         return {}
@@ -62,7 +62,7 @@ def stored_record(row: Any, parts: int) -> Stored | RecordUnreadable:
 
 
 def with_side_row(stored: Stored | RecordUnreadable | None, side: SideRow) -> Stored | RecordUnreadable | None:
-    """Return a stored record with its side row's metadata; an expiry applies only to the version it was set for."""
+    """Return a stored record with its side row's metadata. An expiry applies only to the version it was set for."""
     if stored is None:
         return Stored(None, "", side.expires_ms, side.writers) if side.writers else None
     if isinstance(stored, RecordUnreadable):
@@ -82,7 +82,7 @@ def parse_writers(text: str | None) -> Writers:
 
 
 def format_writers(writers: Writers) -> str | None:
-    """Return the text that is stored for writers; None if there are none."""
+    """Return the text that is stored for writers, or None if there are none."""
     return msgspec.json.encode(writers).decode() if writers else None
 
 
@@ -105,7 +105,7 @@ def row_arrays(rows: Sequence[Row], parts: int, metadata: Collection[str]) -> li
 
 
 def etags_and_values(rows: Iterable[Any], parts: int) -> Mapping[Key, tuple[str, bytes | None]]:
-    """Return, by key, the etag and the value that a write statement returned; the value is None if it returned none."""
+    """Return, by key, the etag and the value that a write statement returned. The value is None if it returned none."""
     return {row_key(row, parts): (row[parts], row[parts + 1] if len(row) > parts + 1 else None) for row in rows}
 
 

@@ -34,7 +34,7 @@ CODE_POINT_MAX = 0x10FFFF
 
 
 class Scanner:
-    """Reads pages of one table; each method runs on one connection."""
+    """Reads pages of one table. Each method runs on one connection."""
 
     def __init__(
         self, table: TableDefinition, key: KeySchema, builder: StatementBuilder, statements: Statements
@@ -179,7 +179,7 @@ class _Conditions:
 
 
 def _prefix_end(prefix: str) -> str | None:
-    """Return the least text greater than every text with the prefix; None if there is none."""
+    """Return the least text greater than every text with the prefix, or None if there is none."""
     stem = prefix.rstrip(chr(CODE_POINT_MAX))
     if not stem:
         return None

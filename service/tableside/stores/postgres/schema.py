@@ -34,7 +34,7 @@ _CREATE_ATTEMPTS = 5
 class Column(msgspec.Struct, frozen=True):
     """A column.
 
-    `type` is the name of its type, or of the base type for a domain; `cast` is the type's qualified name in SQL.
+    `type` is the name of its type, or of the base type for a domain. `cast` is the type's qualified name in SQL.
     """
 
     name: str
@@ -123,7 +123,7 @@ def key_schema(table: TableDefinition, spec: TableSpec) -> KeySchema:
 
 
 async def create_table(connection: Connection, statements: Sequence[str]) -> None:
-    """Create a table and its index; another replica may do the same concurrently."""
+    """Create a table and its index. Another replica may do the same concurrently."""
     for _ in range(_CREATE_ATTEMPTS):
         try:
             async with connection.transaction():

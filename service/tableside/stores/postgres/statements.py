@@ -214,7 +214,7 @@ class StatementBuilder:
         return f"DELETE FROM {table} AS t USING {self._key.rows_sent()} WHERE {self._key.equal_parts('u')}"
 
     def _unconditional_delete(self) -> str:
-        """Return the delete of records; rows without a value stay, as they store a deleted record's writers."""
+        """Return the delete of records. Rows without a value stay, as they store a deleted record's writers."""
         join, selected = self._key.selection()
         locked = (
             f"SELECT {self._key.named_columns()} FROM {self._table} AS t{join} "
@@ -223,7 +223,7 @@ class StatementBuilder:
         return f"WITH u AS ({locked}) DELETE FROM {self._table} AS t USING u WHERE {self._key.equal_parts('u')}"
 
     def _sweep(self) -> str:
-        """Return the delete of some expired rows; it skips locked rows, so it never waits."""
+        """Return the delete of some expired rows. It skips locked rows, so it never waits."""
         swept, names, same_key = self._side or self._table, self._key.named_columns(), self._key.equal_parts("u")
         expired = f"t.{quoted(EXPIRES)} <= $1::bigint LIMIT $2 FOR UPDATE SKIP LOCKED"
         if not self._side:

@@ -88,7 +88,7 @@ class PostgresStore:
             raise Unsupported(_NO_TTL)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Apply operations; those of a kind share statements of bounded size."""
+        """Apply operations. Operations of one kind share statements of bounded size."""
         if not self._uuids and set(map(type, operations)) == {Get}:
             return await self._get(cast("Sequence[Get]", operations), until)
         outcomes: list[Outcome] = [self._unsupported(operation) for operation in operations]
@@ -169,7 +169,7 @@ class PostgresStore:
         return outcomes
 
     async def _decide_in_rounds(self, writes: Sequence[Write], until: float) -> list[Outcome]:
-        """Decide and write; repeat the writes that conflict with other writers."""
+        """Decide and write. Repeat the writes that conflict with other writers."""
         outcomes: list[Outcome] = [None] * len(writes)
         waiting = list(range(len(writes)))
         for attempt in range(ROUNDS_MAX):
@@ -215,7 +215,7 @@ class PostgresStore:
         return all(_UUID.fullmatch(str(parts[index])) for index in self._uuids)
 
     async def _explain_rejection(self, error: asyncpg.PostgresError, rows: Sequence[Any], until: float) -> TableError:
-        """Return the error for one row that the server rejected; it names the column whose type rejects its text.
+        """Return the error for one row that the server rejected. It names the column whose type rejects its text.
 
         If no row was sent, the error concerns the stored record.
         """

@@ -13,10 +13,10 @@ from .schema import VALUE, Column, TableDefinition
 from .statements import ValueSql
 
 Texts = tuple[str | None, ...]
-"""The texts of a row's written columns, in their order; None is NULL."""
+"""The texts of a row's written columns, in their order. None is NULL."""
 
 _MEMBERS_PER_CALL = 45
-"""How many members one `concat_ws` call joins; PostgreSQL functions take at most 100 arguments."""
+"""How many members one `concat_ws` call joins. PostgreSQL functions take at most 100 arguments."""
 
 
 class ValueLayout(Protocol):
@@ -26,10 +26,10 @@ class ValueLayout(Protocol):
     preserves_text: bool
     """Whether reads return exactly the canonical text that was written."""
     absent_texts: Texts | None
-    """The column texts of a row without a value; None if every row is a record."""
+    """The column texts of a row without a value, or None if every row is a record."""
 
     def column_texts(self, value: bytes, before: bytes | None) -> Texts:
-        """Return the column texts of a value; `before` is the present value of the columns.
+        """Return the column texts of a value. `before` is the present value of the columns.
 
         Raise InvalidOperation if the columns cannot store the value.
         """

@@ -2,7 +2,7 @@
 
 The transaction locks the rows of a batch in key order, reads them, decides each write with `transition`, writes, and
 commits. A key without a row cannot be locked. Such records are inserted afterwards by a separate statement, also in
-key order; if another writer inserts the record first, the write is decided again. No transaction waits for a key while
+key order. If another writer inserts the record first, the write is decided again. No transaction waits for a key while
 it locks a greater one, so deadlocks cannot occur.
 
 With a side table, every key to write first gets a row there, created or locked in key order. These rows serialize all
@@ -58,7 +58,7 @@ BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 
 class RecordWriter:
-    """Executes the writes of one table; each method runs on one connection."""
+    """Executes the writes of one table. Each method runs on one connection."""
 
     def __init__(self, spec: TableSpec, layout: ValueLayout, statements: Statements, clock: Clock) -> None:
         self._spec = spec
@@ -97,7 +97,7 @@ class RecordWriter:
     async def lock_and_write(
         self, connection: Connection, writes: Sequence[Write], progress: Progress
     ) -> list[Outcome | DecidedWrite | InsertConflict]:
-        """Lock the existing rows, decide, and write; a DecidedWrite in the result must still be inserted."""
+        """Lock the existing rows, decide, and write. A DecidedWrite in the result must still be inserted."""
         keys = [write.key for write in writes]
         async with _transaction(connection):
             side = await self._lock_side_rows(connection, keys) if self._statements.side_lock else None
@@ -114,7 +114,7 @@ class RecordWriter:
     async def insert(
         self, connection: Connection, decisions: Sequence[DecidedWrite], progress: Progress
     ) -> list[Outcome | InsertConflict]:
-        """Insert records that had no row; return InsertConflict for those that have one now."""
+        """Insert records that had no row. Return InsertConflict for those that have one now."""
         progress.applied = "unknown"
         found = await self._send_rows(connection, self._statements.insert, decisions, progress)
         return [
@@ -247,7 +247,7 @@ class RecordWriter:
 
 @asynccontextmanager
 async def _transaction(connection: Connection) -> AsyncIterator[None]:
-    """Begin a transaction, and roll it back if the server rejects a statement; the block itself must commit."""
+    """Begin a transaction, and roll it back if the server rejects a statement. The block itself must commit."""
     await connection.execute(BEGIN)
     try:
         yield

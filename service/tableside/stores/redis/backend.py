@@ -51,7 +51,7 @@ _URL_OPTIONS = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", 
 
 
 class RedisSettings(BaseModel, frozen=True, extra="forbid"):
-    """How to connect to Redis. `connections_max` applies to each node; the URL may also contain user and password."""
+    """How to connect to Redis. `connections_max` applies to each node. The URL may also contain user and password."""
 
     url: SecretStr
     cluster: bool = False
@@ -98,7 +98,7 @@ class RedisSettings(BaseModel, frozen=True, extra="forbid"):
 class RedisTableOptions(BaseModel, frozen=True, extra="forbid"):
     """The names of a table's records, and whether other tools add records.
 
-    `prefix` begins the names of the Redis keys; by default it is the table's name in the store and `:`. `hash_tag` puts
+    `prefix` begins the names of the Redis keys. By default it is the table's name in the store and `:`. `hash_tag` puts
     the first part of a composite key in braces, so that a Redis Cluster keeps a partition in one slot. `exclusive`
     states that only the service adds records, so that a scan of a partition needs only its index.
     """

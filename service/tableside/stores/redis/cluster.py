@@ -220,7 +220,7 @@ class _RoutedCall:
         return any(isinstance(self.replies[index], exceptions.TryAgainError) for index in self.pending)
 
     def record(self, indexes: Sequence[int], replies: Sequence[Reply], host: str = "") -> None:
-        """Record a node's replies to commands; `host` is the node's host."""
+        """Record a node's replies to commands. `host` is the node's host."""
         for index, reply in zip(indexes, replies, strict=True):
             self.replies[index] = reply
             self.ask_targets.pop(index, None)
@@ -229,7 +229,7 @@ class _RoutedCall:
 
 
 def _address(owner: Any, queried_host: str) -> Address:
-    """Return a node's address; a node that does not report a host has the host of the queried node."""
+    """Return a node's address. A node that does not report a host has the host of the queried node."""
     host, port = owner[0], owner[1]
     name = host.decode() if isinstance(host, bytes) else ""
     return (name if name not in ("", "?") else queried_host), int(port)

@@ -75,7 +75,7 @@ class RedisVersionedRecords:
 
 
 def _versioned_record(found: ScriptResult, at: int, count: int) -> VersionedRecord:
-    """Return the record at an index; the side keys, if any were read, follow the `count` records."""
+    """Return the record at an index. The side keys, if any were read, follow the `count` records."""
     raw, side = found.values[at], None
     if len(found.values) > count:
         side = found.values[at + count]

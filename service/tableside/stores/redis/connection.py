@@ -29,7 +29,7 @@ from .errors import from_connection_error
 from .scripts import Command
 
 Reply: TypeAlias = Any
-"""A reply of the server. Error replies are exceptions of the driver; a TableError means that no reply arrived."""
+"""A reply of the server. Error replies are exceptions of the driver. A TableError means that no reply arrived."""
 
 Send: TypeAlias = Callable[[bytes, int], Coroutine[Any, Any, list[Reply]]]
 """Sends the bytes of one request and returns as many replies."""

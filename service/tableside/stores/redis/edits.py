@@ -49,7 +49,7 @@ class _Planned(msgspec.Struct, frozen=True):
 
 
 class RecordEditor:
-    """Updates records of one table; `compare_and_set` applies what the script cannot."""
+    """Updates records of one table. `compare_and_set` applies what the script cannot."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ def is_editable(operation: Operation) -> bool:
 
 
 def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
-    """Return the edits in MessagePack; None if the script cannot apply the changes.
+    """Return the edits in MessagePack, or None if the script cannot apply the changes.
 
     A stored member that is named like a key field makes the script leave the record unchanged.
     """

@@ -1,4 +1,4 @@
-"""Translation of the driver's errors and the server's error replies into ours, and whether a write may be applied.
+"""Translates the driver's errors and the server's error replies, and states whether a write may be applied.
 
 An error reply means that the command was not applied. If a connection breaks after a command was sent, it is unknown.
 The server's messages are not passed on, because they may repeat the data of a command.
@@ -72,7 +72,7 @@ def from_connection_error(error: Exception, applied: Applied) -> TableError:
 
 
 def from_unexpected_reply(reply: object, applied: Applied = "no") -> TableError:
-    """Return the error for an unexpected reply; `applied` is for replies that are not Redis's own errors."""
+    """Return the error for an unexpected reply. `applied` is for replies that are not Redis's own errors."""
     if isinstance(reply, TableError):
         return reply
     if isinstance(reply, Exception):

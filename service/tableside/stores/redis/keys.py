@@ -63,7 +63,7 @@ class KeyNames:
         return f"{self.prefix}{{{_escape_tag(partition)}}}:" if self._has_tag else f"{self.prefix}{_escape(partition)}:"
 
     def to_key(self, name: bytes) -> Key | None:
-        """Return the record's key for a name; None if this table would not write the name."""
+        """Return the record's key for a name, or None if this table would not write the name."""
         try:
             key = self._parse(name[self._prefix_bytes :])
         except (TableError, UnicodeDecodeError):

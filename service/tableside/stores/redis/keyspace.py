@@ -58,7 +58,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
         return Position(self.left)
 
     def without(self, slots: frozenset[int]) -> "Position | None":
-        """Return the position after the scan of these slots; None if no slots are left."""
+        """Return the position after the scan of these slots, or None if no slots are left."""
         left = parse_slots(self.left) - slots
         return Position(format_slots(left)) if left else None
 

@@ -65,7 +65,7 @@ class PageBuilder:
 
     @property
     def _read_count(self) -> int:
-        """How many values to read at once: as many as fit if they have the average size of those so far."""
+        """How many values to read in one call: as many as fit if they have the average size of those so far."""
         if not self.records:
             return FIRST_VALUES
         left_bytes = max(0, min(READ_BYTES_MAX, self._scan.bytes_max - self._size_bytes))

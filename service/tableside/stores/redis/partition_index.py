@@ -42,7 +42,7 @@ class PartitionIndex:
         return f"_tsi:{self._names.partition_start(partition)}"
 
     def key(self, partition: Part, member: bytes) -> Key | None:
-        """Return the record's key for a member; None if the service would not write the member."""
+        """Return the record's key for a member, or None if the service would not write the member."""
         try:
             rest = self._sort_key.decode(member)
             key = (partition, *(rest if isinstance(rest, tuple) else (rest,)))

@@ -25,7 +25,7 @@ from .topology import ALL_SLOTS, Servers, format_slots
 from .write_scripts import COMPLETE_SCRIPT
 
 MEMBERS_MAX = 512
-"""How many members of the index to read at once."""
+"""How many members of the index to read in one call."""
 
 _IN_INDEX = b"i"
 """Begins a position in the index, followed by the last member that was returned."""
@@ -100,7 +100,7 @@ class PartitionScanner:
     # Completing the index
 
     async def _complete_index(self, scan: Scan, partition: Part) -> Position | None:
-        """Add missing records to the index. Return the position of the next page; None if the index is complete."""
+        """Add missing records to the index. Return the position of the next page, or None if the index is complete."""
         position, node, count = self._start_position(scan, partition), None, COUNT_MAX
         pattern = self._names.pattern(Scan(1) if self._exclusive else replace(scan, position=None))
         for _ in rounds():

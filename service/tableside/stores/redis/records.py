@@ -2,7 +2,7 @@
 
 The whitespace consists of a fixed marker of four characters and twelve random characters. JSON parsers ignore it. The
 random characters make the bytes of every write different, so a digest of the bytes is an exact etag and no version must
-be stored. The marker shows that the text is canonical. Another tool wrote text without it; such text is parsed as JSON.
+be stored. The marker shows that the text is canonical. Another tool wrote text without it. Such text is parsed as JSON.
 
 The tokens of a record's writers are JSON in a side key, the latest writer last: `[1, ["writer", sequence], ...]`. The
 first element is 0 for the tombstone of a deleted record.
@@ -72,7 +72,7 @@ def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:
 
 
 def stored(raw: bytes | None, expires_ms: int, side: bytes | None) -> Stored | RecordUnreadable | None:
-    """Return the current record for a write; `side` is its side key, None if that is absent or was not read."""
+    """Return the current record for a write. `side` is its side key, None if that is absent or was not read."""
     try:
         deleted, writers = _parse_writers(side)
         if raw is not None:

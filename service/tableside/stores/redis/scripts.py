@@ -9,7 +9,7 @@ from hiredis import pack_command
 
 
 class Script:
-    """A script and its SHA-1 digest, by which EVALSHA calls it once the server has loaded it."""
+    """A script and its SHA-1 digest, that EVALSHA uses once the server has loaded it."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -88,7 +88,7 @@ class RedisStore:
         return await self._scans.page(scan)
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Divide the slots of a cluster; a single server is one split."""
+        """Divide the slots of a cluster. A single server is one split."""
         nodes = await self._servers.nodes(math.inf)
         return slot_splits([slots for _, slots in nodes] if self._servers.is_cluster else [], count_max)
 

@@ -30,11 +30,11 @@ class Servers(Protocol):
     async def run(
         self, commands: Sequence[Command], until: float, *, writes: bool = False, budget: ReadBudget | None = None
     ) -> list[Reply]:
-        """Send commands and return the reply to each; see `Node.run`."""
+        """Send commands and return the reply to each. See `Node.run`."""
         ...
 
     async def read(self, commands: Sequence[Command], until: float, budget: ReadBudget) -> list[Reply]:
-        """Send commands that read values and return the reply to each; see `Node.read`."""
+        """Send commands that read values and return the reply to each. See `Node.read`."""
         ...
 
     def groups(self, names: Sequence[str]) -> list[KeyGroup]:
@@ -122,7 +122,7 @@ def parse_slots(text: str) -> frozenset[int]:
 
 
 def slots_of_split(split: bytes | None) -> frozenset[int]:
-    """Return the slots of a split; None is the whole table. Raise MalformedRequest if the bytes are not a split."""
+    """Return the slots of a split. None is the whole table. Raise MalformedRequest if the bytes are not a split."""
     try:
         return ALL_SLOTS if split is None else parse_slots(split.decode())
     except ValueError:

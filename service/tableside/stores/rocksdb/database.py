@@ -65,7 +65,7 @@ class Database:
             yield key, value
 
     def write(self, batch: WriteBatch) -> None:
-        """Write without syncing; call it only in work passed to `run_write`, which syncs."""
+        """Write without syncing. Call it only in work passed to `run_write`, which syncs."""
         self._handle.write(batch)
 
     async def run_read(self, work: Callable[[], Result]) -> Result:
@@ -89,11 +89,11 @@ class Database:
         return work(turn)
 
     def first_key(self, key_range: Range) -> bytes | None:
-        """Return the first key of a range; None if the range is empty."""
+        """Return the first key of a range, or None if the range is empty."""
         return next((key for key, _ in self.items(key_range)), None)
 
     def last_key(self, key_range: Range) -> bytes | None:
-        """Return the last key of a range; None if the range is empty."""
+        """Return the last key of a range, or None if the range is empty."""
         cursor = self._handle.current.iter()
         if key_range.high is None:
             cursor.seek_to_last()

@@ -50,7 +50,7 @@ class ExpirySweeper:
             await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
 
     async def _sweep_from(self, low: bytes) -> bytes | None:
-        """Remove expired records among the next keys, and return the next position; None at the end."""
+        """Remove expired records among the next keys, and return the next position, or None at the end."""
         expired, position = await self._database.run_scan(partial(self._expired_keys, low))
         if expired:
             await self._database.run_write(partial(self._delete_expired, expired))

@@ -18,10 +18,10 @@ OPERATIONS_PER_TURN_MAX = 1000
 """How many operations the thread executes between two syncs."""
 
 BYTES_PER_TURN_MAX = 8 * 2**20
-"""How many bytes the thread reads and writes between two syncs; the last operation of a turn may exceed this."""
+"""How many bytes the thread reads and writes between two syncs. The last operation of a turn may exceed this."""
 
 TURN_S = 0.05
-"""How long the thread works between two syncs; the last operation of a turn may exceed this."""
+"""How long the thread works between two syncs. The last operation of a turn may exceed this."""
 
 
 class Turn:

@@ -24,7 +24,7 @@ LOCK_PAUSE_S = 0.01
 
 
 class Handle:
-    """An open database. `open_database` opens it; `has_room` is whether the disk has room to do so.
+    """An open database. `open_database` opens it. `has_room` is whether the disk has room to do so.
 
     Only one thread may write and recover.
     """

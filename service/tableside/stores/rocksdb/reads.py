@@ -19,7 +19,7 @@ KEYS_PER_TURN_MAX = 1000
 """How many records one turn of a reader thread reads."""
 
 KEYS_PER_GET_MIN, KEYS_PER_GET_MAX = 8, 32
-"""How many records are read at once: the fewest at first, and more if they are small.
+"""How many records are read in one call: the fewest at first, and more if they are small.
 
 The values of a call are counted after each of these reads.
 """

@@ -38,7 +38,7 @@ _UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
 
 
 def pack(stored: Stored) -> bytes:
-    """Return the bytes of a record; `stored.etag` is 16 hex digits."""
+    """Return the bytes of a record. `stored.etag` is 16 hex digits."""
     flags = (
         (_EXPIRES if stored.expires_ms else 0)
         | (_WRITERS if stored.writers else 0)

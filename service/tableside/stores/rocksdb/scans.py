@@ -25,13 +25,13 @@ KEYS_PER_TURN_MAX = 1000
 """How many keys one turn of a scan examines."""
 
 BYTES_PER_TURN_MAX = 4 * 2**20
-"""How many bytes one turn of a scan examines; the record that exceeds this is the turn's last one."""
+"""How many bytes one turn of a scan examines. The record that exceeds this is the turn's last one."""
 
 RANGES_PER_SPLIT = 16
 """How many ranges of keys are found for each split: more make the splits more even."""
 
 RANGES_PER_TURN_MAX = 64
-"""How many ranges one turn halves; each takes three searches."""
+"""How many ranges one turn halves. Each takes three searches."""
 
 
 class Scanner:

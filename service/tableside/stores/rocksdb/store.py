@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 KEYS_PER_READ_MAX = 32
-"""How many records a write reads at once: a turn of the writer thread may end after any of them."""
+"""How many records a write reads in one call: a turn of the writer thread may end after any of them."""
 
 
 class RocksdbStore:
@@ -62,7 +62,7 @@ class RocksdbStore:
         self._scanner = Scanner(database, spec, self._prefix)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Read all keys in one call; or write in turns of bounded size, which are durable when this returns."""
+        """Read all keys in one call, or write in turns of bounded size, which are durable when this returns."""
         outcomes: list[Outcome] = []
         try:
             if set(map(type, operations)) <= {Get}:
@@ -151,7 +151,7 @@ class RocksdbStore:
         return outcomes
 
     def _stopped(self, outcomes: Sequence[Outcome], until: float) -> TableError | None:
-        """Return the outcome of the operations that are not attempted after these; None if they are attempted."""
+        """Return the outcome of the operations that are not attempted after these, or None if they are attempted."""
         if asyncio.get_running_loop().time() >= until:
             return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
         return NOT_READ if value_bytes(outcomes) > READ_BYTES_MAX else None

@@ -1,4 +1,4 @@
-"""The Redis publish/subscribe channel on which replicas announce their writes to each other's caches.
+"""The Redis publish/subscribe channel where replicas announce their writes to each other's caches.
 
 Imported only where a table uses it, because it needs the Redis driver.
 """

@@ -36,7 +36,7 @@ class ChannelSubscription(msgspec.Struct, frozen=True, eq=False):
     on_sent: Callable[[int], None]
 
     def publish(self, keys: Collection[Key]) -> None:
-        """Publish that these keys were written; return at once."""
+        """Publish that these keys were written. Return immediately."""
         self.channel.publish(self.table, keys)
 
     async def flushed(self, until: float) -> None:
@@ -106,7 +106,7 @@ class Channel:
         return subscription
 
     def publish(self, table: str, keys: Collection[Key]) -> None:
-        """Publish that these keys of a table were written; return at once."""
+        """Publish that these keys of a table were written. Return immediately."""
         self._publisher.publish(table, keys)
 
     async def flushed(self, until: float) -> None:

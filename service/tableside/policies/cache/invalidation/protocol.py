@@ -11,11 +11,11 @@ KEYS_MAX = 10_000
 """Maximum number of keys of one table in a message; for more, the message invalidates the whole table."""
 
 MESSAGE_BYTES_MAX = 256 * 2**10
-"""Maximum size of a message; a longer one is replaced by one that invalidates the whole table."""
+"""Maximum size of a message. A longer one is replaced by one that invalidates the whole table."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
-    """The replica `sender` wrote these keys of a table; None if it may have written any of its keys."""
+    """The replica `sender` wrote these keys of a table, or None if it may have written any of its keys."""
 
     sender: bytes
     table: str
@@ -30,7 +30,7 @@ class PendingInvalidations:
         self.waiting: list[asyncio.Future[None]] = []
 
     def add(self, table: str, keys: Collection[Key] | None) -> None:
-        """Add keys of a table; None for all its keys."""
+        """Add keys of a table, or None for all its keys."""
         known = self.tables.setdefault(table, set())
         if known is not None:
             known.update(keys or ())

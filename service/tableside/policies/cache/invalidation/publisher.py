@@ -11,7 +11,7 @@ from .connection import Connect, Demoted, ReconnectBackoff
 from .protocol import PendingInvalidations, encode_messages
 
 FLUSH_WAIT_MAX_S = 0.1
-"""Maximum time that a write waits for its publication; while publishing fails, writes do not wait."""
+"""Maximum time that a write waits for its publication. While publishing fails, writes do not wait."""
 
 RESPONSE_TIMEOUT_S = 2.0
 """Time for the server to respond before the connection is replaced."""
@@ -21,7 +21,7 @@ IDLE_CHECK_S = 1.0
 
 
 class Publisher:
-    """A connection that publishes; without a connection, the keys are collected up to the limits of the protocol.
+    """A connection that publishes. Without a connection, the keys are collected up to the limits of the protocol.
 
     A server that is a replica, as after a failover, is rejected unless `replicas_allowed`: in a cluster, messages reach
     all nodes. `on_sent` is called with the table and the number of keys of each message that the server accepted.

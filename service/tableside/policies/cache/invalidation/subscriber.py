@@ -9,7 +9,7 @@ from .connection import Connect, Demoted, ReconnectBackoff
 from .protocol import Message, decode_message
 
 IDLE_CHECK_S = 1.0
-"""After this time without a message, send a PING; the server has the same time to respond."""
+"""After this time without a message, send a PING. The server has the same time to respond."""
 
 
 class Subscriber:
