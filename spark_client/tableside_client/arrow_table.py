@@ -13,7 +13,7 @@ from tableside_client.request_window import RequestWindow
 
 
 class ArrowTable:
-    """A table whose batches and scans are Arrow tables, for many records at once. `Client.arrow_table` creates it.
+    """A table whose batches and scans are Arrow tables, for many records. `Client.arrow_table` creates it.
 
     Its methods are thread-safe, and raise `TablesideError` if the service refuses a request or stays unavailable.
 
@@ -50,9 +50,9 @@ class ArrowTable:
     ) -> pa.Table:
         """Send operations as one batch.
 
-        Only operations that may still succeed are retried: those that were certainly not applied, and those that are
-        safe to repeat (reads, writes with a token, puts and deletes without a precondition). A batch that is too large
-        for one request is split in halves.
+        Only operations that may still succeed are retried: operations that were certainly not applied, and operations
+        that are safe to repeat (reads, writes with a token, puts and deletes without a precondition). A batch that
+        is too large for one request is split in halves.
 
         Args:
             operations: One row per operation, with the columns of the service's Arrow batch.

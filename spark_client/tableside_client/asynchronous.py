@@ -80,7 +80,7 @@ class AsyncClient:
 
     @property
     def waited_s(self) -> float:
-        """The time in which at least one call waited for a retry so far, in seconds."""
+        """The time while at least one call waited for a retry so far, in seconds."""
         return self._waits.total_s
 
     async def tables(self) -> list[dict[str, Any]]:

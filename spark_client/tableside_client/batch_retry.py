@@ -60,7 +60,7 @@ def failed_response(error: TableError, count: int) -> BatchResponse:
 
 
 def send_with_retries(operations: pa.Table, send: Send, repeatable: pa.Array, wait: Wait) -> Call[pa.Table]:
-    """Send operations, and retry those that may still succeed until none is left or the attempts are used up.
+    """Send operations, and retry the ones that may still succeed until none is left or the attempts are used up.
 
     Args:
         operations: One row per operation, with a column `key`.

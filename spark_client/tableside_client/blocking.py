@@ -101,7 +101,7 @@ class Client:
 
     @property
     def waited_s(self) -> float:
-        """The time in which at least one call waited for a retry so far, in seconds."""
+        """The time while at least one call waited for a retry so far, in seconds."""
         return self._waits.total_s
 
     def tables(self) -> list[dict[str, Any]]:

@@ -135,7 +135,7 @@ class Table(Generic[V]):
         return self._run(self._calls.batch(operations))
 
     def load(self, pairs: Iterable[tuple[Any, V | Mapping[str, Any]]]) -> int:
-        """Store pairs of key and value in batches, and return their number. The input is read as it is sent.
+        """Store pairs of key and value in batches, and return their number. The input is read while it is sent.
 
         Raises:
             LoadError: Some records were not written.

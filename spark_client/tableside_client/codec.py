@@ -24,7 +24,7 @@ class Codec(Generic[V]):
         return self._to_value(document)
 
     def encode(self, value: V | Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the JSON object of a value. A mapping is returned as it is."""
+        """Return the JSON object of a value. A mapping is returned unchanged."""
         return value if isinstance(value, Mapping) else self._to_object(value)
 
 
@@ -48,7 +48,7 @@ def _dataclass(kind: type[Any], document: Mapping[str, Any]) -> Any:
 
 
 def _convert(hint: Any, value: Any) -> Any:
-    """Convert nested dataclasses, in lists, in dictionaries and in optional fields. Other values stay as they are."""
+    """Convert nested dataclasses, in lists, in dictionaries and in optional fields. Other values stay unchanged."""
     arguments = get_args(hint)
     if is_dataclass(hint) and isinstance(value, Mapping):
         return _dataclass(hint, value)  # type: ignore[arg-type]  # a class, not an instance

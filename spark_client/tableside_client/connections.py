@@ -18,7 +18,7 @@ Connection = TypeVar("Connection")
 
 
 class FreeConnections(Generic[Connection]):
-    """Creates connections, and keeps those that no request uses. Thread-safe.
+    """Creates connections, and keeps the ones that no request uses. Thread-safe.
 
     Args:
         connect: Creates a connection.

@@ -72,7 +72,7 @@ class AccessDenied(TablesideError):
 
 
 class InvalidOperation(TablesideError):
-    """The operation can never succeed as it is: an invalid key, value or update, or one that is too large."""
+    """The operation can never succeed unchanged: an invalid key, value or update, or one that is too large."""
 
 
 class Unavailable(TablesideError):

@@ -6,7 +6,7 @@ START = 2
 """The first limit: the service has one request to work on while the next one is prepared."""
 
 TARGET_S = 0.25
-"""The duration of a request, in seconds, up to which the limit grows: a quarter of the service's `logs.slow_s`."""
+"""The duration of a request, in seconds, below which the limit grows: a quarter of the service's `logs.slow_s`."""
 
 _CONGESTED = frozenset({"overloaded", "throttled", "deadline_exceeded"})
 
@@ -16,7 +16,7 @@ class RequestWindow:
 
     The number grows by one per round trip while requests take at most `TARGET_S`. It shrinks by a tenth with each
     slower request, and by half with each one that the service rejects because of its load (additive increase,
-    multiplicative decrease; Chiu and Jain 1989). All tasks see the same queue of the service and have the same target,
+    multiplicative decrease, Chiu and Jain 1989). All tasks see the same queue of the service and have the same target,
     so that they converge to equal shares without knowing each other. A target relative to the fastest request, as in
     TCP Vegas, would not do that: a task that starts while the service is busy never sees a fast request.
     """

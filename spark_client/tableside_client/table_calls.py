@@ -17,7 +17,7 @@ from tableside_client.single_writes import single_write
 from tableside_client.tokens import TokenArgument, TokenSource
 
 RECORDS_PER_PAGE = 1_000
-"""The number of records that a scan requests at once."""
+"""The number of records that a scan requests in one page."""
 
 V = TypeVar("V")
 

@@ -50,7 +50,7 @@ class Tls:
             raise ValueError("key_file is the key of a certificate_file, which is not given")
 
     def require_https(self, url: str) -> None:
-        """Raise `ValueError` if files are given for an address that is not `https://`."""
+        """Raise `ValueError` if there are files for an address that is not `https://`."""
         if self != Tls() and not url.startswith("https://"):
             raise ValueError("ca_file, certificate_file and key_file are for an address that begins with https://")
 

@@ -1,4 +1,4 @@
-"""Tokens of writes: the caller's, or those that the client creates so that a retry counts once."""
+"""Tokens of writes: the caller's, or tokens that the client creates so that a retry counts once."""
 
 import itertools
 import uuid

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ThreadTurns:
-    """Locks for threads. A lock exists while a thread holds it or waits for it."""
+    """Locks for threads. A lock exists while a thread has it or waits for it."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -31,7 +31,7 @@ class ThreadTurns:
 
 
 class TaskTurns:
-    """Locks for asyncio tasks. A lock exists while a task holds it or waits for it."""
+    """Locks for asyncio tasks. A lock exists while a task has it or waits for it."""
 
     def __init__(self) -> None:
         self._locks: dict[Any, tuple[asyncio.Lock, int]] = {}

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 class Waits:
     """Sums up the time of waits before retries, and logs a warning for every `REPORT_INTERVAL_S` of it. Thread-safe.
 
-    Time in which several calls wait counts once.
+    Time while several calls wait counts once.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +28,7 @@ class Waits:
 
     @property
     def total_s(self) -> float:
-        """The time in which at least one call waited so far, in seconds."""
+        """The time while at least one call waited so far, in seconds."""
         with self._lock:
             self._count()
             return self._total_s

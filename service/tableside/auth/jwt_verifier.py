@@ -1,7 +1,7 @@
 """Verify signed tokens, and derive the caller's permissions from their claims.
 
 PyJWT verifies the signature, the times, the issuer and the audience. This module chooses the key and the algorithm that
-PyJWT may use: the token selects only among those that the configuration and the issuer's keys allow.
+PyJWT may use: the token selects only among algorithms that the configuration and the issuer's keys allow.
 """
 
 from collections.abc import Mapping, Sequence

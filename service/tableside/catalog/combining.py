@@ -1,6 +1,6 @@
 """Combines operations of a batch that have the same key, and gives each its own outcome.
 
-Two puts, for example, become one: the last. Operations that cannot be combined are sent in successive rounds.
+Two puts, for example, become one: the last. Operations that cannot be combined follow in successive rounds.
 """
 
 import math
@@ -33,7 +33,7 @@ from ..core.update_folding import fold
 from ..core.updates import apply
 
 UPDATED_BYTES_MAX = 2**16
-"""Maximum size of a put's value to which later updates are applied here. Parsing it blocks the event loop."""
+"""Maximum size of a put's value that later updates may change here. Parsing it blocks the event loop."""
 
 COMBINED_OPERATIONS_MAX = 256
 """Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""

@@ -25,7 +25,7 @@ class ReplicaLinks:
         self._limiters: dict[str, SharedCredits] = {}
 
     def channel(self, store: str) -> "Channel":
-        """Return the channel on which caches publish the keys that were written."""
+        """Return the channel where caches publish the keys that were written."""
         if store not in self._channels:
             from ..policies.cache.invalidation.channel import Channel
 

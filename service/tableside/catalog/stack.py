@@ -1,4 +1,4 @@
-"""Builds the stack of policies around a table's store: which ones, and in which order, from its settings."""
+"""Builds the stack of policies around a table's store: which ones, and their order, from its settings."""
 
 import asyncio
 

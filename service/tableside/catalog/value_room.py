@@ -14,7 +14,7 @@ Reduce: TypeAlias = Callable[[bytes], bytes]
 class ValueRoom:
     """Counts the values of a batch's outcomes. The value that exceeds `bytes_max` is the last.
 
-    `reduction` returns how to reduce the values of records before they are counted. None counts them as they are.
+    `reduction` returns how to reduce the values of records before they are counted. None counts them unchanged.
     """
 
     def __init__(self, bytes_max: float, reduction: Callable[[], Reduce] | None = None) -> None:

@@ -8,7 +8,7 @@ from .record_rows import Row, json_text
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Row], target: TextIO) -> None:
-    """Write a header and the rows. Strings are written as they are, null and absent members as empty fields.
+    """Write a header and the rows. Strings are written unchanged, null and absent members as empty fields.
 
     All other values are JSON.
     """

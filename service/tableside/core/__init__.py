@@ -1,7 +1,7 @@
 """The API for stores: operations, outcomes, errors, keys, and the interfaces that a store implements.
 
-Values are immutable, and functions are pure except those that run tasks. Built-in stores and plug-ins import only from
-this package. It imports no other package of Tableside.
+Values are immutable, and functions are pure except functions that run tasks. Built-in stores and plug-ins import only
+from this package. It imports no other package of Tableside.
 """
 
 from .backend import Backend, BackendType, Connections, NoOptions

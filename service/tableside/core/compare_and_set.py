@@ -38,7 +38,7 @@ class VersionedRecord(msgspec.Struct, frozen=True):
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """One record to replace: its current version, and the new one (`changed.stored`; None removes the record)."""
+    """One record to replace: its current version, and the new one (`changed.stored`, None removes the record)."""
 
     write: Write
     current: VersionedRecord

@@ -24,7 +24,7 @@ def check_elements(text: bytes | str) -> None:
 
 
 def has_too_many_elements(text: bytes | str) -> bool:
-    """Return whether JSON text has more than `ELEMENTS_MAX` elements; for text that is not JSON, perhaps not."""
+    """Return whether JSON text has more than `ELEMENTS_MAX` elements. For text that is not JSON, perhaps not."""
     if len(text) <= ELEMENTS_MAX:  # an element has at least one byte
         return False
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text

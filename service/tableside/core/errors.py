@@ -5,15 +5,15 @@
     ├── TableNotFound
     ├── MalformedRequest        cannot be parsed, or has the wrong structure
     ├── InvalidOperation        parsed, but the key, value, update or operation is not valid
-    ├── TooLarge                exceeds a limit; for a get in a batch, a request for that key alone may succeed
+    ├── TooLarge                exceeds a limit. For a get in a batch, a request for that key alone may succeed
     ├── PreconditionFailed
     ├── Unsupported             the store or the table lacks the capability
     ├── RecordUnreadable        another tool wrote the record, and it is not a JSON object
-    ├── Contended               compare-and-set gave up; retriable
-    ├── Overloaded              shed, or draining; retriable
-    ├── Throttled               a rate limit of the service or of the store; retriable
-    ├── StoreUnavailable        the store could not be reached, or did not respond; retriable
-    │   └── WritesRejected      the store accepts no writes; retriable
+    ├── Contended               compare-and-set gave up, retriable
+    ├── Overloaded              shed, or draining, retriable
+    ├── Throttled               a rate limit of the service or of the store, retriable
+    ├── StoreUnavailable        the store could not be reached, or did not respond, retriable
+    │   └── WritesRejected      the store accepts no writes, retriable
     ├── DeadlineExceeded        retriable
     └── Internal                a bug in the service
 

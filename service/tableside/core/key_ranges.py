@@ -10,7 +10,7 @@ from .store import Scan, TableSpec
 
 
 class Range(msgspec.Struct, frozen=True):
-    """The encoded keys from `low` (inclusive) to `high` (exclusive; None means unbounded)."""
+    """The encoded keys from `low` (inclusive) to `high` (exclusive, None means unbounded)."""
 
     low: bytes = b""
     high: bytes | None = None

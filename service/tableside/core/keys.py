@@ -98,7 +98,7 @@ class KeySchema(msgspec.Struct, frozen=True):
         return tuple(parts) if self.composite else parts[0]
 
     def bounds(self, partition: Part | None, prefix: str | None) -> tuple[bytes, bytes | None]:
-        """Return the bounds of a scan's encoded keys: low (inclusive) and high (exclusive; None means unbounded).
+        """Return the bounds of a scan's encoded keys: low (inclusive) and high (exclusive, None means unbounded).
 
         The prefix applies to the first part of the key, or to the second if a partition is given.
         """

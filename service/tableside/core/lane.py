@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class Lane:
-    """The computations of one event loop that wait for a slice, in the order in which they began to wait."""
+    """The computations of one event loop that wait for a slice, in the order of their arrival."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call_soon = loop.call_soon

@@ -102,7 +102,7 @@ def size_bytes(operation: Operation) -> int:
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """A record that was found: canonical JSON text, its version, and when it expires (Unix ms; 0 is never).
+    """A record that was found: canonical JSON text, its version, and when it expires (Unix ms, 0 is never).
 
     `age_s` is None if the record was read from the store for this operation. Otherwise it is the number of seconds
     since the read that cached the record began.

@@ -9,7 +9,7 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
 5. An error states whether the write may have been applied. A store that waits returns by its deadline.
 6. Get of an absent record returns None. Update of an absent record without a default returns RecordNotFound; with a
    default it is a single atomic step.
-7. A batch may exceed what the backend accepts in one request. The store splits it.
+7. A batch may exceed the backend's limit for one request. The store splits it.
 8. A store may end a call early when it has read `READ_BYTES_MAX` bytes of values. The operations that it has not
    attempted, never all of them, end as `NOT_READ`, and `Table` sends them again.
 """

@@ -1,7 +1,7 @@
 """Encode, decode and validate JSON values.
 
 A value is an object nested at most 30 deep. Its numbers are signed 64-bit integers or finite doubles, and a double
-equal to such an integer is that integer. Stores keep values as the canonical text that `encode` returns, so most
+equal to such an integer becomes this integer. Stores keep values as the canonical text that `encode` returns, so most
 operations do not decode them.
 """
 

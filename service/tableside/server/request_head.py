@@ -23,7 +23,7 @@ _DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 def check_head(version: str, url: bytes, names: Sequence[bytes], headers: Headers) -> bytes:
     """Return the path and query of a request. Raise MalformedRequest if its target or `Host` is not valid.
 
-    A request has one `Host`; with HTTP/1.0 it may have none. `names` are the names of `headers`, in lower case.
+    A request has one `Host`. With HTTP/1.0 it may have none. `names` are the names of `headers`, in lower case.
     """
     hosts = names.count(b"host")
     if hosts > 1 or (not hosts and version == "1.1"):

@@ -47,7 +47,7 @@ class ReadProgress:
 
     @property
     def slowness(self) -> tuple[bool, float]:
-        """A key that sorts the slowest first. Without a known speed, those that have waited longest are slowest."""
+        """A key that sorts the slowest first. Without a known speed, the ones that have waited longest are slowest."""
         known = self.measured_s >= MEASURED_S
         return not known, self.bytes_per_s if known else -self.measured_s
 

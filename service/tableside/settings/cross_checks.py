@@ -90,7 +90,7 @@ def check_partitions(known: Mapping[str, Any], faults: FaultCollector) -> None:
 
 
 def check_shared_stores(tables: Mapping[str, TableSettings], known: Mapping[str, Any], faults: FaultCollector) -> None:
-    """Check that the stores for shared rate limits and cache invalidation are of kind redis."""
+    """Check that the stores for shared rate limits and cache invalidation have the kind redis."""
     for name, table in tables.items():
         named = {"limiter": table.limiter, "cache.channel": table.cache.channel if table.cache else None}
         for member, store in named.items():

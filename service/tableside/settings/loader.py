@@ -182,7 +182,7 @@ class _Builder:
 def _table_options(store: object, known: Mapping[str, Any]) -> type[BaseModel] | None:
     """Return the model of the options that a table has because of its store, or None if the store is invalid.
 
-    In a partitioned store, the options of the partitions' kind apply, if all partitions are of one kind.
+    In a partitioned store, the options of the partitions' kind apply, if all partitions have one kind.
     """
     kind = store.get("kind") if isinstance(store, dict) else None
     if isinstance(store, dict) and kind == "partitioned":

@@ -30,7 +30,7 @@ class SourceLogLimiter:
         return self._lines[place] <= LINES_PER_S_MAX
 
     def suppressed_counts(self) -> dict[SourceLine, int]:
-        """Return the number of suppressed lines by place, once the second is over; usually empty."""
+        """Return the number of suppressed lines by place, once the second has ended. Usually there are none."""
         now = self._monotonic()
         if now - self._began < WINDOW_S:
             return {}

@@ -61,7 +61,7 @@ def _chain(error: BaseException, left: int) -> Iterator[str]:
 
 
 def _without_causes(error: BaseException) -> str:
-    """Return the summary of an exception; for a group, its type and size, because its message is not Tableside's."""
+    """Return the summary of an exception, or for a group its type and size, because its message is not Tableside's."""
     if isinstance(error, BaseExceptionGroup):
         return f"{type(error).__qualname__} of {len(error.exceptions)}"
     return redacted_summary(error)

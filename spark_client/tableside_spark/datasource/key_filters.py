@@ -1,7 +1,7 @@
 """Turn filters on key columns into the selection of the records to read. Requires PySpark 4.1.
 
-Spark removes the filters that a selection uses from the query, so a selection contains exactly the records for which
-these filters are true.
+Spark removes the filters that a selection uses from the query, so a selection contains exactly the records that match
+these filters.
 """
 
 import math
@@ -64,7 +64,7 @@ def select(
     """Return the selection, and the filters that it uses.
 
     Args:
-        filters: The conditions of the query, all of which must be true.
+        filters: The conditions of the query, which must all be true.
         keys: The key columns in the order of the key.
         schema: The columns of the query.
         table_schema: The types of the key, and the number of partitions.
@@ -85,7 +85,7 @@ def select(
 
 
 def _columns(keys: Sequence[str], schema: StructType, table_schema: TableSchema) -> Mapping[str, _ColumnFilters]:
-    """Return the columns whose filters can be used: those that compare their values as the table does."""
+    """Return the columns whose filters can be used: the ones that compare their values as the table does."""
     kinds = dict(zip(keys, table_schema.key_types, strict=True))
     if table_schema.partitions:
         kinds.setdefault(PARTITION_COLUMN, "integer")

@@ -31,7 +31,7 @@ class ReadOptions:
 
 
 def parse_read_options(options: Mapping[str, str], table_schema: TableSchema) -> ReadOptions:
-    """Parse the options. Raises `ValueError` for those that are not valid for this table."""
+    """Parse the options. Raises `ValueError` for options that are not valid for this table."""
     on_mismatch = options.get("on_mismatch", "fail")
     require_known(on_mismatch)
     partition, partitions = options.get("partition"), options.get("partitions")
@@ -50,7 +50,7 @@ def parse_read_options(options: Mapping[str, str], table_schema: TableSchema) ->
 def default_splits() -> int:
     """Return the default number of splits.
 
-    A data source cannot find out how many tasks Spark runs at once, so it is derived from the CPUs of the driver.
+    A data source cannot find out how many tasks Spark runs concurrently, so it is derived from the CPUs of the driver.
     """
     return min(SPLITS_PER_CPU * (os.cpu_count() or 1), SPLITS_DEFAULT_MAX)
 

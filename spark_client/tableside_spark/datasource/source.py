@@ -31,9 +31,9 @@ class TablesideSource(DataSource):
 
     Options for reading:
 
-    - `splits`: the maximum number of splits, each of which is a task. Default: twice the CPUs of the driver, at
+    - `splits`: the maximum number of splits. Each split is a task. Default: twice the CPUs of the driver, at
       most 32.
-    - `prefix`: only keys that begin with this text; together with `partition`, the second part of the key.
+    - `prefix`: only keys that begin with this text. Together with `partition`, the second part of the key.
     - `partition`: only composite keys with this first part.
     - `partitions`: only these partitions of a partitioned table, as indexes separated by commas. If the key has one
       part, `partition` means the same.

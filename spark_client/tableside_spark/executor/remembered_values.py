@@ -71,7 +71,7 @@ class KeyMemory:
 
 @dataclass(slots=True)
 class _Generation:
-    """Values in the order in which their keys were planned: `plan` gives a key its position before its value exists."""
+    """Values in the order of their keys in the plan: `plan` gives a key its position before its value exists."""
 
     positions: dict[Hashable, int] = field(default_factory=dict)
     planned: int = 0

@@ -10,7 +10,7 @@ from tableside_spark.executor.operation_batch import PARTITION
 class StoppedKeys:
     """Remembers keys with a failed part, and the reason.
 
-    The later parts fail for the same reason. If they were sent, a repetition of the failed part would be taken for a
+    The later parts fail for the same reason. If they were sent, a repetition of the failed part would count as a
     replay, because its sequence is lower.
     """
 

@@ -164,7 +164,7 @@ class _TaskState:
 
 
 def _divide(operations: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
-    """Return the operations for which the mask is true, and the others."""
+    """Return the operations whose mask is true, and the others."""
     if not pc.any(mask, min_count=0).as_py():
         return operations.slice(0, 0), operations
     return operations.filter(mask), operations.filter(pc.invert(mask))

@@ -1,4 +1,4 @@
-"""Murmur2, the hash with which Kafka's producers choose the partition of a key."""
+"""Murmur2, the hash that Kafka's producers use to choose the partition of a key."""
 
 from struct import iter_unpack
 

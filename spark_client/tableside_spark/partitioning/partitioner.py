@@ -62,7 +62,7 @@ class StreamPartitioner:
         """Return the partitions that get a copy of a record.
 
         Args:
-            topic: The topic's name; the table's name for a partitioned table.
+            topic: The topic's name, or the table's name for a partitioned table.
             key: The record's key, or None.
             value: The record's value, or None.
             num_partitions: The number of partitions.

@@ -58,7 +58,7 @@ def _share(limit: int) -> int:
 
 
 def _slot_count(frame: DataFrame) -> int:
-    """The number of tasks that the session runs at once."""
+    """The number of tasks that the session runs concurrently."""
     session = frame.sparkSession
     if not is_remote(frame):
         return max(1, session.sparkContext.defaultParallelism)

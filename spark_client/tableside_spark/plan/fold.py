@@ -2,7 +2,7 @@
 
 Folded and listed updates produce equal records. A fold is an aggregate expression per leaf of the document:
 
-    $inc                the sum of integers; floating-point sums depend on the order of the rows, so they are listed
+    $inc                the sum of integers. Floating-point sums depend on the order of the rows, so they are listed
     $min $max           the minimum or maximum, if Spark orders the values in the same way as the service orders JSON
     $set, merge patch   the values of the last row
     $push $addToSet     the elements in order, or the distinct elements

@@ -53,7 +53,7 @@ class JoinRequest:
 def join(
     connection: Connection, table: str, frame: DataFrame, request: JoinRequest, in_flight_max: int, size: ChunkSize
 ) -> DataFrame:
-    """Return the DataFrame with the members of each row's value; for semi and anti joins, the rows that `how` keeps."""
+    """Return the DataFrame with the members of each row's value, or the rows that `how` keeps (semi and anti joins)."""
     how = join_type(request.how)
     require_known(request.on_mismatch)
     require_unique_names(frame.columns, frame)

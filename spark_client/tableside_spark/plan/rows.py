@@ -86,7 +86,7 @@ class PreparedRows:
 
 
 def puts(frame: DataFrame, value: Column, options: WriteOptions, *, one_per_key: bool) -> PreparedRows:
-    """Prepare one put per row; with an order, or `one_per_key`, one put per key with the value of its last row."""
+    """Prepare one put per row. With an order, or `one_per_key`, one put per key with the value of its last row."""
     rows = _select_inputs(frame, {VALUE: value}, options)
     text, check = _document(rows, VALUE, "value", options)
     missing = (quoted(VALUE).isNull(), "the value is null")

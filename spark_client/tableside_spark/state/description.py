@@ -89,7 +89,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A complete version in one piece, from which loading can start. Members are as in `Version`."""
+    """A complete version in one piece, where loading can start. Members are as in `Version`."""
 
     number: int
     name: str
@@ -126,7 +126,7 @@ class Contents:
 
     @property
     def latest(self) -> Version | None:
-        """The newest version that can be loaded; any of them if there are several."""
+        """The newest version that can be loaded, or any of them if there are several."""
         return next((version for version in reversed(self.versions) if version.finished), None)
 
     @property

@@ -38,14 +38,14 @@ class Table(TableSettings):
             Default: `TABLESIDE_CERTIFICATE_FILE`.
         key_file: PEM file of the certificate's key, if it is not in `certificate_file`. Default: `TABLESIDE_KEY_FILE`.
         in_flight_max: The maximum number of requests in flight over the whole job. It is divided among the tasks that
-            can run at once. Each task gets at least one. Tasks use fewer if the service has lower limits or is busy.
+            can run together. Each task gets at least one. Tasks use fewer if the service has lower limits or is busy.
         chunk: The maximum size of one request, which also limits the memory of a task. Requests are smaller if the
             service's limits require it.
         timeout_s: The timeout of one attempt, in seconds.
         retries: The limits on the retries of one request.
 
     Raises:
-        ValueError: `url` is not a valid address, or TLS files are given for an `http://` address.
+        ValueError: `url` is not a valid address, or there are TLS files for an `http://` address.
 
     Example:
         ```python
@@ -79,11 +79,11 @@ class Table(TableSettings):
             schema: The members to add and their types, as DDL or a `StructType`. Without a schema, the value is added
                 as JSON text in the column `value`.
             how: `left` (or `left_outer`) keeps every row of `frame`. `inner` and `left_semi` (or `semi`) keep the rows
-                that have a record, `left_anti` (or `anti`) those that have none. The last two kinds add no columns.
+                that have a record, `left_anti` (or `anti`) the rows that have none. The last two kinds add no columns.
             on_mismatch: If a value does not fit the schema, `"fail"` fails the query with the column, the key and the
                 types, and `"null"` returns null.
             fields: The members that the service sends. Useful for large values. Default: all.
-            partitions: For a partitioned table, the partition in which each row is looked up, as in `put`. A row with
+            partitions: For a partitioned table, the partition where each row is looked up, as in `put`. A row with
                 no partition or several fails the query. The error names the row's key.
 
         Returns:
@@ -132,7 +132,7 @@ class Table(TableSettings):
             key: The key columns.
             columns: The columns that become the members of the value. Default: all columns except the key.
             value: A column with the whole value (a struct, a map or JSON text), in place of `columns`.
-            delete_when: A condition, as a column or its name. A row for which it is true deletes the record, so that
+            delete_when: A condition, as a column or its name. A row that meets it deletes the record, so that
                 one write applies a change stream. Requires `order_by`.
             order_by: Columns in ascending order, nulls first. The last row of each key is stored. Default: any row of
                 the key.
@@ -214,9 +214,9 @@ class Table(TableSettings):
                 columns or literals as values, a list of such mappings, or a column of JSON text or structs.
             default: The value to start from if there is no record: a mapping, or a column of JSON text or structs. Of
                 several rows with one key, the first by `order_by` is used, or any.
-            delete_when: A condition, as a column or its name. A row for which it is true deletes the record. The rows
+            delete_when: A condition, as a column or its name. A row that meets it deletes the record. The rows
                 after it start from the default. Requires `order_by`.
-            order_by: Columns in ascending order, nulls first. The order in which the rows of a key are applied.
+            order_by: Columns in ascending order, nulls first. The order of the rows of a key.
                 Default: any order.
             fold: Combine the rows of a key into one update if the result is exactly the same. Otherwise, and with
                 `fold=False`, the updates are sent as a list.

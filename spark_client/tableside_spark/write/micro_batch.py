@@ -99,7 +99,7 @@ class _RunState:
 
 
 class WriteLocks:
-    """Ensures that a micro-batch writes a table once per token: a second write would be taken for a replay."""
+    """Ensures that a micro-batch writes a table once per token: a second write would count as a replay."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _RunState] = {}
@@ -133,7 +133,7 @@ class WriteLocks:
             if table in current.tables:
                 raise UnsoundTokenError(
                     f"table {table} is written a second time in micro-batch {token.sequence}: under the same token it "
-                    'would be taken for a replay; give each write its own token=("a stable name", batch_id)'
+                    'would count as a replay; give each write its own token=("a stable name", batch_id)'
                 )
             current.tables.add(table)
 

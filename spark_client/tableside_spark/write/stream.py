@@ -100,7 +100,7 @@ class MicroBatchWriter:
         publish(rows.sparkSession, query_id, self.summaries)
 
     def _table_lock(self, rows: DataFrame, token: Token | None) -> AbstractContextManager[None]:
-        """A context in which a failure handler cannot write the same table with the same token."""
+        """A context where a failure handler cannot write the same table with the same token."""
         found = None if token is None or is_remote(rows) else micro_batch.current_micro_batch(rows)
         return nullcontext() if found is None else micro_batch.WRITE_LOCKS.exclusive(*found, self.write.spec.table)
 

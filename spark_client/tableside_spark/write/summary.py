@@ -24,7 +24,7 @@ class WriteSummary:
         dropped: The rows that belong to no partition.
         unsent: The rows that were not sent because their task had already failed.
         retried: The rows whose operation was sent more than once.
-        waited_s: The time in which tasks waited for retries, in seconds, summed over the tasks.
+        waited_s: The time that tasks waited for retries, in seconds, summed over the tasks.
         seconds: The duration of the write, in seconds.
         batch_id: The number of the micro-batch, for a streaming query.
         failures: With `on_error="collect"`, one row for each failed row, with its `code` and `detail`.

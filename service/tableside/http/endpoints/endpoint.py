@@ -24,7 +24,7 @@ from ..wire import request_headers
 from ..wire.problems import NotFound
 
 SHORT_BODY_BYTES_MAX = 2**16
-"""The maximum size of a body that is decoded at once. Longer ones wait for a slice of the event loop."""
+"""The maximum size of a body that is decoded in one step. Longer ones wait for a slice of the event loop."""
 
 _NAME = re.compile(NAME)
 _TABLES = "/v1/tables/"
@@ -36,7 +36,7 @@ _PATH_KEY = "tableside.path"
 class ServiceRequest(Request):
     """A request with access to the open tables and the limits of the service.
 
-    `received_at` is the time of the loop at which the body was complete, from which deadlines count.
+    `received_at` is the time of the loop at which the body was complete, where deadlines begin.
     """
 
     received_at: float
@@ -153,7 +153,7 @@ def table_route(path: str, check: PermissionCheck, operations: int = 0, **handle
 class Router:
     """Finds the route of a request. Starlette's own router takes several times as long.
 
-    The paths of tables are matched as they were sent, still percent-encoded, and once, also for `TableRequest`.
+    The paths of tables are matched unchanged, still percent-encoded, and once, also for `TableRequest`.
     """
 
     def __init__(self, routes: Sequence[Route]) -> None:

@@ -101,7 +101,7 @@ async def delete_record(request: TableRequest) -> Response:
 
 
 def _start_of_long_work(request: TableRequest, body: bytes) -> float | None:
-    """Return when a body was received that is decoded in a thread, None for one that is decoded at once."""
+    """Return when a body was received that is decoded in a thread, None for one that is decoded in one step."""
     return None if len(body) <= SHORT_BODY_BYTES_MAX else request.received_at
 
 

@@ -1,4 +1,4 @@
-"""Decodes requests into operations and encodes outcomes; the only package with status codes and media types.
+"""Decodes requests into operations and encodes outcomes. It is the only package with status codes and media types.
 
 JSON and Arrow share the meaning of members (`operation_members`) and the conversion of outcomes (`answers`), so that
 the same operations have the same outcomes in both. Only decoding and encoding differ.

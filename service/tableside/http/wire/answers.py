@@ -145,7 +145,7 @@ def not_decoded(spec: TableSpec) -> DeadlineExceeded:
 
 
 def valid_operations(operations: Sequence[Operation | TableError]) -> Sequence[Operation]:
-    """Return the operations without the errors of those that are invalid."""
+    """Return the operations without the errors of invalid ones."""
     if set(map(type, operations)) <= _OPERATIONS:
         return operations  # type: ignore[return-value]  # all types were just checked
     return [operation for operation in operations if not isinstance(operation, TableError)]

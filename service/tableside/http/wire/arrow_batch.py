@@ -88,7 +88,7 @@ class _RowDecoder:
             yield from self._run(op, rows, operations)
 
     def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
-        """Append operations of one kind; of all kinds, with a column for it, if `op` is None."""
+        """Append operations of one kind, or of all kinds, with a column for it, if `op` is None."""
         piece_rows = _piece_rows(rows)
         for start in range(0, rows.num_rows, piece_rows):
             piece = rows.slice(start, piece_rows)
@@ -156,7 +156,7 @@ class _RowDecoder:
 
 
 def _piece_rows(rows: pa.Table) -> int:
-    """Return how many rows are decoded at once: as many as have `PIECE_BYTES` if they have the average size."""
+    """Return how many rows are decoded in one step: as many as have `PIECE_BYTES` if they have the average size."""
     fitting: int = PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)
     return max(1, min(PIECE_OPERATIONS, fitting))
 

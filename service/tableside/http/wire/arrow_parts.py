@@ -10,7 +10,7 @@ Encoded: TypeAlias = bytes | Sequence[bytes | memoryview]
 """A stream: as one text, or as its parts."""
 
 JOINED_BYTES_MAX = 2**20
-"""Longer streams are sent in parts from PyArrow's memory, and longer columns are built in memory of the same size."""
+"""Longer streams go out as parts of PyArrow's memory, and longer columns are built in memory of their size."""
 
 PART_BYTES_MIN = 2**16
 """Shorter parts are joined with those before them."""

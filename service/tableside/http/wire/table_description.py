@@ -14,7 +14,7 @@ _POLICIES = {
 
 
 def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = True) -> JsonObject:
-    """Return a table's description, with all its policies or, without `defaults`, only those that differ from them.
+    """Return a table's description, with all its policies or, without `defaults`, only settings that differ from them.
 
     `capabilities` is empty until the table was opened for the first time.
     """

@@ -16,7 +16,7 @@ RECORD_BYTES = 150
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A record, or None for an absence. Times are of the monotonic clock."""
+    """A record, or None for an absence. Times are from the monotonic clock."""
 
     record: Record | None
     read_at: float

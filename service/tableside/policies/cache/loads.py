@@ -102,7 +102,7 @@ class Loads:
         return load if asyncio.get_running_loop().time() < load.until + GRACE_S else None
 
     def forget(self, keys: Sequence[Key] | None = None) -> None:
-        """Remove the current loads of these keys, or of all: gets cannot join them, nor are they cached."""
+        """Remove the current loads of these keys, or of all: gets cannot join them, and they are not cached."""
         if keys is None:
             self._current.clear()
         elif self._current:
@@ -110,7 +110,7 @@ class Loads:
                 self._current.pop(key, None)
 
     def finish(self, load: Load) -> set[Key]:
-        """Remove a load, and return the keys of which it was the current load."""
+        """Remove a load, and return the keys whose current load it was."""
         current = self._current
         keys = {key for key in load.reads if current.get(key) is load}
         for key in keys:

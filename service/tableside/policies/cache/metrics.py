@@ -96,7 +96,7 @@ class TableCacheMetrics:
         self.age_seconds.observe(age_s)
 
     def asked(self, own: Sequence[Operation], joined: int) -> None:
-        """Count the gets that the cache did not answer: gets that read the store, and those that join a load."""
+        """Count the gets that the cache did not answer: gets that read the store, and gets that join a load."""
         ages = [operation.max_age_s for operation in own if type(operation) is Get]
         bypassed = ages.count(0)
         for counter, count in (

@@ -28,9 +28,9 @@ class Cache(Policy):
     """A store that caches records and absences that were read or, with `writes` "through", written.
 
     It has at most `records_max` entries and about `bytes_max` bytes. `ttl_s` (records) and `absent_ttl_s` (absences)
-    count from the begin of the read or write; with 0 nothing is cached, but loads are still shared. `clock` returns
-    Unix milliseconds and decides when records expire. `monotonic` returns seconds and measures ages. `channel` connects
-    the caches of the same table in other replicas.
+    count from the begin of the read or write. With 0 the cache stores nothing, but loads are still shared. `clock`
+    returns Unix milliseconds and decides when records expire. `monotonic` returns seconds and measures ages. `channel`
+    connects the caches of the same table in other replicas.
     """
 
     def __init__(

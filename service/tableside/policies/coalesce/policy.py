@@ -1,6 +1,6 @@
 """The coalescing policy: combines small calls of the store and divides large ones.
 
-A small call shares a call of the store with others (`shared_call`). A large call is sent directly, in parts; so is a
+A small call shares a call of the store with others (`shared_call`). A large call is sent directly, in parts. So is a
 small one if waiting for others is probably useless.
 """
 
@@ -39,7 +39,7 @@ class Coalesce(Policy):
         """Limit each call of `inner` to `operations_max` operations and `bytes_max` bytes of values and updates.
 
         A single operation with more bytes is sent alone. `linger_s` is the time that an operation waits for others:
-        with 0 it waits for one iteration of the event loop; with None calls are divided but neither shared nor delayed.
+        with 0 it waits for one iteration of the event loop. With None, calls are divided, but not shared or delayed.
         """
         super().__init__(inner)
         limits = self._limits = CallLimits(operations_max, bytes_max)

@@ -169,7 +169,7 @@ class SharedCalls:
             self._schedule(call, slot.dispatch_at)
 
     def _schedule(self, call: SharedCall, dispatch_at: float) -> None:
-        """Schedule the forming call to be sent at that time."""
+        """Schedule the forming call for that time."""
         loop = asyncio.get_running_loop()
         call.dispatch_at = dispatch_at
         if call.timer is not None:

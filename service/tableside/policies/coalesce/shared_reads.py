@@ -1,6 +1,6 @@
 """Single gets that arrive in the same turn of the event loop, in one call of the store.
 
-This is the default of remote stores. Unlike `Coalesce` it leaves writes and batches as they are, so no operation waits
+This is the default of remote stores. Unlike `Coalesce` it leaves writes and batches unchanged, so no operation waits
 for another on its key: a get sees the writes acknowledged before it, and the call is sent after it has arrived.
 """
 

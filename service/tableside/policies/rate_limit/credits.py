@@ -45,7 +45,7 @@ class Credits(Protocol):
 
 
 DEBT_S = 10.0
-"""Maximum debt, as the time in which its credits arrive: one large record blocks a table no longer than this."""
+"""Maximum debt, as the time until its credits arrive: one large record blocks a table no longer than this."""
 
 
 def affordable(costs: Sequence[float], credit: float, burst: float) -> tuple[int, float]:

@@ -17,7 +17,7 @@ from .metrics import LimitCounters, RateLimitMetrics
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """Credits per second, which may be a fraction, and the credits that can be used at once after a pause (`burst`).
+    """Credits per second, which may be a fraction, and the credits that can be used after a pause (`burst`).
 
     The default burst is the credits of one second, at least one.
     """

@@ -1,7 +1,7 @@
 """Credits that all replicas share in one Redis, a single server or a cluster, through the library `limits`.
 
 While Redis is unreachable, a replica uses its own credits and a background task probes Redis, so calls do not wait for
-the limiter. This module is imported only when credits are shared: the library comes with the extra for Redis.
+the limiter. This module is imported only when credits are shared: the library is in the extra for Redis.
 """
 
 import asyncio

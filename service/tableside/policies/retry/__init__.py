@@ -9,7 +9,7 @@ repetition. A write without a token that may have been applied is never retried,
 delete. An acknowledged write of another caller between the two applications would be lost. An abandoned attempt may
 also arrive after the repetition was acknowledged, and undo the caller's next write.
 
-Outcomes: the outcome is that of the last attempt. If an earlier attempt may have been applied, an error has `applied`
+Outcomes: the last attempt gives the outcome. If an earlier attempt may have been applied, an error has `applied`
 "unknown". A write with a token whose first attempt was applied, but whose response was lost, has the outcome
 `replayed`. The write is in the record once. Its etag and value are the record's current ones, which may come from a
 later write. Whether a retry or an earlier request of the caller applied it cannot be determined.

@@ -67,7 +67,7 @@ def to_attribute_like(member: Json, present: Attribute | None) -> Attribute:
 
 
 def equal_json(one: Json, other: Json) -> bool:
-    """Return whether two values are the same JSON; in Python, 1, 1.0 and True are equal."""
+    """Return whether two values are the same JSON. In Python, 1, 1.0 and True are equal."""
     return type(one) is type(other) and one == other and orjson.dumps(one) == orjson.dumps(other)
 
 

@@ -1,6 +1,6 @@
 """BatchGetItem and BatchWriteItem: splits batches by their limits, and retries unprocessed items.
 
-DynamoDB lists the items that it did not process because of its own limits. They are retried with increasing pauses
+DynamoDB lists the items that it did not process because of its limits. They are retried with increasing pauses
 until the deadline, and then reported as Throttled, never as absent or written.
 """
 

@@ -1,7 +1,7 @@
 """Reads the items of one table, and replaces them if they have not changed since (compare-and-set).
 
-An update writes only the members that change, on condition that all members are as they were read. Unchanged attributes
-stay as another tool wrote them, including their types.
+An update writes only the members that change, on condition that no member has changed since it was read. Unchanged
+attributes stay as another tool wrote them, including their types.
 """
 
 import asyncio

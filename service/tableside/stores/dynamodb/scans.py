@@ -138,7 +138,7 @@ def _as_expression(placeholders: Placeholders, conditions: Sequence[str], expres
 
 
 def _call_parameters(parameters: dict[str, Any], start: Item | None, limit: int) -> dict[str, Any]:
-    """Return the parameters of one call; with a filter, they have no limit, which would count removed items too."""
+    """Return the parameters of one call. With a filter, they have no limit, which would count removed items too."""
     rest: dict[str, Any] = {} if start is None else {"ExclusiveStartKey": start}
     if "FilterExpression" not in parameters:
         rest["Limit"] = limit

@@ -1,7 +1,7 @@
 """Converts column values to JSON members and back.
 
 On reads, PostgreSQL itself produces the JSON (`to_jsonb`), except for `bytea`, which becomes base64. On writes, every
-member is sent in the text format of its column type. Members that do not match the column type are rejected here, with
+member has the text format of its column type. Members that do not match the column type are rejected here, with
 the column's name, where that can be detected. The server rejects the others. NaN and the infinities are strings in
 JSON, spelled as PostgreSQL prints them.
 """
@@ -61,7 +61,7 @@ def to_text(column: Column, member: Json) -> str | None:
 
 
 def accepts_unchanged(column: Column) -> bool:
-    """Return whether UNCHANGED may be sent for a column.
+    """Return whether a column accepts UNCHANGED.
 
     Such a column may contain details that its JSON member lacks, such as further digits.
     """

@@ -1,7 +1,7 @@
 """A bounded pool of connections to one PostgreSQL server, opened on demand.
 
 asyncpg's own pool starts a task for each connection that it takes back, and waits without limit for one to close. This
-store never changes session state, so it takes back connections as they are. It closes a connection that was abandoned
+store never changes session state, so it takes back connections unchanged. It closes a connection that was abandoned
 before its response arrived in the background.
 """
 
@@ -43,7 +43,7 @@ class Pool:
 
     @asynccontextmanager
     async def connection(self, *, fresh: bool = False) -> AsyncIterator[Connection]:
-        """Lend a connection; with `fresh`, a newly opened one.
+        """Lend a connection, or with `fresh` a newly opened one.
 
         The pool keeps the connection if the block succeeds or only a statement fails. Another exception may have left
         the connection in the middle of a statement, so the pool closes it.

@@ -21,7 +21,7 @@ class ValueSql(msgspec.Struct, frozen=True):
     """The SQL for the values of a table: the columns to write, and an expression for a value's JSON text.
 
     `present` is the condition that a row has a value, `object` the condition that the value is a JSON object. An update
-    that sends UNCHANGED for a column in `accepting_unchanged` leaves that column as it is.
+    that sends UNCHANGED for a column in `accepting_unchanged` leaves that column unchanged.
     """
 
     data: tuple[Column, ...]

@@ -114,7 +114,7 @@ class RecordWriter:
     async def insert(
         self, connection: Connection, decisions: Sequence[DecidedWrite], progress: Progress
     ) -> list[Outcome | InsertConflict]:
-        """Insert records that had no row. Return InsertConflict for those that have one now."""
+        """Insert records that had no row. Return InsertConflict for records that have one now."""
         progress.applied = "unknown"
         found = await self._send_rows(connection, self._statements.insert, decisions, progress)
         return [

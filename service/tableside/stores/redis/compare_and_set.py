@@ -29,7 +29,7 @@ class RecordBytes(msgspec.Struct, frozen=True):
 
 
 class RedisVersionedRecords:
-    """Reads and replaces records of one table; with their side keys if `tokened`."""
+    """Reads and replaces records of one table, with their side keys if `tokened`."""
 
     def __init__(
         self, servers: Servers, names: KeyNames, reads: RecordReader, scripts: RecordScripts, *, tokened: bool

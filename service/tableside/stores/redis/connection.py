@@ -1,7 +1,7 @@
 """One Redis node: a bounded pool of connections, and requests of several commands in one round trip each.
 
 A connection carries one request at a time. It is reused only if all replies to the request have arrived, so a reply is
-never taken for the reply to another request.
+never used as the reply to another request.
 """
 
 import asyncio
@@ -145,7 +145,7 @@ class Node:
         return Connections(self._in_use, self._in_use + len(self._idle), self._connections_max)
 
     def close(self) -> None:
-        """Close idle connections now, and those in use when their requests end."""
+        """Close idle connections now, and connections in use when their requests end."""
         self._closed = True
         self._drop_idle()
 

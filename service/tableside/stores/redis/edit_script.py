@@ -7,7 +7,7 @@ is escaped.
 """
 
 INTEGER_MAX = 2**53 - 1
-"""The largest integer for which Lua's arithmetic is exact, also as the result of an addition."""
+"""The largest integer that Lua's arithmetic represents exactly, also as the result of an addition."""
 
 EDITED_BYTES_MAX = 4096
 """The maximum size of the text of a value that the script edits, of a default, and of the edits of one record."""

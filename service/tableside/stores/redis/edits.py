@@ -37,7 +37,7 @@ _NUMERIC = ("$inc", "$min", "$max")
 
 
 class _Planned(msgspec.Struct, frozen=True):
-    """The script's arguments for an update: the edits, and what to put if the record is absent."""
+    """The script's arguments for an update: the edits, and the value to put if the record is absent."""
 
     edits: bytes
     default: bytes
@@ -49,7 +49,7 @@ class _Planned(msgspec.Struct, frozen=True):
 
 
 class RecordEditor:
-    """Updates records of one table. `compare_and_set` applies what the script cannot."""
+    """Updates records of one table. `compare_and_set` applies updates that the script cannot."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class RecordEditor:
         self._compare_and_set = compare_and_set
 
     async def apply(self, updates: Sequence[Update], until: float) -> list[Outcome]:
-        """Apply the updates: those that the script can apply in one round trip per node, then the others."""
+        """Apply the updates: the ones that the script can apply in one round trip per node, then the others."""
         outcomes: dict[int, Outcome] = {}
         planned = self._plan(updates)
         if planned:

@@ -16,7 +16,7 @@ COMMAND_KEYS_MAX = 1000
 
 
 class KeyGroup(msgspec.Struct, frozen=True):
-    """Names that one command may contain, by their positions; in a cluster all are in one slot."""
+    """Names that one command may contain, by their positions. In a cluster all are in one slot."""
 
     positions: Sequence[int]
     slot: int = 0

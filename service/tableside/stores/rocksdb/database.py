@@ -53,7 +53,7 @@ class Database:
         return range(first, first + count)
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
-        """Read many keys in one call; safe on any thread."""
+        """Read many keys in one call. Safe on any thread."""
         return cast("list[bytes | None]", self._handle.current.get(cast("list[Any]", keys)))
 
     def items(self, key_range: Range) -> Iterator[tuple[bytes, bytes]]:

@@ -48,7 +48,7 @@ class Turn:
 
 
 Work: TypeAlias = Callable[[Turn], Result]
-"""Work of the writer thread: it executes operations until it has finished or the turn is over, but at least one."""
+"""Work of the writer thread: it executes operations until it has finished or the turn has ended, but at least one."""
 
 
 class GroupCommit(Generic[Result]):

@@ -20,7 +20,7 @@ REOPEN_EVERY_S = 5.0
 
 LOCK_ATTEMPTS_MAX = 100
 LOCK_PAUSE_S = 0.01
-"""How often, and in which intervals, an attempt tries to get the lock while a read on the old handle is in progress."""
+"""How often, and at which intervals, an attempt tries to get the lock while a read on the old handle is in progress."""
 
 
 class Handle:

@@ -34,7 +34,7 @@ class RecordReader:
         self._encode = encode
 
     async def get(self, keys: Sequence[Key]) -> list[Outcome]:
-        """Return the outcomes of gets. Those that would exceed READ_BYTES_MAX together are NOT_READ."""
+        """Return the outcomes of gets. Gets that would exceed READ_BYTES_MAX together are NOT_READ."""
         prefix, encode = self._prefix, self._encode
         names = [prefix + encode(key) for key in keys]
         if len(names) <= KEYS_PER_GET_MIN:

@@ -135,7 +135,7 @@ class RocksdbStore:
     def _apply_each(
         self, batch: WriteBatch, part: Sequence[tuple[bytes, bytes | None, Operation]], turn: Turn
     ) -> list[Outcome]:
-        """Execute operations one by one, until the turn is over."""
+        """Execute operations one by one, until the turn has ended."""
         now, outcomes = self._database.now_ms(), list[Outcome]()
         before_bytes = batch.size_in_bytes()
         for key, raw, operation in part:

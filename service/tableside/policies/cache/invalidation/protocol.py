@@ -8,7 +8,7 @@ import msgspec
 from ....core import Key
 
 KEYS_MAX = 10_000
-"""Maximum number of keys of one table in a message; for more, the message invalidates the whole table."""
+"""Maximum number of keys of one table in a message. For more, the message invalidates the whole table."""
 
 MESSAGE_BYTES_MAX = 256 * 2**10
 """Maximum size of a message. A longer one is replaced by one that invalidates the whole table."""
