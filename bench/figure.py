@@ -13,11 +13,13 @@ STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2933 }
 .note { font-size: 11px; fill: #52606d }
 .bar { fill: #2f6fb0 }
+.paper { fill: #ffffff }
 .one { stroke: #52606d; stroke-dasharray: 3 3 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e4e7eb }
   .note { fill: #9aa5b1 }
   .bar { fill: #6ba6e0 }
+  .paper { fill: #161b22 }
   .one { stroke: #9aa5b1 }
 }
 """
@@ -42,6 +44,7 @@ def _picture(way: str, bars: Sequence[tuple[str, str, float]]) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
             f"<title>{escape(title)}</title>",
             f"<style>{STYLE}</style>",
+            f'<rect class="paper" width="{WIDTH}" height="{height}" rx="8"/>',
             f'<text x="12" y="18" font-weight="600">{escape(title)}</text>',
             *(_bar(index, *bar, scale) for index, bar in enumerate(bars)),
             f'<line class="one" x1="{one:.0f}" x2="{one:.0f}" y1="{TOP - 6}" y2="{height - 6}"/>',

@@ -53,7 +53,7 @@ def test_a_figure_has_a_bar_for_each_group_in_light_and_dark_colors(tmp_path: Pa
     ]
     figure.write(results, "ours", tmp_path / "drawn.svg")
     root = ET.parse(tmp_path / "drawn.svg").getroot()
-    widths = [int(bar.attrib["width"]) for bar in root.iterfind("{*}rect")]
+    widths = [int(bar.attrib["width"]) for bar in root.iterfind("{*}rect[@class='bar']")]
     assert widths[1] == pytest.approx(6 * widths[0], abs=6)
     texts = ["".join(text.itertext()) for text in root.iterfind("{*}text")]
     assert {"a < b", "relative to other", "0.50", "relative to driver", "3.00"} < set(texts)

@@ -7,7 +7,7 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
 3. A failure of the store is an outcome, not an exception. An exception is a bug, or cancellation.
 4. Operations succeed or fail independently. An operation that was not executed fails. It never returns "absent".
 5. An error states whether the write may have been applied. A store that waits returns by its deadline.
-6. Get of an absent record returns None. Update of an absent record without a default returns RecordNotFound; with a
+6. Get of an absent record returns None. Update of an absent record without a default returns RecordNotFound. With a
    default it is a single atomic step.
 7. A batch may exceed the backend's limit for one request. The store splits it.
 8. A store may end a call early when it has read `READ_BYTES_MAX` bytes of values. The operations that it has not
