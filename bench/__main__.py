@@ -26,6 +26,7 @@ from . import (
     single,
     slow,
     spark,
+    spark_redis,
     spark_scan,
     state,
     stores,
@@ -41,6 +42,7 @@ NAMES = (
     "compare",
     "overload",
     "spark",
+    "spark-redis",
     "scan",
     "in-flight",
     "python",
@@ -123,6 +125,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return overload.run(max(1.0, arguments.seconds * OVERLOAD_TIMES))
         case "spark":
             return spark.run(arguments.rows)
+        case "spark-redis":
+            return spark_redis.run(arguments.rows, arguments.rounds)
         case "scan":
             return spark_scan.run(arguments.rows, arguments.rounds)
         case "in-flight":

@@ -120,12 +120,12 @@ def _with_members(
     text = F.col(VALUE_COLUMN)
     if value is None:
         return found.select(*kept, text.alias("value"))
-    parsed = F.col(_PARSED)
-    members = value.fitting_members(parsed) if on_mismatch == "fail" else value.members(parsed)
-    if decoded:
-        members = [
-            F.when(text.isNull(), F.col(name)).otherwise(member) for name, member in zip(decoded, members, strict=True)
-        ]
-    named = [member.alias(name) for name, member in zip(value.schema.names, members, strict=True)]
     inputs = [*kept, *map(F.col, decoded), text]
-    return found.select(*inputs, value.parse(text).alias(_PARSED)).select(*kept, *named)
+    read = found.select(*inputs, value.parse(text).alias(_PARSED))
+    if on_mismatch == "fail":
+        read = read.select(*inputs, value.require_fit(F.col(_PARSED)).alias(_PARSED))
+    members = [F.col(_PARSED).getField(name) for name in value.schema.names]
+    if decoded:
+        pairs = zip(decoded, members, strict=True)
+        members = [F.when(text.isNull(), F.col(name)).otherwise(member) for name, member in pairs]
+    return read.select(*kept, *(member.alias(name) for name, member in zip(value.schema.names, members, strict=True)))

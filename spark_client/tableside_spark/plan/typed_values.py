@@ -29,21 +29,14 @@ class TypedValue:
         """Return the struct of JSON text. Members that do not fit are null."""
         return _parse(text, self.schema.fields)
 
-    def members(self, parsed: Column) -> list[Column]:
-        """Return the members of the result of `parse`, which has to be a column of the previous projection.
+    def require_fit(self, parsed: Column) -> Column:
+        """Return the result of `parse`, which has to be a column of the previous projection.
 
-        The columns have no names.
-        """
-        return [parsed.getField(name) for name in self.schema.names]
-
-    def fitting_members(self, parsed: Column) -> list[Column]:
-        """Return the members as `members` does. If any member does not fit, each of them raises an error of one line.
-
-        Every member has to raise it, because a query may use only some of them.
+        If any member does not fit, it raises an error of one line. It has to be a column of a projection too: the plan
+        then has the error once, instead of once for each member, which multiplies the time to compile the plan.
         """
         text = parsed.getField(_MISFIT)
-        error = F.raise_error(self._message(text, parsed))
-        return [F.when(text.isNull(), parsed.getField(name)).otherwise(error) for name in self.schema.names]
+        return F.when(text.isNull(), parsed).otherwise(F.raise_error(self._message(text, parsed)))
 
     def _message(self, text: Column, parsed: Column) -> Column:
         key = F.to_json(F.array(*[quoted(name).cast("string") for name in self.keys]))
@@ -73,7 +66,7 @@ class TypedValue:
         return F.coalesce(missing, *alone, F.lit((nested or self.schema.fields)[-1].name))
 
     def _types(self) -> Column:
-        """Return a map from columns to types. It is one literal, since each member of the value contains it."""
+        """Return a map from columns to types."""
         types = {field.name: field.dataType.simpleString() for field in self.schema}
         return F.from_json(F.lit(json.dumps(types)), "map<string,string>")
 
