@@ -96,10 +96,10 @@ class _Parser:
                 raise fault(name, path, error.detail) from None
 
     def _path(self, text: str) -> Path:
-        names = tuple(text.split("."))
-        self._names += len(names)
+        self._names += text.count(".") + 1
         if self._names > PATH_NAMES_MAX:
             raise TooLarge(f"the paths of an update may have at most {PATH_NAMES_MAX} names (path_names_max)")
+        names = tuple(text.split("."))
         if "\0" in text:
             raise InvalidOperation("the path contains U+0000")
         if not all(names):

@@ -99,6 +99,17 @@ def test_the_paths_of_an_update_have_a_limit_of_names() -> None:
             parse(refused)
 
 
+def test_a_path_of_too_many_names_is_rejected_before_it_is_divided() -> None:
+    document = {"$set": {"a." * 10 * PATH_NAMES_MAX + "a": 1}}
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge, match="path_names_max"):
+            parse(document)
+        assert tracemalloc.get_traced_memory()[1] < PATH_NAMES_MAX
+    finally:
+        tracemalloc.stop()
+
+
 def test_neither_a_record_nor_the_result_of_an_update_may_have_more_elements_than_the_limit() -> None:
     full = b'{"a":[%b]}' % b",".join([b"1"] * (ELEMENTS_MAX - 2))
     assert len(apply(full, parse({"$unset": ["a"]}))) == 2
