@@ -1,5 +1,6 @@
 package tableside.state;
 
+import java.lang.reflect.Constructor;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
@@ -56,7 +57,19 @@ final class SparkMetrics {
   }
 
   private static void size(String name, String description, Function<StoreCounters, LongAdder> counter) {
-    READERS.put(new StateStoreCustomSizeMetric(name, description, false), counter.andThen(LongAdder::sumThenReset));
+    READERS.put(sizeMetric(name, description), counter.andThen(LongAdder::sumThenReset));
+  }
+
+  /** The constructor has a third parameter since Spark 4.3. */
+  private static StateStoreCustomMetric sizeMetric(String name, String description) {
+    try {
+      Constructor<?> constructor = StateStoreCustomSizeMetric.class.getConstructors()[0];
+      boolean hasFlag = constructor.getParameterCount() == 3;
+      return (StateStoreCustomMetric)
+          (hasFlag ? constructor.newInstance(name, description, false) : constructor.newInstance(name, description));
+    } catch (ReflectiveOperationException error) {
+      throw new IllegalStateException(error);
+    }
   }
 
   private static void timing(String name, String description, Function<StoreCounters, LongAdder> counter) {

@@ -99,10 +99,11 @@ public final class TablesideStateStoreProvider
         settings.bounded()
             ? new BlockIndex(LocalDisk.inSparkDirectory(StateLog.sparkConf(), settings.diskBytesMax()))
             : null;
+    // After a value could not be read, the cached versions are dropped, so that the next attempt reloads them.
     this.values =
         blocks == null
             ? null
-            : new ValueCache(log, blocks, settings.memoryRecordsMax(), settings.memoryBytesMax(), this::clearVersions);
+            : new ValueCache(log, blocks, settings.memoryRecordsMax(), settings.memoryBytesMax(), () -> versions.clear());
     this.rows = new RowReader(keySchema.length(), valueSchema.length(), values);
     VersionLoader loader =
         new VersionLoader(
@@ -128,6 +129,11 @@ public final class TablesideStateStoreProvider
     String uid = orNull(uniqueId);
     StateVersion loaded = loadEmpty ? resolver.empty(version, uid) : resolver.load(version, uid);
     return write(reader(loaded), forceSnapshotOnCommit);
+  }
+
+  /** Spark 4.1 calls this method. */
+  public StateStore getStore(long version, Option<String> uniqueId) {
+    return getStore(version, uniqueId, false, false);
   }
 
   @Override
@@ -225,11 +231,6 @@ public final class TablesideStateStoreProvider
     if (values != null) {
       values.blocks().disk().close();
     }
-  }
-
-  /** Drops the cached versions after a value could not be read, so that the next attempt reloads them. */
-  private void clearVersions() {
-    versions.clear();
   }
 
   @Override
