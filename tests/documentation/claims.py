@@ -75,6 +75,7 @@ CLAIMS = [
             ("python", "test_records_are_read_by_their_keys", "400001"),
         )
     ),
+    Claim("docs/spark.md", "text", "spark_client/versions/test_versions.py::test_the_page_shows_the_message", "needs PySpark"),
     Claim("docs/streaming.md", "python", "spark_client/test_streams_documentation.py::test_failed_rows_are_dead_letters",
           "aircraft_letters"),
     Claim("docs/streaming.md", "python", "spark_client/test_streams_documentation.py::test_an_update_of_a_stream",
@@ -169,7 +170,7 @@ CLAIMS = [
     # Blocks that are not programs.
     Claim("docs/partitioned-tables.md", "json", READ),
     Claim("docs/design.md", "text", NAMED, "core < telemetry"),
-    Claim("docs/design.md", "text", NAMED, "tableside_client < partitioning"),
+    Claim("docs/design.md", "text", NAMED, "tableside_client < versions"),
 ]  # fmt: skip
 
 

@@ -4,10 +4,13 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from servers.spark_kafka import spark_kafka_jars
-from spark_client.sessions import is_running, start, stop
+from spark_client.sessions import PYSPARK_VERSION, is_running, start, stop
 
 ATTEMPTS = 2
 """The maximum number of attempts of a task."""
+
+CONNECTOR_VERSION = (4, 2)
+"""The oldest Spark that the connector works with."""
 
 _shared: SparkSession | None = None
 _gateway: object = None
@@ -24,7 +27,8 @@ def shared_session() -> SparkSession:
         if SparkContext._gateway is None or SparkContext._gateway is not _gateway:
             end_jvm()
         stop()
-        _shared = start(f"local[2,{ATTEMPTS}]", {"spark.jars": ",".join(map(str, spark_kafka_jars()))})
+        jars = spark_kafka_jars() if PYSPARK_VERSION >= CONNECTOR_VERSION else []
+        _shared = start(f"local[2,{ATTEMPTS}]", {"spark.jars": ",".join(map(str, jars))})
         _gateway = SparkContext._gateway
     return _shared.newSession()
 

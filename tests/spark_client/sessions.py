@@ -9,10 +9,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 PYTHON_WORKERS = str(Path(__file__).with_name("python_workers"))
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+PYSPARK_VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
+FILE_MANAGER = (
+    "org.apache.spark.sql.execution.streaming."
+    f"{'checkpointing.' if PYSPARK_VERSION >= (4, 1) else ''}FileSystemBasedCheckpointFileManager"
+)
 LEAN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -24,8 +30,7 @@ LEAN = {
     "spark.python.daemon.module": "ready_daemon",
     "spark.executorEnv.PYTHONPATH": PYTHON_WORKERS,
     # The default implementation starts two processes for each file on a local disk.
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
-    "FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
 }
 """Settings of a Spark for short tests with little data."""
 

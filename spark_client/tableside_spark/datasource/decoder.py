@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -16,12 +15,12 @@ from pyspark.sql.types import (
     MapType,
     NullType,
     StructType,
-    VariantType,
 )
 
 from tableside_spark.executor.json_members import UnreadableMembersError, read_members
 from tableside_spark.executor.mismatch import MESSAGE, MismatchError, OnMismatch
 from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema
+from tableside_spark.versions import VariantType, arrow_schema
 
 _VALUE_COLUMN = "value"
 _MISFITS = (UnreadableMembersError, pa.ArrowInvalid)
@@ -46,7 +45,7 @@ class Decoder:
         cls, schema: StructType, table: str, keys: Sequence[str], table_schema: TableSchema, on_mismatch: OnMismatch
     ) -> Self:
         """Create a decoder. Raises `ValueError` for types that Arrow cannot read from JSON."""
-        target = to_arrow_schema(schema, timezone="UTC")
+        target = arrow_schema(schema)
         others = {*keys, PARTITION_COLUMN} if table_schema.partitions else {*keys}
         members = [field for field in schema.fields if field.name not in others]
         text = [field.name for field in members] == [_VALUE_COLUMN] and pa.types.is_string(

@@ -3,15 +3,19 @@
 It supports `load` and `save`. `Table` also updates, deletes and returns counts.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options
 from tableside_spark.datasource.read_options import parse_read_options
-from tableside_spark.datasource.writers import PutSender, StreamWriter, TableWriter
+from tableside_spark.datasource.writers import PutSender, TableWriter
 from tableside_spark.plan.table_schema import PARTITION_COLUMN
+from tableside_spark.versions import require
+
+if TYPE_CHECKING:
+    from tableside_spark.datasource.stream_writer import StreamWriter
 
 
 class TablesideSource(DataSource):
@@ -69,8 +73,7 @@ class TablesideSource(DataSource):
         decoder = Decoder.from_schema(schema, target.table, target.keys, target.table_schema, options.on_mismatch)
         if not options.pushdown:
             return TableReader(target, decoder, options)
-        if not hasattr(DataSourceReader, "pushFilters"):
-            raise ValueError("the option pushdown needs PySpark 4.1 or later")
+        require("the option pushdown")
         from tableside_spark.datasource.pushdown import PushdownReader
 
         return PushdownReader(schema, target, decoder, options)
@@ -82,10 +85,13 @@ class TablesideSource(DataSource):
         target = self._write_options()
         return TableWriter(PutSender(target, self._encoder(schema, target)))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: N802 - Spark's name
         """Create a streaming writer."""
         if overwrite:
             raise ValueError("complete mode sends all results each time: write them inside foreachBatch with Table.put")
+        require("the data source tableside for streaming writes")
+        from tableside_spark.datasource.stream_writer import StreamWriter
+
         target = self._write_options()
         at_least_once = parse_flag(self.options, "at_least_once")
         if not (target.table_schema.tokens or at_least_once):

@@ -3,19 +3,18 @@
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - its name broadcast
-from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, ByteType, IntegerType, LongType, NullType, ShortType
 
 from tableside_spark.partitioning.partition_task import PartitionTask, range_error_text
 from tableside_spark.partitioning.partitioner import partition_function
-from tableside_spark.plan.frames import quoted, require_unique_names
+from tableside_spark.plan.frames import quoted, require_supported_session, require_unique_names
+from tableside_spark.versions import with_arrow_column
 
 PARTITION_COLUMN = "partition"
 LISTS_COLUMN = "__tableside_partitions"
-_LIST_TYPE = "array<int>"
+_LIST_TYPE = ArrayType(IntegerType())
 _INDEX_TYPES = (ByteType, ShortType, IntegerType, LongType, NullType)
 
 
@@ -46,6 +45,7 @@ class MulticastOptions:
 
 def multicast_frame(frame: DataFrame, partitions: Any, multicast: MulticastOptions) -> DataFrame:
     """Return the columns of the DataFrame and `partition`, with one row per copy."""
+    require_supported_session(frame)
     require_unique_names([*frame.columns, PARTITION_COLUMN, LISTS_COLUMN], frame)
     names = (
         None if isinstance(partitions, Column) else (multicast.key, multicast.value)
@@ -60,23 +60,13 @@ def with_partition_lists(
     frame: DataFrame, partitions: Any, key: Column, value: Column, target: PartitionTarget
 ) -> DataFrame:
     """Add each row's partitions as a list without duplicates. `[null]` leaves the choice to the caller."""
-    lists = partitions if isinstance(partitions, Column) else _partitioner_column(partitions, key, value, target)
-    listed = frame.withColumn(LISTS_COLUMN, lists)
+    if isinstance(partitions, Column):
+        listed = frame.withColumn(LISTS_COLUMN, partitions)
+    else:
+        task = PartitionTask(partition_function(partitions), target.topic, target.num_partitions, target.where)
+        listed = with_arrow_column(frame, LISTS_COLUMN, task, (key, value), _LIST_TYPE)
     _require_integer_lists(listed)
     return listed.withColumn(LISTS_COLUMN, _normalize_lists(F.col(LISTS_COLUMN), target))
-
-
-def _partitioner_column(partitions: Any, key: Column, value: Column, target: PartitionTarget) -> Column:
-    """Return the lists of a partitioner in Python."""
-    task = PartitionTask(partition_function(partitions), target.topic, target.num_partitions, target.where)
-
-    def call_task(keys: pa.Array, values: pa.Array) -> pa.Array:
-        return task(keys, values)
-
-    # Spark calls a nondeterministic function distinct per row, even if the plan uses its result several times.
-    call = arrow_udf(call_task, _LIST_TYPE).asNondeterministic()  # type: ignore[call-overload]  # its overloads do not include this
-    lists: Column = call(key, value)
-    return lists
 
 
 def _optional_column(frame: DataFrame, name: str | None) -> Column:
@@ -90,7 +80,7 @@ def _optional_column(frame: DataFrame, name: str | None) -> Column:
 def _require_integer_lists(listed: DataFrame) -> None:
     kind = listed.schema[LISTS_COLUMN].dataType
     if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, _INDEX_TYPES):
-        raise TypeError(f"a column of partitions is {_LIST_TYPE}, not {kind.simpleString()}")
+        raise TypeError(f"a column of partitions is {_LIST_TYPE.simpleString()}, not {kind.simpleString()}")
 
 
 def _normalize_lists(lists: Column, target: PartitionTarget) -> Column:

@@ -27,11 +27,11 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    VariantType,
 )
 
 from tableside_spark.plan.json_columns import INTEGERS, Nulls
 from tableside_spark.plan.update_documents import MERGE, Leaf
+from tableside_spark.versions import VariantType
 
 _ORDERED_TYPES = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
 _OPERAND_TYPES: dict[str, tuple[type[DataType], ...]] = {
@@ -175,7 +175,7 @@ def _add_sum(result: Fold, row_leaf: RowLeaf, selection: RowSelection, nulls: Nu
         )
         return
     result.aggregates[name] = _null_if_any_null(F.sum(selection.masked(F.col(name).cast(_SUM))), name, selection, nulls)
-    total = F.col(name).try_cast("long")
+    total = F.expr(f"try_cast({name} AS bigint)")
     result.values.append(total)
     overflow = F.col(name).isNotNull() & total.isNull()
     result.overflows.append((overflow, f"{row_leaf.leaf.label}: the sum of the rows exceeds 64 bits"))

@@ -7,6 +7,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType, StringType, StructType
 
+from tableside_spark.versions import require
+
 _KEY_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType)
 
 
@@ -18,6 +20,7 @@ def quoted(name: str) -> Column:
 
 def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, ...]:
     """Return the key columns. Raises `ValueError` if one is missing or has a type that is not valid for keys."""
+    require_supported_session(frame)
     names = (key,) if isinstance(key, str | Column) else tuple(key)
     if columns := [name for name in names if not isinstance(name, str)]:
         raise ValueError(f'a key column is given by its name, such as "user_id", not as {columns[0]}')
@@ -55,6 +58,12 @@ def map_arrow(
     names = frame.columns
     numbered = frame.toDF(*(f"c{position}" for position in range(len(names))))
     return numbered.mapInArrow(lambda batches: function(batch.rename_columns(names) for batch in batches), schema)
+
+
+def require_supported_session(frame: DataFrame) -> None:
+    """Raise `PySparkVersionError` for a Spark Connect session of PySpark 3.5, which has other columns."""
+    if is_remote(frame):
+        require("Spark Connect")
 
 
 def is_remote(frame: DataFrame) -> bool:

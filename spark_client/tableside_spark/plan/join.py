@@ -56,8 +56,8 @@ def join(
     """Return the DataFrame with the members of each row's value, or the rows that `how` keeps (semi and anti joins)."""
     how = join_type(request.how)
     require_known(request.on_mismatch)
-    require_unique_names(frame.columns, frame)
     columns = check_key_columns(frame, request.on)
+    require_unique_names(frame.columns, frame)
     table_schema = fetch_table_schema(connection, table)
     ordered, names = wire_keys(table_schema, columns)
     routed = frame

@@ -26,8 +26,9 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    VariantType,
 )
+
+from tableside_spark.versions import VariantType
 
 Nulls = Literal["write", "omit"]
 Decimals = Literal["number", "string"]

@@ -11,13 +11,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import IntegerType
 
 from tableside_spark.executor.operation_batch import NO_PARTITION, PARTITION
 from tableside_spark.partitioning.partitioner import default_partition
 from tableside_spark.plan.fan_out import LISTS_COLUMN, PartitionTarget, with_partition_lists
 from tableside_spark.plan.frames import quoted, require_unique_names
 from tableside_spark.plan.table_schema import TableSchema, wire_keys
+from tableside_spark.versions import with_arrow_column
+
+_DEFAULT_COLUMN = "__tableside_default_partition"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,14 @@ class TableRouting:
 
     def row_per_partition(self, frame: DataFrame) -> DataFrame:
         """Return one row per partition, which is in the column `PARTITION`, or `NO_PARTITION` for none."""
-        require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN], frame)
+        require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN, _DEFAULT_COLUMN], frame)
         lists = F.when(F.size(LISTS_COLUMN) == 0, F.array(F.lit(NO_PARTITION))).otherwise(F.col(LISTS_COLUMN))
         kept = [quoted(name) for name in frame.columns]
         return self._with_lists(frame).select(*kept, F.explode(lists).alias(PARTITION))
 
     def with_one_partition(self, frame: DataFrame) -> DataFrame:
         """Add the single partition of each row. A row with none or several fails the query. The error names its key."""
-        require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN], frame)
+        require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN, _DEFAULT_COLUMN], frame)
         key = F.to_json(F.struct(*map(quoted, self.keys)))
         lists = F.col(LISTS_COLUMN)
         message = F.concat(
@@ -55,8 +58,8 @@ class TableRouting:
         target = PartitionTarget(f"table {self.table}", self.table, count)
         listed = with_partition_lists(frame, self.partitions, self._key(), self._value(frame), target)
         default = (F.size(LISTS_COLUMN) == 1) & F.get(LISTS_COLUMN, 0).isNull()
-        chosen = F.when(default, F.array(self._default(count))).otherwise(F.col(LISTS_COLUMN))
-        return listed.withColumn(LISTS_COLUMN, chosen)
+        chosen = F.when(default, F.array(_DEFAULT_COLUMN)).otherwise(F.col(LISTS_COLUMN))
+        return self._with_default(listed, count).withColumn(LISTS_COLUMN, chosen).drop(_DEFAULT_COLUMN)
 
     def _key(self) -> Column:
         """The key that a partitioner receives: a column, or a struct for a composite key."""
@@ -67,17 +70,16 @@ class TableRouting:
         names = _others(frame.columns, self.keys)
         return F.struct(*map(quoted, names)) if names else F.lit(None).cast("string")
 
-    def _default(self, count: int) -> Column:
-        """The service's default partition: by the text of the key, or of the first part of a composite key."""
+    def _with_default(self, frame: DataFrame, count: int) -> DataFrame:
+        """Add the service's default partition: by the text of the key, or of the first part of a composite key."""
 
         def default_partitions(texts: pa.Array) -> pa.Array:
             # A row without a key is refused later.
             return pa.array([default_partition(text or "", count) for text in texts.to_pylist()], pa.int32())
 
         first = wire_keys(self.table_schema, self.keys)[0][0]
-        call = arrow_udf(default_partitions, "int")  # type: ignore[call-overload]  # its overloads do not include this
-        chosen: Column = call(quoted(first).cast("string"))
-        return chosen
+        text = quoted(first).cast("string")
+        return with_arrow_column(frame, _DEFAULT_COLUMN, default_partitions, (text,), IntegerType())
 
 
 def _others(columns: Sequence[str], keys: Sequence[str]) -> list[str]:

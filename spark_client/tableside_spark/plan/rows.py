@@ -37,7 +37,7 @@ from tableside_spark.plan.json_columns import (
     require_json_type,
     with_decimals,
 )
-from tableside_spark.plan.update_documents import Document, Leaf, read_update, value_column
+from tableside_spark.plan.update_documents import Document, Leaf, object_column, read_update, value_column
 
 OrderBy = str | Column | Sequence[str | Column] | None
 
@@ -134,7 +134,7 @@ def row_value(frame: DataFrame, keys: Sequence[str], columns: Sequence[str] | No
             raise ValueError("value= and columns= cannot be combined")
         return quoted(value)
     names = [name for name in frame.columns if name not in keys] if columns is None else list(columns)
-    return F.struct(*[quoted(name).alias(name) for name in names])
+    return object_column({name: quoted(name) for name in names})
 
 
 def delete_condition(delete_when: Column | str | None, order_by: OrderBy) -> Column | None:

@@ -10,6 +10,7 @@ from pyspark.sql.types import ArrayType, MapType, StringType, StructField, Struc
 
 from tableside_spark.executor.mismatch import MESSAGE
 from tableside_spark.plan.frames import quoted
+from tableside_spark.versions import HAS_VARIANTS
 
 _MISFIT = "__tableside_misfit"
 """The member in which `from_json` returns the whole text if a part of it does not fit."""
@@ -55,7 +56,7 @@ class TypedValue:
         """Return the first column that is null although the text has a value for it, else the first nested misfit."""
         given = F.map_filter(
             F.from_json(text, "map<string,string>"),
-            lambda name, member: member.isNotNull() & F.map_contains_key(self._types(), name),
+            lambda name, member: member.isNotNull() & F.element_at(self._types(), name).isNotNull(),
         )
         read = F.json_object_keys(F.to_json(parsed, {"ignoreNullFields": "true"}))
         missing = F.get(F.array_except(F.map_keys(given), read), F.lit(0))
@@ -76,8 +77,8 @@ def _parse(text: Column, fields: Sequence[StructField]) -> Column:
 
 
 def _json_type(text: Column, member: Column) -> Column:
-    """Return `string`, `number`, `boolean`, `object` or `array`; `value` in PySpark 3.5, which has no variants."""
-    if not hasattr(F, "schema_of_variant"):
+    """Return `string`, `number`, `boolean`, `object` or `array`; `value` without variants."""
+    if not HAS_VARIANTS:
         return F.lit("value")
     members = F.try_parse_json(text).cast("map<string,variant>")
     kind = F.lower(F.regexp_extract(F.schema_of_variant(F.element_at(members, member)), "^[A-Z]+", 0))

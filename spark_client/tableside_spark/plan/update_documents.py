@@ -11,6 +11,8 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from tableside_spark.versions import require
+
 OPERATORS = ("$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet")
 MERGE = "merge patch"
 
@@ -66,7 +68,7 @@ def value_column(value: Any) -> Column:
         case Column():
             return value
         case Mapping():
-            return F.struct(*[value_column(member).alias(name) for name, member in value.items()])
+            return object_column({name: value_column(member) for name, member in value.items()})
         case None:
             return F.lit(None).cast("string")
         case list() | tuple():
@@ -74,6 +76,13 @@ def value_column(value: Any) -> Column:
         case _ if isinstance(value, _SCALARS):
             return _literal(value)
     raise ValueError(f"a document contains columns and JSON values, not {type(value).__name__}")
+
+
+def object_column(members: Mapping[str, Column]) -> Column:
+    """Return an object of columns as a struct, or as a map without entries: Spark 3.5 has no structs without fields."""
+    if not members:
+        return F.create_map().cast("map<string,string>")
+    return F.struct(*[column.alias(name) for name, column in members.items()])
 
 
 def _read_operators(update: Mapping[str, Any]) -> Document:
@@ -149,4 +158,5 @@ def _list_column(values: Sequence[Any]) -> Column:
         return F.array(*[value_column(value) for value in values])
     if not values:
         return F.array().cast("array<string>")
+    require("a list of values of several types")
     return F.parse_json(F.lit(json.dumps(list(values), allow_nan=False)))

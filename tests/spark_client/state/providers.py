@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.kafka_sessions import end_jvm
-from spark_client.sessions import session, set_environment
+from spark_client.sessions import FILE_MANAGER, session, set_environment
 from spark_client.state.suite import BOUNDED, COPIED, OURS, SPARKS
 
 Settings = Mapping[str, str]
@@ -21,7 +21,6 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"
-FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 HDFS: Settings = {PROVIDER: f"{SPARKS}.HDFSBackedStateStoreProvider", FORMAT: "1"}
 ROCKSDB: Settings = {PROVIDER: f"{SPARKS}.RocksDBStateStoreProvider", FORMAT: "2"}

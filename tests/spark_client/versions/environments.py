@@ -1,0 +1,30 @@
+"""An older PySpark in a folder below `.venv`, for Python processes that have the folder first on their path."""
+
+import os
+import sys
+from pathlib import Path
+
+from scripts import bootstrap
+from scripts.bootstrap import LOCKED, ROOT
+from servers.install import ensure_folder
+
+
+def ensure_pyspark(version: str) -> Path:
+    """Return a folder with the locked PySpark of a version and with Py4J; install it the first time."""
+    locked = ROOT / "requirements" / f"pyspark-{version}.txt"
+    return ensure_folder(f"pyspark-{version}", (locked,), lambda folder: _install(version, locked, folder))
+
+
+def environment(packages: Path) -> dict[str, str]:
+    """Return the environment of a process that uses these packages in place of those in `.venv`."""
+    chosen = {"PYTHONPATH": str(packages), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPARK_HOME"))}
+    return inherited | chosen
+
+
+def _install(version: str, locked: Path, folder: Path) -> None:
+    arguments = ["--no-deps", "--require-hashes", "--requirement", str(locked), "--target", str(folder)]
+    # PySpark is released as source.
+    build = ["--build-constraints", str(LOCKED)] if bootstrap.UV.exists() else []
+    command = [*bootstrap.pip(bootstrap.UV.exists()), *arguments, *build]
+    bootstrap.step(f"installing PySpark {version} (large: minutes, not seconds)", command)
