@@ -10,10 +10,10 @@ start. values.schema.json checks each value. These templates check combinations 
 {{- include "tableside.refuseStores" . }}
 {{- include "tableside.refusePersistence" . }}
 {{- if and .Values.tls.clientCa.secretName (not .Values.tls.enabled) }}
-{{- fail "tls.clientCa needs tls.enabled: clients show their certificate while a TLS connection is made" }}
+{{- fail "tls.clientCa requires tls.enabled: clients present certificates in TLS connections only" }}
 {{- end }}
 {{- if not (or (kindIs "invalid" .Values.podDisruptionBudget.minAvailable) (kindIs "invalid" .Values.podDisruptionBudget.maxUnavailable)) }}
-{{- fail "podDisruptionBudget takes one of minAvailable and maxUnavailable: set the other to null" }}
+{{- fail "podDisruptionBudget accepts either minAvailable or maxUnavailable: set the other to null" }}
 {{- end }}
 {{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) }}
 {{- fail "autoscaling.minReplicas is above autoscaling.maxReplicas" }}
@@ -22,10 +22,10 @@ start. values.schema.json checks each value. These templates check combinations 
 
 {{- define "tableside.refuseConfiguration" -}}
 {{- if not .Values.config.stores }}
-{{- fail "config: give the service's configuration, with at least one store in config.stores (docs/configuration.md)" }}
+{{- fail "config is missing: set the service's configuration, with at least one store in config.stores (docs/configuration.md)" }}
 {{- end }}
 {{- if not (or (hasKey .Values.config "auth") .Values.insecure) }}
-{{- fail "config.auth is absent: anybody in the cluster could read and write. Give it (docs/security.md), or say insecure: true" }}
+{{- fail "config.auth is missing: every client in the cluster could read and write. Set it (docs/security.md), or set insecure: true" }}
 {{- end }}
 {{- end }}
 
@@ -34,10 +34,10 @@ start. values.schema.json checks each value. These templates check combinations 
 {{- range $name, $store := .Values.config.stores }}
 {{- if has $store.kind (list "memory" "rocksdb") }}
 {{- if $several }}
-{{- fail (printf "config.stores.%s is of kind %s, which one process owns: set replicas: 1, without autoscaling" $name $store.kind) }}
+{{- fail (printf "config.stores.%s is of kind %s, which only one process can open: set replicas: 1, without autoscaling" $name $store.kind) }}
 {{- end }}
 {{- if gt (int $.Values.workers) 1 }}
-{{- fail (printf "config.stores.%s is of kind %s, which one process owns: set workers: 1" $name $store.kind) }}
+{{- fail (printf "config.stores.%s is of kind %s, which only one process can open: set workers: 1" $name $store.kind) }}
 {{- end }}
 {{- end }}
 {{- if and (eq $store.kind "rocksdb") (not $.Values.persistence.enabled) }}
@@ -61,7 +61,7 @@ start. values.schema.json checks each value. These templates check combinations 
 {{- $mounts = append $mounts .mountPath }}
 {{- end }}
 {{- if regexMatch "(^|/)[.][.](/|$)" .path }}
-{{- fail (printf "config.stores.%s.path has a part ..: give the path without it" .name) }}
+{{- fail (printf "config.stores.%s.path contains ..: use a path without it" .name) }}
 {{- end }}
 {{- $below := contains "${" .path }}
 {{- range $mounts }}
@@ -70,17 +70,17 @@ start. values.schema.json checks each value. These templates check combinations 
 {{- end }}
 {{- end }}
 {{- if not $below }}
-{{- fail (printf "config.stores.%s.path is on no volume: put it below persistence.mountPath, %s" .name .root.Values.persistence.mountPath) }}
+{{- fail (printf "config.stores.%s.path is not on a volume: use a path below persistence.mountPath, %s" .name .root.Values.persistence.mountPath) }}
 {{- end }}
 {{- end }}
 
 {{- define "tableside.refusePersistence" -}}
 {{- if .Values.persistence.enabled }}
 {{- if gt (include "tableside.replicas" . | int) 1 }}
-{{- fail "persistence.enabled goes with one replica: one process owns a RocksDB" }}
+{{- fail "persistence.enabled requires one replica: only one process can open a RocksDB database" }}
 {{- end }}
 {{- if .Values.autoscaling.enabled }}
-{{- fail "persistence.enabled does not go with autoscaling: one process owns a RocksDB" }}
+{{- fail "persistence.enabled excludes autoscaling: only one process can open a RocksDB database" }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -92,10 +92,10 @@ start. values.schema.json checks each value. These templates check combinations 
 {{- $least := add .Values.preStopSleepSeconds (ceil $shutdown) }}
 {{- $given := .Values.terminationGracePeriodSeconds | default (add $least 5) | int }}
 {{- if le $given ($least | int) }}
-{{- fail (printf "terminationGracePeriodSeconds has to be above %d, which is preStopSleepSeconds and config.limits.shutdown_s together" $least) }}
+{{- fail (printf "terminationGracePeriodSeconds must be above %d, the sum of preStopSleepSeconds and config.limits.shutdown_s" $least) }}
 {{- end }}
 {{- $given }}
 {{- else }}
-{{- required "terminationGracePeriodSeconds has to be given where config.limits.shutdown_s is no number" .Values.terminationGracePeriodSeconds | int }}
+{{- required "terminationGracePeriodSeconds must be set if config.limits.shutdown_s is not a number" .Values.terminationGracePeriodSeconds | int }}
 {{- end }}
 {{- end }}

@@ -17,7 +17,7 @@
 {{- if .Values.persistence.enabled }}
 {{- $path := .Values.persistence.mountPath }}
 {{- if regexMatch "(^|/)[.][.]?(/|$)" $path }}
-{{- fail "persistence.mountPath has a part . or ..: give the path without it" }}
+{{- fail "persistence.mountPath contains . or ..: use a path without it" }}
 {{- end }}
 {{- $system := list "/bin" "/dev" "/etc" "/lib" "/lib64" "/opt/tableside" "/proc" "/run" "/sbin" "/sys" "/tmp" "/usr" "/var/run" }}
 {{- range concat $ours $system }}
@@ -31,7 +31,7 @@
 {{- end }}
 {{- range .Values.extraVolumeMounts }}
 {{- if has (.mountPath | default "" | trimSuffix "/") $ours }}
-{{- fail (printf "extraVolumeMounts has %s, where the chart mounts another volume" .mountPath) }}
+{{- fail (printf "extraVolumeMounts contains %s, which the chart uses for another volume" .mountPath) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -44,7 +44,7 @@
 {{- $secret := and (regexMatch "(?i)(password|secret|token|access_?key|credential)" $name) (not (regexMatch "(?i)(file|path)$" $name)) }}
 {{- $named := and $secret (kindIs "string" $value) (ne $text "") }}
 {{- if or $named (regexMatch "://[^:@/?#]*:[^@/?#]+@|[?&](ssl)?password=[^&]" $text) }}
-{{- fail (printf "config.stores.%s.%s has a password or key, which a ConfigMap would show: put it in a Secret, name that in secrets.env, and write ${NAME} here" $store $name) }}
+{{- fail (printf "config.stores.%s.%s contains a password or key, which a ConfigMap would expose: store it in a Secret, name the Secret in secrets.env, and write ${NAME} here" $store $name) }}
 {{- end }}
 {{- end }}
 {{- end }}
