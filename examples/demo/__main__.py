@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 PLAIN_WIDTH = 120
+SMALL_FILE = {"spark.sql.files.maxPartitionBytes": "1m"}  # several tasks for each core
 
 
 class Different(Exception):
@@ -117,7 +118,7 @@ def _start(
     serving: Callable[[], contextlib.AbstractContextManager[Service]],
 ) -> tuple[Service, SparkSession]:
     """Start the service and unpack the data while Spark starts in the main thread, which its signals require."""
-    conf = dict(setting.split("=", 1) for setting in options.conf)
+    conf = SMALL_FILE | dict(setting.split("=", 1) for setting in options.conf)
     with ThreadPoolExecutor(max_workers=2) as pool:
         service = pool.submit(lambda: started.enter_context(serving()))
         data = pool.submit(flights.prepare, scratch, options.flights)
@@ -142,10 +143,11 @@ class Demonstration:
 
 
 def _steps(spark: SparkSession, scratch: Path, shown: Demonstration) -> None:
-    data, progress, service = job.read_flights(spark, scratch), shown.progress, shown.reach
+    progress, service = shown.progress, shown.reach
     joined = scratch / "joined.parquet"
     with progress.step("put planes, airports and airlines", Part.WORK, RowsRead(spark)) as step:
         step.rows = job.load(spark, scratch, service)
+        data = job.read_flights(spark, scratch)
     with progress.step("join flights with planes, airports and airlines", Part.WORK, RowsRead(spark)) as step:
         job.enrich(data.every, service).write.parquet(str(joined))
         step.rows = flights.count(joined)

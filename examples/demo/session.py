@@ -21,7 +21,6 @@ def session(folder: Path, master: str = HERE, more: Mapping[str, str] | None = N
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.local.dir": str(folder),
-        "spark.sql.files.maxPartitionBytes": "1m",  # several tasks for each core, also for a small file
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": PARTITIONS,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
