@@ -96,11 +96,24 @@ def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> di
         if outcome is Record or outcome is type(None):
             counted[_KINDS[kind], "found" if outcome is Record else "absent"] += count
         else:
-            alike = zip(operations, outcomes, strict=True)
-            counted.update(
-                (_KINDS[kind], _label(answer)) for one, answer in alike if type(one) is kind and type(answer) is outcome
-            )
+            pairs = zip(operations, outcomes, strict=True)
+            alike = [answer for one, answer in pairs if type(one) is kind and type(answer) is outcome]
+            labelled = _not_merely_written(alike)
+            counted.update((_KINDS[kind], _label(answer)) for answer in labelled)
+            if len(labelled) < count:
+                counted[_KINDS[kind], "written"] += count - len(labelled)
     return counted
+
+
+def _not_merely_written(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Return the outcomes except those of writes that were applied to a record, which most are."""
+    return [
+        outcome
+        for outcome in outcomes
+        if not (
+            type(outcome) is Written and outcome.partitions is None and not outcome.created and not outcome.replayed
+        )
+    ]
 
 
 def _label(answer: Outcome) -> str:

@@ -98,7 +98,7 @@ class CompareAndSet:
 
     def is_contended(self, key: Key) -> bool:
         """Return whether a writer of this process retries a write to the record. Others should wait for it."""
-        lock = self._locks.get(key)
+        lock = self._locks.get(key) if self._locks else None
         return lock is not None and lock.locked()
 
     async def _attempt(self, writes: Sequence[Write], until: float) -> list[Outcome | bool]:

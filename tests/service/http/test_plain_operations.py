@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableside.core import KeyField, KeySchema, Operation, TableError, TableSpec
-from tableside.core.concurrency import Pieces
+from tableside.core import KeyField, KeySchema, Operation, Record, TableError, TableSpec, Update
+from tableside.core.concurrency import Pieces, in_pieces
 from tableside.http.wire import arrow_batch, json_batch
+from tableside.http.wire.answers import answers
 from tableside.http.wire.arrow_runs import RUN_ROWS_MIN, runs
 from tableside.http.wire.plain_operations import plain_gets, plain_operations, plain_puts
 
@@ -61,7 +62,8 @@ def each(decode: Any, rows: Sequence[Any]) -> list[str]:
 def test_a_batch_of_json_equals_its_operations_decoded_separately(spec: TableSpec, rows: list[tuple[Any, str]]) -> None:
     puts = [{"op": "put", "key": key, "value": json.loads(text)} for key, text in rows]
     gets = [{"op": "get", "key": key} for key, _ in rows]
-    for raws in (puts, gets, [*puts, *gets]):
+    updates = [{"op": "update", "key": key, "update": json.loads(text)} for key, text in rows]
+    for raws in (puts, gets, updates, [*puts, *gets]):
         assert from_json(raws, spec) == each(lambda one: from_json(one, spec), raws)
 
 
@@ -112,6 +114,17 @@ def test_gets_and_puts_are_decoded_together() -> None:
     assert plain_puts(["a"], [{"a": [1.5, {"b": 1}]}], spec)
     assert plain_operations([{"op": "get", "key": "a"}], spec)
     assert plain_operations([{"op": "put", "key": "a", "value": {}}], spec)
+    assert plain_operations([{"op": "update", "key": "a", "update": {"$inc": {"n": 1}}}], spec)
+
+
+def test_equal_updates_are_parsed_once_and_others_are_not_mistaken_for_them() -> None:
+    changes = [{"$inc": {"n": 1}}, {"$inc": {"n": 1}}, {"$set": {"n": 1}}, {"$set": {"n": True}}]
+    found = plain_operations([{"op": "update", "key": "a", "update": change} for change in changes], TableSpec("t"))
+    assert found is not None
+    first, second, number, boolean = (operation.changes for operation in found if isinstance(operation, Update))
+    assert first is second
+    assert str(number) != str(boolean)
+    assert plain_operations([{"op": "update", "key": "a", "update": {"$inc": {"n": True}}}], TableSpec("t")) is None
 
 
 @pytest.mark.parametrize(
@@ -130,3 +143,9 @@ def test_gets_and_puts_are_decoded_together() -> None:
 )
 def test_other_operations_are_decoded_separately(raws: list[Any]) -> None:
     assert plain_operations(raws, TableSpec("t")) is None
+
+
+async def test_found_records_are_encoded_at_once_with_the_same_result() -> None:
+    records = [Record(b'{"a":%d}' % index, f"e{index}") for index in range(600)]
+    found = await in_pieces(answers(records, bytes_max=10**6, operations=records))
+    assert await in_pieces(json_batch.encode_records(records)) == await in_pieces(json_batch.encode(found))

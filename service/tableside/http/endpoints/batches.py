@@ -56,9 +56,10 @@ async def apply_batch(request: TableRequest) -> Response:
     partitioned = bool(spec.partitions)
     if batch.fields is not None:
         outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: now() >= until))
-    if media == ARROW and (records := _all_found(outcomes, bytes_max)):
-        encoded = await in_pieces(arrow_answers.encode_records(records, partitioned=partitioned))
-        return arrow_response(encoded)
+    if records := _all_found(outcomes, bytes_max):
+        if media == JSON:
+            return Response(await in_pieces(json_batch.encode_records(records)), media_type=JSON)
+        return arrow_response(await in_pieces(arrow_answers.encode_records(records, partitioned=partitioned)))
     found = await in_pieces(answers(outcomes, bytes_max=bytes_max, operations=batch.operations))
     request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
     if media == JSON:
@@ -114,6 +115,6 @@ def _all_found(outcomes: Sequence[Outcome], bytes_max: int) -> list[Record]:
     if set(map(type, outcomes)) != {Record}:
         return []
     records: list[Record] = outcomes  # type: ignore[assignment]  # all types were just checked
-    if any(found.expires_ms for found in records) or sum(map(len, [found.value for found in records])) > bytes_max:
+    if any(found.expires_ms for found in records) or sum([len(found.value) for found in records]) > bytes_max:
         return []
     return records

@@ -87,7 +87,7 @@ def answers(outcomes: Sequence[Outcome], *, bytes_max: int, operations: Sequence
     for some in chunks_of(outcomes, PIECE_ANSWERS):
         found += map(answer, some)
         yield
-    total = sum(len(one.value) for one in found if one.value is not None)
+    total = sum([len(one.value) for one in found if one.value is not None])
     if any(one.partitions for one in found):
         total = sum(one.size_bytes for one in found)
     if total > bytes_max:
@@ -102,6 +102,8 @@ def rfc3339(expires_ms: int) -> str:
 
 
 def _written(written: Written, fields: Fields) -> Answer:
+    if written.value is None and written.partitions is None:
+        return Answer(201 if written.created else 204, None, written.etag, 0, written.replayed)
     value = written.value if written.value is None or fields is None else project_value(written.value, fields)
     parts = None if written.partitions is None else _partition_answers(written.partitions, fields)
     returned = value is not None or any(part.value is not None for _, part in parts or ())

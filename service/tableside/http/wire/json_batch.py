@@ -11,6 +11,7 @@ from ...core import (
     InvalidOperation,
     MalformedRequest,
     Operation,
+    Record,
     TableError,
     TableSpec,
     TooLarge,
@@ -75,6 +76,18 @@ def encode(answers: Sequence[Answer]) -> Pieces[bytes]:
         parts[1] = b"{"
     parts.append(b"]}")
     return b"".join(parts)
+
+
+def encode_records(records: Sequence[Record]) -> Pieces[bytes]:
+    """Encode the answers to gets that all found a record without expiry; the result is that of `encode`."""
+    parts: list[bytes] = []
+    for start in range(0, len(records), PIECE_OPERATIONS):
+        parts += [
+            b'{"status":200,"value":%b,"etag":"%b"}' % (record.value, record.etag.encode())
+            for record in records[start : start + PIECE_OPERATIONS]
+        ]
+        yield
+    return b'{"results":[%b]}' % b",".join(parts)
 
 
 def _parse_whole(body: bytes, operations_max: int) -> list[values.Json]:

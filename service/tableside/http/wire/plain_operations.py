@@ -7,17 +7,22 @@ which also finds the error of each invalid one.
 from collections.abc import Sequence
 from typing import Any
 
-from ...core import Changes, Get, Operation, Put, TableSpec, Update, values
+import orjson
+
+from ...core import Changes, Get, Operation, Put, TableError, TableSpec, Update, updates, values
 
 
 def plain_operations(raws: Sequence[Any], spec: TableSpec) -> Sequence[Operation] | None:
-    """Decode JSON objects that are all gets, or all unconditional puts."""
+    """Decode JSON objects that are all gets, all unconditional puts, or all updates with nothing but the update."""
     try:
         kinds = {raw["op"] for raw in raws}
         if kinds == {"get"} and max(map(len, raws)) == 2:
             return plain_gets([raw["key"] for raw in raws], spec)
         if kinds == {"put"} and max(map(len, raws)) == 3:
             return plain_puts([raw["key"] for raw in raws], [raw["value"] for raw in raws], spec)
+        if kinds == {"update"} and max(map(len, raws)) == 3:
+            changes = _parsed_updates([raw["update"] for raw in raws])
+            return None if changes is None else plain_updates([raw["key"] for raw in raws], changes, spec)
     except (KeyError, TypeError):
         return None
     return None
@@ -39,3 +44,13 @@ def plain_puts(keys: list[Any], documents: Sequence[Any], spec: TableSpec) -> li
 def plain_updates(keys: list[Any], changes: Sequence[Changes], spec: TableSpec) -> list[Update] | None:
     """Return an update of each key, without default."""
     return list(map(Update, keys, changes)) if spec.key.all_valid(keys) else None
+
+
+def _parsed_updates(documents: Sequence[Any]) -> list[Changes] | None:
+    """Parse updates, equal ones once. Return None if one is invalid. Raise TypeError if one cannot be encoded."""
+    texts = list(map(orjson.dumps, documents))
+    try:
+        parsed = {text: updates.parse(document) for text, document in dict(zip(texts, documents, strict=True)).items()}
+    except TableError:
+        return None
+    return [parsed[text] for text in texts]

@@ -156,9 +156,8 @@ def _arguments(plan: _Planned) -> tuple[str | bytes | int, ...]:
 
 
 def _outcome(update: Update, result: Reply) -> Outcome:
-    match result:
-        case [bytes(raw), int(expires_ms), 0 | 1 as created]:
-            value = value_of(raw) if update.returning else None
-            return Written(etag_of(raw), bool(created), False, value, expires_ms)
+    if type(result) is list and len(result) == 3 and type(result[0]) is bytes:
+        raw, expires_ms, created = result
+        return Written(etag_of(raw), created == 1, False, value_of(raw) if update.returning else None, expires_ms)
     error: TableError = from_unexpected_reply(result, "unknown")
     return error

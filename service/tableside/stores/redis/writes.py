@@ -10,6 +10,9 @@ from .records import etag_of, pack
 from .scripts import Command
 from .topology import COMMAND_KEYS_MAX, Servers
 
+PLAIN_BYTES_MAX = 2**20
+"""`transition` checks the size of larger values."""
+
 
 class RecordWriter:
     """Writes records of one table without reading them first."""
@@ -40,6 +43,8 @@ class RecordWriter:
         """Return the expected outcome, the bytes to store (empty: delete) and the time to live in ms (0: no expiry)."""
         if isinstance(write, Delete):
             return Written(None), b"", 0
+        if write.ttl_s is None and self._spec.ttl_s is None and len(write.value) <= PLAIN_BYTES_MAX:
+            return Written("", value=write.value if write.returning else None), pack(write.value), 0
         # At time 0 the expiry equals the time to live, which Redis counts from the server's time.
         planned = transition(None, write, self._spec, now_ms=0, etag="")
         if not isinstance(planned, Changed):
