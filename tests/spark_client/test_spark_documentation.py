@@ -20,7 +20,7 @@ pytestmark = [
 UPDATE, ENRICH, READ, FILTERED, LOOKED_UP = [
     block.text for block in blocks("docs/spark.md") if block.language == "python"
 ]
-[MISMATCH] = [block.text for block in blocks("docs/spark.md") if block.language == "text"]
+MISMATCH, _ = [block.text for block in blocks("docs/spark.md") if block.language == "text"]
 
 CONFIG = """
 stores: {memory: {kind: memory}}

@@ -126,21 +126,22 @@ def seen(outcome: Outcome) -> object:
 async def test_concurrent_callers_get_the_outcomes_of_one_order(options: dict[str, Any], seed: int) -> None:
     chance = random.Random(seed)
     coalesce, plain = Coalesce(Erratic(chance, fails=False), **options), MemoryStore(TableSpec("t"))
-    expected: list[list[Outcome]] = []
+    order = asyncio.Lock()
 
-    async def caller(number: int) -> list[tuple[int, list[Outcome]]]:
+    async def caller(number: int) -> list[tuple[list[Outcome], list[Outcome]]]:
         found = []
         for turn in range(10):
-            operations = batch(chance, 100 * number + turn)
-            place = len(expected)
-            expected.append(await plain.apply(operations))
-            found.append((place, await coalesce.apply(operations)))
+            async with order:
+                operations = batch(chance, 100 * number + turn)
+                expected = await plain.apply(operations)
+                applied = asyncio.create_task(coalesce.apply(operations))
+            found.append((await applied, expected))
         return found
 
     answers = await asyncio.gather(*(caller(number) for number in range(30)))
     await coalesce.close()
-    for place, outcomes in (answer for found in answers for answer in found):
-        assert list(map(seen, outcomes)) == list(map(seen, expected[place]))
+    for outcomes, expected in (answer for found in answers for answer in found):
+        assert list(map(seen, outcomes)) == list(map(seen, expected))
     for key in KEYS:
         assert seen((await coalesce.apply([Get(key)]))[0]) == seen((await plain.apply([Get(key)]))[0])
 
