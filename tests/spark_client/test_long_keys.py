@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -63,13 +62,20 @@ def size(full: bool, monkeypatch: pytest.MonkeyPatch) -> Size:
     return Size(110, PART_ROWS)
 
 
-@pytest.fixture(params=EVERY)
-def on_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    """A service with the table `t` on a store."""
-    chosen = kind(request.param, request, tmp_path)
-    config = tmp_path / "tableside.yaml"
-    config.write_text(json.dumps(chosen.configuration(deadline_s=60)))
-    with running(tmp_path / "service", config, environment=chosen.environment) as started:
+@pytest.fixture(scope="module")
+def every_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with two tables on every store: `operators-` and `patches-`, followed by the name of the store."""
+    directory = tmp_path_factory.mktemp("long_keys")
+    kinds = {name: kind(name, request, directory) for name in EVERY}
+    tables = {
+        f"{purpose}-{name}": {**used.configuration(deadline_s=60)["tables"]["t"], "store": name}
+        for purpose in ("operators", "patches")
+        for name, used in kinds.items()
+    }
+    config = directory / "tableside.yaml"
+    config.write_text(json.dumps({"stores": {name: used.store for name, used in kinds.items()}, "tables": tables}))
+    environment = {name: value for used in kinds.values() for name, value in used.environment.items()}
+    with running(directory / "service", config, environment=environment) as started:
         yield started
 
 
@@ -117,10 +123,11 @@ def result_of_every_operator(count: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("store", EVERY)
 def test_every_operator_applies_the_rows_of_a_key_once_in_order(
-    spark: SparkSession, on_store: Service, size: Size, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, every_store: Service, store: str, size: Size, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, rows = Table("t", on_store.url), rows_of_one_key(spark, size.rows)
+    table, rows = Table(f"operators-{store}", every_store.url), rows_of_one_key(spark, size.rows)
     update, default = every_operator(size.rows), {"made": lit(1), "n": lit(0)}
 
     def write() -> Any:
@@ -130,28 +137,29 @@ def test_every_operator_applies_the_rows_of_a_key_once_in_order(
     first = size.rows % size.part or size.part
     sent = first + 2 * size.part
     if size.part == PART_ROWS:
-        assert stored(on_store, "t")["k"]["n"] == sent
+        assert stored(every_store, table.name)["k"]["n"] == sent
     assert counts(write()) == (size.rows - sent, sent, 0)
-    assert stored(on_store, "t") == {"k": result_of_every_operator(size.rows)}
+    assert stored(every_store, table.name) == {"k": result_of_every_operator(size.rows)}
     assert counts(write()) == (0, size.rows, 0)
-    assert stored(on_store, "t") == {"k": result_of_every_operator(size.rows)}
+    assert stored(every_store, table.name) == {"k": result_of_every_operator(size.rows)}
     following = table.update(rows.limit(1), "k", {"$inc": {"n": lit(1)}}, token=("job", 2))
     assert counts(following) == (1, 0, 0)
 
 
-def test_patches_puts_and_deletes_of_one_key(spark: SparkSession, on_store: Service, size: Size) -> None:
-    table, rows = Table("t", on_store.url), rows_of_one_key(spark, size.rows)
+@pytest.mark.parametrize("store", EVERY)
+def test_patches_puts_and_deletes_of_one_key(spark: SparkSession, every_store: Service, store: str, size: Size) -> None:
+    table, rows = Table(f"patches-{store}", every_store.url), rows_of_one_key(spark, size.rows)
     patch = {"a": F.struct(col("n"), (col("n") % 3).alias("m")), "b": None}
     for expected in ((size.rows, 0, 0), (0, size.rows, 0)):
         patched = table.update(rows, "k", patch, default={"b": 1}, order_by="n", token="patched")
         assert counts(patched) == expected
-        assert stored(on_store, "t") == {"k": {"a": {"n": size.rows - 1, "m": (size.rows - 1) % 3}}}
+        assert stored(every_store, table.name) == {"k": {"a": {"n": size.rows - 1, "m": (size.rows - 1) % 3}}}
     for expected in ((size.rows, 0, 0), (0, size.rows, 0)):
         assert counts(table.put(rows, "k", order_by="n", token="put")) == expected
-        assert stored(on_store, "t") == {"k": {"n": size.rows - 1}}
+        assert stored(every_store, table.name) == {"k": {"n": size.rows - 1}}
     for expected in ((size.rows, 0, 0), (0, size.rows, 0)):
         assert counts(table.delete(rows, "k", token="deleted")) == expected
-        assert stored(on_store, "t") == {}
+        assert stored(every_store, table.name) == {}
 
 
 ALONE: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[int], Any]]] = {
