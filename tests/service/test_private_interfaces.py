@@ -6,6 +6,7 @@ missing. A new use of such an interface has to be listed here.
 
 import ast
 import inspect
+import re
 import textwrap
 import tomllib
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ import prometheus_client
 import pytest
 import uvicorn
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
+from redis._parsers import _AsyncHiredisParser
+from redis.asyncio.connection import AbstractConnection
 from uvicorn.lifespan.on import LifespanOn
 from uvicorn.server import ServerState
 
@@ -60,6 +63,12 @@ MEMBERS: dict[type, set[str]] = {
 uvicorn documents no members of its classes, and botocore none of its parsers. For Prometheus' client,
 these are the names with a leading underscore. Elsewhere in the service, Ruff rejects such names.
 """
+
+REDIS_MEMBERS: dict[type, set[str]] = {
+    _AsyncHiredisParser: {"_read_size", "_reader", "_stream", "read_from_socket"},
+    AbstractConnection: {"_parser", "_reader", "_writer", "disconnect"},
+}
+"""The undocumented members of the Redis driver's classes that `stores/redis/driver.py` uses or overrides."""
 
 
 @cache
@@ -135,9 +144,18 @@ def test_every_class_that_the_service_extends_is_listed() -> None:
     assert found <= {cls.__name__ for cls in MEMBERS}
 
 
+@pytest.mark.parametrize("cls", REDIS_MEMBERS, ids=lambda cls: cls.__name__)
+def test_the_members_of_the_redis_driver_exist_and_are_used(cls: type) -> None:
+    driver = (SERVICE / "stores" / "redis" / "driver.py").read_text(encoding="utf-8")
+    sources = "".join(inspect.getsource(base) for base in cls.__mro__ if base.__module__.startswith("redis."))
+    for name in REDIS_MEMBERS[cls]:
+        assert re.search(rf"(self\.|def ){name}\b", sources), "missing in the installed version"
+        assert re.search(rf"\b{name}\b", driver), name
+
+
 def test_the_versions_of_these_packages_have_upper_bounds() -> None:
     project = tomllib.loads((SERVICE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
-    names = {name.replace("_", "-") for packages in PACKAGES for name in packages}
+    names = {"redis[hiredis]"} | {name.replace("_", "-") for packages in PACKAGES for name in packages}
     found = {line.partition(">")[0]: line for requirements in extras for line in requirements}
     assert [name for name in names if ",<" not in found[name]] == []
