@@ -1,4 +1,4 @@
-"""RocksDB reads batches in the order of keys, and writes plain puts in one pass."""
+"""RocksDB reads batches in turns and in calls of bounded size, and writes plain puts in one pass."""
 
 import asyncio
 from collections.abc import AsyncIterator

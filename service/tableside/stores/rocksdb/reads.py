@@ -1,12 +1,10 @@
-"""Reads for batches of gets: in the order of keys, in turns of bounded size.
+"""Reads for batches of gets, in turns of bounded size.
 
-Neighboring keys are in the same blocks of a file, so RocksDB finds a key faster after the one before it. A batch uses
-one reader thread at a time, because two gain nothing: both need the interpreter between their reads.
+A batch uses one reader thread at a time, because two gain nothing: both need the interpreter between their reads.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import repeat
 
 from ...core import NOT_READ, READ_BYTES_MAX, Key, Outcome, chunks_of
 from .database import Database
@@ -34,7 +32,7 @@ class RecordReader:
         self._encode = encode
 
     async def get(self, keys: Sequence[Key]) -> list[Outcome]:
-        """Return the outcomes of gets. Gets that would exceed READ_BYTES_MAX together are NOT_READ."""
+        """Return the outcomes of gets. After values of READ_BYTES_MAX together, the others are NOT_READ."""
         prefix, encode = self._prefix, self._encode
         names = [prefix + encode(key) for key in keys]
         if len(names) <= KEYS_PER_GET_MIN:
@@ -43,9 +41,9 @@ class RecordReader:
         if len(names) <= INLINE_KEYS_MAX:
             call.read(names)
         else:
-            for turn in chunks_of(sorted(names), KEYS_PER_TURN_MAX):
+            for turn in chunks_of(names, KEYS_PER_TURN_MAX):
                 await self._database.run_read(partial(call.read, turn))
-        return list(map(call.found.get, names, repeat(NOT_READ)))
+        return call.outcomes + [NOT_READ] * (len(names) - len(call.outcomes))
 
 
 class _Call:
@@ -55,20 +53,20 @@ class _Call:
         self._database = database
         self._now_ms = database.now_ms()
         self._bytes = 0
-        self.found: dict[bytes, Outcome] = {}
+        self.outcomes: list[Outcome] = []
 
     def read(self, names: Sequence[bytes]) -> None:
         """Read records until the values of all turns are too large together."""
-        start = 0
-        while start < len(names) and self._bytes <= READ_BYTES_MAX:
-            some = names[start : start + self._count()]
-            raws = self._database.get([*some])
-            self.found.update(zip(some, read_all(raws, self._now_ms), strict=True))
-            self._bytes += sum([len(raw) for raw in raws if raw is not None])
-            start += len(some)
+        raws: list[bytes | None] = []
+        while len(raws) < len(names) and self._bytes <= READ_BYTES_MAX:
+            count = self._count(len(self.outcomes) + len(raws))
+            found = self._database.get([*names[len(raws) : len(raws) + count]])
+            self._bytes += sum([len(raw) for raw in found if raw is not None])
+            raws += found
+        self.outcomes += read_all(raws, self._now_ms)
 
-    def _count(self) -> int:
-        """Return how many records to read next: as many as would fit if they were as large as those already read."""
-        mean_bytes = self._bytes // (len(self.found) or 1)
-        fitting = (READ_BYTES_MAX - self._bytes) // (mean_bytes + 1) if self.found else 0
+    def _count(self, known: int) -> int:
+        """Return how many records to read next: as many as fit if they have the mean size of the `known` ones."""
+        mean_bytes = self._bytes // (known or 1)
+        fitting = (READ_BYTES_MAX - self._bytes) // (mean_bytes + 1) if known else 0
         return max(KEYS_PER_GET_MIN, min(KEYS_PER_GET_MAX, fitting))
