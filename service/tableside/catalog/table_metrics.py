@@ -98,15 +98,15 @@ def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> di
         else:
             pairs = zip(operations, outcomes, strict=True)
             alike = [answer for one, answer in pairs if type(one) is kind and type(answer) is outcome]
-            labelled = _not_merely_written(alike)
+            labelled = _without_plain_writes(alike)
             counted.update((_KINDS[kind], _label(answer)) for answer in labelled)
             if len(labelled) < count:
                 counted[_KINDS[kind], "written"] += count - len(labelled)
     return counted
 
 
-def _not_merely_written(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the outcomes except those of writes that were applied to a record, which most are."""
+def _without_plain_writes(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Return the outcomes except the most common ones: writes that changed an existing record."""
     return [
         outcome
         for outcome in outcomes
