@@ -12,6 +12,9 @@ from support.running import Service, running
 
 __all__ = ["released", "service"]
 
+# It contains assertions too.
+pytest.register_assert_rewrite("contract")
+
 pytest_plugins = ["plugins.narrowing", "plugins.scheduling", "plugins.selection", "plugins.slowest", "servers.fixtures"]
 
 # Spark's workers use the Python that runs the tests.

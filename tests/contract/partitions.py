@@ -53,8 +53,8 @@ class PartitionScans(Opens):
         for partition in ("a", "a:", "{b}"):
             for limit in (1, 4, 1000):
                 met = await scanned(store, partition=partition, limit=limit)
-                if not self.partitions_are_sorted:
-                    met.sort(key=keys.index)
+                if not self.partitions_are_sorted:  # Such a scan may return a record twice.
+                    met = sorted(set(met), key=keys.index)
                 assert met == [(partition, *rest) for rest in ordered]
         await store.apply([Delete(key) for key in keys[::2]])
         assert set(await scanned(store, partition="a")) == {key for key in keys[1::2] if key[0] == "a"}  # type: ignore[index]  # composite
