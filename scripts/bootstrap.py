@@ -31,6 +31,12 @@ STATE_JAR = ROOT / "scripts" / "state_jar.py"
 JAVA_VERSION_MIN = 17
 LOG_LINES_MAX = 40
 
+FOREIGN = {"PYTHONHOME", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
+"""Variables for another Python or Spark."""
+
+UNCACHED = "PYTHONDONTWRITEBYTECODE"
+"""This variable would make each process compile all modules again, which takes seconds."""
+
 # Spark's launcher always requests this module, which the Java from PyPI lacks: drop the option.
 SHIM = """#!/bin/sh
 n=$#
@@ -129,11 +135,11 @@ def pip(uv: bool) -> list[str]:
 
 def child_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the command: `.venv` first on PATH, its Python for Spark's workers, and a Java."""
-    foreign = {"PYTHONHOME", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
-    environment = {name: value for name, value in inherited.items() if name not in foreign}
+    environment = {name: value for name, value in inherited.items() if name not in FOREIGN | {UNCACHED}}
     environment |= {
         "VIRTUAL_ENV": str(VENV),
         "PATH": f"{VENV / 'bin'}{os.pathsep}{inherited.get('PATH', os.defpath)}",
+        "PYTHONPYCACHEPREFIX": str(VENV / "bytecode"),
         "PYSPARK_PYTHON": str(PYTHON),
         "PYSPARK_DRIVER_PYTHON": str(PYTHON),
     }

@@ -190,6 +190,15 @@ def test_commands_see_this_environment_and_no_other_spark(monkeypatch: pytest.Mo
     assert not {"SPARK_HOME", "PYTHONPATH"} & environment.keys()
 
 
+def test_commands_cache_bytecode_below_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = bootstrap()
+    monkeypatch.setattr(module, "choose_java", lambda home: home)
+    environment = module.child_environment({"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": "/other"})
+    program = "import sys; print(sys.dont_write_bytecode, sys.pycache_prefix)"
+    printed = run([str(module.PYTHON), "-c", program], env=environment).stdout
+    assert printed.split() == ["False", str(module.VENV / "bytecode")]
+
+
 def shell_blocks(section: str) -> list[str]:
     """Return the shell commands that the README shows in a section."""
     text = (ROOT / "README.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
