@@ -12,8 +12,9 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from spark_client.quick_start import QUICK_START, ensure_archive
+
 PYTHON_WORKERS = str(Path(__file__).with_name("python_workers"))
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PYSPARK_VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming."
@@ -24,7 +25,6 @@ LEAN = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # The better compiler does not pay off in a JVM that runs for a minute.
     "spark.driver.extraJavaOptions": QUICK_START,
     "spark.executor.extraJavaOptions": QUICK_START,
     "spark.python.daemon.module": "ready_daemon",
@@ -61,7 +61,8 @@ def start(master: str, settings: Mapping[str, str] | None = None) -> SparkSessio
 
 
 def set_environment() -> None:
-    """Set the Python of the workers and the location of `ready_daemon` for JVMs that this process starts."""
+    """Prepare for JVMs that this process starts: their classes, their workers' Python, the place of `ready_daemon`."""
+    ensure_archive()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     found = os.environ.get("PYTHONPATH", "")
     if PYTHON_WORKERS not in found.split(os.pathsep):

@@ -12,13 +12,11 @@ import httpx
 import pyspark
 
 from servers.process import free_port
+from spark_client.quick_start import QUICK_START, ensure_archive
 
 HOST = "127.0.0.1"
 START_S = 300.0
 STOP_S = 30.0
-
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of JVMs that live for seconds."""
 
 # No REST server: its port would be 6066.
 DAEMONS = {
@@ -42,6 +40,7 @@ class Cluster:
 @contextmanager
 def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
     """Run a master and workers of one core each. They end with the block."""
+    ensure_archive()
     port, *ui = (free_port() for _ in range(workers + 2))
     url = f"spark://{HOST}:{port}"
     with ExitStack() as stack:

@@ -16,7 +16,8 @@ from scripts.bootstrap import ROOT
 from servers.process import free_port
 from spark_client.deployment.leaks import PIECE, Search, command_lines, new_secret
 from spark_client.deployment.pages import Pages, watched
-from spark_client.deployment.standalone import HOST, QUICK_START, Cluster, clean_environment, page
+from spark_client.deployment.standalone import HOST, Cluster, clean_environment, page
+from spark_client.quick_start import QUICK_START
 
 FLIGHTS = 2_000
 STORE = "redis"

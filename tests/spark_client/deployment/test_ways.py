@@ -13,7 +13,8 @@ import pytest
 from servers.process import free_port
 from spark_client.deployment import environments
 from spark_client.deployment.leaks import Search, new_secret
-from spark_client.deployment.standalone import HOST, QUICK_START, SPARK_HOME, Cluster, clean_environment
+from spark_client.deployment.standalone import HOST, SPARK_HOME, Cluster, clean_environment
+from spark_client.quick_start import QUICK_START
 from support.running import Service
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("deployment")]

@@ -1,8 +1,17 @@
-"""PySpark's daemon, which forks Python workers. It imports their modules once, before the fork."""
+"""PySpark's daemon, which forks Python workers. It imports their modules once, before the fork.
 
+A worker collects garbage after each task: `gc.freeze` excludes the objects of these modules. A worker also reads the
+directories of all zip files on its path before each task: the daemon removes PySpark's, which is installed too.
+"""
+
+import gc
 import importlib
+import sys
 
-from pyspark import daemon
+sys.path[:] = [place for place in sys.path if not place.endswith(".zip")]
+sys.path_importer_cache.clear()
+
+from pyspark import daemon  # noqa: E402
 
 if __name__ == "__main__":
     for name in (
@@ -12,4 +21,5 @@ if __name__ == "__main__":
         "tableside_spark.executor.write_task",
     ):
         importlib.import_module(name)
+    gc.freeze()
     daemon.manager()

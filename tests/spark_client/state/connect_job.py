@@ -6,6 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
+from spark_client.quick_start import QUICK_START
 from tableside_spark import state
 
 JAR = "spark.jars"
@@ -14,7 +15,8 @@ JAR = "spark.jars"
 def main(url: str, directory: Path) -> None:
     """Run a counting query, and restart it. The server has the jar, and the session configures the state's table."""
     given = state.settings(url, "state")
-    spark = SparkSession.builder.remote("local[2]").config(JAR, given.pop(JAR)).getOrCreate()
+    builder = SparkSession.builder.remote("local[2]").config("spark.driver.extraJavaOptions", QUICK_START)
+    spark = builder.config(JAR, given.pop(JAR)).getOrCreate()
     for name, value in {**given, "spark.sql.shuffle.partitions": "2"}.items():
         spark.conf.set(name, value)
     rows = spark.range(100).select((col("id") % 7).alias("k"))

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.kafka_sessions import end_jvm
+from spark_client.quick_start import QUICK_START
 from spark_client.sessions import FILE_MANAGER, session, set_environment
 from spark_client.state.suite import BOUNDED, COPIED, OURS, SPARKS
 
@@ -41,7 +42,7 @@ SESSION: Settings = {
     # Hadoop's default on a local disk starts two processes for each file, this one starts one
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_START,
 }
 
 _with_jar: JavaGateway | None = None

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_client.driver_process import EXECUTOR, kill
+from spark_client.quick_start import QUICK_START
 from spark_client.state.inputs import FILES, HALF
 from spark_client.state.oracle import Oracle
 from spark_client.state.providers import FETCHING, FORMAT, Settings, ours, state_session
@@ -42,8 +43,7 @@ ROW_MS = 30
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    options = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-    settings = {"spark.executor.memory": "1g", "spark.executor.extraJavaOptions": options}
+    settings = {"spark.executor.memory": "1g", "spark.executor.extraJavaOptions": QUICK_START}
     with state_session("local-cluster[2,1,1024]", settings) as started:
         yield started
 
