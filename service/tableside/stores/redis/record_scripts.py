@@ -62,4 +62,6 @@ def script_results(reply: Reply, count: int) -> list[int | TableError]:
     """Return the result for each record from the reply of a script that writes: an integer or an error."""
     if type(reply) is not list or len(reply) != count:
         return [from_unexpected_reply(reply, "unknown")] * count
+    if set(map(type, reply)) <= {int}:
+        return reply
     return [result if type(result) is int else from_unexpected_reply(result, "unknown") for result in reply]

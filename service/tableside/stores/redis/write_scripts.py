@@ -166,6 +166,25 @@ end
 """
 )
 
+_PUT_ALL = """
+-- Puts all records of the call with one command. Returns nil, without a change, if one of them is a delete, expires or
+-- has a side key, or if the command fails: the user may lack its permission, or the server memory.
+local function put_all()
+  local sides, pairs, results = {}, {}, {}
+  for index = 1, #KEYS / 2 do
+    local value = ARGV[index * 2 - 1]
+    if value == '' or ARGV[index * 2] ~= '0' then return nil end
+    pairs[index * 2 - 1], pairs[index * 2] = KEYS[index * 2 - 1], value
+    sides[index], results[index] = KEYS[index * 2], 0
+  end
+  if redis.pcall('EXISTS', unpack(sides)) ~= 0 then return nil end
+  return redis.pcall('MSET', unpack(pairs)).ok and results
+end
+
+local stored = put_all()
+if stored then return stored end
+"""
+
 _WRITE = """
 -- KEYS for each record: the record and its side key.
 -- ARGV for each record: the value (empty: delete) and the time to live in ms (0: no expiry).
@@ -221,7 +240,7 @@ class WriteScripts(msgspec.Struct, frozen=True):
     edit: Script
 
 
-SCRIPTS = WriteScripts(*(Script(_PUT + _EACH + work) for work in (_WRITE, _REPLACE, EDIT)))
+SCRIPTS = WriteScripts(*(Script(_PUT + _EACH + work) for work in (_PUT_ALL + _WRITE, _REPLACE, EDIT)))
 
 INDEXED_SCRIPTS = WriteScripts(*(Script(_PUT + _EACH_INDEXED + work) for work in (_WRITE, _REPLACE, EDIT)))
 """For tables whose partitions have an index."""
