@@ -6,8 +6,9 @@ part is in braces, with `{` and `}` percent-encoded as well, so that a cluster k
 key stores the tokens of the record's writers. Its name has the same slot as the record's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import Any
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
@@ -69,6 +70,17 @@ class KeyNames:
         except (TableError, UnicodeDecodeError):
             return None
         return key if self.for_keys([key])[0].encode() == name else None
+
+    def to_keys(self, names: Sequence[bytes]) -> list[Key | None]:
+        """Return what `to_key` returns for each name. Makes few calls if all keys are valid strings in ASCII."""
+        try:
+            texts = list(map(bytes.decode, names))
+        except UnicodeDecodeError:
+            return list(map(self.to_key, names))
+        start = len(self.prefix)
+        keys: list[Any] = [text[start:] for text in texts]
+        valid = self._schema.all_valid(keys) and self.for_keys(keys) == texts
+        return keys if valid else list(map(self.to_key, names))
 
     def pattern(self, scan: Scan) -> str:
         """Return the pattern that matches a scan's names. Raise InvalidOperation for a prefix of an integer key."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ...core import NOT_READ, READ_BYTES_MAX, Key, Outcome, Record, Scan, TableError
 from .reads import RecordReader
@@ -35,6 +35,8 @@ class PageBuilder:
         return taken
 
     def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:
+        if self._add_all(candidates, outcomes):
+            return len(candidates)
         for taken, ((name, key), outcome) in enumerate(zip(candidates, outcomes, strict=True)):
             if self.complete or outcome is NOT_READ:
                 return taken
@@ -47,6 +49,19 @@ class PageBuilder:
             else:
                 self.absent.append((name, key))
         return len(candidates)
+
+    def _add_all(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> bool:
+        """Add all records and return True, if there is a record for each candidate and the page has room for them."""
+        if len(outcomes) > self.room or set(map(type, outcomes)) != {Record}:
+            return False
+        records: Sequence[Any] = outcomes
+        size_bytes = self._size_bytes + sum([len(record.value) for record in records])
+        if size_bytes > self._scan.bytes_max:
+            return False
+        self._size_bytes = size_bytes
+        self.names.update([name for name, _ in candidates])
+        self.records += zip([key for _, key in candidates], records, strict=True)
+        return True
 
     @property
     def room(self) -> int:

@@ -72,12 +72,9 @@ class TableScanner:
 def table_records(names: Sequence[bytes], table: KeyNames, position: Position) -> list[NamedKey]:
     """Return the records of a table among names from SCAN, each once, in the slots that the scan covers."""
     part = parse_slots(position.part)
-    found: dict[str, NamedKey] = {}
-    for name in names:
-        key = table.to_key(name)
-        if key is not None and (part is ALL_SLOTS or slot_of(name.decode()) in part):
-            found[name.decode()] = name.decode(), key
-    return list(found.values())
+    keys = [key for key in table.to_keys(names) if key is not None]
+    found = dict(zip(table.for_keys(keys), keys, strict=True))
+    return [(name, key) for name, key in found.items() if part is ALL_SLOTS or slot_of(name) in part]
 
 
 def _start_position(scan: Scan) -> Position:

@@ -93,6 +93,7 @@ class SingleServer:
 
 
 ALL_SLOTS = frozenset(range(SLOT_COUNT))
+_ALL_SLOTS_TEXT = f"0-{SLOT_COUNT - 1}"
 
 SPLITS_PER_NODE_MAX = 8
 """Each split of a node scans all names of the node, so more splits would cost more than they gain."""
@@ -111,6 +112,8 @@ def format_slots(slots: Iterable[int]) -> str:
 
 def parse_slots(text: str) -> frozenset[int]:
     """Return slots from the text of `format_slots`. Raise ValueError for other text."""
+    if text == _ALL_SLOTS_TEXT:
+        return ALL_SLOTS
     slots: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.partition("-")
