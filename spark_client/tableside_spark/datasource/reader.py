@@ -16,6 +16,7 @@ from tableside_spark.datasource.read_options import ReadOptions
 from tableside_spark.executor.key_columns import key_column
 from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.mismatch import MismatchError
+from tableside_spark.executor.read_ahead import read_ahead
 from tableside_spark.executor.task_waits import TaskWaits
 from tableside_spark.plan.table_schema import wire_keys
 
@@ -80,7 +81,8 @@ class TableReader(DataSourceReader):
     def read(self, partition: PageScan | KeyLookup) -> Iterator[pa.RecordBatch]:  # type: ignore[override] # our own partitions
         """Read the records of a task."""
         pages = self._scan(partition) if isinstance(partition, PageScan) else self._look_up(partition)
-        pages = TaskWaits(shared_client(self._target.connection)).logged(self._target.table, pages)
+        waits = TaskWaits(shared_client(self._target.connection))
+        pages = waits.logged(self._target.table, read_ahead(pages))
         try:
             yield from (self._decoder.decode(page) for page in pages if len(page))
         except MismatchError as error:

@@ -224,6 +224,13 @@ async def test_names_in_another_form_are_not_in_scans(redis_url: str, tool: Any)
         assert set(await scanned(pairs)) == {("u", 1), (":", 2)}
 
 
+@pytest.mark.parametrize("foreign", [b"", b"\xff", b"x" * 1025, "ü".encode() * 513, b"a\0b"])
+async def test_names_that_are_no_keys_do_not_hide_others_from_scans(store: Any, tool: Any, foreign: bytes) -> None:
+    await store.apply([put("a"), put("x" * 1024), put("ü")])
+    await tool.set(name(store, "").encode() + foreign, "{}")
+    assert set(await scanned(store)) == {"a", "x" * 1024, "ü"}
+
+
 # Side keys
 
 
@@ -258,6 +265,42 @@ async def test_a_side_key_expires_with_its_record(store: Any, tool: Any) -> None
     await written(store, update("a", {}, {}, ttl_s=50))
     assert json.loads(await tool.get(side)) == [1, ["w", 2]]
     assert await tool.pexpiretime(side) == (await record(store, "a")).expires_ms > 0
+
+
+async def test_puts_without_expiry_and_tokens_are_one_command(own_url: str) -> None:
+    async with connected(own_url) as backend, Redis.from_url(own_url) as client:
+        store = await backend.store(own(TableSpec("t")))
+        await client.config_resetstat()
+        outcomes = await store.apply([put(f"{index}", {"n": index}) for index in range(100)])
+        statistics = await client.info("commandstats")
+        assert statistics["cmdstat_mset"]["calls"] == 1
+        assert "cmdstat_set" not in statistics
+        etags = [outcome.etag for outcome in outcomes if isinstance(outcome, Written)]
+        assert etags == [await etag(store, f"{index}") for index in range(100)]
+
+
+@pytest.mark.parametrize("other", [put("b", {}), put("b", {}, ttl_s=100), Delete("b")], ids=["put", "ttl", "delete"])
+async def test_a_put_in_a_batch_keeps_the_tokens_of_its_record(store: Any, tool: Any, other: Operation) -> None:
+    await written(store, put("a", {"n": 1}, token=Token("w", 1)))
+    assert all(isinstance(outcome, Written) for outcome in await store.apply([put("a", {"n": 2}), other]))
+    assert (await written(store, put("a", {"n": 3}, token=Token("w", 1)))).replayed
+    assert await value(store, "a") == {"n": 2}
+    assert (await tool.exists(name(store, "b"))) == (0 if isinstance(other, Delete) else 1)
+    assert (await tool.pttl(name(store, "b")) > 0) == (other == put("b", {}, ttl_s=100))
+
+
+async def test_puts_need_no_permission_for_many_keys_at_once(own_url: str) -> None:
+    spec = own(TableSpec("t"))
+    async with Redis.from_url(own_url) as client:
+        await client.acl_setuser(
+            "tableside", enabled=True, passwords=["+geheim"], keys=["*"], commands=["+@all", "-mset"]
+        )
+        async with connected(own_url, username="tableside", password="geheim") as backend:
+            store = await backend.store(spec)
+            outcomes = await store.apply([put("a", {"n": 1}), put("b", {"n": 2})])
+            assert all(isinstance(outcome, Written) for outcome in outcomes)
+            assert await value(store, "b") == {"n": 2}
+        await client.acl_deluser("tableside")
 
 
 @pytest.mark.parametrize("again", [put("a", {"n": 0}), update("a", {}, {"n": 0})], ids=["put", "update"])
@@ -500,7 +543,7 @@ async def test_a_server_without_memory_still_deletes(own_url: str) -> None:
 
 
 async def test_the_documented_permissions_are_sufficient(own_url: str) -> None:
-    commands = "get mget set getrange setrange exists unlink pexpireat pexpiretime persist time eval evalsha"
+    commands = "get mget set mset getrange setrange exists unlink pexpireat pexpiretime persist time eval evalsha"
     others = "scan info ping sadd smembers"
     spec = own(TableSpec("t", create=True))
     async with Redis.from_url(own_url) as client:
