@@ -1,13 +1,15 @@
 """The shared suite on the PostgreSQL store with tables of documents, and tests of its specific features."""
 
 import asyncio
+import itertools
 import os
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import asyncpg
@@ -34,6 +36,7 @@ from contract import (
     written,
 )
 from service.test_stateful import Machine
+from support import large_records
 from support.postgres_tables import database, new_name, psql, settings
 from tableside.core import values
 from tableside.core.backend import Backend
@@ -52,7 +55,7 @@ from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.postgres import backend as postgres_backend
-from tableside.stores.postgres import pool, scans, writes
+from tableside.stores.postgres import pool, rows, scans, writes
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
 
@@ -225,6 +228,28 @@ async def test_concurrent_replicas_create_one_table(postgres_dsn: str) -> None:
         await asyncio.gather(*(one(store, update("a", {"$inc": {"n": 1}}, {"n": 0})) for store in stores))
         assert same(await value(stores[0], "a"), {"n": 8})
         assert name in await backends[0].tables()
+
+
+async def test_large_records_are_read_in_pieces(backend: PostgresBackend) -> None:
+    store = await backend.store(spec(new_name()))
+    await large_records.write(store)
+    await large_records.assert_read_in_pieces(store)
+    await large_records.assert_scanned(store)
+    await large_records.delete(store)
+
+
+async def test_other_tasks_may_run_between_the_values_of_a_large_read(
+    backend: PostgresBackend, direct: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = _count_yields(monkeypatch, rows)
+    name = new_name()
+    store = await backend.store(spec(name))
+    insert = f"INSERT INTO {quoted(name)} (key, value) SELECT 'k' || n, $1::text::jsonb FROM generate_series(0, 29) n"
+    await direct.execute(insert, f'{{"n": 1.0, "text": "{"x" * 65_536}"}}')
+    *found, absent = await store.apply([Get(f"k{number}") for number in range(31)])
+    assert counted() == 30
+    assert {outcome.value[:7] for outcome in found if isinstance(outcome, Record)} == {b'{"n":1,'}
+    assert absent is None
 
 
 async def test_names_are_any_but_too_long(backend: PostgresBackend) -> None:
@@ -441,18 +466,23 @@ def test_it_equals_the_naive_table(postgres_dsn: str, full: bool) -> None:
 async def test_other_tasks_may_run_between_the_decisions_of_a_transaction(
     backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    yields = 0
+    counted = _count_yields(monkeypatch, writes)
+    store = await backend.store(spec(new_name()))
+    outcomes = await store.apply([update(f"k{number}", {"$inc": {"n": 1}}, {}) for number in range(50)])
+    assert not any(isinstance(outcome, TableError) for outcome in outcomes)
+    assert counted() == 50
+
+
+def _count_yields(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Callable[[], int]:
+    """Let a module yield as often as it can, and return how to read the number of yields."""
+    yields = itertools.count()
 
     class Counting(Yielder):
         due = True
 
         async def maybe_yield(self) -> None:
-            nonlocal yields
-            yields += 1
+            next(yields)
             await super().maybe_yield()
 
-    monkeypatch.setattr(writes, "Yielder", Counting)
-    store = await backend.store(spec(new_name()))
-    outcomes = await store.apply([update(f"k{number}", {"$inc": {"n": 1}}, {}) for number in range(50)])
-    assert not any(isinstance(outcome, TableError) for outcome in outcomes)
-    assert yields == 50
+    monkeypatch.setattr(module, "Yielder", Counting)
+    return lambda: next(yields)

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ...core import Key, Outcome, Record, RecordUnreadable, Stored
+from ...core import Key, Outcome, Record, RecordUnreadable, Stored, Yielder
 from .json_text import LINE_SEPARATOR, canonical, canonical_or_error, needs_parsing
 from .schema import EXPIRES, WRITERS
 from .value_columns import Texts
@@ -32,9 +32,15 @@ class Row(msgspec.Struct, frozen=True):
     writers: Writers = ()
 
 
+def values_bytes(result: Any, parts: int) -> int:
+    """Return the size of the values that a `read` statement found. `parts` is the number of key columns."""
+    size_bytes: int | None = result[parts]
+    return size_bytes or 0
+
+
 def outcomes_by_key(result: Any, parts: int) -> dict[Key, Outcome]:
     """Return the outcomes of a `read` statement by key. `parts` is the number of key columns."""
-    keys, (lines, all_objects, etags, expires) = result[:parts], result[parts:]
+    keys, (_, lines, all_objects, etags, expires) = result[:parts], result[parts:]
     if lines is None:
         return {}
     found: Iterable[Outcome]
@@ -44,6 +50,19 @@ def outcomes_by_key(result: Any, parts: int) -> dict[Key, Outcome]:
         texts = map(canonical_or_error, lines.split(LINE_SEPARATOR))
         found = map(_outcome, texts, etags.split(","), expires or [0] * len(keys[0]))
     return dict(zip(_zip_keys(keys), found, strict=True))
+
+
+async def outcomes_by_key_in_turns(result: Any, parts: int) -> dict[Key, Outcome]:
+    """Return the same as `outcomes_by_key`. Other tasks may run between the records."""
+    keys, (_, lines, _, etags, expires) = result[:parts], result[parts:]
+    columns = _zip_keys(keys), lines.split(LINE_SEPARATOR), etags.split(","), expires or [0] * len(keys[0])
+    found: dict[Key, Outcome] = {}
+    yielder = Yielder()
+    for key, text, etag, expiry in zip(*columns, strict=True):
+        if yielder.due:
+            await yielder.maybe_yield()
+        found[key] = _outcome(canonical_or_error(text), etag, expiry)
+    return found
 
 
 def row_key(row: Any, parts: int) -> Key:

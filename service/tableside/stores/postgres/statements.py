@@ -34,7 +34,8 @@ class ValueSql(msgspec.Struct, frozen=True):
 class Statements(msgspec.Struct, frozen=True):
     """The statements of a table. The first parameters of each are the arrays of key parts.
 
-    `read` also takes the current time. `put`, `insert` and `update` also take the arrays of the data columns and of the
+    `read` also takes the current time and a limit. If the values are together larger than the limit, it returns their
+    size without them. `put`, `insert` and `update` also take the arrays of the data columns and of the
     `metadata` columns, and `put` the current time if `put_takes_time`. These three are pairs: both statements return
     keys and etags, the second also returns values. `unconditional_delete` keeps the rows of deleted records that store
     writers.
@@ -140,11 +141,13 @@ class StatementBuilder:
     def _read(self) -> str:
         join, selected = self._key.selection()
         keys = ", ".join(f"array_agg({output})" for output in self._key.outputs())
+        lines, number = f"string_agg({self._values.value}, E'\\n')", len(self._key.columns) + 1
         return (
-            f"SELECT {keys}, convert_to(string_agg({self._values.value}, E'\\n'), 'UTF8'), "
+            f"SELECT {keys}, octet_length({lines}), "
+            f"CASE WHEN octet_length({lines}) <= ${number + 1}::bigint THEN convert_to({lines}, 'UTF8') END, "
             f"bool_and({self._values.object}), string_agg(t.xmin::text, ','), "
             f"CASE WHEN max({self.expires}) IS NOT NULL THEN array_agg({self.expires}) END "
-            f"FROM {self._source()}{join} WHERE {selected} AND {self.live(len(self._key.columns) + 1)}"
+            f"FROM {self._source()}{join} WHERE {selected} AND {self.live(number)}"
         )
 
     def _lock(self) -> str:

@@ -35,7 +35,8 @@ from .column_types import UNCHANGED
 from .deadline_retry import DeadlineRetry, Progress, Work
 from .errors import DRIVER_ERRORS, rejected_row_error
 from .pool import Connection, Pool
-from .rows import Row, key_arrays, outcomes_by_key
+from .reads import RecordReader
+from .rows import Row
 from .scans import Scanner
 from .schema import EXPIRES, WRITERS, TableDefinition
 from .statements import StatementBuilder
@@ -43,7 +44,6 @@ from .transaction_plan import DecidedWrite, InsertConflict
 from .value_columns import ValueLayout
 from .writes import RecordWriter
 
-READ_KEYS_MAX = 1000
 STATEMENT_WRITES_MAX = 1000
 STATEMENT_BYTES_MAX = 8 * 2**20
 """Limits the total size of the values that one statement writes."""
@@ -80,9 +80,9 @@ class PostgresStore:
         self._clock = clock
         self._statements = builder.statements()
         self._retry = DeadlineRetry(pool, spec.name, self._explain_rejection)
+        self._reader = RecordReader(self._retry, self._statements.read, len(spec.key.fields), clock)
         self._writer = RecordWriter(spec, layout, self._statements, clock)
         self._scanner = Scanner(table, spec.key, builder, self._statements)
-        self._parts = len(spec.key.fields)
         self._uuids = [index for index, column in enumerate(table.key_columns) if column.type == "uuid"]
         if spec.ttl_s is not None and not self.capabilities.ttl:
             raise Unsupported(_NO_TTL)
@@ -90,7 +90,7 @@ class PostgresStore:
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Apply operations. Operations of one kind share statements of bounded size."""
         if not self._uuids and set(map(type, operations)) == {Get}:
-            return await self._get(cast("Sequence[Get]", operations), until)
+            return await self._reader.get(cast("Sequence[Get]", operations), until)
         outcomes: list[Outcome] = [self._unsupported(operation) for operation in operations]
         kinds: dict[Callable[..., Any], list[int]] = {}
         for index, operation in enumerate(operations):
@@ -127,7 +127,7 @@ class PostgresStore:
 
     def _kind(self, operation: Operation) -> Callable[..., Any]:
         if isinstance(operation, Get):
-            return self._get
+            return self._reader.get
         if operation.token is None and is_unconditional(operation) and not self._table.has_side_table:
             if isinstance(operation, Put):
                 return self._put
@@ -136,19 +136,6 @@ class PostgresStore:
         return self._decide
 
     # Each kind
-
-    async def _get(self, gets: Sequence[Get], until: float) -> list[Outcome]:
-        keys = [get.key for get in gets]
-        if len(keys) <= READ_KEYS_MAX:
-            return [*await self._retry.run_each(self._read, keys, until)]
-        outcomes: list[Outcome] = []
-        for chunk in chunks_of(keys, READ_KEYS_MAX):
-            outcomes += await self._retry.run_each(self._read, chunk, until)
-        return outcomes
-
-    async def _read(self, connection: Connection, keys: Sequence[Key], progress: Progress) -> list[Outcome]:
-        row = await connection.fetchrow(self._statements.read, *key_arrays(keys, self._parts), self._clock())
-        return [*map(outcomes_by_key(row, self._parts).get, keys)]
 
     async def _put(self, puts: Sequence[Put], until: float) -> list[Outcome]:
         return await self._run_in_chunks(self._writer.put, puts, until)
