@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from .lane import SLICE_S, next_slice
+from .lane import SLICE_S, next_slice, run_in_thread
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Pieces: TypeAlias = Generator[None, None, Result]
 """Work that awaits nothing, as a generator: it yields between its pieces and returns the result."""
+
+LongPieces: TypeAlias = Generator[Callable[[], None] | None, None, Result]
+"""Like `Pieces`, but the generator yields a piece that cannot be divided and takes long as a function to call."""
 
 
 async def gather_bounded(coroutines: Sequence[Coroutine[Any, Any, Result]], concurrency_max: int) -> list[Result]:
@@ -83,19 +86,26 @@ class Yielder:
         return self._time() >= deadline
 
 
-async def in_pieces(work: Pieces[Result]) -> Result:
-    """Run work that yields between its pieces, and let other tasks run every `SLICE_S`. Return its result."""
+async def in_pieces(work: LongPieces[Result]) -> Result:
+    """Run work that yields between its pieces, and let other tasks run every `SLICE_S`. Return its result.
+
+    Long pieces run in a thread.
+    """
     time = asyncio.get_running_loop().time
     yield_at = time() + SLICE_S
     while True:
         try:
-            next(work)
+            long_piece = next(work)
         except StopIteration as finished:
             result: Result = finished.value
             return result
-        if time() >= yield_at:
+        if long_piece is not None:
+            await run_in_thread(long_piece)
+        elif time() >= yield_at:
             await next_slice()
-            yield_at = time() + SLICE_S
+        else:
+            continue
+        yield_at = time() + SLICE_S
 
 
 async def run_until(coroutine: Coroutine[Any, Any, Result], deadline: float) -> Result:

@@ -1,11 +1,12 @@
 """Yielding to the event loop, and bounded concurrency."""
 
 import asyncio
+import threading
 import time
 
 import pytest
 
-from tableside.core.concurrency import Yielder, chunks_of, gather_bounded
+from tableside.core.concurrency import LongPieces, Yielder, chunks_of, gather_bounded, in_pieces
 from tableside.core.lane import SLICE_S
 
 
@@ -85,3 +86,23 @@ async def test_only_long_work_yields_to_other_tasks() -> None:
         await yielder.maybe_yield()
     order.append("long")
     assert order == ["short", "other", "long"]
+
+
+async def test_long_pieces_run_in_a_thread_before_the_work_continues() -> None:
+    threads: list[int] = []
+
+    def work() -> LongPieces[int]:
+        yield lambda: threads.append(threading.get_ident())
+        yield None
+        return len(threads)
+
+    assert await in_pieces(work()) == 1
+    assert threads != [threading.get_ident()]
+
+
+async def test_the_error_of_a_long_piece_is_raised() -> None:
+    def work() -> LongPieces[None]:
+        yield lambda: [][0]
+
+    with pytest.raises(IndexError):
+        await in_pieces(work())

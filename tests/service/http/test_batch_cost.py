@@ -2,7 +2,7 @@
 
 import json
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +26,9 @@ from tableside.core import (
     TableSpec,
     TooLarge,
     Written,
+    values,
 )
+from tableside.core.concurrency import LongPieces, in_pieces
 from tableside.core.json_errors import NotJson
 from tableside.core.projection import projection
 from tableside.http.responses import arrow_response
@@ -41,7 +43,7 @@ from tableside.http.wire import (
     pages,
     projections,
 )
-from tableside.http.wire.answers import PIECE_BYTES, PIECE_OPERATIONS, answer
+from tableside.http.wire.answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, answer
 
 T = "costs"
 SPEC = TableSpec("t")
@@ -238,6 +240,53 @@ def test_a_large_body_is_decoded_and_its_answers_are_encoded_in_pieces() -> None
     encoded, turns = counted(json_batch.encode(answers))
     assert turns == 1024 // PIECE_OPERATIONS
     assert json.loads(encoded) == {"results": [{"status": 200, "value": {}, "etag": "e"}] * 1024}
+
+
+LONG = '{"text":"%s"}' % ("x" * 2 * LONG_BYTES_MIN)
+
+
+def long_pieces(work: LongPieces[json_batch.Batch]) -> Iterator[Callable[[], None]]:
+    for piece in work:
+        if piece is not None:
+            piece()
+            yield piece
+
+
+def as_json(value: str) -> LongPieces[json_batch.Batch]:
+    return json_batch.decode(body_of([f'{{"op":"put","key":"a","value":{value}}}'] * 3), SPEC, OPERATIONS_MAX)
+
+
+def as_arrow(value: str) -> LongPieces[json_batch.Batch]:
+    return arrow_batch.decode(pa.table({"key": ["a"] * 3, "value": [value] * 3}), SPEC, arrow_batch.RowSettings("put"))
+
+
+@pytest.mark.parametrize("decode", [as_json, as_arrow])
+def test_long_operations_are_decoded_in_a_thread(decode: Callable[[str], LongPieces[json_batch.Batch]]) -> None:
+    assert len(list(long_pieces(decode(LONG)))) == 3
+    assert not list(long_pieces(decode('{"n":1}')))
+
+
+async def test_the_error_of_a_long_operation_names_its_byte() -> None:
+    wrong, at = LONG[:-1] + "]", len(LONG) - 1
+    with pytest.raises(NotJson, match=f"not JSON at byte {body_of([]).index(b'[') + 31 + at}, in operation 0: "):
+        await in_pieces(as_json(wrong))
+    batch = await in_pieces(as_arrow(wrong))
+    assert all(f"column 'value': not JSON at byte {at}: " in str(error) for error in batch.operations)
+
+
+def test_equal_long_values_of_rows_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[object] = []
+
+    def noting(text: bytes | str) -> values.Json:
+        parsed.append(text)
+        return values.parse_unlimited(text)
+
+    monkeypatch.setattr(values, "parse", noting)
+    texts = [LONG, LONG, LONG.replace("x", "y"), LONG]
+    table = pa.table({"key": ["a"] * 4, "value": texts})
+    batch = finish(arrow_batch.decode(table, SPEC, arrow_batch.RowSettings("put")))
+    assert [one.value.decode() for one in batch.operations if isinstance(one, Put)] == texts
+    assert len(parsed) == 3
 
 
 @pytest.mark.parametrize("text", [b"0,", b'"",', b"[],"])

@@ -200,6 +200,13 @@ def test_a_table_without_partitions_rejects_partitions(shards: Asking, said: obj
     assert "partitions" not in refused
 
 
+def test_such_a_table_rejects_partitions_before_it_decodes_the_value(shards: Asking) -> None:
+    [refused] = shards.batch("plain", {"op": "put", "key": "a", "value": {"_ts": 1}, "partitions": [0]})
+    check_problem(refused["error"], 501, "unsupported")
+    [row] = shards.rows("plain", {"key": ["a"], "value": ["no JSON"], "partitions": [[0]]}, op="put")
+    assert (row["status"], row["code"]) == (501, "unsupported")
+
+
 def test_single_requests_and_scans_of_such_a_table_reject_partitions(shards: Asking) -> None:
     for query in ("", "0", "all", "default"):
         params = {"partitions": query}

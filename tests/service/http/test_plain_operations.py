@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.pieces import finish
 from tableside.core import KeyField, KeySchema, Operation, Record, TableError, TableSpec, Update
-from tableside.core.concurrency import Pieces, in_pieces
+from tableside.core.concurrency import LongPieces, in_pieces
 from tableside.http.wire import arrow_batch, json_batch
 from tableside.http.wire.answers import answers
 from tableside.http.wire.arrow_runs import RUN_ROWS_MIN, runs
@@ -30,13 +31,9 @@ VALUES = [
 ]
 
 
-def finished(work: Pieces[json_batch.Batch]) -> list[str]:
+def finished(work: LongPieces[json_batch.Batch]) -> list[str]:
     """Return the operations of a batch, as text because errors have no equality."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stopped:
-            return [described(operation) for operation in stopped.value.operations]
+    return [described(operation) for operation in finish(work).operations]
 
 
 def described(operation: Operation | TableError) -> str:

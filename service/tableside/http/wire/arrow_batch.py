@@ -5,6 +5,7 @@ with its other columns. In both formats, null `partitions` means all partitions.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,13 +22,14 @@ from ...core import (
     values,
 )
 from ...core.changes import CHECKED_TYPES, packed
-from ...core.concurrency import Pieces
+from ...core.concurrency import LongPieces, Pieces
 from ...core.json_errors import NotJson
 from . import operation_members
-from .answers import PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
+from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
 from .arrow_columns import check_combination
 from .arrow_runs import runs
 from .json_batch import Batch
+from .partitions import not_partitioned
 from .plain_operations import plain_gets, plain_puts, plain_updates
 from .projections import Fields
 
@@ -50,7 +52,7 @@ class RowSettings(msgspec.Struct, frozen=True):
 
 def decode(
     table: pa.Table, spec: TableSpec, settings: RowSettings, expired: Callable[[], bool] = never
-) -> Pieces[Batch]:
+) -> LongPieces[Batch]:
     """Decode a batch. Raise MalformedRequest only if none of its operations can be attempted.
 
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
@@ -59,11 +61,11 @@ def decode(
     rows = _RowDecoder(spec, settings)
     operations: list[Operation | TableError] = []
     for start in range(0, table.num_rows, PIECE_ROWS):
-        for _ in rows.decode(table.slice(start, PIECE_ROWS), operations):
-            yield
+        for long_piece in rows.decode(table.slice(start, PIECE_ROWS), operations):
+            yield long_piece
             if expired():
                 break
-        yield
+        yield None
         if expired():
             operations += [not_decoded(spec)] * (table.num_rows - len(operations))
             break
@@ -78,8 +80,10 @@ class _RowDecoder:
         self._settings = settings
         # By text, because a batch often has the same update for many records.
         self._parsed_updates: dict[Any, Changes] = {}
+        self._last_text: Any = None
+        self._last_document: Json = None
 
-    def decode(self, table: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
+    def decode(self, table: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
         """Append the operations of some rows."""
         if self._settings.op is not None:
             yield from self._run(self._settings.op, table, operations)
@@ -87,18 +91,30 @@ class _RowDecoder:
         for op, rows in runs(table):
             yield from self._run(op, rows, operations)
 
-    def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
+    def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
         """Append operations of one kind, or of all kinds, with a column for it, if `op` is None."""
-        piece_rows = _piece_rows(rows)
+        size_bytes = rows.nbytes
+        piece_rows = _piece_rows(rows.num_rows, size_bytes)
         for start in range(0, rows.num_rows, piece_rows):
             piece = rows.slice(start, piece_rows)
-            keys = _keys(piece.column("key"), self._spec)
-            plain = self._plain(op, keys, piece)
-            if plain is None:
-                yield from self._mixed(op, keys, piece, operations)
+            decoded = self._piece(op, piece, operations)
+            if size_bytes >= LONG_BYTES_MIN and piece.nbytes >= LONG_BYTES_MIN:
+                yield partial(_finish, decoded)
             else:
-                operations += plain
-                yield
+                yield from decoded
+
+    def _piece(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
+        if "partitions" in rows.column_names and not self._spec.partitions:
+            operations += [not_partitioned()] * rows.num_rows
+            yield
+            return
+        keys = _keys(rows.column("key"), self._spec)
+        plain = self._plain(op, keys, rows)
+        if plain is None:
+            yield from self._mixed(op, keys, rows, operations)
+        else:
+            operations += plain
+            yield
 
     def _plain(self, op: str | None, keys: list[Any], rows: pa.Table) -> Sequence[Operation] | None:
         """Decode operations without special members in one step. Return None if they have any or one may be invalid."""
@@ -135,10 +151,35 @@ class _RowDecoder:
                 name: cell for name, cell in zip(names, row, strict=True) if cell is not None or name == "partitions"
             }
             piece_bytes += PIECE_BYTES // PIECE_OPERATIONS + sum(len(members.get(name, "")) for name in _TEXT)
-            operations.append(_operation(self._spec, self._with_settings(members, key, op), self._parsed_updates))
+            operations.append(self._operation(self._with_settings(members, key, op)))
             if piece_bytes >= PIECE_BYTES:
                 piece_bytes = 0
                 yield
+
+    def _operation(self, members: dict[str, Any]) -> Operation | TableError:
+        try:
+            if members.get("op") == "update" and "update" in members:
+                members["update"] = _parsed_update(members["update"], self._parsed_updates)
+            for name in _TEXT:
+                if name in members and not isinstance(members[name], CHECKED_TYPES):
+                    members[name] = self._parse(name, members[name])
+            if members.get("if_absent") is False:
+                del members["if_absent"]
+            return operation_members.operation(self._spec, members)
+        except TableError as error:
+            return error.with_traceback(None)
+
+    def _parse(self, column: str, text: Any) -> Json:
+        """Parse the text of a cell. Equal long texts in a row are parsed once, unless the result may be changed."""
+        try:
+            if len(text) < PIECE_BYTES or self._spec.key.has_names:
+                return values.parse(text)
+            if text != self._last_text:
+                self._last_document = values.parse(text)
+                self._last_text = text
+            return self._last_document
+        except NotJson as error:
+            raise MalformedRequest(f"column {column!r}: {error.detail}") from None
 
     def _with_settings(self, members: dict[str, Any], key: Any, op: str | None) -> dict[str, Any]:
         settings = self._settings
@@ -155,9 +196,14 @@ class _RowDecoder:
         return members
 
 
-def _piece_rows(rows: pa.Table) -> int:
+def _finish(pieces: Pieces[None]) -> None:
+    for _ in pieces:
+        pass
+
+
+def _piece_rows(count: int, size_bytes: int) -> int:
     """Return how many rows are decoded in one step: as many as have `PIECE_BYTES` if they have the average size."""
-    fitting: int = PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)
+    fitting = PIECE_BYTES * count // max(1, size_bytes)
     return max(1, min(PIECE_OPERATIONS, fitting))
 
 
@@ -183,31 +229,8 @@ def _all_present(rows: pa.Table, name: str) -> bool:
     return bool(rows.column(name).null_count == 0)
 
 
-def _operation(
-    spec: TableSpec, members: dict[str, Any], parsed_updates: dict[Any, Changes] | None = None
-) -> Operation | TableError:
-    try:
-        if parsed_updates is not None and members.get("op") == "update" and "update" in members:
-            members["update"] = _parsed_update(members["update"], parsed_updates)
-        for name in _TEXT:
-            if name in members and not isinstance(members[name], CHECKED_TYPES):
-                members[name] = _parse(name, members[name])
-        if members.get("if_absent") is False:
-            del members["if_absent"]
-        return operation_members.operation(spec, members)
-    except TableError as error:
-        return error.with_traceback(None)
-
-
-def _parse(column: str, text: Any) -> Json:
-    try:
-        return values.parse(text)
-    except NotJson as error:
-        raise MalformedRequest(f"column {column!r}: {error.detail}") from None
-
-
 def _parsed_update(text: Any, parsed_updates: dict[Any, Changes]) -> Any:
-    """Parse each distinct update once. Return an invalid one as text, for which `_operation` then returns the error."""
+    """Parse each distinct update once. Return an invalid one as text, whose error is then found once more."""
     if (update := parsed_updates.get(text)) is None:
         try:
             update = parsed_updates[text] = packed(updates.parse(values.parse(text)))

@@ -1,6 +1,7 @@
 """Batches as JSON: decodes the request body into operations and encodes the answers."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import msgspec
 import orjson
@@ -19,11 +20,11 @@ from ...core import (
     values,
 )
 from ...core.changes import packed
-from ...core.concurrency import Pieces
+from ...core.concurrency import LongPieces, Pieces
 from ...core.element_limit import has_too_many_elements
 from ...core.json_errors import NotJson
 from . import operation_members
-from .answers import PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
+from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
 from .operation_texts import NO_ARRAY, NO_BATCH, not_json_body, operation_texts, too_many
 from .plain_operations import plain_operations
 from .problems import problem
@@ -45,7 +46,7 @@ class Batch(msgspec.Struct, frozen=True):
     fields: list[Fields] | None
 
 
-def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[[], bool] = never) -> Pieces[Batch]:
+def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[[], bool] = never) -> LongPieces[Batch]:
     """Decode a batch. Raise MalformedRequest or TooLarge only if none of its operations can be attempted.
 
     Once the deadline has `expired`, the other operations of a large body are DeadlineExceeded.
@@ -53,13 +54,13 @@ def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[
     decoder = _OperationDecoder(spec)
     if len(body) > WHOLE_BYTES_MAX or has_too_many_elements(body):
         texts = yield from operation_texts(body, operations_max)
-        yield
+        yield None
         yield from decoder.decode_texts(body, texts, expired)
     else:
         raws = _parse_whole(body, operations_max)
         for start in range(0, len(raws), PIECE_OPERATIONS):
             decoder.decode(raws[start : start + PIECE_OPERATIONS])
-            yield
+            yield None
     return decoder.batch()
 
 
@@ -120,26 +121,34 @@ class _OperationDecoder:
 
     def decode_texts(
         self, body: bytes, texts: Sequence[bytes | msgspec.Raw], expired: Callable[[], bool]
-    ) -> Pieces[None]:
+    ) -> LongPieces[None]:
         """Decode operations from their texts, which are parts of the body, until the deadline has expired."""
-        documents: list[values.Json | TooLarge] = []
+        piece: list[bytes] = []
         piece_bytes = 0
-        for index, text in enumerate(texts):
-            text = bytes(text)
+        for index, text in enumerate(texts, 1):
+            piece.append(bytes(text))
+            piece_bytes += len(piece[-1])
+            if piece_bytes >= PIECE_BYTES or len(piece) == PIECE_OPERATIONS:
+                if piece_bytes >= LONG_BYTES_MIN:
+                    yield partial(self._decode_piece, body, piece)
+                else:
+                    self._decode_piece(body, piece)
+                    yield None
+                piece, piece_bytes = [], 0
+                if expired():
+                    self._skip(len(texts) - index)
+                    return
+        self._decode_piece(body, piece)
+
+    def _decode_piece(self, body: bytes, texts: Sequence[bytes]) -> None:
+        documents: list[values.Json | TooLarge] = []
+        for text in texts:
             try:
                 documents.append(values.parse(text))
             except TooLarge as error:
                 documents.append(error.with_traceback(None))
             except NotJson as error:
-                raise not_json_body(body, error.reason, index) from None
-            piece_bytes += len(text)
-            if piece_bytes >= PIECE_BYTES or len(documents) == PIECE_OPERATIONS:
-                self._decode_packed(documents)
-                documents, piece_bytes = [], 0
-                yield
-                if expired():
-                    self._skip(len(texts) - len(self._operations))
-                    return
+                raise not_json_body(body, error.reason, len(self._operations) + len(documents)) from None
         self._decode_packed(documents)
 
     def _decode_packed(self, raws: Sequence[values.Json | TooLarge]) -> None:

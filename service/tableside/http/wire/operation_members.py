@@ -48,6 +48,8 @@ _BARE_PUT = frozenset({"op", "key", "fields", "value"})
 
 def operation(spec: TableSpec, members: Members) -> Operation:
     """Return the operation that the members describe. Raise InvalidOperation if they are invalid."""
+    if "partitions" in members and not spec.partitions:
+        raise partitions.not_partitioned()
     kind = members.get("op")
     allowed = _MEMBERS.get(kind) if isinstance(kind, str) else None
     if allowed is None:
@@ -61,10 +63,10 @@ def operation(spec: TableSpec, members: Members) -> Operation:
 
 def build(spec: TableSpec, kind: str, key: Key, members: Members) -> Operation:
     """Return an operation on a key that is already checked."""
-    built = _BUILD[kind](spec, key, members)
     if "partitions" not in members:
-        return built
-    return msgspec.structs.replace(built, partitions=partitions.choose_partitions(spec, members["partitions"]))
+        return _BUILD[kind](spec, key, members)
+    chosen = partitions.choose_partitions(spec, members["partitions"])
+    return msgspec.structs.replace(_BUILD[kind](spec, key, members), partitions=chosen)
 
 
 def display_name(name: str) -> str:

@@ -14,8 +14,13 @@ def choose_partitions(spec: TableSpec, raw: object) -> Partitions:
     Raise Unsupported if the table is not partitioned, InvalidOperation if `raw` is invalid.
     """
     if not spec.partitions:
-        raise Unsupported("partitions: this table is not partitioned")
+        raise not_partitioned()
     return parse_partitions(raw, spec.partitions)
+
+
+def not_partitioned() -> Unsupported:
+    """Return the error for `partitions` of a table that has none."""
+    return Unsupported("partitions: this table is not partitioned")
 
 
 def parse_query(text: str) -> object:
