@@ -25,6 +25,7 @@ USUAL = (
     *("batch update, one key, $addToSet", "Arrow op=update one key, array of {}"),
     *("Arrow op=get a dictionary of structs", "Arrow op=get empty batches", "Arrow op=get zeros, zstd"),
     *("Arrow op=get views of one long text", "Arrow op=get members&fields=1", "Arrow op=put many columns"),
+    *("Arrow op=put few, one string, escapes", "PATCH $min, many paths"),
     *("Arrow op=put a dictionary of one value", "Arrow op=put long partitions, zstd"),
     *("batch put, keys, [[[]], ...]", "batch update, one key, merge patch, deep"),
     *("Arrow op=put many, [[[]], ...]", "Arrow op=get large-#"),

@@ -106,6 +106,8 @@ _APPLY: dict[Operator, Callable[[JsonObject, Edit], None]] = {
 
 def _parent_of(value: JsonObject, edit: Edit) -> JsonObject:
     """Return the object that contains the path's last name. Missing objects are created."""
+    if len(edit.path) == 1:
+        return value  # most paths, in half the time
     parent = value
     for index, name in enumerate(edit.path[:-1], 1):
         member = parent.get(name)
