@@ -84,6 +84,11 @@ class KeySchema(msgspec.Struct, frozen=True):
         assert isinstance(key, int)
         return _encode_integer(key)
 
+    def encode_all(self, keys: Sequence[Key], prefix: bytes) -> list[bytes]:
+        """Return the encoded keys, each after the prefix. Strings take no call of `encode`."""
+        encode = self.encode
+        return [prefix + (key.encode() if type(key) is str else encode(key)) for key in keys]
+
     def decode(self, text: bytes) -> Key:
         """Return the key from its encoding."""
         parts: list[Part] = []
@@ -192,7 +197,8 @@ def _checked_string(raw: str) -> str:
 
 
 def _lengths_fit(strings: list[str]) -> bool:
-    return min(map(len, strings)) >= 1 and max(map(len, strings)) <= STRING_BYTES_MAX
+    lengths = set(map(len, strings))
+    return min(lengths) >= 1 and max(lengths) <= STRING_BYTES_MAX
 
 
 def _in_range(integers: list[int]) -> bool:

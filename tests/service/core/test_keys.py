@@ -60,6 +60,13 @@ def test_encoding_and_path_of_a_key_are_reversible(given_keys: tuple[KeySchema, 
     assert schema.from_json(list(key) if isinstance(key, tuple) else key) == key
 
 
+@settings(max_examples=200, deadline=None)
+@given(with_two_keys)
+def test_keys_encoded_together_equal_keys_encoded_separately(given_keys: tuple[KeySchema, Key, Key]) -> None:
+    schema, *keys = given_keys
+    assert schema.encode_all(keys, b"t\0") == [b"t\0" + schema.encode(key) for key in keys]
+
+
 @pytest.mark.parametrize("key", UNUSUAL_KEYS, ids=lambda key: key[:10].encode("unicode_escape").decode())
 def test_unusual_keys_are_valid_in_a_path(key: str) -> None:
     assert STRINGS.from_path([quote(key, safe="").encode()]) == key

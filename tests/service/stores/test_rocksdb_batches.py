@@ -14,7 +14,7 @@ from tableside.core.store import Store, TableSpec
 from tableside.core.transitions import Stored
 from tableside.stores.rocksdb import RocksdbBackend, reads
 from tableside.stores.rocksdb.reads import KEYS_PER_GET_MAX, KEYS_PER_GET_MIN
-from tableside.stores.rocksdb.records import PLAIN_BYTES_MAX, are_plain, pack
+from tableside.stores.rocksdb.records import PLAIN_BYTES_MAX, are_plain, pack, pack_plain, read, read_all
 
 
 @pytest.fixture
@@ -90,6 +90,13 @@ PLAIN = [put("a"), put("b"), put("c")]
 def test_special_puts_and_records_are_decided_one_by_one(writes: list[Operation], stored: bytes) -> None:
     assert are_plain(PLAIN, [None, pack(Stored(b"{}", "0" * 16)), None])
     assert not are_plain(writes, [stored or None, *[None] * (len(writes) - 1)])
+
+
+def test_records_read_together_equal_records_read_separately() -> None:
+    plain = [pack_plain(b"{}", 0), pack_plain(b'{"n":1}', 2**64 - 1)]
+    special = [Stored(b"{}", "f" * 16, expires_ms=2**50), Stored(None, "0" * 16, writers=(("w", 1),))]
+    raws = [*plain, *map(pack, special), b"{}", None]
+    assert read_all(raws, 0) == [read(raw, 0) for raw in raws]
 
 
 async def test_a_put_keeps_the_tokens_of_a_record(store: Store) -> None:

@@ -3,10 +3,10 @@
 A batch uses one reader thread at a time, because two gain nothing: both need the interpreter between their reads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from ...core import NOT_READ, READ_BYTES_MAX, Key, Outcome, chunks_of
+from ...core import NOT_READ, READ_BYTES_MAX, Key, KeySchema, Outcome, chunks_of
 from .database import Database
 from .records import read_all
 
@@ -26,15 +26,14 @@ The values of a call are counted after each of these reads.
 class RecordReader:
     """Reads records of one table, whose keys in the database are `prefix` and the encoded key."""
 
-    def __init__(self, database: Database, prefix: bytes, encode: Callable[[Key], bytes]) -> None:
+    def __init__(self, database: Database, prefix: bytes, schema: KeySchema) -> None:
         self._database = database
         self._prefix = prefix
-        self._encode = encode
+        self._schema = schema
 
     async def get(self, keys: Sequence[Key]) -> list[Outcome]:
         """Return the outcomes of gets. After values of READ_BYTES_MAX together, the others are NOT_READ."""
-        prefix, encode = self._prefix, self._encode
-        names = [prefix + encode(key) for key in keys]
+        names = self._schema.encode_all(keys, self._prefix)
         if len(names) <= KEYS_PER_GET_MIN:
             return read_all(self._database.get(names), self._database.now_ms())
         call = _Call(self._database)
@@ -42,7 +41,7 @@ class RecordReader:
             call.read(names)
         else:
             for turn in chunks_of(names, KEYS_PER_TURN_MAX):
-                await self._database.run_read(partial(call.read, turn))
+                await self._database.run_read(partial(call.read, [*turn]))
         return call.outcomes + [NOT_READ] * (len(names) - len(call.outcomes))
 
 
@@ -55,12 +54,12 @@ class _Call:
         self._bytes = 0
         self.outcomes: list[Outcome] = []
 
-    def read(self, names: Sequence[bytes]) -> None:
+    def read(self, names: list[bytes]) -> None:
         """Read records until the values of all turns are too large together."""
         raws: list[bytes | None] = []
         while len(raws) < len(names) and self._bytes <= READ_BYTES_MAX:
             count = self._count(len(self.outcomes) + len(raws))
-            found = self._database.get([*names[len(raws) : len(raws) + count]])
+            found = self._database.get(names[len(raws) : len(raws) + count])
             self._bytes += sum([len(raw) for raw in found if raw is not None])
             raws += found
         self.outcomes += read_all(raws, self._now_ms)

@@ -34,6 +34,9 @@ PLAIN_BYTES_MAX = 2**20
 _FORMAT_VERSION = 1
 _EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
 _PLAIN_HEADER = bytes([_FORMAT_VERSION, 0])
+_PLAIN_END = bytes([_FORMAT_VERSION, 1])
+"""A record without expiry and writers is not less than its header, and less than this."""
+
 _UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
 
 
@@ -89,9 +92,10 @@ def unpack(raw: bytes) -> Stored:
 
 def read_all(raws: Sequence[bytes | None], now_ms: int) -> list[Outcome]:
     """Return the outcomes of Gets. Like `read`, but makes no call for records without expiry and writers."""
-    plain = _PLAIN_HEADER
+    plain, end = _PLAIN_HEADER, _PLAIN_END
     return [
-        Record(raw[10:], raw[2:10].hex()) if raw is not None and raw[:2] == plain else read(raw, now_ms) for raw in raws
+        Record(raw[10:], raw[2:10].hex()) if raw is not None and plain <= raw < end else read(raw, now_ms)
+        for raw in raws
     ]
 
 

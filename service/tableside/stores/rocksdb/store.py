@@ -56,9 +56,8 @@ class RocksdbStore:
         self._database = database
         self._health = health
         self.spec = spec
-        self._encode = spec.key.encode
         self._prefix = spec.name_in_store.encode() + b"\0"
-        self._reader = RecordReader(database, self._prefix, spec.key.encode)
+        self._reader = RecordReader(database, self._prefix, spec.key)
         self._scanner = Scanner(database, spec, self._prefix)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
@@ -111,7 +110,7 @@ class RocksdbStore:
         while len(outcomes) < len(operations) and not (outcomes and turn.over):
             start = len(outcomes)
             part = operations[start : start + min(KEYS_PER_READ_MAX, turn.operations_left)]
-            keys = [self._prefix + self._encode(operation.key) for operation in part]
+            keys = self.spec.key.encode_all([operation.key for operation in part], self._prefix)
             raws = self._database.get(keys)
             if self.spec.ttl_s is None and are_plain(part, raws):
                 outcomes += self._put_plain(batch, keys, part, raws, turn)
