@@ -145,6 +145,12 @@ def test_rows_are_decoded_in_pieces(columns: list[str]) -> None:
     assert turns >= (4 * MIB // PIECE_BYTES if "value" in columns else rows // arrow_batch.PIECE_ROWS)
 
 
+def test_keys_without_documents_are_decoded_in_one_step() -> None:
+    rows = finish(arrow_stream.read(stream({"key": [str(n) for n in range(1000)]}), BYTES_MAX, OPERATIONS_MAX))
+    _, turns = counted(arrow_batch.decode(rows, SPEC, arrow_batch.RowSettings("get")))
+    assert turns == 2
+
+
 # JSON
 
 ODD = [

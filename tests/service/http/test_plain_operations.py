@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.pieces import finish
-from tableside.core import KeyField, KeySchema, Operation, Record, TableError, TableSpec, Update
+from tableside.core import Get, KeyField, KeySchema, Operation, Record, TableError, TableSpec, TooLarge, Update
 from tableside.core.concurrency import LongPieces, in_pieces
+from tableside.core.directions import AllReads
 from tableside.http.wire import arrow_batch, json_batch
-from tableside.http.wire.answers import answers
+from tableside.http.wire.answers import answers, valid_operations
 from tableside.http.wire.arrow_runs import RUN_ROWS_MIN, runs
 from tableside.http.wire.plain_operations import plain_gets, plain_operations, plain_puts
 
@@ -146,3 +147,10 @@ async def test_found_records_are_encoded_at_once_with_the_same_result() -> None:
     records = [Record(b'{"a":%d}' % index, f"e{index}") for index in range(600)]
     found = await in_pieces(answers(records, bytes_max=10**6, operations=records))
     assert await in_pieces(json_batch.encode_records(records)) == await in_pieces(json_batch.encode(found))
+
+
+def test_a_batch_of_gets_is_marked_as_reads_only() -> None:
+    put = plain_puts(["a"], [{}], SPECS[0]) or []
+    assert type(valid_operations([Get("a"), Get("b")])) is AllReads
+    assert valid_operations([Get("a"), TooLarge("b")]) == [Get("a")]
+    assert type(valid_operations([Get("a"), *put])) is not AllReads

@@ -9,8 +9,9 @@ from starlette.routing import Route
 
 from ...auth import with_refusals
 from ...catalog import Table, ValueRoom
-from ...core import Get, InvalidOperation, MalformedRequest, Outcome, Record, TableSpec
+from ...core import InvalidOperation, MalformedRequest, Outcome, Record, TableSpec
 from ...core.concurrency import in_pieces
+from ...core.directions import count_reads
 from ..request_context import caller_of
 from ..responses import arrow_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch, request_headers
@@ -44,7 +45,7 @@ async def apply_batch(request: TableRequest) -> Response:
     permitted = with_refusals(caller_of(request.scope), name, batch.operations)
     operations = with_max_age(max_age_s, valid_operations(permitted))
     request.context.operations = len(batch.operations)
-    request.context.reads = not set(map(type, operations)) - {Get}
+    request.context.reads = count_reads(operations) == len(operations)
     if isinstance(table, TableSpec):
         table = await _created(request)
         until = started_at + _deadline_s(table, wait_s)

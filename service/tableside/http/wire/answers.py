@@ -22,6 +22,7 @@ from ...core import (
     chunks_of,
 )
 from ...core.concurrency import Pieces
+from ...core.directions import AllReads
 from ...core.errors import RecordNotFound
 from ...core.read_limit import NOT_READ
 from .problems import status
@@ -151,7 +152,10 @@ def not_decoded(spec: TableSpec) -> DeadlineExceeded:
 
 def valid_operations(operations: Sequence[Operation | TableError]) -> Sequence[Operation]:
     """Return the operations without the errors of invalid ones."""
-    if set(map(type, operations)) <= _OPERATIONS:
+    types = set(map(type, operations))
+    if types == {Get}:
+        return AllReads(operations)  # type: ignore[arg-type]  # all types were just checked
+    if types <= _OPERATIONS:
         return operations  # type: ignore[return-value]  # all types were just checked
     return [operation for operation in operations if not isinstance(operation, TableError)]
 

@@ -94,7 +94,7 @@ class _RowDecoder:
     def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
         """Append operations of one kind, or of all kinds, with a column for it, if `op` is None."""
         size_bytes = rows.nbytes
-        piece_rows = _piece_rows(rows.num_rows, size_bytes)
+        piece_rows = _piece_rows(rows, size_bytes)
         for start in range(0, rows.num_rows, piece_rows):
             piece = rows.slice(start, piece_rows)
             decoded = self._piece(op, piece, operations)
@@ -201,10 +201,13 @@ def _finish(pieces: Pieces[None]) -> None:
         pass
 
 
-def _piece_rows(count: int, size_bytes: int) -> int:
-    """Return how many rows are decoded in one step: as many as have `PIECE_BYTES` if they have the average size."""
-    fitting = PIECE_BYTES * count // max(1, size_bytes)
-    return max(1, min(PIECE_OPERATIONS, fitting))
+def _piece_rows(rows: pa.Table, size_bytes: int) -> int:
+    """Return how many rows are decoded in one step: as many as have `PIECE_BYTES` if they have the average size.
+
+    Keys without documents are only checked, so that more of them fit into a step.
+    """
+    fitting: int = PIECE_BYTES * rows.num_rows // max(1, size_bytes)
+    return max(1, min(PIECE_ROWS if rows.num_columns == 1 else PIECE_OPERATIONS, fitting))
 
 
 def _short_documents(rows: pa.Table) -> list[Json] | None:

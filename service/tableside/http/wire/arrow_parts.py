@@ -18,19 +18,19 @@ PART_BYTES_MIN = 2**16
 
 def binary_column(values: Sequence[bytes | None]) -> pa.Array:
     """Return a column of values, which PyArrow would grow in steps to twice their size."""
-    if sum(map(len, filter(None, values))) <= JOINED_BYTES_MAX:
+    text = b"".join(filter(None, values))
+    if len(text) <= JOINED_BYTES_MAX:
         return pa.array(values, pa.binary())
-    texts = [value or b"" for value in values]
-    ends = pa.array(list(accumulate(map(len, texts), initial=0)), pa.int32())
+    ends = pa.array(list(accumulate((len(value or b"") for value in values), initial=0)), pa.int32())
     present = pa.array([value is not None for value in values], pa.bool_())
     return pa.Array.from_buffers(
-        pa.binary(), len(values), [present.buffers()[1], ends.buffers()[1], pa.py_buffer(b"".join(texts))]
+        pa.binary(), len(values), [present.buffers()[1], ends.buffers()[1], pa.py_buffer(text)]
     )
 
 
 def encode_stream(batch: pa.RecordBatch) -> Encoded:
     """Encode one record batch as an Arrow stream."""
-    if batch.nbytes > JOINED_BYTES_MAX:
+    if batch.get_total_buffer_size() > JOINED_BYTES_MAX:
         sink = _Parts()
         _write(batch, pa.PythonFile(sink, mode="w"))
         return sink.joined()
