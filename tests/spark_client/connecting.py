@@ -7,13 +7,13 @@ from pathlib import Path
 
 from scripts.bootstrap import ROOT
 
-TESTS = ROOT / "tests"
+IMPORTS = (ROOT / "tests", ROOT)
 END_MAX_S = 600
 
 
 def printed_by(job: Path, *arguments: object) -> str:
     """Run a program to its end, check that it succeeds, and return its output."""
-    found = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    found = os.pathsep.join(filter(None, [*map(str, IMPORTS), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, str(job), *map(str, arguments)],
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": found},

@@ -15,7 +15,7 @@ import psutil
 
 from scripts.bootstrap import ROOT
 
-TESTS = ROOT / "tests"
+IMPORTS = (ROOT / "tests", ROOT)
 END_MAX_S = 30.0
 DAEMON = "daemon pyspark.worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -25,7 +25,7 @@ class Driver:
     """A program with a Spark cluster. The executors and their Python workers are its descendants."""
 
     def __init__(self, program: Path, argument: str, log: Path) -> None:
-        found = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+        found = os.pathsep.join(filter(None, [*map(str, IMPORTS), os.environ.get("PYTHONPATH")]))
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, str(program), argument],

@@ -21,7 +21,7 @@ QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 COMPILATION = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """The better compiler does not pay off in a JVM that runs for a minute."""
 
-COLLECTION = "-XX:+UseSerialGC -Xms512m -XX:NewRatio=1 -XX:MetaspaceSize=300m"
+COLLECTION = "-XX:+UseSerialGC -XX:NewRatio=1 -XX:MetaspaceSize=300m"
 """A young generation, and room for classes, that are large enough for few collections."""
 
 QUICK_START = f"{COMPILATION} {COLLECTION} -XX:SharedArchiveFile={ARCHIVE} {QUIET}"

@@ -1,14 +1,15 @@
 """PySpark's daemon, which forks Python workers. It imports their modules once, before the fork.
 
 A worker collects garbage after each task: `gc.freeze` excludes the objects of these modules. A worker also reads the
-directories of all zip files on its path before each task: the daemon removes PySpark's, which is installed too.
+directories of all zip files on its path before each task: PySpark's is replaced by the folder where it is installed.
 """
 
 import gc
 import importlib
 import sys
 
-sys.path[:] = [place for place in sys.path if not place.endswith(".zip")]
+INSTALLED = "/pyspark/python/lib/"
+sys.path[:] = [place.partition(INSTALLED)[0] if place.endswith(".zip") else place for place in sys.path]
 sys.path_importer_cache.clear()
 
 from pyspark import daemon  # noqa: E402
