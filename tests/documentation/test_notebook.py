@@ -8,6 +8,7 @@ import pytest
 from nbclient import NotebookClient
 
 from scripts.bootstrap import ROOT
+from spark_client.quick_start import SUBMIT_ARGUMENTS
 from support.running import running
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("documents")]
@@ -29,6 +30,7 @@ def test_the_notebook_gives_the_output_that_it_shows(tmp_path: Path, monkeypatch
     ran = nbformat.read(NOTEBOOK, as_version=4)
     with running(tmp_path) as service:
         monkeypatch.setenv("TABLESIDE_URL", service.url)
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", SUBMIT_ARGUMENTS)
         NotebookClient(ran, timeout=CELL_S, kernel_name="python3").execute()
     assert printed(shown)
     assert printed(ran) == printed(shown)

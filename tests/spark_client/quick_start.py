@@ -25,6 +25,9 @@ COLLECTION = "-XX:+UseSerialGC -XX:NewRatio=1 -XX:MetaspaceSize=300m"
 """A young generation, and room for classes, that are large enough for few collections."""
 
 QUICK_START = f"{COMPILATION} {COLLECTION} -XX:SharedArchiveFile={ARCHIVE} {QUIET}"
+SUBMIT_ARGUMENTS = f"--driver-java-options '{QUICK_START}' pyspark-shell"
+"""The value of PYSPARK_SUBMIT_ARGS for programs that start Spark with their own settings."""
+
 JOB_MAX_S = 300.0
 
 

@@ -73,8 +73,10 @@ TABLESIDE = [
 ]
 """Both formats and all ways of keeping values. A full run tries each format with each way."""
 
-HDFS = Subject(f"{SPARKS}.HDFSBackedStateStoreProvider", 1)
-ROCKSDB = Subject(f"{SPARKS}.RocksDBStateStoreProvider", 2)
+HDFS_BACKED = Subject(f"{SPARKS}.HDFSBackedStateStoreProvider", 1)
+HDFS = pytest.param(HDFS_BACKED, marks=pytest.mark.full)
+ROCKSDB = pytest.param(Subject(f"{SPARKS}.RocksDBStateStoreProvider", 2), marks=pytest.mark.full)
+"""Spark's providers, which show that a case requires only what Spark's providers do."""
 
 
 @pytest.fixture(scope="session")

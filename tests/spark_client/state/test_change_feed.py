@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spark_client.state.java import Java, names
-from spark_client.state.suite import FETCHING, HDFS, IN_MEMORY, ROCKSDB, TABLESIDE
+from spark_client.state.suite import FETCHING, HDFS, HDFS_BACKED, IN_MEMORY, ROCKSDB, TABLESIDE
 from support.running import Service
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
@@ -66,7 +66,7 @@ def test_random_changes_give_the_same_feed_as_sparks_provider(
 ) -> None:
     feeds = [
         java.run("ChangeFeedCases", "randomFeed", seed=seed, **subject.arguments(tmp_path, state_service.url))
-        for subject in (HDFS, *IN_MEMORY, FETCHING[1])
+        for subject in (HDFS_BACKED, *IN_MEMORY, FETCHING[1])
     ]
     assert len(feeds[0]) > 30
     assert all(feed == feeds[0] for feed in feeds[1:])

@@ -1,6 +1,7 @@
 """The programs and commands of docs/state-store.md work with the configuration that the page shows."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from documentation.blocks import blocks
 from scripts.bootstrap import ROOT
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
+from spark_client.quick_start import SUBMIT_ARGUMENTS
 from support.running import running
 from tableside_spark.state.session_config import Options, settings
 
@@ -58,7 +60,10 @@ def test_the_programs_and_commands_have_the_documented_effects(tmp_path: Path) -
         script = tmp_path / "page.py"
         looked = here(program("State(", "state.export"))
         script.write_text(f"{started}\nquery.awaitTermination()\n{looked}\nspark.stop()\n")
-        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=300)
+        environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGUMENTS}
+        done = subprocess.run(
+            [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         assert "|{N14228}|" in done.stdout.replace(" ", "")
         [identity] = set(re.findall(r"^([0-9a-f-]{36}) \S+counts \(0,\)$", done.stdout, re.MULTILINE))
