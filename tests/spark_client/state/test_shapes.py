@@ -26,7 +26,7 @@ VARIED = [
     *("counted complete", "windows update", "windows complete", "distinct", "sessions complete"),
     *("joined right", "joined semi", "joined then counted", "grouped append", "windows twice"),
 ]
-"""Queries that differ from others only in their output mode, their side, or in a part that others have too."""
+"""Queries that differ from others only in the output mode, in the side of a join, or in a part that others have."""
 
 USUAL = [name for name in EVERY if name not in VARIED]
 LARGE = ["collected update", "sessions append", "joined left"]
