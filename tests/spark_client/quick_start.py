@@ -35,8 +35,8 @@ def ensure_archive() -> None:
     """Run a small job that leaves the archive if it is missing or out of date (20 s). Older PySparks have none."""
     spark = Path(pyspark.__file__).parent
     if not spark.is_relative_to(CACHE):
-        java = ensure_javac().resolve().parent.parent
-        ensure_folder(FOLDER, (JOB, java / "release", spark / "version.py"), _fill)
+        java = ensure_javac().resolve().parent.parent.glob("release")
+        ensure_folder(FOLDER, (JOB, spark / "version.py", *java), _fill)
 
 
 def _fill(folder: Path) -> None:
