@@ -12,7 +12,7 @@ from support.running import Service, running
 
 __all__ = ["released", "service"]
 
-# It contains assertions too.
+# The store contract has assertions outside test files.
 pytest.register_assert_rewrite("contract")
 
 pytest_plugins = ["plugins.narrowing", "plugins.scheduling", "plugins.selection", "plugins.slowest", "servers.fixtures"]

@@ -61,7 +61,7 @@ def start(master: str, settings: Mapping[str, str] | None = None) -> SparkSessio
 
 
 def set_environment() -> None:
-    """Prepare for JVMs that this process starts: their classes, their workers' Python, the place of `ready_daemon`."""
+    """Prepare the archive of classes, and the Python of the workers, for JVMs that this process starts."""
     ensure_archive()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     found = os.environ.get("PYTHONPATH", "")

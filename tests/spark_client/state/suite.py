@@ -76,7 +76,7 @@ TABLESIDE = [
 HDFS_BACKED = Subject(f"{SPARKS}.HDFSBackedStateStoreProvider", 1)
 HDFS = pytest.param(HDFS_BACKED, marks=pytest.mark.full)
 ROCKSDB = pytest.param(Subject(f"{SPARKS}.RocksDBStateStoreProvider", 2), marks=pytest.mark.full)
-"""Spark's providers, which show that a case requires only what Spark's providers do."""
+"""Spark's providers. They pass the cases too, which shows that the cases require nothing else."""
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,7 @@ class PageBuilder:
         return len(candidates)
 
     def _add_all(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> bool:
-        """Add all records and return True, if there is a record for each candidate and the page has room for them."""
+        """Add a record for each candidate and return True. Add none if one is absent or not all fit."""
         if len(outcomes) > self.room or set(map(type, outcomes)) != {Record}:
             return False
         records: Sequence[Any] = outcomes

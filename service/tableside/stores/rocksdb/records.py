@@ -35,7 +35,7 @@ _FORMAT_VERSION = 1
 _EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
 _PLAIN_HEADER = bytes([_FORMAT_VERSION, 0])
 _PLAIN_END = bytes([_FORMAT_VERSION, 1])
-"""A record without expiry and writers is not less than its header, and less than this."""
+"""The bytes of a record without expiry and writers are at least `_PLAIN_HEADER`, and less than this."""
 
 _UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
 
