@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.1
 
+_ENDED_DURING_STARTUP = -signal.SIGTERM
+"""The exit code of a worker that SIGTERM ended before it served anything. Later, the worker handles the signal."""
+
 
 class Supervisor:
     """Runs the worker processes. They share the listening sockets and a directory with the files of their metrics.
@@ -39,7 +42,7 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
     def serve(self) -> int:
-        """Run until a signal, and return the exit code: 0 if every worker shut down gracefully."""
+        """Run until a signal, and return the exit code: 0 if no worker failed and each shut down in time."""
         with _metrics_directory():
             try:
                 self._workers = [self._start_worker() for _ in range(self._config.workers)]
@@ -87,7 +90,7 @@ class Supervisor:
             worker.join(max(0.0, kill_at - time.monotonic()))
             if worker.exitcode is None:
                 log.error("worker %s did not end in time", worker.pid)
-        return int(any(worker.exitcode != 0 for worker in self._workers))
+        return int(any(worker.exitcode not in (0, _ENDED_DURING_STARTUP) for worker in self._workers))
 
 
 class _WorkerServer(Server):

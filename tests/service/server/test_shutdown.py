@@ -194,6 +194,17 @@ async def test_the_shutdown_of_several_workers_loses_nothing(tmp_path: Path, red
         await check(service, clients)
 
 
+async def test_a_shutdown_while_a_worker_starts_succeeds(tmp_path: Path, redis_url: str) -> None:
+    config = configured(tmp_path, f"{{kind: redis, url: '{redis_url}'}}", drain_s=0, shutdown_s=5)
+    with running(tmp_path, config, workers=2) as service:
+        [killed, _] = before = worker_pids(service)
+        os.kill(killed, signal.SIGKILL)
+        while set(worker_pids(service)) <= set(before):
+            await asyncio.sleep(0.01)
+        os.kill(service.pid, signal.SIGTERM)
+        assert await exit_code(service.pid, 5 + SLACK_S) == 0
+
+
 @pytest.fixture
 async def opened() -> AsyncIterator[AsyncExitStack]:
     """An exit stack that closes the connections of a test."""
