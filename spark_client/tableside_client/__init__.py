@@ -1,4 +1,4 @@
-"""The HTTP client of the service for Python programs. It needs httpx only, and neither Spark nor Arrow.
+"""The HTTP client of the service for Python programs. It needs only httpx, not Spark or Arrow.
 
 `Client` is blocking, `AsyncClient` is for asyncio. Imports no other package of this project.
 """

@@ -93,7 +93,7 @@ class ArrowTable:
             split: Read one part, as `Table.splits` returned it.
             prefix: Read only the keys that begin with this text.
             partition: Read only the composite keys with this first part.
-            partitions: Of a partitioned table, read only the partitions with these indexes.
+            partitions: Read only the partitions with these indexes. For partitioned tables.
             fields: The members to return. Default: all.
             limit: The maximum number of records per page.
 

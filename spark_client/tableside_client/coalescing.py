@@ -1,7 +1,7 @@
 """Combines concurrent single gets into batches.
 
 A get joins the next batch. While `BATCHES_IN_FLIGHT_MAX` batches are in flight, further gets wait and form a larger
-one, so that a batch grows with the load and a single caller waits for nothing.
+one. A batch therefore grows with the load, and a single caller never waits.
 """
 
 import asyncio

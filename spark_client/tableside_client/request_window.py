@@ -15,9 +15,9 @@ class RequestWindow:
     """The number of requests that one task keeps in flight, between 1 and `size_max`. Thread-safe.
 
     The number grows by one per round trip while requests take at most `TARGET_S`. It shrinks by a tenth with each
-    slower request, and by half with each one that the service rejects because of its load (additive increase,
-    multiplicative decrease, Chiu and Jain 1989). All tasks see the same queue of the service and have the same target,
-    so that they converge to equal shares without knowing each other. A target relative to the fastest request, as in
+    slower request, and by half with each one that the service rejects because of its load. This is additive increase
+    and multiplicative decrease (Chiu and Jain 1989). All tasks see the same queue of the service and have the same
+    target, so that they converge to equal shares without communication. A target relative to the fastest request, as in
     TCP Vegas, would not do that: a task that starts while the service is busy never sees a fast request.
     """
 

@@ -171,7 +171,7 @@ class TableCalls(Generic[V]):
     def _write(self, members: Document) -> Call[Written]:
         """Send one write. If it is not idempotent, it gets a token, unless the table supports none.
 
-        The writer of these tokens is that of the table object, which sends such writes of one record one at a time.
+        These tokens name the writer of the table object. It sends such writes of one record one at a time.
         """
         operation = Operation.create(members, self._tokens if self._supports_tokens else None)
         limits = self._settings.start()

@@ -1,6 +1,6 @@
 """Tableside for Spark: join DataFrames with tables, write DataFrames to tables, and route rows to Kafka partitions.
 
-Importing this package requires neither Spark nor a running service. Executors need only this package and PySpark.
+The import does not require Spark or a running service. Executors need only this package and PySpark.
 """
 
 from typing import TYPE_CHECKING

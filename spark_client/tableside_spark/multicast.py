@@ -27,9 +27,9 @@ def multicast(
 
     Args:
         frame: A batch or streaming DataFrame.
-        partitions: Either a `StreamPartitioner` or a function with the signature of its method `partitions`, which runs
-            in Python on Arrow batches, or a column of arrays of integers, which is evaluated in the JVM only. In
-            arrays, `[]` drops the row, null or `[-1]` broadcasts it, and `[null]` leaves the choice to Kafka.
+        partitions: A `StreamPartitioner`, a function with the signature of its method `partitions`, or a column of
+            arrays of integers. The first two run in Python on Arrow batches, the column in the JVM only. In arrays,
+            `[]` drops the row, null or `[-1]` broadcasts it, and `[null]` leaves the choice to Kafka.
         num_partitions: The number of the topic's partitions when the query starts, from 1 to 100,000. A partition
             outside of this range fails the query.
         topic: The topic's name, passed to the partitioner.

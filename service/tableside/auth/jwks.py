@@ -47,7 +47,7 @@ class PublicKeySet:
         return len(self._keys)
 
     def with_kid(self, kid: str) -> list[PublicKey]:
-        """Return the keys with this ID: usually one or none, and several only if they are of different types."""
+        """Return the keys with this ID: usually one or none, and several only if their types differ."""
         return [key for key in self._keys if key.kid == kid]
 
     def for_algorithm(self, algorithm: str) -> list[PublicKey]:

@@ -32,7 +32,7 @@ class KeysLocation(msgspec.Struct, frozen=True):
 
 
 class FetchFailed(Exception):
-    """The keys could not be fetched. The message is for the log. It contains neither a response nor a token."""
+    """The keys could not be fetched. The message is for the log. It does not contain a response or a token."""
 
 
 class _DiscoveryDocument(msgspec.Struct):

@@ -213,9 +213,9 @@ def set_outcomes(
 
 
 def _unresolved(error: TableError) -> TableError | None:
-    """Return the error if it is retriable or may have been applied; of several partitions, the first such error.
+    """Return the error if it is retriable or may have been applied. For partitions, return the first such error.
 
-    A get whose value does not fit into the response is no such error: the store is able to apply later operations.
+    A get whose value does not fit into the response does not count: the store is able to apply later operations.
     """
     if error is NOT_READ:
         return None

@@ -126,7 +126,7 @@ class CatalogEntry:
 
 
 async def _close_replaced(earlier: "asyncio.Task[None] | None", table: Table, old: Stack, new: Stack) -> None:
-    """Close replaced policies after those that they replaced. Then resume the new cache."""
+    """Close replaced policies, the oldest first. Then resume the new cache."""
     if earlier is not None:
         await earlier
     await _close_when_idle(table, old)

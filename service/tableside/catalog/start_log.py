@@ -1,4 +1,4 @@
-"""Logs at start where the stores keep their records, and which tables there are."""
+"""Logs the locations of the stores and the tables at start."""
 
 import logging
 from collections.abc import Sequence

@@ -53,7 +53,7 @@ class BoundedReads:
     async def read(
         self, items: Sequence[Item], read: Callable[[Sequence[Item], ReadBudget], Awaitable[list[Outcome]]]
     ) -> list[Outcome]:
-        """Read some of the items; the others end as NOT_READ. The first item is always read.
+        """Read some of the items. The others end as NOT_READ. The first item is always read.
 
         `read` returns NOT_READ for items that it has not read when it exceeds the budget.
         """

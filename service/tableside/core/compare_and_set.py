@@ -31,7 +31,7 @@ BACKOFF_MAX_S = 0.25
 
 
 class VersionedRecord(msgspec.Struct, frozen=True):
-    """A record as it was read, and the version that the store later uses to recognize it."""
+    """A record that was read, and the version by which the store later recognizes it."""
 
     stored: Stored | RecordUnreadable | None
     version: Any = None

@@ -17,7 +17,7 @@ LongPieces: TypeAlias = Generator[Callable[[], None] | None, None, Result]
 
 
 async def gather_bounded(coroutines: Sequence[Coroutine[Any, Any, Result]], concurrency_max: int) -> list[Result]:
-    """Run coroutines concurrently, at most `concurrency_max` at once, and return their results in the same order.
+    """Run at most `concurrency_max` coroutines concurrently, and return their results in the same order.
 
     If one raises an exception or the caller is cancelled, the others are cancelled.
     """

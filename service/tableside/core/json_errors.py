@@ -1,4 +1,4 @@
-"""Where a text is not JSON: the reason and the byte position, without any of the text."""
+"""The reason why a text is not JSON, and the byte position, without any of the text."""
 
 import orjson
 
@@ -6,7 +6,7 @@ from .errors import MalformedRequest
 
 
 class NotJson(MalformedRequest):
-    """A text is not JSON. `position` is that of the first wrong byte, None if it is unknown.
+    """A text is not JSON. `position` is the index of the first wrong byte, None if it is unknown.
 
     `operation` is the index of the operation of a batch that contains this byte.
     """
@@ -22,7 +22,7 @@ def not_json(text: bytes | str) -> NotJson:
     """Return the error for a text that msgspec has rejected.
 
     The position is from orjson. msgspec reports none for texts that end too early, numbers that are too large and
-    invalid UTF-8, and its positions of other errors are up to two bytes late.
+    invalid UTF-8. Its positions of other errors are up to two bytes late.
     """
     try:
         decoded = text if isinstance(text, str) else text.decode()

@@ -81,7 +81,7 @@ async def run_in_thread(work: Callable[[], Result]) -> Result:
 
 
 _LANES: WeakKeyDictionary[asyncio.AbstractEventLoop, Lane] = WeakKeyDictionary()
-"""By their event loops, each of which is used by one thread."""
+"""By their event loops. Only one thread uses each loop."""
 
 
 def _running() -> Lane:

@@ -1,4 +1,4 @@
-"""A set of the paths of an update, where no path is the parent of another."""
+"""The paths of an update. No path is the parent of another."""
 
 from typing import TypeAlias
 

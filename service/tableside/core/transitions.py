@@ -70,14 +70,14 @@ def live_record(stored: Stored | None, now_ms: int) -> Record | None:
 def transition(
     stored: Stored | RecordUnreadable | None, write: Write, spec: TableSpec, *, now_ms: int, etag: str
 ) -> Transition:
-    """Return the effect of a write on the stored record. `etag` is that of the new version.
+    """Return the effect of a write on the stored record. `etag` belongs to the new version.
 
     An unconditional put or delete can replace or remove a record that is unreadable.
     """
     if isinstance(stored, RecordUnreadable):
         if isinstance(write, Update) or not is_unconditional(write):
             return Unchanged(stored)
-        stored = Stored(b"", "")  # the record exists; its content does not matter
+        stored = Stored(b"", "")  # the record exists, and its content does not matter
     if stored is not None and not stored.live(now_ms):
         stored = None
     try:

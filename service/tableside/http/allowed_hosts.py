@@ -1,9 +1,8 @@
 """Validation of the `Host` header, as a protection against DNS rebinding.
 
-A browser lets a page read responses from the page's own host, whichever machine the host's name resolves to at that
-moment. A request of a page whose name was pointed at this service has that name in `Host`. A host that is an IP
-address or `localhost` cannot belong to such a page, and hardly one without a dot, because such names cannot be
-registered.
+A browser lets a page read responses from the page's own host, even if the host's name now resolves to another machine.
+If the owner of a page points its name at this service, the page's requests have that name in `Host`. An IP address or
+`localhost` cannot be the host of such a page. Names without a dot cannot be registered and are also safe.
 """
 
 import re
@@ -47,7 +46,7 @@ class AllowedHosts:
         self._accepted: set[bytes] = set()
 
     def check(self, scope: Scope) -> None:
-        """Raise Misdirected if `Host` is neither an allowed name nor an IP address."""
+        """Raise Misdirected if `Host` is not an allowed name or an IP address."""
         for name, value in scope["headers"]:
             if name == b"host" and value not in self._accepted and not self._allows(value):
                 raise Misdirected(

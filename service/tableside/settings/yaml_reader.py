@@ -143,7 +143,7 @@ class YamlReader:
         return event.value, tag == _MERGE
 
     def _merged(self, value: Any, path: str) -> dict[str, Any]:
-        """Return the members that a merge key adds. Of mappings in a list, the first takes precedence."""
+        """Return the members that a merge key adds. In a list of mappings, the first takes precedence."""
         merged: dict[str, Any] = {}
         for source in reversed(value) if isinstance(value, list) else [value]:
             if isinstance(source, dict):

@@ -17,7 +17,7 @@ WINDOW_S = 1.0
 
 
 class SourceLogLimiter:
-    """Limits log lines by their place in the source. Not thread-safe."""
+    """Limits log lines by their place in the source. For one thread only."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

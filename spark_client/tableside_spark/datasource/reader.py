@@ -29,10 +29,10 @@ Part: TypeAlias = str | int
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The records that a query needs: all, those with some keys, or those within a range of keys.
+    """The records that a query needs: all of them, some keys, or a range of keys.
 
-    `keys` are whole keys, each a tuple of its parts, and `leading` are first parts of composite keys. `prefix` is that
-    of the first part, or of the second if `leading` is set. `partitions` are indexes of a partitioned table.
+    `keys` are whole keys, each a tuple of its parts, and `leading` are first parts of composite keys. `prefix` belongs
+    to the first part of the key, or to the second if `leading` is set. `partitions` are indexes of a partitioned table.
     """
 
     keys: tuple[tuple[Part, ...], ...] | None = None

@@ -40,7 +40,7 @@ class PutSender:
     encoder: Any
 
     def send_all(self, rows: Iterator[pa.RecordBatch], first: Token | None = None) -> CommitMessage:
-        """Send the rows of a task. A chunk's sequence is that of `first` plus its number."""
+        """Send the rows of a task. The sequence of a chunk is the sequence of `first` plus the chunk's number."""
         client = TaskClient(self.target.connection, self.target.table, IN_FLIGHT_MAX)
         numbered = enumerate(chunks(rows, self._chunk_size()))
         sent = client.map(numbered, partial(self._put, client, first))

@@ -16,8 +16,8 @@ def read_members(values: pa.Array, schema: pa.Schema) -> list[pa.Array]:
 
     Absent members are null. Members that are not in the schema are ignored.
 
-    Raises `UnreadableMembersError` if a text is null or not exactly one object, or if a member in the schema has
-    another type, does not fit its type, or is repeated.
+    Raises `UnreadableMembersError` if a text is null or not exactly one object. Raises it also if a member in the
+    schema has another type, does not fit its type, or is repeated.
     """
     if not len(values):
         return [pa.array([], kind) for kind in schema.types]

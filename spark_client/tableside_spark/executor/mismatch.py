@@ -16,6 +16,6 @@ class MismatchError(ValueError):
 
 
 def require_known(on_mismatch: str) -> None:
-    """Raise `ValueError` if the argument or option `on_mismatch` is neither `fail` nor `null`."""
+    """Raise `ValueError` if the argument or option `on_mismatch` is not `fail` or `null`."""
     if on_mismatch not in ("fail", "null"):
         raise ValueError(f"on_mismatch is fail or null, not {on_mismatch!r}")

@@ -15,10 +15,10 @@ PROBLEM = "__problem"
 DELETE = "__delete"
 """True if a put or an update is a delete, or begins with a delete."""
 PARTITION = "__partition"
-"""The partition of a partitioned table for this operation; `NO_PARTITION` if there is none."""
+"""The partition of a partitioned table for this operation, or `NO_PARTITION`."""
 NO_PARTITION = -1
 LATER_PARTS = "__later_parts"
-"""The number of later operations on the same key in the write; `INVALID` for rows with a problem."""
+"""The number of later operations on the same key in the write, or `INVALID` for a row with a problem."""
 INVALID = -1
 RESET = "#reset"
 """The suffix of the writer's name for a delete that precedes an update in the same write."""

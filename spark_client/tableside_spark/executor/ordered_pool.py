@@ -18,8 +18,8 @@ def map_ordered(
     `size` returns the current limit, from 1 to `window`. Without it, the limit is always `window`.
 
     Items are consumed only as results are consumed, so that at most `window` items and results exist together. Closing
-    the iterator, or an error, cancels calls that have not started. A call runs in the context (with its trace span)
-    that is current where the iterator is consumed.
+    the iterator, or an error, cancels calls that have not started. A call runs in the consumer's
+    context, with its trace span.
     """
     pool = ThreadPoolExecutor(window, thread_name_prefix="tableside")
     waiting: deque[Future[Result]] = deque()

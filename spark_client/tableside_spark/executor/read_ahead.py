@@ -12,7 +12,7 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
     """Yield the items, which are not None, in order, and compute one item ahead of the consumer.
 
     An error is raised in the place of its item. Closing the iterator does not wait for the item ahead. Items are
-    computed in the context (with its trace span) that is current where the first item is consumed.
+    computed in the context of the first item's consumer, with its trace span.
     """
     pool, context = ThreadPoolExecutor(1, thread_name_prefix="tableside"), copy_context()
 

@@ -95,7 +95,7 @@ def default_partition(key: str | bytes, num_partitions: int) -> int:
         num_partitions: The number of partitions.
 
     Raises:
-        TypeError: The key is neither a string nor bytes.
+        TypeError: The key is not a string or bytes.
     """
     if not isinstance(key, str | bytes):
         raise TypeError(f"a key is placed by its bytes: it is a string or bytes, not {type(key).__name__}")

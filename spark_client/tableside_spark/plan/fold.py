@@ -41,7 +41,7 @@ _OPERAND_TYPES: dict[str, tuple[type[DataType], ...]] = {
     "$each": (ArrayType, VariantType),
 }
 _LAST = "__last"
-_SUM = "decimal(20,0)"  # fits any 64-bit integer; sums of this type fit any number of rows
+_SUM = "decimal(20,0)"  # fits any 64-bit integer, and its sums fit any number of rows
 
 
 @dataclass(frozen=True, slots=True)

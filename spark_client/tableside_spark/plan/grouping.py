@@ -84,7 +84,7 @@ class LastRowPerKey:
     def operations(self, rows: DataFrame) -> DataFrame:
         """Return one put or delete per key."""
         names = [VALUE, *([DELETE] if self.deletes else [])]
-        # If several rows have the same `order_by` value, a delete is applied last, as it is for updates.
+        # If several rows have the same `order_by` value, a delete is applied last, like a delete among updates.
         order = F.struct(ORDER, DELETE) if self.deletes else _order_column(self.ordered)
         last = RowSelection(order).last(F.struct(*names))
         identity = _identity(self.keys)

@@ -13,7 +13,7 @@ from tableside_spark.plan.frames import quoted
 from tableside_spark.versions import HAS_VARIANTS
 
 _MISFIT = "__tableside_misfit"
-"""The member in which `from_json` returns the whole text if a part of it does not fit."""
+"""The member that receives the whole text from `from_json` if a part of the text does not fit."""
 _WITH_MISFIT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MISFIT}
 _NUMBERS = ("bigint", "decimal", "double", "float")
 
@@ -77,7 +77,7 @@ def _parse(text: Column, fields: Sequence[StructField]) -> Column:
 
 
 def _json_type(text: Column, member: Column) -> Column:
-    """Return `string`, `number`, `boolean`, `object` or `array`; `value` without variants."""
+    """Return `string`, `number`, `boolean`, `object` or `array`. Return `value` if there are no variants."""
     if not HAS_VARIANTS:
         return F.lit("value")
     members = F.try_parse_json(text).cast("map<string,variant>")

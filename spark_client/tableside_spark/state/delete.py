@@ -90,7 +90,7 @@ class _Deletion:
         self._remove(place.attempts(attempt.version) for attempt in block)
 
     def _chunks(self, pieces: Sequence[_ChunkSeries]) -> list[Key]:
-        """Return the existing chunks: as many as the metadata states, and those that follow without a gap."""
+        """Return the existing chunks: as many as the metadata states, and all that follow without a gap."""
         present: list[Key] = []
         open_pieces = {piece: (0, piece.chunks_min + GROUP_CHUNKS) for piece in pieces}
         while open_pieces:

@@ -20,7 +20,7 @@ class Store:
 class Query:
     """A query, identified by the id in its checkpoint. `created` is RFC 3339.
 
-    A partly removed query may have stores without records, or neither stores nor a checkpoint.
+    A partly removed query may have stores without records, or no stores and no checkpoint.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Version:
     """An attempt to commit a version of a place. It can be loaded if `finished` is true.
 
     An unfinished attempt has a number and a uid only: it is in progress or has failed, and maintenance removes its
-    records. `format` is the checkpoint format, `bytes` and `chunks` are the stored size of the delta, and `base` is the
+    records. `format` is the checkpoint format. `bytes` and `chunks` are the stored size of the delta. `base` is the
     version of the snapshot that the version starts from, None for the empty state.
     """
 

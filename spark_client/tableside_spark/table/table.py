@@ -136,11 +136,11 @@ class Table(TableSettings):
                 one write applies a change stream. Requires `order_by`.
             order_by: Columns in ascending order, nulls first. The last row of each key is stored. Default: any row of
                 the key.
-            partitions: For a partitioned table, the partitions of each row. Each of them gets the row once. Either a
-                column of arrays of indexes (`[]` is none, null or `[-1]` is all, `[null]` is the default), or a
-                `StreamPartitioner`, or a function with the signature of its method `partitions`, which receives the
-                table's name, the key, the other columns and the number of partitions. Default: the partition of the
-                key's hash.
+            partitions: For a partitioned table, the partitions of each row. Each of them gets the row once. A column of
+                arrays of indexes: `[]` is none, null or `[-1]` is all, `[null]` is the default. Or a
+                `StreamPartitioner`, or a function with the signature of its method `partitions`. The function receives
+                the table's name, the key, the other columns and the number of partitions. Default: the partition of
+                the key's hash.
             ttl_s: Time to live, in seconds.
             token: A token, as in `update`.
             at_least_once: Send no tokens. A repeated task or micro-batch may then apply a write again.
@@ -152,7 +152,7 @@ class Table(TableSettings):
                 `Table`, failures that are temporary, or that no row causes, still raise `TableWriteError`.
 
         Returns:
-            A `WriteSummary` for a batch DataFrame, in which a row counts once for each of its partitions. A
+            A `WriteSummary` for a batch DataFrame. It counts a row once for each of the row's partitions. A
             `StreamWrite` for a streaming DataFrame.
 
         Raises:
@@ -210,8 +210,8 @@ class Table(TableSettings):
         Args:
             frame: A batch or streaming DataFrame.
             key: The key columns.
-            update: A mapping of operators (`{"$inc": {"miles": col("distance")}}`) or of members (a merge patch), with
-                columns or literals as values, a list of such mappings, or a column of JSON text or structs.
+            update: A mapping of operators (`{"$inc": {"miles": col("distance")}}`) or of members (a merge patch). The
+                values are columns or literals. Or a list of such mappings, or a column of JSON text or structs.
             default: The value to start from if there is no record: a mapping, or a column of JSON text or structs. Of
                 several rows with one key, the first by `order_by` is used, or any.
             delete_when: A condition, as a column or its name. A row that meets it deletes the record. The rows

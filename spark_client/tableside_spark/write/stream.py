@@ -45,9 +45,9 @@ class StreamWrite:
         stored in the checkpoint, and the number of the micro-batch. A new checkpoint is a new query, whose changes are
         applied again.
 
-        The query's progress contains the observed metrics `rows` and `refused` (rows with a null key, a NaN or another
-        invalid value) under the name `tableside_` and the table's name. `tableside_spark.progress(query)` returns the
-        results of the writes.
+        The query's progress contains observed metrics under the name `tableside_` and the table's name: `rows`, and
+        `refused` for rows with a null key, a NaN or another invalid value. `tableside_spark.progress(query)` returns
+        the results of the writes.
 
         Args:
             checkpoint: The checkpoint directory of the query.
@@ -100,7 +100,7 @@ class MicroBatchWriter:
         publish(rows.sparkSession, query_id, self.summaries)
 
     def _table_lock(self, rows: DataFrame, token: Token | None) -> AbstractContextManager[None]:
-        """A context where a failure handler cannot write the same table with the same token."""
+        """Prevents a failure handler from writing the same table with the same token."""
         found = None if token is None or is_remote(rows) else micro_batch.current_micro_batch(rows)
         return nullcontext() if found is None else micro_batch.WRITE_LOCKS.exclusive(*found, self.write.spec.table)
 

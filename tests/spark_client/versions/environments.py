@@ -10,13 +10,13 @@ from servers.install import ensure_folder
 
 
 def ensure_pyspark(version: str) -> Path:
-    """Return a folder with the locked PySpark of a version and with Py4J; install it the first time."""
+    """Return a folder with the locked PySpark of a version and with Py4J. Install it the first time."""
     locked = ROOT / "requirements" / f"pyspark-{version}.txt"
     return ensure_folder(f"pyspark-{version}", (locked,), lambda folder: _install(version, locked, folder))
 
 
 def environment(packages: Path) -> dict[str, str]:
-    """Return the environment of a process that uses these packages in place of those in `.venv`."""
+    """Return the environment of a process that uses these packages instead of the packages in `.venv`."""
     chosen = {"PYTHONPATH": str(packages), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPARK_HOME"))}
     return inherited | chosen

@@ -1,4 +1,4 @@
-"""A feature that a version of PySpark lacks is rejected; the error names the version that has it.
+"""A feature that a version of PySpark lacks is rejected. The error names the version that has it.
 
 `test_versions` runs these cases with the older versions.
 """

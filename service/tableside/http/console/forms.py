@@ -19,7 +19,7 @@ FIELDS_MAX = 20
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a record is: its key and, in a partitioned table, its partition or None for the partition of the key."""
+    """The location of a record: its key, and its partition in a partitioned table. None is the partition of the key."""
 
     key: Key
     partition: int | None = None

@@ -12,7 +12,7 @@ ERROR_RATE_CRITICAL = 0.05
 ERROR_RATE_WARNING = 0.001
 
 LATENCY_SHARE_WARNING = 0.25
-"""The share of a table's deadline from which the 99th percentile of the latency is a warning."""
+"""From this share of a table's deadline on, the 99th percentile of the latency is a warning."""
 
 Level = Literal["critical", "warning", "ok"]
 

@@ -1,7 +1,7 @@
 """The endpoints of the service: each reads a request, calls one method of a table or of the catalog, and responds.
 
 They are plain Starlette routes that read the request themselves, because FastAPI's resolution of declared parameters
-takes longer than a whole operation. `openapi` documents what they accept and return.
+takes longer than a whole operation. `openapi` documents their requests and responses.
 """
 
 from starlette.routing import Route

@@ -72,7 +72,7 @@ def _default_media(request: TableRequest) -> str | None:
     """Return the media type of a body without Content-Type: JSON, or None if a page in a browser sent the request.
 
     A page of any site can make a browser post a body without a type. A JSON or Arrow type requires a CORS preflight.
-    Where no token is required, this prevents such pages from writing.
+    If no token is required, this prevents such pages from writing.
     """
     return JSON if request_headers.header(request, "origin") is None else None
 

@@ -157,7 +157,7 @@ def _update_members(document: values.Json) -> dict[str, Any]:
 def _response(answer: Answer, partitions: Sequence[int] = (), age_s: float | None = None) -> Response:
     """Return the response to a single operation.
 
-    `partitions` are those that a partitioned table sent it to, and `age_s` is the age of a record from a cache.
+    `partitions` are the partitions of the table that received it. `age_s` is the age of a record from a cache.
     """
     if answer.error is None:
         response: Response = RecordResponse(answer)

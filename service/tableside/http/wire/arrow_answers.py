@@ -43,7 +43,7 @@ def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> Pieces[En
 
 
 def encode_records(records: Sequence[Record], *, partitioned: bool = False) -> Pieces[Encoded]:
-    """Encode the answers to gets that all found a record, column by column. The result is that of `encode`."""
+    """Encode the answers to gets that all found a record, column by column. `encode` returns the same."""
     count = len(records)
     nothing, no_flag = pa.nulls(count, pa.utf8()), pa.nulls(count, pa.bool_())
     false = pa.repeat(pa.scalar(False), count)

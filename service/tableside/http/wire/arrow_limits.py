@@ -1,7 +1,7 @@
 """The size of an Arrow batch once its buffers are decompressed and every row has its own copy of its bytes.
 
-Rows of a dictionary or a view may share the same bytes, and a compressed buffer states the length it expands to, so a
-short stream can describe more text than fits into memory.
+Rows of a dictionary or a view may share the same bytes, and a compressed buffer states the length it expands to. A
+short stream can therefore describe more text than fits into memory.
 """
 
 import struct

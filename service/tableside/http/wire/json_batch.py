@@ -80,7 +80,7 @@ def encode(answers: Sequence[Answer]) -> Pieces[bytes]:
 
 
 def encode_records(records: Sequence[Record]) -> Pieces[bytes]:
-    """Encode the answers to gets that all found a record without expiry; the result is that of `encode`."""
+    """Encode the answers to gets that all found a record without expiry. `encode` returns the same."""
     parts: list[bytes] = []
     for start in range(0, len(records), PIECE_OPERATIONS):
         parts += [

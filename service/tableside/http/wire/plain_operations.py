@@ -13,7 +13,7 @@ from ...core import Changes, Get, Operation, Put, TableError, TableSpec, Update,
 
 
 def plain_operations(raws: Sequence[Any], spec: TableSpec) -> Sequence[Operation] | None:
-    """Decode JSON objects that are all gets, all unconditional puts, or all updates with nothing but the update."""
+    """Decode JSON objects that are all gets, all unconditional puts, or all updates without other members."""
     try:
         kinds = {raw["op"] for raw in raws}
         if kinds == {"get"} and max(map(len, raws)) == 2:

@@ -33,7 +33,7 @@ def header(request: Request, name: str) -> str | None:
 
 
 def _headers(request: Request) -> dict[str, str]:
-    """Return the headers by name. Starlette iterates over all at each look-up; this does so once per request."""
+    """Return the headers by name. Starlette iterates over all at each look-up. This iterates once per request."""
     by_name: dict[str, str] | None = request.scope.get(_SCOPE_KEY)
     if by_name is None:
         by_name = request.scope[_SCOPE_KEY] = {}

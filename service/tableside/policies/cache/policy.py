@@ -1,9 +1,9 @@
 """The cache policy: answers gets from its entries, or with one load of the store that concurrent gets share.
 
 Writes go to the store. Before and after each write, successful or not, the cache drops the entry of its key, and
-later gets do not join loads of the key that began earlier. So a get that begins after a write was acknowledged never
-returns a value read before the write ended. With `writes` "through" the cache then stores the record that an
-acknowledged write left, unless another write may have changed it since the first began.
+later gets do not join loads of the key that began earlier. A get after an acknowledged write therefore never returns
+an older value. With `writes` "through" the cache then stores the record that an acknowledged write left. It does not
+store the record if another write may have changed it since the first began.
 
 Replicas publish their writes to each other on a channel, if one is configured. Scans bypass the cache.
 """

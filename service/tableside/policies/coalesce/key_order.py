@@ -16,7 +16,7 @@ _KEY = attrgetter("key")
 
 
 class KeyQueue:
-    """The operations on one key: the number in flight, those in the forming call included, and those that wait."""
+    """The operations on one key: the number in flight, including the forming call, and the waiting operations."""
 
     __slots__ = ("in_flight", "last", "waiting", "writing")
 

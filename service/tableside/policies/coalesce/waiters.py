@@ -135,7 +135,7 @@ class WaiterDeadlines:
         self._expire = expire
         self._waiters: set[Waiter] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._expires_at = math.inf  # uvloop has timers without `when`: those that are due within a millisecond.
+        self._expires_at = math.inf  # uvloop has timers without `when` if they are due within a millisecond.
 
     def add(self, waiter: Waiter) -> None:
         """Register a waiter."""

@@ -1,8 +1,8 @@
 """A token bucket: credits arrive at a fixed rate, and calls wait for them in a fair queue.
 
-A waiting call takes one share of credits at a time and then joins the end of the queue again, so a call that needs many
-credits delays others by at most one share. An operation that costs more than the bucket's capacity waits until the
-bucket is full and leaves a debt, and later calls wait for it.
+A waiting call takes one share of credits at a time and then joins the end of the queue again. A call that needs many
+credits therefore delays others by at most one share. An operation that costs more than the bucket's capacity waits
+until the bucket is full and leaves a debt, and later calls wait for it.
 """
 
 import asyncio

@@ -14,8 +14,8 @@ BackoffKind = Literal["exponential", "fixed", "none"]
 class RetrySchedule(msgspec.Struct, frozen=True):
     """When to retry. `attempts_max` counts all attempts, including the first.
 
-    Before attempt n + 1 the pause is random between 0 and `pause_s` * 2 ** (n - 1) seconds and at most `pause_max_s`
-    ("exponential"), exactly `pause_s` ("fixed"), or absent ("none"). All attempts end `total_s` after the first one
+    The pause before attempt n + 1 depends on the strategy. "exponential": random between 0 and `pause_s` * 2 ** (n - 1)
+    seconds, at most `pause_max_s`. "fixed": `pause_s`. "none": no pause. All attempts end `total_s` after the first one
     began, if that is given.
     """
 

@@ -164,7 +164,7 @@ class Client:
     async def _send(self, client: Any, verb: str, parameters: Mapping[str, Any], *, writes: bool) -> Response:
         try:
             _BODY.set(orjson.dumps(parameters))
-            # The driver itself reads only the parameters that may affect the endpoint; `_set_body` sends the rest.
+            # The driver itself reads only the parameters that may affect the endpoint. `_set_body` sends the rest.
             response: Response = await getattr(client, verb)(
                 **({"RequestItems": {}} if "RequestItems" in parameters else {})
             )

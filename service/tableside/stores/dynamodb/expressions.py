@@ -26,7 +26,7 @@ GUARDED_BYTES_MAX = 32 * 1024
 
 
 class NativeUpdate(msgspec.Struct, frozen=True):
-    """An update as paths: those to set, those to remove, arrays to extend, and paths that must be objects."""
+    """An update as paths: members to set and to remove, arrays to extend, and paths that must be objects."""
 
     sets: dict[Path, Json]
     removes: set[Path]

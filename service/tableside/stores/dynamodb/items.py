@@ -2,7 +2,7 @@
 
     _ts_v         version, 16 random hex digits that each write chooses
     _ts_w         the last writers and their sequences, alternating, the latest last
-    _ts_x         expiry in Unix milliseconds; valid while the table's TTL attribute has the same time
+    _ts_x         expiry in Unix milliseconds, valid while the table's TTL attribute has the same time
     _ts_d         tombstone: the record is deleted, but its writers are kept
     TTL attribute expiry in Unix seconds, rounded up. DynamoDB deletes items by it
 

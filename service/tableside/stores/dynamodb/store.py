@@ -3,7 +3,7 @@
     gets                          GetItem, or BatchGetItem for many
     puts, deletes, unconditional  PutItem, DeleteItem, or BatchWriteItem for many
     if_absent                     PutItem on condition that there is no item
-    updates as expressions        UpdateItem; if there is no item, PutItem of the updated default
+    updates as expressions        UpdateItem, or PutItem of the updated default if there is no item
     everything else               compare-and-set
 
 A put without a token must not remove the record's stored writers. If the table stores tokens, such a put is therefore
@@ -80,7 +80,7 @@ class DynamodbStore:
         self._compare = CompareAndSet(spec, self._items, clock=clock, etag=_new_version)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Apply operations: those with the same method together, and the methods concurrently."""
+        """Apply operations: each method once for all its operations, and the methods concurrently."""
         methods: dict[_Method, list[int]] = {}
         for index, operation in enumerate(operations):
             methods.setdefault(self._method(operation), []).append(index)

@@ -1,8 +1,8 @@
 """Converts column values to JSON members and back.
 
 On reads, PostgreSQL itself produces the JSON (`to_jsonb`), except for `bytea`, which becomes base64. On writes, every
-member has the text format of its column type. Members that do not match the column type are rejected here, with
-the column's name, where that can be detected. The server rejects the others. NaN and the infinities are strings in
+member has the text format of its column type. Members that visibly do not match the column type are rejected
+here, with the column's name. The server rejects the others. NaN and the infinities are strings in
 JSON, spelled as PostgreSQL prints them.
 """
 
@@ -32,7 +32,7 @@ TIME_PATTERNS = {
 UNCHANGED = "="
 """Sent instead of the text of a member that an update leaves unchanged.
 
-It is not a valid text of any type for which `accepts_unchanged` is true.
+It is not a valid text of the types that `accepts_unchanged` accepts.
 """
 
 _TIME_PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in TIME_PATTERNS.items()}

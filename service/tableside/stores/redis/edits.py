@@ -1,6 +1,6 @@
 """Updates that a script applies in one round trip: `$inc`, `$set`, `$min` and `$max` of top-level members.
 
-The script applies an update only if its result is that of `transition` (see `edit_script`). All others, and all errors,
+The script applies an update only if `transition` has the same result (see `edit_script`). All others, and all errors,
 are decided by compare-and-set.
 """
 

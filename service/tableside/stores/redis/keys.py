@@ -60,7 +60,7 @@ class KeyNames:
         return [prefix + ":".join(map(_escape, key)) for key in composite]
 
     def partition_start(self, partition: Part) -> str:
-        """Return the text with which the names of a partition's records begin."""
+        """Return the prefix of the names of a partition's records."""
         return f"{self.prefix}{{{_escape_tag(partition)}}}:" if self._has_tag else f"{self.prefix}{_escape(partition)}:"
 
     def to_key(self, name: bytes) -> Key | None:
@@ -72,7 +72,7 @@ class KeyNames:
         return key if self.for_keys([key])[0].encode() == name else None
 
     def to_keys(self, names: Sequence[bytes]) -> list[Key | None]:
-        """Return what `to_key` returns for each name. Makes few calls if all keys are valid strings in ASCII."""
+        """Return the result of `to_key` for each name. Makes few calls if all keys are valid strings in ASCII."""
         try:
             texts = list(map(bytes.decode, names))
         except UnicodeDecodeError:

@@ -43,8 +43,8 @@ def rounds() -> Iterator[int]:
 class Position(msgspec.Struct, frozen=True, array_like=True):
     """Where to continue.
 
-    `left` are the slots still to scan, `part` those of them that the current node's scan covers, `run` is the run id of
-    the node, and `given` are the digests of the names that the current cursor has already returned.
+    `left` are the slots still to scan, and `part` are the ones that the current node's scan covers. `run` is the run id
+    of the node. `given` are the digests of the names that the current cursor has already returned.
     """
 
     left: str

@@ -135,7 +135,7 @@ class RecordReader:
             return [from_unexpected_reply(reply)] * count
         try:
             return read_all(values)
-        except TypeError:  # Neither strings nor nil: not a reply of Redis.
+        except TypeError:  # Other types than strings and nil: not a reply of Redis.
             return [from_unexpected_reply(None)] * count
 
     async def _absent_names_that_exist(

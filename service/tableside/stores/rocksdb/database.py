@@ -1,7 +1,7 @@
 """An open RocksDB database: reads, iteration, and writes that return when they are durable.
 
-A table is a key prefix (its name and a zero byte) in the one column family. An empty table therefore costs nothing, all
-tables share the memory of one set of write buffers, and no column-family handle can keep the database locked after it
+A table is a key prefix (its name and a zero byte) in the one column family. An empty table therefore costs nothing, and
+all tables share the memory of one set of write buffers. No column-family handle can keep the database locked after it
 is closed. A write is durable when the write-ahead log is on disk.
 """
 

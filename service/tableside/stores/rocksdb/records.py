@@ -2,9 +2,9 @@
 
     byte 0        1, the format version
     byte 1        flags: 1 has an expiry, 2 has writers, 4 has no value (a tombstone with the writers' tokens)
-    bytes 2-9     the record's version, big-endian; the etag is its hex digits
+    bytes 2-9     the record's version, big-endian. The etag is its hex digits
     if flag 1     8 bytes: the expiry in Unix milliseconds, big-endian
-    if flag 2     1 byte: the number of writers; for each, 2 bytes of length, the name in UTF-8, 8 bytes of sequence
+    if flag 2     1 byte: the number of writers. For each, 2 bytes of length, the name in UTF-8, 8 bytes of sequence
     remainder     the value
 
 Bytes that begin with `{` are a record that another tool wrote. The etag of such a record is a digest of its bytes.
@@ -81,7 +81,7 @@ def pack_plain(value: bytes, version: int) -> bytes:
 
 
 def unpack(raw: bytes) -> Stored:
-    """Return the record from its bytes. Raise RecordUnreadable if they are neither in this format nor a JSON object."""
+    """Return the record from its bytes. Raise RecordUnreadable if they are not in this format and not a JSON object."""
     if raw[:1] == b"{":
         return _from_json(raw)
     try:
