@@ -2,13 +2,17 @@
 
 import tracemalloc
 
-from contract import put
+from contract import put, update
 from tableside.catalog import Table, ValueRoom
-from tableside.core import NOT_READ, Delete, Get, Key, Operation, Outcome, Record, Written
+from tableside.core import NOT_READ, Delete, Get, Key, Operation, Outcome, Record, Written, decode
+from tableside.core.operations import Token
 from tableside.core.store import Scan, Store
 
 MIB = 2**20
 COUNT = 120
+UPDATE_MEMORY_MAX = 192 * MIB
+"""Bounds the memory of one call that reads at most 8 MiB of records to update them."""
+
 MEMORY_MAX = 112 * MIB
 """Bounds the memory of one call: the replies have at most 32 MiB, and a store copies them at most twice."""
 
@@ -30,7 +34,7 @@ async def delete(store: Store) -> None:
 async def assert_read_in_pieces(store: Store) -> None:
     """Check that calls read a few of the records, and that a table reads as many as its response has room for."""
     for _ in range(3):
-        peak_bytes, outcomes = await _measured(store)
+        peak_bytes, outcomes = await _measured(store, GETS)
         assert peak_bytes < MEMORY_MAX
         assert isinstance(outcomes[0], Record)
         assert outcomes.count(NOT_READ) >= COUNT / 2
@@ -39,6 +43,26 @@ async def assert_read_in_pieces(store: Store) -> None:
     found = [outcome for outcome in read if outcome is not NOT_READ]
     assert 40 <= len(found) <= 80
     assert all(isinstance(outcome, Record) for outcome in found)
+
+
+async def assert_updated_in_pieces(store: Store) -> None:
+    """Check that calls that read records to update them read a few, and that a table updates each record once."""
+    for token in (None, Token("w", 1)):
+        updates: list[Operation] = [
+            update(f"k{index}", {"$inc": {"n": 1}, "$push": {"seen": token is None}}, token=token)
+            for index in range(COUNT)
+        ]
+        peak_bytes, outcomes = await _measured(store, updates)
+        assert peak_bytes < UPDATE_MEMORY_MAX
+        assert isinstance(outcomes[0], Written)
+        assert outcomes.count(NOT_READ) >= COUNT / 2
+        waiting = [updates[index] for index, outcome in enumerate(outcomes) if outcome is NOT_READ]
+        assert all(isinstance(each, Written) for each in await Table(store, deadline_s=60).batch(waiting))
+    for index in range(COUNT):
+        [found] = await store.apply([Get(f"k{index}")])
+        assert isinstance(found, Record)
+        record = decode(found.value)
+        assert (record["n"], record["seen"]) == (index + 2, [True, False])
 
 
 async def assert_scanned(store: Store) -> None:
@@ -53,11 +77,11 @@ async def assert_scanned(store: Store) -> None:
     assert sorted(set(keys)) == sorted(f"k{index}" for index in range(COUNT))
 
 
-async def _measured(store: Store) -> tuple[int, list[Outcome]]:
+async def _measured(store: Store, operations: list[Operation]) -> tuple[int, list[Outcome]]:
     """Return the peak of the memory that a call took, in bytes, and its outcomes."""
     tracemalloc.start()
     try:
-        outcomes = await store.apply(GETS)
+        outcomes = await store.apply(operations)
         return tracemalloc.get_traced_memory()[1], outcomes
     finally:
         tracemalloc.stop()

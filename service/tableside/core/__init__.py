@@ -6,7 +6,7 @@ from this package. It imports no other package of Tableside.
 
 from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
-from .bounded_reads import BoundedReads, ReadBudget
+from .bounded_reads import UPDATE_BYTES_MAX, BoundedReads, ReadBudget
 from .changes import Changes, Edits, MergePatch
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded, run_until
@@ -74,6 +74,7 @@ __all__ = [
     "PAGE_SEARCH_S",
     "PAGE_SKIPPED_MAX",
     "READ_BYTES_MAX",
+    "UPDATE_BYTES_MAX",
     "Applied",
     "Backend",
     "BackendType",

@@ -9,13 +9,14 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from .operations import Outcome
+from .errors import TableError
 from .read_limit import NOT_READ, READ_BYTES_MAX
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-REPLY_BYTES_MAX = 2 * READ_BYTES_MAX
-"""After so many bytes, the replies to one call are discarded. Calls for a chosen number of records rarely exceed it."""
+UPDATE_BYTES_MAX = READ_BYTES_MAX // 4
+"""For records that are read to update them. Such a record is copied about 20 times, for example into the request."""
 
 LARGE_RECORDS_S = 1.0
 """How long to choose the number of records after a call for all of them would have exceeded the limit."""
@@ -44,15 +45,19 @@ class ReadBudget:
 
 
 class BoundedReads:
-    """Chooses how many records each call for one table reads."""
+    """Chooses how many records each call for one table reads, so that their size is probably at most `bytes_max`.
 
-    def __init__(self) -> None:
+    If the replies to one call are larger than twice the limit, they are discarded.
+    """
+
+    def __init__(self, bytes_max: int = READ_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
         self._count_max = 1
         self._limited_until = -math.inf
 
     async def read(
-        self, items: Sequence[Item], read: Callable[[Sequence[Item], ReadBudget], Awaitable[list[Outcome]]]
-    ) -> list[Outcome]:
+        self, items: Sequence[Item], read: Callable[[Sequence[Item], ReadBudget], Awaitable[list[Result | TableError]]]
+    ) -> list[Result | TableError]:
         """Read some of the items. The others end as NOT_READ. The first item is always read.
 
         `read` returns NOT_READ for items that it has not read when it exceeds the budget.
@@ -63,7 +68,7 @@ class BoundedReads:
         if asyncio.get_running_loop().time() < self._limited_until:
             sent = items[: self._count_max]
         limited = len(sent) < len(items)
-        budget = ReadBudget(REPLY_BYTES_MAX if len(sent) > 1 else math.inf)
+        budget = ReadBudget(2 * self._bytes_max if len(sent) > 1 else math.inf)
         outcomes = await read(sent, budget)
         if outcomes[0] is NOT_READ:
             budget = ReadBudget(math.inf)
@@ -75,6 +80,6 @@ class BoundedReads:
 
     def _limit(self, count: int, size_bytes: float) -> None:
         """Let the next calls read as many records as fit if these have the average size, at most twice as many."""
-        fitting = int(READ_BYTES_MAX * count / max(1, size_bytes))
+        fitting = int(self._bytes_max * count / max(1, size_bytes))
         self._count_max = max(1, min(fitting, 2 * count))
         self._limited_until = asyncio.get_running_loop().time() + LARGE_RECORDS_S

@@ -38,7 +38,7 @@ async def test_the_first_is_always_read_and_then_as_many_as_fit() -> None:
 
 
 async def test_a_record_beyond_every_limit_is_read_alone() -> None:
-    records, reads = Records({1: 10 * bounded_reads.REPLY_BYTES_MAX}), BoundedReads()
+    records, reads = Records({1: 20 * READ_BYTES_MAX}), BoundedReads()
     assert isinstance((await reads.read([1, 2], records.read))[0], Record)
     assert isinstance((await reads.read([1], records.read))[0], Record)
     assert isinstance((await reads.read([1, 2], records.read))[0], Record)
@@ -46,7 +46,7 @@ async def test_a_record_beyond_every_limit_is_read_alone() -> None:
 
 
 async def test_the_number_doubles_over_small_records() -> None:
-    records, reads = Records({50: 10 * bounded_reads.REPLY_BYTES_MAX}), BoundedReads()
+    records, reads = Records({50: 20 * READ_BYTES_MAX}), BoundedReads()
     waiting = [*range(100)]
     while waiting:
         outcomes = await reads.read(waiting, records.read)
@@ -56,7 +56,7 @@ async def test_the_number_doubles_over_small_records() -> None:
 
 async def test_all_are_read_at_once_again_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_reads, "LARGE_RECORDS_S", 0.0)
-    records, reads = Records({0: 10 * bounded_reads.REPLY_BYTES_MAX}), BoundedReads()
+    records, reads = Records({0: 20 * READ_BYTES_MAX}), BoundedReads()
     await reads.read([0, 1], records.read)
     await reads.read([*range(1, 50)], records.read)
     assert records.calls == [2, 1, 49]

@@ -235,6 +235,7 @@ async def test_large_records_are_read_in_pieces(backend: PostgresBackend) -> Non
     await large_records.write(store)
     await large_records.assert_read_in_pieces(store)
     await large_records.assert_scanned(store)
+    await large_records.assert_updated_in_pieces(store)
     await large_records.delete(store)
 
 

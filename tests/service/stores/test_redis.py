@@ -628,6 +628,7 @@ async def test_large_records_are_read_in_pieces(redis_url: str, tool: Any) -> No
         await large_records.write(store)
         await large_records.assert_read_in_pieces(store)
         await large_records.assert_scanned(store)
+        await large_records.assert_updated_in_pieces(store)
         await tool.set("expiring", "1", ex=600)  # so that reads are by the script
         await large_records.assert_read_in_pieces(store)
         await tool.delete("expiring")

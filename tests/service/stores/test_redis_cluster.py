@@ -389,4 +389,5 @@ async def test_large_records_are_read_in_pieces(redis_cluster_urls: list[str]) -
         await large_records.write(store)
         await large_records.assert_read_in_pieces(store)
         await large_records.assert_scanned(store)
+        await large_records.assert_updated_in_pieces(store)
         await large_records.delete(store)

@@ -70,9 +70,14 @@ def row_key(row: Any, parts: int) -> Key:
     return cast("Key", row[0] if parts == 1 else tuple(row[:parts]))
 
 
+def locked_bytes(rows: Sequence[Any]) -> int:
+    """Return the size of the values that a `lock` statement found."""
+    return int(rows[0][-1] or 0) if rows else 0
+
+
 def stored_record(row: Any, parts: int) -> Stored | RecordUnreadable:
     """Return the stored record from a row of a `lock` statement."""
-    text, etag, expires, writers = row[parts:]
+    text, etag, expires, writers, _ = row[parts:]
     try:
         value = None if text is None else canonical(text)
     except RecordUnreadable as error:

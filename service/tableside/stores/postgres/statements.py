@@ -34,11 +34,11 @@ class ValueSql(msgspec.Struct, frozen=True):
 class Statements(msgspec.Struct, frozen=True):
     """The statements of a table. The first parameters of each are the arrays of key parts.
 
-    `read` also takes the current time and a limit. If the values are together larger than the limit, it returns their
-    size without them. `put`, `insert` and `update` also take the arrays of the data columns and of the
-    `metadata` columns, and `put` the current time if `put_takes_time`. These three are pairs: both statements return
-    keys and etags, the second also returns values. `unconditional_delete` keeps the rows of deleted records that store
-    writers.
+    `read` and `lock` also take a limit, `read` after the current time. If the values are together larger than the
+    limit, both return their size without them. `put`, `insert` and `update` also take the arrays of the data columns
+    and of the `metadata` columns, and `put` the current time if `put_takes_time`. These three are pairs: both
+    statements return keys and etags, the second also returns values. `unconditional_delete` keeps the rows of deleted
+    records that store writers.
     """
 
     read: str
@@ -152,11 +152,16 @@ class StatementBuilder:
 
     def _lock(self) -> str:
         join, selected = self._key.selection()
+        names, size = ", ".join(self._key.parts), "sum(octet_length(value)) OVER ()"
+        locked = (
+            f"SELECT {self._key.named_outputs()}, {self._values.value} AS value, t.xmin::text AS etag, "
+            f"{'NULL::bigint' if self._side else self.expires} AS expires, {self.writers} AS writers "
+            f"FROM {self._table} AS t{join} WHERE {selected} ORDER BY {self.key_order()} FOR UPDATE OF t"
+        )
+        bytes_max = f"${len(self._key.columns) + 1}::bigint"
         return (
-            f"SELECT {self._key_outputs()}, convert_to({self._values.value}, 'UTF8'), t.xmin::text, "
-            f"{'NULL::bigint' if self._side else self.expires}, {self.writers} "
-            f"FROM {self._table} AS t{join} WHERE {selected} "
-            f"ORDER BY {self.key_order()} FOR UPDATE OF t"
+            f"WITH r AS MATERIALIZED ({locked}) SELECT {names}, "
+            f"CASE WHEN {size} <= {bytes_max} THEN convert_to(value, 'UTF8') END, etag, expires, writers, {size} FROM r"
         )
 
     def _page_count(self) -> str:

@@ -4,12 +4,15 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import asyncpg
 
 from ...core import (
     NO_EXPIRY,
+    UPDATE_BYTES_MAX,
+    BoundedReads,
     Capabilities,
     Clock,
     Contended,
@@ -21,6 +24,7 @@ from ...core import (
     Outcome,
     Page,
     Put,
+    ReadBudget,
     RecordUnreadable,
     Scan,
     TableError,
@@ -82,6 +86,7 @@ class PostgresStore:
         self._retry = DeadlineRetry(pool, spec.name, self._explain_rejection)
         self._reader = RecordReader(self._retry, self._statements.read, len(spec.key.fields), clock)
         self._writer = RecordWriter(spec, layout, self._statements, clock)
+        self._bounded = BoundedReads(UPDATE_BYTES_MAX)
         self._scanner = Scanner(table, spec.key, builder, self._statements)
         self._uuids = [index for index, column in enumerate(table.key_columns) if column.type == "uuid"]
         if spec.ttl_s is not None and not self.capabilities.ttl:
@@ -177,11 +182,16 @@ class PostgresStore:
         return _fill(outcomes, waiting, Contended(f"other writers changed the record in each of {ROUNDS_MAX} attempts"))
 
     async def _round(self, writes: Sequence[Write], until: float) -> list[Outcome | InsertConflict]:
-        decided = await self._retry.run_each(self._writer.lock_and_write, writes, until)
+        decided = await self._bounded.read(writes, partial(self._lock_and_write, until))
         to_insert = {index: result for index, result in enumerate(decided) if isinstance(result, DecidedWrite)}
         inserted = await self._retry.run_each(self._writer.insert, list(to_insert.values()), until) if to_insert else []
         final = dict(zip(to_insert, inserted, strict=True))
         return [final[index] if isinstance(result, DecidedWrite) else result for index, result in enumerate(decided)]
+
+    async def _lock_and_write(
+        self, until: float, writes: Sequence[Write], budget: ReadBudget
+    ) -> list[Outcome | DecidedWrite | InsertConflict]:
+        return [*await self._retry.run_each(partial(self._writer.lock_and_write, budget), writes, until)]
 
     # Rejected operations
 

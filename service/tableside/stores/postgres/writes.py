@@ -17,6 +17,8 @@ import asyncpg
 import msgspec
 
 from ...core import (
+    INTEGER_MAX,
+    NOT_READ,
     Changed,
     Clock,
     Delete,
@@ -24,6 +26,7 @@ from ...core import (
     Key,
     Outcome,
     Put,
+    ReadBudget,
     RecordUnreadable,
     Stored,
     TableSpec,
@@ -44,6 +47,7 @@ from .rows import (
     etags_and_values,
     format_writers,
     key_arrays,
+    locked_bytes,
     parse_writers,
     row_arrays,
     row_key,
@@ -95,14 +99,26 @@ class RecordWriter:
         return [Written(None)] * len(deletes)
 
     async def lock_and_write(
-        self, connection: Connection, writes: Sequence[Write], progress: Progress
+        self, budget: ReadBudget, connection: Connection, writes: Sequence[Write], progress: Progress
     ) -> list[Outcome | DecidedWrite | InsertConflict]:
-        """Lock the existing rows, decide, and write. A DecidedWrite in the result must still be inserted."""
+        """Lock the existing rows, decide, and write. A DecidedWrite in the result must still be inserted.
+
+        If the records are together larger than the budget, change nothing, and return NOT_READ for every write.
+        """
         keys = [write.key for write in writes]
+        bytes_max = int(min(budget.left_bytes, INTEGER_MAX))
         async with _transaction(connection):
             side = await self._lock_side_rows(connection, keys) if self._statements.side_lock else None
-            locked = await connection.fetch(self._statements.lock, *self._key_arrays(keys))
-            found = {row_key(row, self._parts): stored_record(row, self._parts) for row in locked}
+            locked = await connection.fetch(self._statements.lock, *self._key_arrays(keys), bytes_max)
+            size_bytes = locked_bytes(locked)
+            budget.spend(size_bytes)
+            if size_bytes > bytes_max:
+                await connection.execute("ROLLBACK")
+                return [NOT_READ] * len(writes)
+            found, yielder = {}, Yielder()
+            for row in locked:
+                await yielder.maybe_yield()
+                found[row_key(row, self._parts)] = stored_record(row, self._parts)
             plan = await self._make_plan(writes, found, side)
             await self._execute(connection, plan, progress)
             if side is not None:

@@ -5,10 +5,24 @@ writes that carry a token. Expiry times are times to live, which the server coun
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
-from ...core import Key, Outcome, Replacement, Stored, TableError, Update, VersionedRecord, Written, chunks_of
+from ...core import (
+    UPDATE_BYTES_MAX,
+    BoundedReads,
+    Key,
+    Outcome,
+    ReadBudget,
+    Replacement,
+    Stored,
+    TableError,
+    Update,
+    VersionedRecord,
+    Written,
+    chunks_of,
+)
 from .connection import REQUEST_BYTES_MAX
 from .keys import KeyNames, side_key
 from .reads import RecordReader, ScriptResult
@@ -39,13 +53,16 @@ class RedisVersionedRecords:
         self._reads = reads
         self._scripts = scripts
         self._tokened = tokened
+        self._bounded = BoundedReads(UPDATE_BYTES_MAX)
 
     async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
-        """Read records with their expiry."""
-        names = self._names.for_keys(keys)
+        """Read records with their expiry. Large records are read in several calls."""
+        return await self._bounded.read(self._names.for_keys(keys), partial(self._read, until))
+
+    async def _read(self, until: float, names: Sequence[str], budget: ReadBudget) -> list[VersionedRecord | TableError]:
         side_names = [side_key(name) for name in names] if self._tokened else []
         records: dict[int, VersionedRecord | TableError] = {}
-        for positions, found in await self._reads.read_by_script(names, until, side_names):
+        for positions, found in await self._reads.read_by_script(names, until, side_names, budget):
             for at, position in enumerate(positions):
                 records[position] = (
                     found if isinstance(found, TableError) else _versioned_record(found, at, len(positions))
