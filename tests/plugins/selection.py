@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 SERVERS = {
-    "asking",
+    "api",
     "dynalite_url",
     "dynamodb_url",
     "kafka_address",

@@ -18,7 +18,7 @@ GARBAGE_BYTES = 256
 class Mode(Enum):
     """How the proxy treats connections and their data."""
 
-    PASS_ON = auto()
+    FORWARD = auto()
     CUT = auto()
     HANG = auto()
     GARBAGE = auto()
@@ -32,7 +32,7 @@ class FaultProxy:
         self.port = 0
         self.noise = noise
         self.server = (host, port)
-        self.mode = Mode.PASS_ON
+        self.mode = Mode.FORWARD
         self.delay_s = 0.0
         self.connections: set[Connection] = set()
         self.connections_total = 0
@@ -57,13 +57,13 @@ class FaultProxy:
         await self._empty.wait()
         await self._listener.wait_closed()
 
-    def pass_on(self) -> None:
+    def forward(self) -> None:
         """End the fault, and forward data that was held back."""
-        self._switch(Mode.PASS_ON)
+        self._switch(Mode.FORWARD)
 
     def delay(self, seconds: float) -> None:
         """Forward everything, but delay each response."""
-        self._switch(Mode.PASS_ON)
+        self._switch(Mode.FORWARD)
         self.delay_s = seconds
 
     def cut(self) -> None:
@@ -103,7 +103,7 @@ class FaultProxy:
     def lost(self) -> None:
         """Record a lost response."""
         if self._once:
-            self.pass_on()
+            self.forward()
 
     def _switch(self, mode: Mode) -> None:
         self.mode, self.delay_s, self._once = mode, 0.0, False
@@ -139,9 +139,9 @@ class Connection:
                 self._requests.append(data)
             case Mode.GARBAGE:
                 self._write(self._client, self._proxy.noise(GARBAGE_BYTES))
-            case Mode.PASS_ON | Mode.ANSWER_LOST if self._server is None:
+            case Mode.FORWARD | Mode.ANSWER_LOST if self._server is None:
                 self._requests.append(data)
-            case Mode.PASS_ON | Mode.ANSWER_LOST:
+            case Mode.FORWARD | Mode.ANSWER_LOST:
                 self._write(self._server, data)
             case Mode.CUT:
                 pass
@@ -154,7 +154,7 @@ class Connection:
             case Mode.ANSWER_LOST:
                 self.abort()
                 self._proxy.lost()
-            case Mode.PASS_ON:
+            case Mode.FORWARD:
                 self._later(lambda: self._write(self._client, data))
             case Mode.GARBAGE | Mode.CUT:
                 pass

@@ -244,7 +244,7 @@ async def test_a_cut_breaks_connections_until_the_fault_ends() -> None:
         await eventually(lambda: proxy.open_connections == 0)
         async with client(proxy) as (reader, writer):
             assert await asked(reader, writer, b"three") is None
-        proxy.pass_on()
+        proxy.forward()
         async with client(proxy) as (reader, writer):
             assert await asked(reader, writer, b"four") == b"four"
 
@@ -257,7 +257,7 @@ async def test_held_data_arrives_when_the_fault_ends() -> None:
                 await asked(reader, writer, b"one", seconds=0.1)
             assert heard == []
             assert proxy.open_connections == 1
-            proxy.pass_on()
+            proxy.forward()
             assert await asyncio.wait_for(reader.read(100), GONE_MAX_S) == b"one"
 
 
@@ -272,7 +272,7 @@ async def test_held_data_is_lost_if_the_client_leaves_or_the_proxy_cuts() -> Non
             with pytest.raises(TimeoutError):
                 await asked(reader, writer, b"two", seconds=0.1)
             proxy.cut()
-        proxy.pass_on()
+        proxy.forward()
         async with client(proxy) as (reader, writer):
             assert await asked(reader, writer, b"three") == b"three"
         assert heard == [b"three"]
@@ -285,7 +285,7 @@ async def test_a_delay_delays_each_answer_and_keeps_their_order() -> None:
         started = time.monotonic()
         writer.write(b"two")
         await eventually(lambda: heard[-1] == b"two")
-        proxy.pass_on()
+        proxy.forward()
         writer.write(b"three")
         assert await asyncio.wait_for(reader.readexactly(len("twothree")), GONE_MAX_S) == b"twothree"
         assert time.monotonic() - started >= 0.2
@@ -296,7 +296,7 @@ async def test_garbage_is_answered_without_the_server() -> None:
         proxy.garbage()
         assert await asked(reader, writer, b"one") == b"?" * GARBAGE_BYTES
         assert heard == []
-        proxy.pass_on()
+        proxy.forward()
         assert await asked(reader, writer, b"two") == b"two"
 
 

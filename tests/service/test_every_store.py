@@ -271,11 +271,11 @@ async def test_a_service_starts_without_its_store_and_serves_when_it_recovers(
         with running(tmp_path, config, environment=used.environment, ready=False) as service:
             async with client(service) as http:
                 await away(http)
-                proxy.pass_on()
+                proxy.forward()
                 await back(http)
                 proxy.cut()
                 await away(http)
-                proxy.pass_on()
+                proxy.forward()
                 await back(http)
         await settled(proxy)
 

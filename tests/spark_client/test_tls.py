@@ -41,7 +41,7 @@ class Site:
     service: Signed
     client: Signed
     url: str
-    asking: str
+    mutual: str
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("tls")
     authority = Authority(folder)
     own = authority.sign("service", ("127.0.0.1",))
-    with secured(folder / "plain", own) as url, secured(folder / "asking", own, authority.certificate) as asking:
-        yield Site(authority, own, authority.sign("client", ()), url, asking)
+    with secured(folder / "plain", own) as url, secured(folder / "mutual", own, authority.certificate) as mutual:
+        yield Site(authority, own, authority.sign("client", ()), url, mutual)
 
 
 def files(site: Site, pair: Signed | None = None) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def refused(url: str, **options: Any) -> TableError:
 
 
 def test_a_service_is_trusted_by_its_authority_and_a_client_by_its_certificate(site: Site) -> None:
-    for url, pair in ((site.url, None), (site.url, site.client), (site.asking, site.client)):
+    for url, pair in ((site.url, None), (site.url, site.client), (site.mutual, site.client)):
         with Client(url, **files(site, pair)) as client:
             client.table("t").put("a", {"n": 1})
             assert client.table("t").record("a").value == {"n": 1}
@@ -83,16 +83,16 @@ def test_a_service_is_trusted_by_its_authority_and_a_client_by_its_certificate(s
 def test_without_options_the_environment_names_the_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in files(site, site.client).items():
         monkeypatch.setenv(f"TABLESIDE_{name.upper()}", value)
-    with Client(site.asking) as client:
+    with Client(site.mutual) as client:
         client.table("t").put("e", {"n": 1})
     with pytest.raises(TlsFileError, match=r"none\.pem"):
-        Client(site.asking, ca_file="none.pem")
+        Client(site.mutual, ca_file="none.pem")
 
 
 def test_a_key_may_be_in_the_file_of_its_certificate(site: Site, tmp_path: Path) -> None:
     both = tmp_path / "both.pem"
     both.write_bytes(site.client.key.read_bytes() + site.client.certificate.read_bytes())
-    with Client(site.asking, ca_file=str(site.authority.certificate), certificate_file=str(both)) as client:
+    with Client(site.mutual, ca_file=str(site.authority.certificate), certificate_file=str(both)) as client:
         assert client.tables() is not None
 
 
@@ -117,7 +117,7 @@ def test_a_service_with_an_expired_certificate_is_rejected(site: Site, tmp_path:
 def test_the_error_names_the_rejected_certificate_of_a_client(site: Site, tmp_path: Path, fault: str) -> None:
     """The service closes the connection without an alert, as uvloop does. After an alert the client does not retry."""
     options, shown = refusable(site, tmp_path, fault)
-    with Client(site.asking, retries=QUICK, **options) as client:
+    with Client(site.mutual, retries=QUICK, **options) as client:
         with pytest.raises(TableError, match=UNREACHABLE) as refusal:
             client.table("t").record("a")
         assert client.waited_s > 0
@@ -198,7 +198,7 @@ def test_a_new_connection_uses_the_current_certificates(site: Site, tmp_path: Pa
     held = Signed(tmp_path / "client.pem", tmp_path / "client-key.pem")
     stranger = Authority(tmp_path, "other").sign("stranger", ())
     copy(stranger, held)
-    with Client(site.asking, retries=QUICK, **files(site, held)) as client:
+    with Client(site.mutual, retries=QUICK, **files(site, held)) as client:
         with pytest.raises(TableError, match="may close connections like this"):
             client.table("t").put("r", {"n": 1})
         shutil.copy(
@@ -218,15 +218,15 @@ def copy(source: Signed, target: Signed) -> None:
 
 def test_the_command_line_accepts_the_files_as_options_and_variables(site: Site, tmp_path: Path) -> None:
     options = [f"--{name.replace('_', '-')}={value}" for name, value in files(site, site.client).items()]
-    assert tableside("put", "cli", "a", '{"n": 1}', "--url", site.asking, *options).returncode == 0
+    assert tableside("put", "cli", "a", '{"n": 1}', "--url", site.mutual, *options).returncode == 0
     named = {f"TABLESIDE_{name.upper()}": value for name, value in files(site, site.client).items()}
-    assert tableside("get", "cli", "a", "--url", site.asking, **named).stdout == '{"n": 1}\n'
+    assert tableside("get", "cli", "a", "--url", site.mutual, **named).stdout == '{"n": 1}\n'
     rows = tmp_path / "rows.csv"
     rows.write_text("k,n\nb,2\n")
-    assert tableside("load", "cli", str(rows), "--key", "k", "--url", site.asking, *options).returncode == 0
-    refusal = tableside("get", "cli", "a", "--url", site.asking)
+    assert tableside("load", "cli", str(rows), "--key", "k", "--url", site.mutual, *options).returncode == 0
+    refusal = tableside("get", "cli", "a", "--url", site.mutual)
     assert (refusal.returncode, TLS_REFUSED in refusal.stderr) == (1, True), refusal.stderr
-    missing = tableside("get", "cli", "a", "--url", site.asking, TABLESIDE_CA_FILE=str(tmp_path / "none.pem"))
+    missing = tableside("get", "cli", "a", "--url", site.mutual, TABLESIDE_CA_FILE=str(tmp_path / "none.pem"))
     assert (missing.returncode, "none.pem" in missing.stderr) == (1, True), missing.stderr
     assert "Traceback" not in refusal.stderr + missing.stderr
 
@@ -241,11 +241,11 @@ def tableside(*arguments: str, **environment: str) -> subprocess.CompletedProces
 def test_executors_use_the_files_that_the_table_and_the_format_name(spark: SparkSession, site: Site) -> None:
     options = files(site, site.client)
     numbers = spark.range(20).selectExpr("cast(id as string) k", "id n")
-    table = Table("spark", site.asking, **options)
+    table = Table("spark", site.mutual, **options)
     assert table.put(numbers, "k").applied == 20
     assert table.join(numbers.select("k"), "k", "n long").selectExpr("sum(n)").collect()[0][0] == 190
     register(spark)
-    told = {"url": site.asking, "table": "format", **options}
+    told = {"url": site.mutual, "table": "format", **options}
     numbers.write.format("tableside").options(**told, key="k").mode("append").save()
     assert spark.read.format("tableside").options(**told).load().count() == 20
 

@@ -228,8 +228,8 @@ def test_helm_test_uses_the_address_of_callers(renderings: Renderings) -> None:
         [port] = callers["spec"]["ports"]
         named = f"{callers['metadata']['name']}.tables:{port['port']}"
         for one in all_of(objects, "Pod"):
-            [asking] = one["spec"]["containers"]
-            [url] = [variable["value"] for variable in asking["env"] if variable["name"] == "URL"]
+            [container] = one["spec"]["containers"]
+            [url] = [variable["value"] for variable in container["env"] if variable["name"] == "URL"]
             assert url == f"{port['appProtocol']}://{named}", row
 
 

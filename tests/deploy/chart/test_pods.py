@@ -29,8 +29,8 @@ GUARDED: Values = {
 
 def helm_test(there: Pod, **secrets: str) -> subprocess.CompletedProcess[str]:
     """Run the command of the `helm test` pod with these secrets against the local pod."""
-    [asking] = all_of(there.objects, "Pod")
-    [mine] = asking["spec"]["containers"]
+    [pod] = all_of(there.objects, "Pod")
+    [mine] = pod["spec"]["containers"]
     environment = {one["name"]: one.get("value") or secrets[one["name"]] for one in mine["env"]}
     environment["URL"] = there.http
     environment |= {"CA": moved(environment["CA"], there.root)} if "CA" in environment else {}
@@ -76,10 +76,10 @@ def check_that_a_change_is_applied_without_a_restart(there: Pod) -> None:
     more = TOKENS + TOKENS.replace("name: test", "name: other").replace(
         hashlib.sha256(TOKEN.encode()).hexdigest(), hashlib.sha256(other.encode()).hexdigest()
     )
-    asking = {"Authorization": f"Bearer {other}"}
-    assert httpx.get(f"{there.http}/v1/tables", headers=asking).status_code == 401
+    headers = {"Authorization": f"Bearer {other}"}
+    assert httpx.get(f"{there.http}/v1/tables", headers=headers).status_code == 401
     placed("/etc/tableside-secrets/tokens/tokens.yaml", there.root).write_text(more)
-    until(lambda: httpx.get(f"{there.http}/v1/tables", headers=asking).status_code == 200)
+    until(lambda: httpx.get(f"{there.http}/v1/tables", headers=headers).status_code == 200)
 
 
 def test_a_pod_with_an_unreachable_store_is_live_but_not_ready(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import HMACAlgorithm
 from jwt.utils import base64url_encode
 
-from service.http.asking import ARROW, JSON, check_problem, check_refused, stream
+from service.http.api_client import ARROW, JSON, check_problem, check_refused, stream
 from support.issuing import Issuer, SigningKey, claims, issuing, tampered, unsigned
 from support.served import Served, served
 

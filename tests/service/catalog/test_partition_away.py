@@ -93,7 +93,7 @@ async def test_a_retry_completes_a_multicast_after_a_store_failure_exactly_once(
                 assert failed.headers["Retry-After"]
             assert problem["partitions"][0]["replayed"] is True
             assert await in_each(http, "x") == [{"n": 2}, 503]
-            proxy.pass_on()
+            proxy.forward()
             done = await until_whole(http, "x", "w/2")
             assert "Tableside-Replayed" not in done.headers
             assert await in_each(http, "x") == [{"n": 2}, {"n": 2}]
@@ -141,7 +141,7 @@ async def test_a_partition_that_is_down_at_start_does_not_affect_the_others(redi
                 "here": True, "there": False, "shards": False,
             }  # fmt: skip
             assert "partition 1 in 'there'" in stores_seen["shards"]["detail"]
-            proxy.pass_on()
+            proxy.forward()
             async with asyncio.timeout(15):
                 while any(
                     result["status"] != 204
@@ -158,7 +158,7 @@ async def test_a_table_is_unavailable_if_all_of_its_stores_are(redis_url: str, t
         async with serving(tmp_path, stores, {}, ready=False) as http:
             answer = await http.put("/records/a", json={})
             assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
-            proxy.pass_on()
+            proxy.forward()
             async with asyncio.timeout(15):
                 while (await http.put("/records/a", json={})).status_code != 204:
                     await asyncio.sleep(0.05)

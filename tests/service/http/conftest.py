@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.http.asking import STORES, Asking
+from service.http.api_client import STORES, ApiClient
 from support.running import running
 
 CONFIG = """
@@ -27,23 +27,23 @@ limits: {body_bytes_max: 262144, operations_max: 200, response_bytes_max: 65536}
 
 
 @pytest.fixture(scope="session")
-def asking_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Asking]]:
+def api_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ApiClient]]:
     """Clients of services, one for each store. A service starts with its first test and runs until the last."""
     with ExitStack() as stack:
 
         @cache
-        def start(store: str) -> Asking:
+        def start(store: str) -> ApiClient:
             directory: Path = tmp_path_factory.mktemp(store)
             config = directory / "tableside.yaml"
             config.write_text(CONFIG % STORES[store])
             started = stack.enter_context(running(directory, config))
             client = stack.enter_context(httpx.Client(base_url=started.url, timeout=30))
-            return Asking(client, partitioned=store == "partitioned")
+            return ApiClient(client, partitioned=store == "partitioned")
 
         yield start
 
 
 @pytest.fixture(scope="session")
-def asking(request: pytest.FixtureRequest, asking_on: Callable[[str], Asking]) -> Asking:
+def api(request: pytest.FixtureRequest, api_on: Callable[[str], ApiClient]) -> ApiClient:
     """A client of a service on the memory store, or on each store for tests with `ON_EVERY_STORE`."""
-    return asking_on(getattr(request, "param", "memory"))
+    return api_on(getattr(request, "param", "memory"))

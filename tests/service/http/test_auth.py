@@ -18,7 +18,7 @@ import pytest
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient, Response
 
-from service.http.asking import ARROW, Asking, check_problem, check_refused, fresh, statuses
+from service.http.api_client import ARROW, ApiClient, check_problem, check_refused, fresh, statuses
 from support.running import Service, running
 from tableside.app import create_app
 from tableside.catalog.table import Table
@@ -75,10 +75,10 @@ def client(guarded: Service) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def owner(guarded: Service) -> Iterator[Asking]:
+def owner(guarded: Service) -> Iterator[ApiClient]:
     """A client whose token has all permissions on tables."""
     with httpx.Client(base_url=guarded.url, timeout=30, headers=bearer("all")) as client:
-        yield Asking(client)
+        yield ApiClient(client)
 
 
 # Authentication
@@ -231,7 +231,7 @@ REQUESTS: list[tuple[str, str, dict[str, str], bytes | None, set[str]]] = [
 @pytest.mark.parametrize("name", ["all", "reader", "writer", "none", "operator"])
 @pytest.mark.parametrize(("method", "path", "headers", "body", "allowed"), REQUESTS)
 def test_a_single_request_requires_its_permission(
-    owner: Asking, name: str, method: str, path: str, headers: dict[str, str], body: bytes | None, allowed: set[str]
+    owner: ApiClient, name: str, method: str, path: str, headers: dict[str, str], body: bytes | None, allowed: set[str]
 ) -> None:
     owner.put("t", "a", {"n": 0})
     response = owner.client.request(method, path, headers={**headers, **bearer(name)}, content=body)
@@ -260,7 +260,7 @@ def test_permissions_apply_to_the_decoded_name_of_the_table(client: httpx.Client
 
 
 @pytest.mark.parametrize("name", ["reader", "none", "operator"])
-def test_a_table_without_permission_is_forbidden_even_if_absent(owner: Asking, name: str) -> None:
+def test_a_table_without_permission_is_forbidden_even_if_absent(owner: ApiClient, name: str) -> None:
     there, absent = fresh("hidden"), fresh("hidden")
     owner.put(there, "a", {"n": 1})
 
@@ -281,7 +281,7 @@ def test_a_table_without_permission_is_forbidden_even_if_absent(owner: Asking, n
     check_refused(owner.client.get(f"/v1/tables/{absent}"), 404, "table_not_found")
 
 
-def test_a_rejected_request_creates_no_table(owner: Asking) -> None:
+def test_a_rejected_request_creates_no_table(owner: ApiClient) -> None:
     table = fresh("table")  # the reader has the permission to read it
     put = {"op": "put", "key": "a", "value": {}}
     check_refused(owner.put(table, "a", {}, headers=bearer("reader")), 403, "forbidden")
@@ -290,7 +290,7 @@ def test_a_rejected_request_creates_no_table(owner: Asking) -> None:
     check_refused(owner.client.get(f"/v1/tables/{table}"), 404, "table_not_found")
 
 
-def test_only_tables_with_a_permission_are_listed(owner: Asking) -> None:
+def test_only_tables_with_a_permission_are_listed(owner: ApiClient) -> None:
     seen, hidden = fresh("table"), fresh("hidden")
     for table in (seen, hidden):
         owner.put(table, "a", {})
@@ -326,7 +326,7 @@ BATCHES = [
 
 
 @pytest.mark.parametrize(("name", "expected"), BATCHES)
-def test_each_operation_of_a_batch_requires_its_permission(owner: Asking, name: str, expected: list[int]) -> None:
+def test_each_operation_of_a_batch_requires_its_permission(owner: ApiClient, name: str, expected: list[int]) -> None:
     table = fresh("table")
     owner.batch(table, *({"op": "put", "key": key, "value": {"old": True}} for key in "gd"))
     results = owner.batch(table, *OPERATIONS, headers=bearer(name))
@@ -340,17 +340,17 @@ def test_each_operation_of_a_batch_requires_its_permission(owner: Asking, name: 
 
 
 @pytest.mark.parametrize(("name", "expected"), BATCHES)
-def test_each_row_of_an_arrow_batch_requires_its_permission(owner: Asking, name: str, expected: list[int]) -> None:
+def test_each_row_of_an_arrow_batch_requires_its_permission(owner: ApiClient, name: str, expected: list[int]) -> None:
     table = fresh("table")
     owner.batch(table, *({"op": "put", "key": key, "value": {"old": True}} for key in "gd"))
     plain = [operation for operation in OPERATIONS[:6] if "return" not in operation]
     wanted = [status for operation, status in zip(OPERATIONS[:6], expected[:6], strict=True) if operation in plain]
-    asking = Asking(httpx.Client(base_url=owner.client.base_url, headers=bearer(name)))
-    with asking.client:
-        rows = asking.rows(table, columns(plain))
+    api = ApiClient(httpx.Client(base_url=owner.client.base_url, headers=bearer(name)))
+    with api.client:
+        rows = api.rows(table, columns(plain))
         assert statuses(rows) == wanted
         assert all((row["code"] == "forbidden") == (row["status"] == 403) for row in rows)
-        returning = asking.rows(table, columns(OPERATIONS[1:2]), **{"return": "true"})
+        returning = api.rows(table, columns(OPERATIONS[1:2]), **{"return": "true"})
     assert statuses(returning) == [200 if name == "all" else 403]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.http.asking import ARROW, JSON, ON_EVERY_STORE, Asking, check_refused, fresh, read, statuses, stream
+from service.http.api_client import ARROW, JSON, ON_EVERY_STORE, ApiClient, check_refused, fresh, read, statuses, stream
 from tableside.core.projection import VALUES_MIN
 from tableside.http.wire.arrow_limits import decompressed_bytes
 
@@ -29,26 +29,26 @@ OF_PARTITIONS = {"partitions": pa.list_(PART), "dropped": pa.bool_()}
 
 
 @ON_EVERY_STORE
-def test_the_answer_has_one_row_per_operation_and_the_columns_of_the_contract(asking: Asking) -> None:
+def test_the_answer_has_one_row_per_operation_and_the_columns_of_the_contract(api: ApiClient) -> None:
     key, absent = fresh(), fresh()
-    asking.put(T, key, {"n": 1})
+    api.put(T, key, {"n": 1})
     for keys in ([key], [key, absent], [absent], []):
-        response = asking.post(T, stream({"key": pa.array(keys, pa.utf8())}), ARROW, params={"op": "get"})
+        response = api.post(T, stream({"key": pa.array(keys, pa.utf8())}), ARROW, params={"op": "get"})
         assert response.status_code == 200
         assert response.headers["Content-Type"] == ARROW
         table = read(response.content)
         assert {field.name: field.type for field in table.schema} == {
             **ANSWER,
-            **(OF_PARTITIONS if asking.partitioned else {}),
+            **(OF_PARTITIONS if api.partitioned else {}),
         }
         assert table.num_rows == len(keys)
 
 
 @ON_EVERY_STORE
-def test_present_and_absent_records(asking: Asking) -> None:
+def test_present_and_absent_records(api: ApiClient) -> None:
     key = fresh()
-    etag = asking.put(T, key, {"n": 1}).headers["ETag"].strip('"')
-    found, absent = asking.rows(T, {"key": [key, fresh()]}, op="get")
+    etag = api.put(T, key, {"n": 1}).headers["ETag"].strip('"')
+    found, absent = api.rows(T, {"key": [key, fresh()]}, op="get")
     assert found == {
         "status": 200,
         "value": b'{"n":1}',
@@ -65,20 +65,20 @@ def test_present_and_absent_records(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_expiries_are_shown_if_any_record_has_one(asking: Asking) -> None:
+def test_expiries_are_shown_if_any_record_has_one(api: ApiClient) -> None:
     keys = [fresh(), fresh()]
-    asking.put(T, keys[0], {}, params={"ttl_s": 100})
-    asking.put(T, keys[1], {})
-    first, second = asking.rows(T, {"key": keys}, op="get")
-    assert first["expires_at"] == asking.get(T, keys[0]).headers["Tableside-Expires-At"]
+    api.put(T, keys[0], {}, params={"ttl_s": 100})
+    api.put(T, keys[1], {})
+    first, second = api.rows(T, {"key": keys}, op="get")
+    assert first["expires_at"] == api.get(T, keys[0]).headers["Tableside-Expires-At"]
     assert second["expires_at"] is None
 
 
 @ON_EVERY_STORE
-def test_every_operation_in_columns(asking: Asking) -> None:
+def test_every_operation_in_columns(api: ApiClient) -> None:
     a, b, c, d = (fresh() for _ in range(4))
-    etag = asking.put(T, a, {"n": 1}).headers["ETag"].strip('"')
-    asking.put(T, d, {"n": 9})
+    etag = api.put(T, a, {"n": 1}).headers["ETag"].strip('"')
+    api.put(T, d, {"n": 9})
     columns = {
         "op": ["get", "put", "put", "update", "update", "delete", "get"],
         "key": [a, a, b, c, c, d, d],
@@ -90,13 +90,13 @@ def test_every_operation_in_columns(asking: Asking) -> None:
         "ttl_s": [None, 100, None, -1, None, None, None],
         "sequence": [None, 1, 1, 1, 2, 1, None],
     }
-    rows = asking.rows(T, columns, writer="w", **{"return": "true"})
+    rows = api.rows(T, columns, writer="w", **{"return": "true"})
     assert statuses(rows) == [200, 200, 201, 201, 200, 204, 404]
     values = [b'{"n":1}', b'{"n":2}', b'{"n":3}', b'{"n":1}', b'{"n":2,"m":1}', None, None]
     assert [row["value"] for row in rows] == values
-    again = asking.rows(T, columns, writer="w")
+    again = api.rows(T, columns, writer="w")
     assert [row["replayed"] for row in again] == [False, True, True, True, True, True, False]
-    assert "Tableside-Expires-At" in asking.get(T, a).headers
+    assert "Tableside-Expires-At" in api.get(T, a).headers
 
 
 KEY_TYPES: list[Callable[[list[str]], Any]] = [
@@ -109,76 +109,76 @@ KEY_TYPES: list[Callable[[list[str]], Any]] = [
 
 
 @pytest.mark.parametrize("of", KEY_TYPES)
-def test_the_types_of_a_key_that_is_a_string(asking: Asking, of: Callable[[list[str]], Any]) -> None:
+def test_the_types_of_a_key_that_is_a_string(api: ApiClient, of: Callable[[list[str]], Any]) -> None:
     keys = [fresh(), fresh(), "ü😀"]
     for key in keys:
-        asking.put(T, key, {"k": key})
-    assert statuses(asking.rows(T, {"key": of(keys)}, op="get")) == [200] * 3
+        api.put(T, key, {"k": key})
+    assert statuses(api.rows(T, {"key": of(keys)}, op="get")) == [200] * 3
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32(), pa.uint64()])
-def test_the_types_of_a_key_that_is_an_integer(asking: Asking, kind: pa.DataType) -> None:
-    asking.put("numbers", 7, {"n": 7})
-    assert statuses(asking.rows("numbers", {"key": pa.array([7, 100], kind)}, op="get")) == [200, 404]
+def test_the_types_of_a_key_that_is_an_integer(api: ApiClient, kind: pa.DataType) -> None:
+    api.put("numbers", 7, {"n": 7})
+    assert statuses(api.rows("numbers", {"key": pa.array([7, 100], kind)}, op="get")) == [200, 404]
 
 
-def test_an_unsigned_key_beyond_64_bits_fails_only_its_row(asking: Asking) -> None:
-    rows = asking.rows("numbers", {"key": pa.array([2**64 - 1, 1], pa.uint64())}, op="get")
+def test_an_unsigned_key_beyond_64_bits_fails_only_its_row(api: ApiClient) -> None:
+    rows = api.rows("numbers", {"key": pa.array([2**64 - 1, 1], pa.uint64())}, op="get")
     assert rows[0]["status"] == 422
 
 
-def test_a_key_of_the_wrong_type_fails_only_its_operation(asking: Asking) -> None:
-    assert statuses(asking.rows("numbers", {"key": ["1"]}, op="get")) == [422]
-    assert statuses(asking.rows("visits", {"key": ["a"]}, op="get")) == [422]
-    asking.put(T, fresh(), {})
-    assert statuses(asking.rows(T, {"key": [1]}, op="get")) == [422]
+def test_a_key_of_the_wrong_type_fails_only_its_operation(api: ApiClient) -> None:
+    assert statuses(api.rows("numbers", {"key": ["1"]}, op="get")) == [422]
+    assert statuses(api.rows("visits", {"key": ["a"]}, op="get")) == [422]
+    api.put(T, fresh(), {})
+    assert statuses(api.rows(T, {"key": [1]}, op="get")) == [422]
 
 
-def test_a_null_key_fails_only_its_row(asking: Asking) -> None:
+def test_a_null_key_fails_only_its_row(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {})
-    rows = asking.rows(T, {"key": [None, key, ""]}, op="get")
+    api.put(T, key, {})
+    rows = api.rows(T, {"key": [None, key, ""]}, op="get")
     assert statuses(rows) == [422, 200, 422]
     assert [row["code"] for row in rows] == ["invalid_operation", None, "invalid_operation"]
 
 
 @pytest.mark.parametrize("names", [("user", "day"), ("day", "user"), ("0", "1")])
-def test_the_parts_of_a_struct_go_by_name_or_else_by_order(asking: Asking, names: tuple[str, str]) -> None:
+def test_the_parts_of_a_struct_go_by_name_or_else_by_order(api: ApiClient, names: tuple[str, str]) -> None:
     user, day = fresh("user"), "2026-11-20"
-    asking.put("visits", (user, day), {"n": 1})
+    api.put("visits", (user, day), {"n": 1})
     parts = {names[0]: day if names[0] == "day" else user, names[1]: user if names[1] == "user" else day}
     key = pa.array([parts], pa.struct([(name, pa.utf8()) for name in names]))
-    assert statuses(asking.rows("visits", {"key": key}, op="get")) == [200]
+    assert statuses(api.rows("visits", {"key": key}, op="get")) == [200]
 
 
 @pytest.mark.parametrize("kind", [pa.utf8(), pa.large_utf8(), pa.binary(), pa.large_binary(), pa.binary_view()])
-def test_json_text_may_be_text_or_binary(asking: Asking, kind: pa.DataType) -> None:
+def test_json_text_may_be_text_or_binary(api: ApiClient, kind: pa.DataType) -> None:
     key = fresh()
-    assert statuses(asking.rows(T, {"key": [key], "value": pa.array([b'{"n":1.0}'], kind)}, op="put")) == [204]
-    assert statuses(asking.rows(T, {"key": [key], "update": pa.array([b'{"m":2}'], kind)}, op="update")) == [204]
-    assert asking.value(T, key) == {"n": 1, "m": 2}
+    assert statuses(api.rows(T, {"key": [key], "value": pa.array([b'{"n":1.0}'], kind)}, op="put")) == [204]
+    assert statuses(api.rows(T, {"key": [key], "update": pa.array([b'{"m":2}'], kind)}, op="update")) == [204]
+    assert api.value(T, key) == {"n": 1, "m": 2}
 
 
 @pytest.mark.parametrize("ttl_s", [pa.array([100], pa.int32()), pa.array([100.5]), pa.array([100], pa.float32())])
-def test_ttl_s_may_be_an_integer_or_a_double(asking: Asking, ttl_s: pa.Array) -> None:
+def test_ttl_s_may_be_an_integer_or_a_double(api: ApiClient, ttl_s: pa.Array) -> None:
     key = fresh()
-    assert statuses(asking.rows(T, {"key": [key], "value": ["{}"], "ttl_s": ttl_s}, op="put")) == [204]
-    assert "Tableside-Expires-At" in asking.get(T, key).headers
+    assert statuses(api.rows(T, {"key": [key], "value": ["{}"], "ttl_s": ttl_s}, op="put")) == [204]
+    assert "Tableside-Expires-At" in api.get(T, key).headers
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_compressed_buffers_are_understood(asking: Asking, compression: str | None) -> None:
+def test_compressed_buffers_are_understood(api: ApiClient, compression: str | None) -> None:
     keys = [fresh() for _ in range(100)]
     body = stream({"key": keys, "value": ['{"text":"%s"}' % ("x" * 200)] * 100}, compression)
-    response = asking.post(T, body, ARROW, params={"op": "put"})
+    response = api.post(T, body, ARROW, params={"op": "put"})
     assert statuses(read(response.content).to_pylist()) == [204] * 100
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_bytes_are_counted_after_decompression(asking: Asking, compression: str) -> None:
+def test_bytes_are_counted_after_decompression(api: ApiClient, compression: str) -> None:
     body = stream({"key": [fresh()], "value": ['{"text":"%s"}' % ("x" * 300_000)]}, compression)
     assert len(body) < 20_000
-    check_refused(asking.post(T, body, ARROW, params={"op": "put"}), 413, "too_large")
+    check_refused(api.post(T, body, ARROW, params={"op": "put"}), 413, "too_large")
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
@@ -196,7 +196,7 @@ def test_uncompressed_buffers_are_counted_only_when_read() -> None:
 
 
 @pytest.mark.parametrize("of", ["dictionary", "view"])
-def test_bytes_that_many_rows_share_are_counted_for_each(asking: Asking, of: str) -> None:
+def test_bytes_that_many_rows_share_are_counted_for_each(api: ApiClient, of: str) -> None:
     text = '{"text":"%s"}' % ("x" * 100_000)
     shared = pa.array([text] * 100).dictionary_encode() if of == "dictionary" else repeated_view(text, 100)
     for columns in (
@@ -205,7 +205,7 @@ def test_bytes_that_many_rows_share_are_counted_for_each(asking: Asking, of: str
     ):
         body = stream(columns)
         assert len(body) < 262_144
-        check_refused(asking.post(T, body, ARROW, params={"op": "put"}), 413, "too_large")
+        check_refused(api.post(T, body, ARROW, params={"op": "put"}), 413, "too_large")
 
 
 def repeated_view(text: str, count: int) -> pa.Array:
@@ -215,50 +215,50 @@ def repeated_view(text: str, count: int) -> pa.Array:
     )
 
 
-def test_the_number_of_operations_in_a_batch_is_limited(asking: Asking) -> None:
-    asking.put(T, fresh(), {})
-    assert len(asking.rows(T, {"key": ["a"] * 200}, op="get")) == 200
-    check_refused(asking.post(T, stream({"key": ["a"] * 201}), ARROW, params={"op": "get"}), 413, "too_large")
+def test_the_number_of_operations_in_a_batch_is_limited(api: ApiClient) -> None:
+    api.put(T, fresh(), {})
+    assert len(api.rows(T, {"key": ["a"] * 200}, op="get")) == 200
+    check_refused(api.post(T, stream({"key": ["a"] * 201}), ARROW, params={"op": "get"}), 413, "too_large")
 
 
 @ON_EVERY_STORE
-def test_gets_beyond_the_response_limit_are_too_large_and_retriable(asking: Asking) -> None:
+def test_gets_beyond_the_response_limit_are_too_large_and_retriable(api: ApiClient) -> None:
     keys = [fresh() for _ in range(4)]
     for key in keys:
-        asking.put(T, key, {"text": "x" * 20_000})
-    rows = asking.rows(T, {"key": keys}, op="get")
+        api.put(T, key, {"text": "x" * 20_000})
+    rows = api.rows(T, {"key": keys}, op="get")
     assert [(row["status"], row["code"], row["retriable"]) for row in rows[2:]] == [
         (200, None, None),
         (413, "too_large", True),
     ]
 
 
-def test_fields_select_the_members_of_every_returned_value(asking: Asking) -> None:
+def test_fields_select_the_members_of_every_returned_value(api: ApiClient) -> None:
     key = fresh()
     columns = {"op": ["put", "get"], "key": [key] * 2, "value": ['{"a":1,"b":2}', None]}
-    rows = asking.rows(T, columns, fields="a", **{"return": "true"})
+    rows = api.rows(T, columns, fields="a", **{"return": "true"})
     assert [row["value"] for row in rows] == [b'{"a":1}', b'{"a":1}']
 
 
 @pytest.mark.parametrize("absent", [0, 1])
-def test_many_gets_with_fields_equal_single_gets(asking: Asking, absent: int) -> None:
+def test_many_gets_with_fields_equal_single_gets(api: ApiClient, absent: int) -> None:
     keys = [fresh() for _ in range(VALUES_MIN)]
     values = [json.dumps({"a": [number], "b": 2}) for number in range(len(keys))]
-    assert set(statuses(asking.rows(T, {"key": keys, "value": values}, op="put"))) == {204}
-    rows = asking.rows(T, {"key": keys + [fresh()] * absent}, op="get", fields="a,x")
+    assert set(statuses(api.rows(T, {"key": keys, "value": values}, op="put"))) == {204}
+    rows = api.rows(T, {"key": keys + [fresh()] * absent}, op="get", fields="a,x")
     assert [row["value"] for row in rows] == [b'{"a":[%d]}' % number for number in range(len(keys))] + [None] * absent
     assert [row["code"] for row in rows] == [None] * len(keys) + ["record_not_found"] * absent
 
 
-def test_return_false_is_the_default(asking: Asking) -> None:
-    assert statuses(asking.rows(T, {"key": [fresh()], "value": ["{}"]}, op="put", **{"return": "false"})) == [204]
+def test_return_false_is_the_default(api: ApiClient) -> None:
+    assert statuses(api.rows(T, {"key": [fresh()], "value": ["{}"]}, op="put", **{"return": "false"})) == [204]
 
 
 @ON_EVERY_STORE
-def test_an_expired_deadline_ends_each_operation(asking: Asking) -> None:
-    asking.put(T, fresh(), {})
+def test_an_expired_deadline_ends_each_operation(api: ApiClient) -> None:
+    api.put(T, fresh(), {})
     body = stream({"key": [fresh(), fresh(), ""]})
-    response = asking.post(T, body, ARROW, params={"op": "get"}, headers={"Prefer": "wait=0"})
+    response = api.post(T, body, ARROW, params={"op": "get"}, headers={"Prefer": "wait=0"})
     rows = read(response.content).to_pylist()
     assert [(row["status"], row["code"], row["applied"]) for row in rows] == [
         (504, "deadline_exceeded", "no"),
@@ -294,55 +294,55 @@ def test_an_expired_deadline_ends_each_operation(asking: Asking) -> None:
     ],
 )
 def test_a_batch_of_the_wrong_shape_is_malformed_as_a_whole(
-    asking: Asking, columns: dict[str, Any], query: dict[str, str]
+    api: ApiClient, columns: dict[str, Any], query: dict[str, str]
 ) -> None:
-    asking.put(T, fresh(), {})
-    check_refused(asking.post(T, stream(columns), ARROW, params=query), 400, "malformed_request")
+    api.put(T, fresh(), {})
+    check_refused(api.post(T, stream(columns), ARROW, params=query), 400, "malformed_request")
 
 
-def test_a_repeated_column_is_malformed(asking: Asking) -> None:
-    asking.put(T, fresh(), {})
+def test_a_repeated_column_is_malformed(api: ApiClient) -> None:
+    api.put(T, fresh(), {})
     table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["key", "key"])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    response = asking.post(T, bytes(sink.getvalue()), ARROW, params={"op": "get"})
+    response = api.post(T, bytes(sink.getvalue()), ARROW, params={"op": "get"})
     check_refused(response, 400, "malformed_request")
 
 
 @pytest.mark.parametrize("op", ["steal", "", "GET"])
-def test_an_unknown_op_is_refused(asking: Asking, op: str) -> None:
-    asking.put(T, fresh(), {})
-    assert statuses(asking.rows(T, {"key": ["a"], "op": [op]})) == [422]
-    assert statuses(asking.rows(T, {"key": ["a"]}, op=op)) == [422]
+def test_an_unknown_op_is_refused(api: ApiClient, op: str) -> None:
+    api.put(T, fresh(), {})
+    assert statuses(api.rows(T, {"key": ["a"], "op": [op]})) == [422]
+    assert statuses(api.rows(T, {"key": ["a"]}, op=op)) == [422]
 
 
 @pytest.mark.parametrize("cut", [0, 1, 4, 8, 100, 200, -30])
-def test_a_truncated_stream_is_malformed(asking: Asking, cut: int) -> None:
-    asking.put(T, fresh(), {})
+def test_a_truncated_stream_is_malformed(api: ApiClient, cut: int) -> None:
+    api.put(T, fresh(), {})
     body = stream({"key": ["a" * 50, "b" * 50]})[:cut]
-    check_refused(asking.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
+    check_refused(api.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"operations":[]}', b"\xff" * 100, b"ARROW1\0\0", b"\0" * 1000])
-def test_invalid_arrow_is_malformed(asking: Asking, body: bytes) -> None:
-    asking.put(T, fresh(), {})
-    check_refused(asking.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
+def test_invalid_arrow_is_malformed(api: ApiClient, body: bytes) -> None:
+    api.put(T, fresh(), {})
+    check_refused(api.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
 
 
 @pytest.mark.parametrize(
     "columns", [{"key": ["a"], "value": ["{}"]}, {"key": [{"value": "a"}]}], ids=["column", "part"]
 )
-def test_a_name_that_is_not_utf8_is_malformed(asking: Asking, columns: dict[str, Any]) -> None:
-    asking.put(T, fresh(), {})
+def test_a_name_that_is_not_utf8_is_malformed(api: ApiClient, columns: dict[str, Any]) -> None:
+    api.put(T, fresh(), {})
     body = stream(columns).replace(b"value", b"v\xe8lue")
-    check_refused(asking.post(T, body, ARROW, params={"op": "put"}), 400, "malformed_request")
+    check_refused(api.post(T, body, ARROW, params={"op": "put"}), 400, "malformed_request")
 
 
-def test_text_that_is_not_utf8_is_malformed(asking: Asking) -> None:
-    asking.put(T, fresh(), {})
+def test_text_that_is_not_utf8_is_malformed(api: ApiClient) -> None:
+    api.put(T, fresh(), {})
     key = pa.Array.from_buffers(pa.utf8(), 1, [None, *pa.array([b"\xff"]).buffers()[1:]])
-    check_refused(asking.post(T, stream({"key": key}), ARROW, params={"op": "get"}), 400, "malformed_request")
+    check_refused(api.post(T, stream({"key": key}), ARROW, params={"op": "get"}), 400, "malformed_request")
 
 
 @pytest.mark.parametrize(
@@ -360,16 +360,16 @@ def test_text_that_is_not_utf8_is_malformed(asking: Asking) -> None:
     ],
     ids=range(9),
 )
-def test_an_invalid_value_in_a_cell_fails_only_its_row(asking: Asking, text: str, status: int, code: str) -> None:
-    rows = asking.rows(T, {"key": [fresh(), fresh()], "value": [text, "{}"]}, op="put")
+def test_an_invalid_value_in_a_cell_fails_only_its_row(api: ApiClient, text: str, status: int, code: str) -> None:
+    rows = api.rows(T, {"key": [fresh(), fresh()], "value": [text, "{}"]}, op="put")
     assert [(row["status"], row["code"]) for row in rows] == [(status, code), (204, None)]
 
 
-def test_a_cell_that_is_not_json_names_its_column_and_the_byte(asking: Asking) -> None:
-    rows = asking.rows(T, {"key": [fresh()], "value": ['{"ü":x}']}, op="put")
+def test_a_cell_that_is_not_json_names_its_column_and_the_byte(api: ApiClient) -> None:
+    rows = api.rows(T, {"key": [fresh()], "value": ['{"ü":x}']}, op="put")
     assert rows[0]["detail"] == "column 'value': not JSON at byte 6: unexpected character, expected a JSON value"
     columns = {"key": [fresh(), fresh()], "update": ["{}", "{"], "default": ["[1", "{}"]}
-    first, second = asking.rows(T, columns, op="update")
+    first, second = api.rows(T, columns, op="update")
     assert first["detail"] == "column 'default': not JSON at byte 2: unexpected end of data"
     assert second["detail"] == "column 'update': not JSON at byte 1: unexpected end of data"
 
@@ -385,21 +385,21 @@ def test_a_cell_that_is_not_json_names_its_column_and_the_byte(asking: Asking) -
         (f"{ARROW};q=0", False),
     ],
 )
-def test_the_answer_is_in_the_type_of_the_request(asking: Asking, accept: str, fine: bool) -> None:
-    asking.put(T, fresh(), {})
-    response = asking.post(T, stream({"key": ["a"]}), ARROW, params={"op": "get"}, headers={"Accept": accept})
+def test_the_answer_is_in_the_type_of_the_request(api: ApiClient, accept: str, fine: bool) -> None:
+    api.put(T, fresh(), {})
+    response = api.post(T, stream({"key": ["a"]}), ARROW, params={"op": "get"}, headers={"Accept": accept})
     if fine:
         assert response.headers["Content-Type"] == ARROW
     else:
         check_refused(response, 406, "not_acceptable")
 
 
-def test_several_record_batches_form_one_batch(asking: Asking) -> None:
-    asking.put(T, fresh(), {})
+def test_several_record_batches_form_one_batch(api: ApiClient) -> None:
+    api.put(T, fresh(), {})
     sink = pa.BufferOutputStream()
     schema = pa.schema([("key", pa.utf8())])
     with pa.ipc.new_stream(sink, schema) as writer:
         for keys in (["a"], [], ["b", "c"]):
             writer.write_batch(pa.record_batch([pa.array(keys, pa.utf8())], schema=schema))
-    response = asking.post(T, bytes(sink.getvalue()), ARROW, params={"op": "get"})
+    response = api.post(T, bytes(sink.getvalue()), ARROW, params={"op": "get"})
     assert statuses(read(response.content).to_pylist()) == [404] * 3

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from starlette.types import Message
 
-from service.http.asking import ARROW, Asking, check_refused, fresh, read, stream
+from service.http.api_client import ARROW, ApiClient, check_refused, fresh, read, stream
 from support.pieces import counted, finish
 from tableside.core import (
     DeadlineExceeded,
@@ -73,10 +73,10 @@ def batches(schema: pa.Schema, count: int) -> bytes:
 # Arrow
 
 
-def test_a_dictionary_of_structs_is_refused_by_its_type_before_it_is_expanded(asking: Asking) -> None:
+def test_a_dictionary_of_structs_is_refused_by_its_type_before_it_is_expanded(api: ApiClient) -> None:
     shared = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int32()), pa.array([{"user": "x" * 100_000}]))
     body = stream({"key": shared})
-    problem = check_refused(asking.post("visits", body, ARROW, params={"op": "get"}), 400, "malformed_request")
+    problem = check_refused(api.post("visits", body, ARROW, params={"op": "get"}), 400, "malformed_request")
     assert problem["detail"] == "column 'key' has the wrong type"
     with pytest.raises(MalformedRequest):
         finish(arrow_stream.read(body, BYTES_MAX, OPERATIONS_MAX))
@@ -372,10 +372,10 @@ def test_fields_apply_to_every_value_of_an_outcome() -> None:
     assert failed.partitions[0].outcome == Written("e", value=value), "the outcome itself is unchanged"
 
 
-def test_fields_of_a_large_record_are_extracted_without_decoding_the_others(asking: Asking) -> None:
+def test_fields_of_a_large_record_are_extracted_without_decoding_the_others(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {"n": 1, "text": ["x" * 10] * 10_000})
-    assert asking.get(T, key, params={"fields": "n"}).json() == {"n": 1}
+    api.put(T, key, {"n": 1, "text": ["x" * 10] * 10_000})
+    assert api.get(T, key, params={"fields": "n"}).json() == {"n": 1}
     value = json.dumps({"n": 1, "numbers": [0.5] * 100_000}).encode()
     assert peak_bytes(lambda: projections.project_value(value, N)) < len(value) / 10
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.http.asking import ON_EVERY_STORE, Asking, check_problem, check_refused, fresh, statuses
+from service.http.api_client import ON_EVERY_STORE, ApiClient, check_problem, check_refused, fresh, statuses
 from support.pieces import finish
 from tableside.core.errors import MalformedRequest, TableError, TooLarge
 from tableside.core.store import TableSpec
@@ -15,12 +15,12 @@ T = "batches"
 
 
 @ON_EVERY_STORE
-def test_one_result_per_operation_in_its_order_as_the_single_request_would_answer(asking: Asking) -> None:
+def test_one_result_per_operation_in_its_order_as_the_single_request_would_answer(api: ApiClient) -> None:
     a, b, c, d, e = (fresh() for _ in range(5))
-    asking.put(T, a, {"n": 1, "m": 2})
-    etag = asking.put(T, b, {"n": 0}).headers["ETag"].strip('"')
+    api.put(T, a, {"n": 1, "m": 2})
+    etag = api.put(T, b, {"n": 0}).headers["ETag"].strip('"')
     token = {"writer": "w", "sequence": 7}
-    results = asking.batch(
+    results = api.batch(
         T,
         {"op": "get", "key": a, "fields": ["n"]},
         {"op": "put", "key": b, "value": {"n": 1}, "if_match": etag, "ttl_s": 60},
@@ -33,12 +33,12 @@ def test_one_result_per_operation_in_its_order_as_the_single_request_would_answe
     assert results[3]["value"] == {"n": 1}
     assert results[4] == {"status": 204}
     assert all(result["etag"] and '"' not in result["etag"] for result in results[:4])
-    assert asking.get(T, e).headers["ETag"] == f'"{results[2]["etag"]}"'
+    assert api.get(T, e).headers["ETag"] == f'"{results[2]["etag"]}"'
 
 
-def test_an_empty_batch_has_no_results(asking: Asking) -> None:
-    asking.put(T, fresh(), {})
-    assert asking.batch(T) == []
+def test_an_empty_batch_has_no_results(api: ApiClient) -> None:
+    api.put(T, fresh(), {})
+    assert api.batch(T) == []
 
 
 @pytest.mark.parametrize("padding", [0, json_batch.WHOLE_BYTES_MAX], ids=["small", "large"])
@@ -53,9 +53,9 @@ def test_an_operation_of_too_many_elements_is_refused_alone(padding: int) -> Non
 
 
 @ON_EVERY_STORE
-def test_failures_are_at_their_positions_and_do_not_affect_others(asking: Asking) -> None:
+def test_failures_are_at_their_positions_and_do_not_affect_others(api: ApiClient) -> None:
     key, absent = fresh(), fresh()
-    results = asking.batch(
+    results = api.batch(
         T,
         {"op": "put", "key": key, "value": {"n": 1}},
         {"op": "get", "key": absent},
@@ -132,9 +132,9 @@ INVALID: list[Any] = [
 
 
 @pytest.mark.parametrize("operation", INVALID, ids=lambda operation: str(operation)[:50])
-def test_an_invalid_operation_fails_alone(asking: Asking, operation: object) -> None:
+def test_an_invalid_operation_fails_alone(api: ApiClient, operation: object) -> None:
     key = fresh()
-    before, refused, after = asking.batch(
+    before, refused, after = api.batch(
         T, {"op": "put", "key": key, "value": {"n": 1}}, operation, {"op": "get", "key": key}
     )
     assert [before["status"], after["status"]] == [204, 200]
@@ -142,10 +142,10 @@ def test_an_invalid_operation_fails_alone(asking: Asking, operation: object) -> 
     check_problem(refused["error"], 422, "invalid_operation")
 
 
-def test_null_members_equal_absent_ones(asking: Asking) -> None:
+def test_null_members_equal_absent_ones(api: ApiClient) -> None:
     key = fresh()
     nothing = {"if_match": None, "ttl_s": None, "token": None, "return": None, "fields": None}
-    results = asking.batch(
+    results = api.batch(
         T,
         {"op": "put", "key": key, "value": {"n": 1}, "if_absent": None, **nothing},
         {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "default": None, **nothing},
@@ -186,10 +186,10 @@ def test_null_members_equal_absent_ones(asking: Asking) -> None:
     ],
     ids=range(25),
 )
-def test_invalid_json_or_a_wrong_shape_is_malformed_as_a_whole(asking: Asking, body: bytes) -> None:
+def test_invalid_json_or_a_wrong_shape_is_malformed_as_a_whole(api: ApiClient, body: bytes) -> None:
     key = fresh()
-    asking.put(T, key, {})
-    problem = check_refused(asking.post(T, body), 400, "malformed_request")
+    api.put(T, key, {})
+    problem = check_refused(api.post(T, body), 400, "malformed_request")
     assert problem["applied"] == "no"
     assert problem["retriable"] is False
 
@@ -211,30 +211,30 @@ PUT = b'{"op":"put","key":"a","value":{"a":[1,{"b":"],"}]}}'
     ],
     ids=range(8),
 )
-def test_a_body_that_is_not_json_names_the_byte_and_the_operation(asking: Asking, body: bytes, detail: str) -> None:
+def test_a_body_that_is_not_json_names_the_byte_and_the_operation(api: ApiClient, body: bytes, detail: str) -> None:
     """The limits of the other tests are too small for the last body."""
     with pytest.raises(MalformedRequest) as rejection:
         finish(json_batch.decode(body, TableSpec("t"), 10))
     assert rejection.value.detail.startswith(f"not JSON at byte {detail}")
     if len(body) < 2**18:
-        assert check_refused(asking.post(T, body), 400, "malformed_request")["detail"] == rejection.value.detail
+        assert check_refused(api.post(T, body), 400, "malformed_request")["detail"] == rejection.value.detail
 
 
 @pytest.mark.parametrize("depth", [31, 100, 500])
-def test_a_value_nested_too_deep_fails_only_its_operation(asking: Asking, depth: int) -> None:
+def test_a_value_nested_too_deep_fails_only_its_operation(api: ApiClient, depth: int) -> None:
     value: dict[str, Any] = {}
     for _ in range(depth - 1):
         value = {"a": value}
-    [refused] = asking.batch(T, {"op": "put", "key": fresh(), "value": value})
+    [refused] = api.batch(T, {"op": "put", "key": fresh(), "value": value})
     check_problem(refused["error"], 422, "invalid_operation")
 
 
 @pytest.mark.parametrize("digits", [20, 100, 300, 4000])
-def test_a_huge_integer_fails_only_its_operation(asking: Asking, digits: int) -> None:
+def test_a_huge_integer_fails_only_its_operation(api: ApiClient, digits: int) -> None:
     body = b'{"operations":[{"op":"put","key":"a","value":{"n":%s}},{"op":"put","key":"b","value":{}}]}' % (
         b"9" * digits
     )
-    response = asking.post(T, body)
+    response = api.post(T, body)
     assert response.status_code == 200, response.text
     assert statuses(response.json()["results"]) == [422, 204]
 
@@ -243,10 +243,10 @@ def test_a_huge_integer_fails_only_its_operation(asking: Asking, digits: int) ->
 
 
 @ON_EVERY_STORE
-def test_operations_on_one_key_take_effect_in_their_order_and_see_the_earlier(asking: Asking) -> None:
+def test_operations_on_one_key_take_effect_in_their_order_and_see_the_earlier(api: ApiClient) -> None:
     key = fresh()
     increment = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
-    results = asking.batch(
+    results = api.batch(
         T,
         {"op": "get", "key": key},
         increment,
@@ -264,46 +264,46 @@ def test_operations_on_one_key_take_effect_in_their_order_and_see_the_earlier(as
     assert statuses(results) == [404, 201, 204, 200, 200, 204, 204, 200, 204, 404, 201, 412]
     assert [results[index]["value"]["n"] for index in (3, 4, 7)] == [3, 3, 20]
     assert results[3]["etag"] == results[4]["etag"]
-    assert asking.value(T, key) == {"n": 30}
+    assert api.value(T, key) == {"n": 30}
 
 
 @ON_EVERY_STORE
-def test_keys_are_independent_though_their_operations_are_mixed(asking: Asking) -> None:
+def test_keys_are_independent_though_their_operations_are_mixed(api: ApiClient) -> None:
     keys = [fresh() for _ in range(10)]
     increments = [
         {"op": "update", "key": key, "update": {"$push": {"l": turn}}, "default": {}}
         for turn in range(5)
         for key in keys
     ]
-    assert statuses(asking.batch(T, *increments)) == [201] * 10 + [204] * 40
-    results = asking.batch(T, *({"op": "get", "key": key} for key in keys))
+    assert statuses(api.batch(T, *increments)) == [201] * 10 + [204] * 40
+    results = api.batch(T, *({"op": "get", "key": key} for key in keys))
     assert [result["value"] for result in results] == [{"l": [0, 1, 2, 3, 4]}] * 10
 
 
 @ON_EVERY_STORE
-def test_an_update_that_does_not_fit_does_not_affect_the_others(asking: Asking) -> None:
+def test_an_update_that_does_not_fit_does_not_affect_the_others(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {"n": 1})
+    api.put(T, key, {"n": 1})
     good: dict[str, Any] = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}}
     bad = {**good, "update": {"$push": {"n": 1}}}
-    assert statuses(asking.batch(T, good, bad, good, bad, good)) == [204, 422, 204, 422, 204]
-    assert asking.value(T, key) == {"n": 4}
+    assert statuses(api.batch(T, good, bad, good, bad, good)) == [204, 422, 204, 422, 204]
+    assert api.value(T, key) == {"n": 4}
 
 
 @ON_EVERY_STORE
-def test_the_etags_of_a_batch_distinguish_versions(asking: Asking) -> None:
+def test_the_etags_of_a_batch_distinguish_versions(api: ApiClient) -> None:
     key = fresh()
-    results = asking.batch(T, *({"op": "put", "key": key, "value": {"n": n}} for n in range(3)))
+    results = api.batch(T, *({"op": "put", "key": key, "value": {"n": n}} for n in range(3)))
     etags = [result["etag"] for result in results]
     assert len(set(etags)) == 3
-    guarded = asking.batch(T, *({"op": "put", "key": key, "value": {}, "if_match": etag} for etag in etags))
+    guarded = api.batch(T, *({"op": "put", "key": key, "value": {}, "if_match": etag} for etag in etags))
     assert statuses(guarded) == [412, 412, 204]
 
 
 @pytest.mark.parametrize("if_match", ["*", "x", ""])
-def test_if_match_on_an_absent_record_fails_even_with_a_default(asking: Asking, if_match: str) -> None:
+def test_if_match_on_an_absent_record_fails_even_with_a_default(api: ApiClient, if_match: str) -> None:
     key = fresh()
-    results = asking.batch(
+    results = api.batch(
         T,
         {"op": "put", "key": key, "value": {}, "if_match": if_match},
         {"op": "update", "key": key, "update": {}, "default": {}, "if_match": if_match},
@@ -313,10 +313,10 @@ def test_if_match_on_an_absent_record_fails_even_with_a_default(asking: Asking, 
 
 
 @ON_EVERY_STORE
-def test_star_matches_any_version_of_an_existing_record(asking: Asking) -> None:
+def test_star_matches_any_version_of_an_existing_record(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {})
-    results = asking.batch(
+    api.put(T, key, {})
+    results = api.batch(
         T,
         {"op": "put", "key": key, "value": {"n": 1}, "if_match": "*"},
         {"op": "update", "key": key, "update": {"n": 2}, "if_match": "*", "return": True},
@@ -326,22 +326,22 @@ def test_star_matches_any_version_of_an_existing_record(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_replays_in_a_batch_are_marked(asking: Asking) -> None:
+def test_replays_in_a_batch_are_marked(api: ApiClient) -> None:
     key, token = fresh(), {"writer": "w", "sequence": 1}
     increment = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "default": {"n": 0}, "token": token}
-    first, second, third = asking.batch(T, increment, increment, {**increment, "return": True})
+    first, second, third = api.batch(T, increment, increment, {**increment, "return": True})
     assert [first["status"], second["status"], third["status"]] == [201, 204, 200]
     assert "replayed" not in first
     assert second["replayed"] is True
     assert third["value"] == {"n": 1}
     assert first["etag"] == second["etag"] == third["etag"]
-    again = asking.put(T, key, {}, headers={"Tableside-Token": "w/1"})
+    again = api.put(T, key, {}, headers={"Tableside-Token": "w/1"})
     assert again.headers["Tableside-Replayed"] == "true"
 
 
-def test_fields_choose_the_members_of_any_value_that_is_answered(asking: Asking) -> None:
+def test_fields_choose_the_members_of_any_value_that_is_answered(api: ApiClient) -> None:
     key = fresh()
-    results = asking.batch(
+    results = api.batch(
         T,
         {"op": "put", "key": key, "value": {"a": 1, "b": 2}, "return": True, "fields": ["a"]},
         {"op": "update", "key": key, "update": {"c": 3}, "return": True, "fields": ["b", "c", "d"]},
@@ -355,9 +355,9 @@ def test_fields_choose_the_members_of_any_value_that_is_answered(asking: Asking)
 
 
 @ON_EVERY_STORE
-def test_an_expired_deadline_ends_each_operation_with_status_200_for_the_batch(asking: Asking) -> None:
+def test_an_expired_deadline_ends_each_operation_with_status_200_for_the_batch(api: ApiClient) -> None:
     key = fresh()
-    results = asking.batch(
+    results = api.batch(
         T,
         {"op": "get", "key": key},
         {"op": "put", "key": key, "value": {}},
@@ -370,67 +370,67 @@ def test_an_expired_deadline_ends_each_operation_with_status_200_for_the_batch(a
         check_problem(results[index]["error"], 504, "deadline_exceeded")
         assert results[index]["error"]["retriable"] is True
         assert results[index]["error"]["applied"] == "no"
-    check_refused(asking.get(T, key), 404, "record_not_found")
+    check_refused(api.get(T, key), 404, "record_not_found")
 
 
-def test_the_number_of_operations_in_a_batch_is_limited(asking: Asking) -> None:
-    asking.put(T, fresh(), {})
+def test_the_number_of_operations_in_a_batch_is_limited(api: ApiClient) -> None:
+    api.put(T, fresh(), {})
     get = {"op": "get", "key": fresh()}
-    assert len(asking.batch(T, *[get] * 200)) == 200
-    response = asking.client.post(f"/v1/tables/{T}/batch", json={"operations": [get] * 201})
+    assert len(api.batch(T, *[get] * 200)) == 200
+    response = api.client.post(f"/v1/tables/{T}/batch", json={"operations": [get] * 201})
     assert "200" in check_refused(response, 413, "too_large")["detail"]
 
 
 @ON_EVERY_STORE
-def test_gets_beyond_the_response_limit_are_too_large_and_retriable(asking: Asking) -> None:
+def test_gets_beyond_the_response_limit_are_too_large_and_retriable(api: ApiClient) -> None:
     keys = [fresh() for _ in range(4)]
     for key in keys:
-        asking.put(T, key, {"text": "x" * 20_000})
-    results = asking.batch(T, *({"op": "get", "key": key} for key in keys))
+        api.put(T, key, {"text": "x" * 20_000})
+    results = api.batch(T, *({"op": "get", "key": key} for key in keys))
     assert statuses(results) == [200, 200, 200, 413]
     check_problem(results[3]["error"], 413, "too_large")
     assert results[3]["error"]["retriable"] is True
-    assert asking.batch(T, {"op": "get", "key": keys[3]})[0]["status"] == 200
+    assert api.batch(T, {"op": "get", "key": keys[3]})[0]["status"] == 200
 
 
 @ON_EVERY_STORE
-def test_a_write_whose_value_exceeds_the_response_limit_is_applied_without_the_value(asking: Asking) -> None:
-    length = 10_000 if asking.partitioned else 20_000  # the result of the partition repeats the value
+def test_a_write_whose_value_exceeds_the_response_limit_is_applied_without_the_value(api: ApiClient) -> None:
+    length = 10_000 if api.partitioned else 20_000  # the result of the partition repeats the value
     puts = [{"op": "put", "key": fresh(), "value": {"t": "x" * length}, "return": True} for _ in range(4)]
-    results = asking.batch(T, *puts)
+    results = api.batch(T, *puts)
     assert statuses(results) == [200, 200, 200, 204]
     assert "value" not in results[3]
     assert results[3]["etag"]
 
 
 @pytest.mark.parametrize("media", ["application/json", "application/json; charset=utf-8", "APPLICATION/JSON"])
-def test_the_media_type_is_json(asking: Asking, media: str) -> None:
-    response = asking.post(T, b'{"operations":[{"op":"delete","key":"a"}]}', media)
+def test_the_media_type_is_json(api: ApiClient, media: str) -> None:
+    response = api.post(T, b'{"operations":[{"op":"delete","key":"a"}]}', media)
     assert response.status_code == 200
     assert response.headers["Content-Type"] == "application/json"
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/x-ndjson", "application/json; charset=utf-16"])
-def test_another_media_type_is_refused(asking: Asking, media: str) -> None:
-    check_refused(asking.post(T, b'{"operations":[]}', media), 415, "unsupported_media_type")
+def test_another_media_type_is_refused(api: ApiClient, media: str) -> None:
+    check_refused(api.post(T, b'{"operations":[]}', media), 415, "unsupported_media_type")
 
 
-def test_an_unacceptable_media_type_is_rejected_before_any_operation(asking: Asking) -> None:
+def test_an_unacceptable_media_type_is_rejected_before_any_operation(api: ApiClient) -> None:
     key = fresh()
     body = b'{"operations":[{"op":"put","key":"%s","value":{}}]}' % key.encode()
-    check_refused(asking.post(T, body, headers={"Accept": "text/html"}), 406, "not_acceptable")
-    check_refused(asking.get(T, key), 404, "record_not_found")
+    check_refused(api.post(T, body, headers={"Accept": "text/html"}), 406, "not_acceptable")
+    check_refused(api.get(T, key), 404, "record_not_found")
 
 
-def test_a_batch_from_a_browser_requires_a_content_type(asking: Asking) -> None:
+def test_a_batch_from_a_browser_requires_a_content_type(api: ApiClient) -> None:
     """Otherwise a page of any site could send a batch, without a preflight, to a service on the same machine."""
     key = fresh()
     body = json.dumps({"operations": [{"op": "put", "key": key, "value": {}}]})
     path = f"/v1/tables/{T}/batch"
     for given in ({"Origin": "https://elsewhere.example"}, {"Origin": "null", "Content-Type": ""}):
-        response = asking.client.post(path, content=body, headers=given)
+        response = api.client.post(path, content=body, headers=given)
         check_refused(response, 415, "unsupported_media_type")
-    assert asking.get(T, key).status_code == 404
-    assert asking.client.post(path, content=body).json()["results"][0]["status"] == 204
+    assert api.get(T, key).status_code == 404
+    assert api.client.post(path, content=body).json()["results"][0]["status"] == 204
     said = {"Origin": "https://elsewhere.example", "Content-Type": "application/json"}
-    assert asking.client.post(path, content=body, headers=said).status_code == 200
+    assert api.client.post(path, content=body, headers=said).status_code == 200

@@ -8,7 +8,7 @@ import pytest
 from httpx import ASGITransport, AsyncClient, Response
 
 from contract import put
-from service.http.asking import ARROW, Asking, check_refused, fresh, path_of, read, stream
+from service.http.api_client import ARROW, ApiClient, check_refused, fresh, path_of, read, stream
 from support.scripted import Scripted
 from tableside.app import create_app
 from tableside.catalog.table import Table
@@ -181,16 +181,16 @@ async def test_after_a_write_through_the_next_get_has_an_age() -> None:
 
 
 @pytest.mark.parametrize("asked", ["max-age", "max-age=", "max-age=x", "max-age=-1", "max-age=1.5"])
-def test_an_age_that_is_no_number_is_refused_with_or_without_a_cache(asking: Asking, asked: str) -> None:
+def test_an_age_that_is_no_number_is_refused_with_or_without_a_cache(api: ApiClient, asked: str) -> None:
     key, headers = fresh(), {"Cache-Control": asked}
-    asking.put(T, key, {})
-    check_refused(asking.get(T, key, headers=headers), 400, "malformed_request")
-    check_refused(asking.post(T, b'{"operations":[]}', headers=headers), 400, "malformed_request")
+    api.put(T, key, {})
+    check_refused(api.get(T, key, headers=headers), 400, "malformed_request")
+    check_refused(api.post(T, b'{"operations":[]}', headers=headers), 400, "malformed_request")
 
 
-def test_a_table_without_a_cache_returns_no_age(asking: Asking) -> None:
+def test_a_table_without_a_cache_returns_no_age(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {"n": 1})
+    api.put(T, key, {"n": 1})
     for headers in ({}, NO_CACHE, {"Cache-Control": "max-age=5"}):
-        response = asking.get(T, key, headers=headers)
+        response = api.get(T, key, headers=headers)
         assert (response.json(), response.headers.get("Age")) == ({"n": 1}, None)

@@ -14,12 +14,12 @@ import pytest
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
-from service.http.asking import (
+from service.http.api_client import (
     ARROW,
     JSON,
     ON_EVERY_STORE,
     PROBLEM,
-    Asking,
+    ApiClient,
     check_problem,
     check_refused,
     fresh,
@@ -65,15 +65,15 @@ T = "errors"
         ("GET", "/redoc"),
     ],
 )
-def test_an_unknown_path_is_not_found(asking: Asking, method: str, path: str) -> None:
-    check_refused(asking.client.request(method, path), 404, "not_found")
+def test_an_unknown_path_is_not_found(api: ApiClient, method: str, path: str) -> None:
+    check_refused(api.client.request(method, path), 404, "not_found")
 
 
-def test_there_are_three_kinds_of_not_found(asking: Asking) -> None:
-    asking.put(T, fresh(), {})
-    check_refused(asking.get(T, fresh()), 404, "record_not_found")
-    check_refused(asking.get(fresh("none"), "a"), 404, "table_not_found")
-    check_refused(asking.client.get("/nowhere"), 404, "not_found")
+def test_there_are_three_kinds_of_not_found(api: ApiClient) -> None:
+    api.put(T, fresh(), {})
+    check_refused(api.get(T, fresh()), 404, "record_not_found")
+    check_refused(api.get(fresh("none"), "a"), 404, "table_not_found")
+    check_refused(api.client.get("/nowhere"), 404, "not_found")
 
 
 @pytest.mark.parametrize(
@@ -92,38 +92,38 @@ def test_there_are_three_kinds_of_not_found(asking: Asking) -> None:
     ],
 )
 def test_a_wrong_method_is_answered_with_the_allowed_ones(
-    asking: Asking, method: str, path: str, allowed: set[str]
+    api: ApiClient, method: str, path: str, allowed: set[str]
 ) -> None:
-    response = asking.client.request(method, path)
+    response = api.client.request(method, path)
     check_refused(response, 405, "method_not_allowed")
     assert set(re.split(", *", response.headers["Allow"])) == allowed
 
 
 @pytest.mark.parametrize("path", ["/v1/tables", f"/v1/tables/{T}", f"/v1/tables/{T}/splits", path_of(T, "a")])
-def test_an_unacceptable_media_type_is_rejected(asking: Asking, path: str) -> None:
-    asking.put(T, "a", {})
+def test_an_unacceptable_media_type_is_rejected(api: ApiClient, path: str) -> None:
+    api.put(T, "a", {})
     for accept in ("text/html", ARROW, f"{JSON};q=0"):
-        check_refused(asking.client.get(path, headers={"Accept": accept}), 406, "not_acceptable")
+        check_refused(api.client.get(path, headers={"Accept": accept}), 406, "not_acceptable")
     for accept in ("*/*", "application/*;q=0.1", f"text/html, {JSON}"):
-        assert asking.client.get(path, headers={"Accept": accept}).status_code == 200
+        assert api.client.get(path, headers={"Accept": accept}).status_code == 200
 
 
-def test_a_write_returns_a_value_only_in_an_accepted_media_type(asking: Asking) -> None:
+def test_a_write_returns_a_value_only_in_an_accepted_media_type(api: ApiClient) -> None:
     key, html = fresh(), {"Accept": "text/html"}
-    assert asking.put(T, key, {}, headers=html).status_code == 204
-    refused = asking.put(T, key, {"n": 1}, headers={**html, "Prefer": "return=representation"})
+    assert api.put(T, key, {}, headers=html).status_code == 204
+    refused = api.put(T, key, {"n": 1}, headers={**html, "Prefer": "return=representation"})
     check_refused(refused, 406, "not_acceptable")
-    assert asking.value(T, key) == {}
+    assert api.value(T, key) == {}
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", ARROW, "json", "*/*"])
-def test_a_put_in_another_media_type_is_refused(asking: Asking, media: str) -> None:
-    response = asking.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
+def test_a_put_in_another_media_type_is_refused(api: ApiClient, media: str) -> None:
+    response = api.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
     check_refused(response, 415, "unsupported_media_type")
 
 
-def test_a_content_encoding_is_rejected(asking: Asking) -> None:
-    response = asking.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Encoding": "gzip"})
+def test_a_content_encoding_is_rejected(api: ApiClient) -> None:
+    response = api.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Encoding": "gzip"})
     check_refused(response, 415, "unsupported_media_type")
 
 
@@ -134,36 +134,36 @@ def in_chunks(size_bytes: int) -> Iterator[bytes]:
     yield b'"}'
 
 
-def test_a_body_has_a_limit_whether_its_length_is_declared_or_not(asking: Asking) -> None:
+def test_a_body_has_a_limit_whether_its_length_is_declared_or_not(api: ApiClient) -> None:
     key = fresh()
     within, beyond = b"".join(in_chunks(262_000)), b"".join(in_chunks(263_000))
     for content in (within, in_chunks(262_000)):
-        assert asking.client.put(path_of(T, key), content=content).status_code == 204
+        assert api.client.put(path_of(T, key), content=content).status_code == 204
     for method, path in (("PUT", path_of(T, key)), ("PATCH", path_of(T, key)), ("POST", f"/v1/tables/{T}/batch")):
         for content in (beyond, in_chunks(263_000)):
-            response = asking.client.request(method, path, content=content, headers={"Content-Type": JSON})
+            response = api.client.request(method, path, content=content, headers={"Content-Type": JSON})
             assert "262144" in check_refused(response, 413, "too_large")["detail"]
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b'{"n":1e400}', b'{"n":NaN}', b'{"n":"\\ud800"}', b'{"n":"\xff"}', b"[" * 100_000, b"{'a':1}"]
 )
-def test_invalid_json_is_malformed(asking: Asking, body: bytes) -> None:
+def test_invalid_json_is_malformed(api: ApiClient, body: bytes) -> None:
     for method, media in (("PUT", JSON), ("PATCH", JSON), ("PATCH", "application/merge-patch+json")):
-        response = asking.client.request(method, path_of(T, "a"), content=body, headers={"Content-Type": media})
+        response = api.client.request(method, path_of(T, "a"), content=body, headers={"Content-Type": media})
         problem = check_refused(response, 400, "malformed_request")
         assert [problem["retriable"], problem["applied"]] == [False, "no"]
 
 
 @pytest.mark.parametrize("element", ["[]", "{}", "[[]]"])
 def test_a_value_or_an_update_of_too_many_elements_is_refused_with_the_name_of_the_limit(
-    asking: Asking, element: str
+    api: ApiClient, element: str
 ) -> None:
     count = 100_000 // sum(map((element + ",").count, ",[{"))
     for members, status in ((count - 5, 204), (count + 5, 413)):
         value = f'{{"a":[{",".join([element] * members)}]}}'
         for method, body in (("PUT", value), ("PATCH", f'{{"update":{value},"default":{{}}}}')):
-            response = asking.client.request(method, path_of(T, fresh()), content=body, headers={"Content-Type": JSON})
+            response = api.client.request(method, path_of(T, fresh()), content=body, headers={"Content-Type": JSON})
             if status == 413:
                 assert "elements_max" in check_refused(response, 413, "too_large")["detail"]
             else:
@@ -171,8 +171,8 @@ def test_a_value_or_an_update_of_too_many_elements_is_refused_with_the_name_of_t
 
 
 @pytest.mark.parametrize("prefer", ["wait=x", "wait=", "wait=-1", "wait"])
-def test_a_deadline_is_a_number(asking: Asking, prefer: str) -> None:
-    check_refused(asking.get(T, "a", headers={"Prefer": prefer}), 400, "malformed_request")
+def test_a_deadline_is_a_number(api: ApiClient, prefer: str) -> None:
+    check_refused(api.get(T, "a", headers={"Prefer": prefer}), 400, "malformed_request")
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_a_deadline_is_a_number(asking: Asking, prefer: str) -> None:
         b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_malformed_http_is_answered_with_a_problem(asking: Asking, request_text: bytes) -> None:
-    host = asking.client.base_url
+def test_malformed_http_is_answered_with_a_problem(api: ApiClient, request_text: bytes) -> None:
+    host = api.client.base_url
     with socket.create_connection((host.host, host.port or 80), timeout=30) as connection:
         connection.sendall(request_text)
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -195,16 +195,16 @@ def test_malformed_http_is_answered_with_a_problem(asking: Asking, request_text:
     assert b"malformed_request" in body
 
 
-def test_no_detail_contains_a_value(asking: Asking) -> None:
+def test_no_detail_contains_a_value(api: ApiClient) -> None:
     key, secret = fresh(), "s3cr3t-value"
-    asking.put(T, key, {"s": secret})
+    api.put(T, key, {"s": secret})
     refused = [
-        asking.update(T, key, {"update": {"$inc": {"s": 1}}}),
-        asking.put(T, key, {"s": secret, "_ts": secret}),
-        asking.client.put(path_of(T, key), content=b'{"s":"%s"' % secret.encode()),
-        asking.update(T, key, {"update": {"$push": {"s": secret}}}),
-        asking.put("aircraft", "N1", {"tailnum": secret}),
-        asking.put(T, key, {}, headers={"Tableside-Token": secret}),
+        api.update(T, key, {"update": {"$inc": {"s": 1}}}),
+        api.put(T, key, {"s": secret, "_ts": secret}),
+        api.client.put(path_of(T, key), content=b'{"s":"%s"' % secret.encode()),
+        api.update(T, key, {"update": {"$push": {"s": secret}}}),
+        api.put("aircraft", "N1", {"tailnum": secret}),
+        api.put(T, key, {}, headers={"Tableside-Token": secret}),
     ]
     for response in refused:
         assert response.status_code >= 400
@@ -215,40 +215,40 @@ def test_no_detail_contains_a_value(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_probes_answer(asking: Asking) -> None:
-    assert asking.client.get("/livez").json() == {"status": "alive"}
-    ready = asking.client.get("/readyz")
+def test_probes_answer(api: ApiClient) -> None:
+    assert api.client.get("/livez").json() == {"status": "alive"}
+    ready = api.client.get("/readyz")
     assert ready.status_code == 200
-    stores = ["local", "one", "other"] if asking.partitioned else ["local"]
+    stores = ["local", "one", "other"] if api.partitioned else ["local"]
     assert ready.json()["stores"] == {store: {"ready": True, "detail": None} for store in stores}
 
 
 @ON_EVERY_STORE
-def test_tables_are_described(asking: Asking) -> None:
-    tables = {table["name"]: table for table in asking.client.get("/v1/tables").json()["tables"]}
+def test_tables_are_described(api: ApiClient) -> None:
+    tables = {table["name"]: table for table in api.client.get("/v1/tables").json()["tables"]}
     assert list(tables) == sorted(tables)
     visits = tables["visits"]
-    described = asking.client.get("/v1/tables/visits").json()
+    described = api.client.get("/v1/tables/visits").json()
     assert {**visits, "policies": None} == {**described, "policies": None}
     assert visits["policies"] == {}
     assert described["policies"].items() >= {"deadline_s": 10.0, "ttl_s": None, "consistency": "strong"}.items()
     assert visits["key"] == [{"name": "user", "type": "string"}, {"name": "day", "type": "string"}]
     assert visits["store"]["kind"] in ("memory", "rocksdb", "partitioned")
-    assert visits["capabilities"]["partitions"] == asking.partitioned
-    assert visits.get("partitions") == (2 if asking.partitioned else None)
+    assert visits["capabilities"]["partitions"] == api.partitioned
+    assert visits.get("partitions") == (2 if api.partitioned else None)
     assert set(visits["capabilities"]) >= {"if_match", "ttl", "tokens", "prefix_scan", "sorted_scan", "splits"}
     assert all(value in (True, False) for value in visits["capabilities"].values())
     assert visits["limits"]["operations_max"] == 200
     in_flight = ("in_flight_max", "operations_in_flight_max", "bytes_in_flight_max")
     assert [visits["limits"][name] for name in in_flight] == [1024, 100_000, 2**28]
     assert tables["hour"]["policies"] == {"ttl_s": 3600}
-    check_refused(asking.client.get(f"/v1/tables/{fresh('none')}"), 404, "table_not_found")
+    check_refused(api.client.get(f"/v1/tables/{fresh('none')}"), 404, "table_not_found")
 
 
-def test_the_root_path_redirects_to_a_page(asking: Asking) -> None:
-    answer = asking.client.get("/")
+def test_the_root_path_redirects_to_a_page(api: ApiClient) -> None:
+    answer = api.client.get("/")
     assert (answer.status_code, answer.headers["Location"]) == (307, "/console")
-    check_refused(asking.client.post("/"), 405, "method_not_allowed")
+    check_refused(api.client.post("/"), 405, "method_not_allowed")
 
 
 async def test_without_a_console_the_root_path_redirects_to_the_documentation() -> None:
@@ -257,30 +257,30 @@ async def test_without_a_console_the_root_path_redirects_to_the_documentation() 
         assert (await http.get("/")).headers["Location"] == "/docs"
 
 
-def test_no_response_names_the_server_software(asking: Asking) -> None:
+def test_no_response_names_the_server_software(api: ApiClient) -> None:
     for path in ("/livez", "/v1/tables", "/v1/tables/none", "/docs"):
-        assert "Server" not in asking.client.get(path).headers
+        assert "Server" not in api.client.get(path).headers
 
 
-def counted(asking: Asking, table: str, operation: str, outcome: str) -> float:
-    text = asking.client.get("/metrics").text
+def counted(api: ApiClient, table: str, operation: str, outcome: str) -> float:
+    text = api.client.get("/metrics").text
     labels = f'operation="{operation}",outcome="{outcome}",table="{table}"'
     found = re.search(rf"^tableside_operations_total\{{{labels}\}} (\S+)$", text, re.MULTILINE)
     return float(found[1]) if found else 0.0
 
 
 @ON_EVERY_STORE
-def test_metrics_count_operations_by_table_operation_and_outcome(asking: Asking) -> None:
+def test_metrics_count_operations_by_table_operation_and_outcome(api: ApiClient) -> None:
     table = fresh("counted")
     keys = [fresh() for _ in range(5)]
-    asking.batch(table, *({"op": "put", "key": key, "value": {}} for key in keys))
-    asking.put(table, keys[0], {}, headers={"If-None-Match": "*"})
-    asking.put(table, fresh(), {}, headers={"If-None-Match": "*"})
-    asking.batch(table, *({"op": "get", "key": key} for key in [*keys, "none"]))
-    asking.update(table, "absent", {"update": {}})
+    api.batch(table, *({"op": "put", "key": key, "value": {}} for key in keys))
+    api.put(table, keys[0], {}, headers={"If-None-Match": "*"})
+    api.put(table, fresh(), {}, headers={"If-None-Match": "*"})
+    api.batch(table, *({"op": "get", "key": key} for key in [*keys, "none"]))
+    api.update(table, "absent", {"update": {}})
     token = {"Tableside-Token": "w/1"}
-    asking.delete(table, keys[0], headers=token)
-    asking.delete(table, keys[0], headers=token)
+    api.delete(table, keys[0], headers=token)
+    api.delete(table, keys[0], headers=token)
     for operation, outcome, count in (
         ("put", "written", 5),
         ("put", "created", 1),
@@ -291,23 +291,23 @@ def test_metrics_count_operations_by_table_operation_and_outcome(asking: Asking)
         ("delete", "written", 1),
         ("delete", "replayed", 1),
     ):
-        assert counted(asking, table, operation, outcome) == count, (operation, outcome)
+        assert counted(api, table, operation, outcome) == count, (operation, outcome)
 
 
-def test_metrics_time_operations_and_name_no_key(asking: Asking) -> None:
+def test_metrics_time_operations_and_name_no_key(api: ApiClient) -> None:
     table, key = fresh("timed"), fresh("very-own-key")
-    asking.put(table, key, {})
-    response = asking.client.get("/metrics")
+    api.put(table, key, {})
+    response = api.client.get("/metrics")
     assert response.headers["Content-Type"].startswith("text/plain")
     sample = rf'tableside_operation_duration_seconds_count\{{operation="put",outcome="written",table="{table}"\}} 1\.0'
     assert re.search(sample, response.text)
     assert key not in response.text
 
 
-def test_every_route_with_get_accepts_head(asking: Asking) -> None:
-    asking.put(T, "a", {})
+def test_every_route_with_get_accepts_head(api: ApiClient) -> None:
+    api.put(T, "a", {})
     for path in ("/livez", "/readyz", "/metrics", "/openapi.json", "/v1/tables", f"/v1/tables/{T}/records"):
-        response = asking.client.head(path)
+        response = api.client.head(path)
         assert response.status_code == 200
         assert response.content == b""
 
@@ -529,10 +529,10 @@ async def test_without_a_reachable_store_the_service_is_live_but_not_ready(
 
 @pytest.mark.parametrize("round_", range(5))
 async def test_concurrent_first_updates_insert_the_default_once_and_are_all_in_the_record(
-    asking: Asking, round_: int
+    api: ApiClient, round_: int
 ) -> None:
     key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
-    async with AsyncClient(base_url=asking.client.base_url, limits=httpx.Limits(max_connections=32)) as client:
+    async with AsyncClient(base_url=api.client.base_url, limits=httpx.Limits(max_connections=32)) as client:
         responses = await asyncio.gather(*(client.patch(path_of(T, key), json=body) for _ in range(64)))
     assert sorted(response.status_code for response in responses) == [201] + [204] * 63
-    assert asking.value(T, key) == {"n": 64}
+    assert api.value(T, key) == {"n": 64}

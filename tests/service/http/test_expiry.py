@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.http.asking import ON_EVERY_STORE, Asking, check_refused, fresh
+from service.http.api_client import ON_EVERY_STORE, ApiClient, check_refused, fresh
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -17,94 +17,94 @@ def expires_in_s(text: str) -> float:
 
 
 @ON_EVERY_STORE
-def test_ttl_s_sets_the_expiry_and_reads_show_it(asking: Asking) -> None:
+def test_ttl_s_sets_the_expiry_and_reads_show_it(api: ApiClient) -> None:
     key = fresh()
-    assert asking.put(T, key, {}, params={"ttl_s": "100.5"}).status_code == 204
-    assert 95 < expires_in_s(asking.get(T, key).headers["Tableside-Expires-At"]) < 101
-    [result] = asking.batch(T, {"op": "get", "key": key})
+    assert api.put(T, key, {}, params={"ttl_s": "100.5"}).status_code == 204
+    assert 95 < expires_in_s(api.get(T, key).headers["Tableside-Expires-At"]) < 101
+    [result] = api.batch(T, {"op": "get", "key": key})
     assert 95 < expires_in_s(result["expires_at"]) < 101
-    [record] = asking.walk(T, prefix=key)
+    [record] = api.walk(T, prefix=key)
     assert record["expires_at"] == result["expires_at"]
 
 
 @ON_EVERY_STORE
-def test_the_tables_default_applies_to_puts_without_a_ttl(asking: Asking) -> None:
+def test_the_tables_default_applies_to_puts_without_a_ttl(api: ApiClient) -> None:
     key = fresh()
     for ttl_s in (None, "null"):
         given = {} if ttl_s is None else {"ttl_s": None}
-        [result] = asking.batch("hour", {"op": "put", "key": key, "value": {}, **given})
+        [result] = api.batch("hour", {"op": "put", "key": key, "value": {}, **given})
         assert result["status"] == 204
-        assert 3590 < expires_in_s(asking.get("hour", key).headers["Tableside-Expires-At"]) < 3601
+        assert 3590 < expires_in_s(api.get("hour", key).headers["Tableside-Expires-At"]) < 3601
 
 
 @ON_EVERY_STORE
-def test_minus_one_is_no_expiry(asking: Asking) -> None:
+def test_minus_one_is_no_expiry(api: ApiClient) -> None:
     key = fresh()
-    asking.put("hour", key, {}, params={"ttl_s": "-1"})
-    assert "Tableside-Expires-At" not in asking.get("hour", key).headers
+    api.put("hour", key, {}, params={"ttl_s": "-1"})
+    assert "Tableside-Expires-At" not in api.get("hour", key).headers
 
 
 @ON_EVERY_STORE
-def test_a_put_without_ttl_removes_the_expiry(asking: Asking) -> None:
+def test_a_put_without_ttl_removes_the_expiry(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {}, params={"ttl_s": 100})
-    asking.put(T, key, {})
-    assert "Tableside-Expires-At" not in asking.get(T, key).headers
+    api.put(T, key, {}, params={"ttl_s": 100})
+    api.put(T, key, {})
+    assert "Tableside-Expires-At" not in api.get(T, key).headers
 
 
 @ON_EVERY_STORE
-def test_an_update_keeps_the_expiry_unless_it_sets_one(asking: Asking) -> None:
+def test_an_update_keeps_the_expiry_unless_it_sets_one(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {}, params={"ttl_s": 100})
-    before = asking.get(T, key).headers["Tableside-Expires-At"]
-    asking.merge(T, key, {"n": 1})
-    asking.update(T, key, {"update": {"n": 2}, "ttl_s": None})
-    assert asking.get(T, key).headers["Tableside-Expires-At"] == before
-    asking.update(T, key, {"update": {}, "ttl_s": 500})
-    assert 490 < expires_in_s(asking.get(T, key).headers["Tableside-Expires-At"]) < 501
-    asking.update(T, key, {"update": {}, "ttl_s": -1})
-    assert "Tableside-Expires-At" not in asking.get(T, key).headers
+    api.put(T, key, {}, params={"ttl_s": 100})
+    before = api.get(T, key).headers["Tableside-Expires-At"]
+    api.merge(T, key, {"n": 1})
+    api.update(T, key, {"update": {"n": 2}, "ttl_s": None})
+    assert api.get(T, key).headers["Tableside-Expires-At"] == before
+    api.update(T, key, {"update": {}, "ttl_s": 500})
+    assert 490 < expires_in_s(api.get(T, key).headers["Tableside-Expires-At"]) < 501
+    api.update(T, key, {"update": {}, "ttl_s": -1})
+    assert "Tableside-Expires-At" not in api.get(T, key).headers
 
 
 @ON_EVERY_STORE
-def test_a_record_created_from_a_default_gets_the_tables_expiry(asking: Asking) -> None:
+def test_a_record_created_from_a_default_gets_the_tables_expiry(api: ApiClient) -> None:
     key = fresh()
-    asking.update("hour", key, {"update": {}, "default": {}})
-    assert 3590 < expires_in_s(asking.get("hour", key).headers["Tableside-Expires-At"]) < 3601
+    api.update("hour", key, {"update": {}, "default": {}})
+    assert 3590 < expires_in_s(api.get("hour", key).headers["Tableside-Expires-At"]) < 3601
     other = fresh()
-    asking.update("hour", other, {"update": {}, "default": {}, "ttl_s": 50})
-    assert 40 < expires_in_s(asking.get("hour", other).headers["Tableside-Expires-At"]) < 51
+    api.update("hour", other, {"update": {}, "default": {}, "ttl_s": 50})
+    assert 40 < expires_in_s(api.get("hour", other).headers["Tableside-Expires-At"]) < 51
 
 
 @pytest.mark.parametrize("ttl_s", ["0", "-2", "-0.5", "x", "", "NaN", "inf", "0x1"])
-def test_a_ttl_is_above_0_or_minus_one(asking: Asking, ttl_s: str) -> None:
-    check_refused(asking.put(T, fresh(), {}, params={"ttl_s": ttl_s}), 422, "invalid_operation")
+def test_a_ttl_is_above_0_or_minus_one(api: ApiClient, ttl_s: str) -> None:
+    check_refused(api.put(T, fresh(), {}, params={"ttl_s": ttl_s}), 422, "invalid_operation")
 
 
 @pytest.mark.parametrize(
     "ttl_s", ["0.30000000000000004", "1e3", "5e-324", "100000000000000", "1.7976931348623157e+308"]
 )
-def test_a_ttl_may_be_any_double_above_0(asking: Asking, ttl_s: str) -> None:
-    assert asking.put(T, fresh(), {}, params={"ttl_s": ttl_s}).status_code == 204
+def test_a_ttl_may_be_any_double_above_0(api: ApiClient, ttl_s: str) -> None:
+    assert api.put(T, fresh(), {}, params={"ttl_s": ttl_s}).status_code == 204
 
 
 @ON_EVERY_STORE
-def test_an_expired_record_is_absent_for_reads_preconditions_and_defaults(asking: Asking) -> None:
+def test_an_expired_record_is_absent_for_reads_preconditions_and_defaults(api: ApiClient) -> None:
     keys = [fresh() for _ in range(6)]
     for key in keys:
-        asking.put(T, key, {"n": 5}, params={"ttl_s": 0.05})
+        api.put(T, key, {"n": 5}, params={"ttl_s": 0.05})
     time.sleep(0.15)
-    check_refused(asking.get(T, keys[0]), 404, "record_not_found")
-    assert asking.put(T, keys[1], {}, headers={"If-None-Match": "*"}).status_code == 201
-    check_refused(asking.put(T, keys[2], {}, headers={"If-Match": "*"}), 412, "precondition_failed")
-    check_refused(asking.merge(T, keys[3], {}), 404, "record_not_found")
-    made = asking.update(T, keys[4], {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}, headers=REPRESENTATION)
+    check_refused(api.get(T, keys[0]), 404, "record_not_found")
+    assert api.put(T, keys[1], {}, headers={"If-None-Match": "*"}).status_code == 201
+    check_refused(api.put(T, keys[2], {}, headers={"If-Match": "*"}), 412, "precondition_failed")
+    check_refused(api.merge(T, keys[3], {}), 404, "record_not_found")
+    made = api.update(T, keys[4], {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}, headers=REPRESENTATION)
     assert made.status_code == 201
     assert made.json() == {"n": 1}
-    assert asking.walk(T, prefix=keys[5]) == []
+    assert api.walk(T, prefix=keys[5]) == []
 
 
 @ON_EVERY_STORE
-def test_a_value_that_is_answered_after_a_write_shows_its_expiry(asking: Asking) -> None:
-    response = asking.put(T, fresh(), {}, params={"ttl_s": 100}, headers=REPRESENTATION)
+def test_a_value_that_is_answered_after_a_write_shows_its_expiry(api: ApiClient) -> None:
+    response = api.put(T, fresh(), {}, params={"ttl_s": 100}, headers=REPRESENTATION)
     assert 95 < expires_in_s(response.headers["Tableside-Expires-At"]) < 101

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from service.http.asking import ON_EVERY_STORE, Asking, check_problem, check_refused, fresh, path_of, statuses
+from service.http.api_client import ON_EVERY_STORE, ApiClient, check_problem, check_refused, fresh, path_of, statuses
 
 T = "keys"
 
@@ -44,49 +44,47 @@ LEGAL = [
 
 
 @pytest.mark.parametrize("key", LEGAL, ids=lambda key: quote(key, safe="")[:20])
-def test_a_key_is_one_encoded_segment_of_a_path_and_the_same_in_a_batch(asking: Asking, key: str) -> None:
+def test_a_key_is_one_encoded_segment_of_a_path_and_the_same_in_a_batch(api: ApiClient, key: str) -> None:
     value = {"key": key}
-    assert asking.put(T, key, value).status_code == 204
-    assert asking.value(T, key) == value
-    [found] = asking.batch(T, {"op": "get", "key": key})
+    assert api.put(T, key, value).status_code == 204
+    assert api.value(T, key) == value
+    [found] = api.batch(T, {"op": "get", "key": key})
     assert found["value"] == value
-    [row] = asking.rows(T, {"key": [key]}, op="get")
+    [row] = api.rows(T, {"key": [key]}, op="get")
     assert row["status"] == 200
     assert row["etag"] == found["etag"]
-    assert [record["key"] for record in asking.walk(T, prefix=key) if record["key"] == key] == [key]
-    assert asking.delete(T, key).status_code == 204
+    assert [record["key"] for record in api.walk(T, prefix=key) if record["key"] == key] == [key]
+    assert api.delete(T, key).status_code == 204
 
 
 @pytest.mark.parametrize("key", [".", ".."])
-def test_the_keys_that_clients_resolve_away_are_sent_in_a_batch(asking: Asking, key: str) -> None:
-    put, got = asking.batch(T, {"op": "put", "key": key, "value": {"n": 1}}, {"op": "get", "key": key})
+def test_the_keys_that_clients_resolve_away_are_sent_in_a_batch(api: ApiClient, key: str) -> None:
+    put, got = api.batch(T, {"op": "put", "key": key, "value": {"n": 1}}, {"op": "get", "key": key})
     assert [put["status"], got["status"]] == [204, 200]
-    assert asking.rows(T, {"key": [key]}, op="get")[0]["status"] == 200
+    assert api.rows(T, {"key": [key]}, op="get")[0]["status"] == 200
 
 
 @ON_EVERY_STORE
-def test_keys_that_look_alike_are_different_keys(asking: Asking) -> None:
+def test_keys_that_look_alike_are_different_keys(api: ApiClient) -> None:
     keys = ["a/b", "a%2Fb", "a%252Fb", "A/b", "a/b ", "a/b/", "é", "e\u0301"]
-    assert (
-        statuses(asking.batch("alike", *({"op": "put", "key": key, "value": {"k": key}} for key in keys))) == [204] * 8
-    )
-    assert [asking.value("alike", key)["k"] for key in keys] == keys
+    assert statuses(api.batch("alike", *({"op": "put", "key": key, "value": {"k": key}} for key in keys))) == [204] * 8
+    assert [api.value("alike", key)["k"] for key in keys] == keys
 
 
 @pytest.mark.parametrize(
     "path",
     ["", "%00", "a%00b", "x" * 1025, quote("ü" * 512 + "x"), "a/b", "a/", "/a"],
 )
-def test_a_path_without_a_legal_key_is_refused(asking: Asking, path: str) -> None:
+def test_a_path_without_a_legal_key_is_refused(api: ApiClient, path: str) -> None:
     for method in ("GET", "DELETE"):
-        response = asking.client.request(method, f"/v1/tables/{T}/records/{path}")
+        response = api.client.request(method, f"/v1/tables/{T}/records/{path}")
         check_refused(response, 422 if path or method else 404, "invalid_operation")
 
 
 @pytest.mark.parametrize("key", ["%", "%2", "%zz", "a%2", "%%41", "%FF", "%C3", "%ED%A0%80"])
-def test_a_path_that_is_not_percent_encoded_text_is_malformed(asking: Asking, key: str) -> None:
-    assert asking.put(T, fresh(), {}).status_code == 204
-    host = asking.client.base_url
+def test_a_path_that_is_not_percent_encoded_text_is_malformed(api: ApiClient, key: str) -> None:
+    assert api.put(T, fresh(), {}).status_code == 204
+    host = api.client.base_url
     connection = http.client.HTTPConnection(host.host, host.port or 80, timeout=30)
     connection.request("GET", f"/v1/tables/{T}/records/{key}")
     response = connection.getresponse()
@@ -96,16 +94,16 @@ def test_a_path_that_is_not_percent_encoded_text_is_malformed(asking: Asking, ke
 
 
 @pytest.mark.parametrize("key", ["", "x" * 1025, "ü" * 513, "a\0", 1, 1.5, True, None, [], ["a"], ["a", "b"], {}])
-def test_an_invalid_key_in_a_batch_fails_only_its_operation(asking: Asking, key: object) -> None:
+def test_an_invalid_key_in_a_batch_fails_only_its_operation(api: ApiClient, key: object) -> None:
     other = fresh()
-    refused, fine = asking.batch(T, {"op": "get", "key": key}, {"op": "put", "key": other, "value": {}})
+    refused, fine = api.batch(T, {"op": "get", "key": key}, {"op": "put", "key": other, "value": {}})
     check_problem(refused["error"], 422, "invalid_operation")
     assert fine["status"] == 204
 
 
-def test_a_lone_surrogate_in_a_key_is_refused_by_the_parser(asking: Asking) -> None:
+def test_a_lone_surrogate_in_a_key_is_refused_by_the_parser(api: ApiClient) -> None:
     body = b'{"operations":[{"op":"get","key":"\\ud800"}]}'
-    check_refused(asking.post(T, body), 400, "malformed_request")
+    check_refused(api.post(T, body), 400, "malformed_request")
 
 
 # Integer keys
@@ -113,55 +111,55 @@ def test_a_lone_surrogate_in_a_key_is_refused_by_the_parser(asking: Asking) -> N
 
 @pytest.mark.parametrize("key", [0, 1, -1, 42, 2**63 - 1, -(2**63)])
 @ON_EVERY_STORE
-def test_an_integer_key_is_decimal_in_a_path(asking: Asking, key: int) -> None:
-    assert asking.put("numbers", key, {"n": 1}).status_code == 204
-    assert asking.value("numbers", key) == {"n": 1}
-    [found, same] = asking.batch("numbers", {"op": "get", "key": key}, {"op": "get", "key": key})
+def test_an_integer_key_is_decimal_in_a_path(api: ApiClient, key: int) -> None:
+    assert api.put("numbers", key, {"n": 1}).status_code == 204
+    assert api.value("numbers", key) == {"n": 1}
+    [found, same] = api.batch("numbers", {"op": "get", "key": key}, {"op": "get", "key": key})
     assert found == same
     assert found["value"] == {"n": 1}
 
 
-def test_a_double_that_equals_an_integer_is_that_key(asking: Asking) -> None:
-    asking.put("numbers", 77, {"n": 77})
+def test_a_double_that_equals_an_integer_is_that_key(api: ApiClient) -> None:
+    api.put("numbers", 77, {"n": 77})
     body = b'{"operations":[{"op":"get","key":77.0},{"op":"get","key":7.7e1},{"op":"get","key":77}]}'
-    assert [result["value"] for result in asking.post("numbers", body).json()["results"]] == [{"n": 77}] * 3
+    assert [result["value"] for result in api.post("numbers", body).json()["results"]] == [{"n": 77}] * 3
 
 
 @pytest.mark.parametrize(
     "key",
     ["a", "", "1.0", "1e3", "01", "+1", " 1", "0x1", "--1", "9223372036854775808", "-9223372036854775809", "1/2", "٣"],
 )
-def test_a_path_accepts_only_decimal_integers(asking: Asking, key: str) -> None:
-    response = asking.client.get(f"/v1/tables/numbers/records/{quote(key)}")
+def test_a_path_accepts_only_decimal_integers(api: ApiClient, key: str) -> None:
+    response = api.client.get(f"/v1/tables/numbers/records/{quote(key)}")
     check_refused(response, 422, "invalid_operation")
 
 
 @pytest.mark.parametrize("key", ["1", 1.5, True, False, None, [1], 2**63, -(2**63) - 1, 10**30, 1e300])
-def test_a_batch_accepts_only_integers(asking: Asking, key: object) -> None:
-    [refused] = asking.batch("numbers", {"op": "get", "key": key})
+def test_a_batch_accepts_only_integers(api: ApiClient, key: object) -> None:
+    [refused] = api.batch("numbers", {"op": "get", "key": key})
     check_problem(refused["error"], 422, "invalid_operation")
 
 
 @ON_EVERY_STORE
-def test_text_is_an_integer_key_in_a_path_and_not_in_a_batch(asking: Asking) -> None:
+def test_text_is_an_integer_key_in_a_path_and_not_in_a_batch(api: ApiClient) -> None:
     """A path has only text. In JSON and Arrow a string is not an integer."""
-    assert asking.put("numbers", "4242", {}).status_code == 204
+    assert api.put("numbers", "4242", {}).status_code == 204
     operations = [{"op": "get", "key": 4242}, {"op": "get", "key": "4242"}, {"op": "get", "key": 42.5}]
-    found, text, fraction = asking.batch("numbers", *operations)
+    found, text, fraction = api.batch("numbers", *operations)
     assert found["status"] == 200
     assert text["error"]["detail"] == "a key of this table is an integer, not a string"
     assert fraction["error"]["detail"] == "a key of this table is an integer, not a number with a fraction"
-    [row] = asking.rows("numbers", {"key": ["4242"]}, op="get")
+    [row] = api.rows("numbers", {"key": ["4242"]}, op="get")
     assert (row["code"], row["detail"]) == (text["error"]["code"], text["error"]["detail"])
 
 
 @ON_EVERY_STORE
-def test_integer_keys_are_in_numeric_order(asking: Asking) -> None:
+def test_integer_keys_are_in_numeric_order(api: ApiClient) -> None:
     keys = [10, 9, -1, -10, 0, 2**63 - 1, -(2**63), 1000]
     for key in keys:
-        asking.put("numbers", key, {})
-    scanned = [record["key"] for record in asking.walk("numbers")]
-    assert asking.in_order(scanned) == sorted(scanned)
+        api.put("numbers", key, {})
+    scanned = [record["key"] for record in api.walk("numbers")]
+    assert api.in_order(scanned) == sorted(scanned)
     assert set(keys) <= set(scanned)
 
 
@@ -172,41 +170,41 @@ def test_integer_keys_are_in_numeric_order(asking: Asking) -> None:
     "key",
     [("user-1", "2026-11-20"), ("a/b", "c/d"), ("%2F", "😀"), (" ", "..."), ("ü", "x" * 1024), ("records", "batch")],
 )
-def test_a_composite_key_has_one_segment_per_part(asking: Asking, key: tuple[str, str]) -> None:
-    assert asking.put("visits", key, {"n": 1}).status_code == 204
-    assert asking.value("visits", *key) == {"n": 1}
-    [found] = asking.batch("visits", {"op": "get", "key": list(key)})
+def test_a_composite_key_has_one_segment_per_part(api: ApiClient, key: tuple[str, str]) -> None:
+    assert api.put("visits", key, {"n": 1}).status_code == 204
+    assert api.value("visits", *key) == {"n": 1}
+    [found] = api.batch("visits", {"op": "get", "key": list(key)})
     assert found["value"] == {"n": 1}
-    [row] = asking.rows("visits", {"key": [{"day": key[1], "user": key[0]}]}, op="get")
+    [row] = api.rows("visits", {"key": [{"day": key[1], "user": key[0]}]}, op="get")
     assert row["status"] == 200
 
 
 @ON_EVERY_STORE
-def test_a_composite_key_of_a_string_and_an_integer(asking: Asking) -> None:
-    assert asking.put("pages", ("book", -3), {"n": 1}).status_code == 204
-    assert asking.value("pages", "book", "-3") == {"n": 1}
-    assert asking.batch("pages", {"op": "get", "key": ["book", -3.0]})[0]["value"] == {"n": 1}
-    assert asking.rows("pages", {"key": [{"book": "book", "page": -3}]}, op="get")[0]["status"] == 200
+def test_a_composite_key_of_a_string_and_an_integer(api: ApiClient) -> None:
+    assert api.put("pages", ("book", -3), {"n": 1}).status_code == 204
+    assert api.value("pages", "book", "-3") == {"n": 1}
+    assert api.batch("pages", {"op": "get", "key": ["book", -3.0]})[0]["value"] == {"n": 1}
+    assert api.rows("pages", {"key": [{"book": "book", "page": -3}]}, op="get")[0]["status"] == 200
 
 
 @ON_EVERY_STORE
-def test_parts_are_not_confused_with_their_neighbours(asking: Asking) -> None:
+def test_parts_are_not_confused_with_their_neighbours(api: ApiClient) -> None:
     for first, second in (("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c")):
-        asking.put("visits", (first, second), {"k": [first, second]})
+        api.put("visits", (first, second), {"k": [first, second]})
     for first, second in (("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c")):
-        assert asking.value("visits", first, second) == {"k": [first, second]}
+        assert api.value("visits", first, second) == {"k": [first, second]}
 
 
 @pytest.mark.parametrize("path", ["a", "a/b/c", "a/", "/b", "", "a//b", "a%2Fb", "x" * 1025 + "/b"])
-def test_a_composite_key_with_other_parts_is_refused_in_a_path(asking: Asking, path: str) -> None:
-    check_refused(asking.client.get(f"/v1/tables/visits/records/{path}"), 422, "invalid_operation")
+def test_a_composite_key_with_other_parts_is_refused_in_a_path(api: ApiClient, path: str) -> None:
+    check_refused(api.client.get(f"/v1/tables/visits/records/{path}"), 422, "invalid_operation")
 
 
 @pytest.mark.parametrize(
     "key", ["a", ["a"], ["a", "b", "c"], ["a", 1], ["a", ""], ["a", None], [], {"user": "a"}, None]
 )
-def test_a_composite_key_with_other_parts_is_refused_in_a_batch(asking: Asking, key: object) -> None:
-    [refused] = asking.batch("visits", {"op": "get", "key": key})
+def test_a_composite_key_with_other_parts_is_refused_in_a_batch(api: ApiClient, key: object) -> None:
+    [refused] = api.batch("visits", {"op": "get", "key": key})
     check_problem(refused["error"], 422, "invalid_operation")
 
 
@@ -224,54 +222,54 @@ def test_a_composite_key_with_other_parts_is_refused_in_a_batch(asking: Asking, 
     ],
 )
 def test_a_member_that_equals_the_key_is_accepted_and_not_stored(
-    asking: Asking, table: str, key: Any, members: dict[str, Any]
+    api: ApiClient, table: str, key: Any, members: dict[str, Any]
 ) -> None:
-    assert asking.put(table, key, {"seats": 2, **members}).status_code == 204
+    assert api.put(table, key, {"seats": 2, **members}).status_code == 204
     parts = key if isinstance(key, tuple) else (key,)
-    assert asking.value(table, *parts) == {"seats": 2}
-    assert asking.update(table, key, {"update": {"$set": members}}).status_code == 204
-    assert asking.merge(table, key, members).status_code == 204
-    assert asking.value(table, *parts) == {"seats": 2}
+    assert api.value(table, *parts) == {"seats": 2}
+    assert api.update(table, key, {"update": {"$set": members}}).status_code == 204
+    assert api.merge(table, key, members).status_code == 204
+    assert api.value(table, *parts) == {"seats": 2}
     as_json = list(key) if isinstance(key, tuple) else key
     again = {"op": "update", "key": as_json, "update": {"$inc": {"seats": 1}}, "default": members, "return": True}
-    assert asking.batch(table, {"op": "delete", "key": as_json}, {**again, "update": {}})[1]["value"] == {}
+    assert api.batch(table, {"op": "delete", "key": as_json}, {**again, "update": {}})[1]["value"] == {}
 
 
 @pytest.mark.parametrize("member", ["N10157", 1, None, True, ["N10156"], {"a": 1}])
-def test_a_member_that_differs_from_the_key_is_refused(asking: Asking, member: object) -> None:
+def test_a_member_that_differs_from_the_key_is_refused(api: ApiClient, member: object) -> None:
     key = "N10156"
-    asking.put("aircraft", key, {"seats": 2})
+    api.put("aircraft", key, {"seats": 2})
     for response in (
-        asking.put("aircraft", key, {"tailnum": member}),
-        asking.update("aircraft", key, {"update": {"$set": {"tailnum": member}}}),
-        asking.update("aircraft", key, {"update": {}, "default": {"tailnum": member}}),
+        api.put("aircraft", key, {"tailnum": member}),
+        api.update("aircraft", key, {"update": {"$set": {"tailnum": member}}}),
+        api.update("aircraft", key, {"update": {}, "default": {"tailnum": member}}),
     ):
         check_refused(response, 422, "invalid_operation")
-    assert asking.value("aircraft", key) == {"seats": 2}
+    assert api.value("aircraft", key) == {"seats": 2}
 
 
-def test_a_boolean_is_not_an_integer_key(asking: Asking) -> None:
-    check_refused(asking.put("numbers", 1, {"id": True}), 422, "invalid_operation")
+def test_a_boolean_is_not_an_integer_key(api: ApiClient) -> None:
+    check_refused(api.put("numbers", 1, {"id": True}), 422, "invalid_operation")
 
 
-def test_without_named_fields_every_member_belongs_to_the_value(asking: Asking) -> None:
+def test_without_named_fields_every_member_belongs_to_the_value(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {"key": "other", "tailnum": "x"})
-    assert asking.value(T, key) == {"key": "other", "tailnum": "x"}
+    api.put(T, key, {"key": "other", "tailnum": "x"})
+    assert api.value(T, key) == {"key": "other", "tailnum": "x"}
 
 
 # Names of tables
 
 
 @pytest.mark.parametrize("name", ["a", "0", "A.b_c-d", "x" * 128, "records", "batch", "splits"])
-def test_a_table_s_name(asking: Asking, name: str) -> None:
-    assert asking.put(name, "k", {"n": 1}).status_code == 204
-    assert asking.value(name, "k") == {"n": 1}
-    assert asking.client.get(f"/v1/tables/{name}").json()["name"] == name
+def test_a_table_s_name(api: ApiClient, name: str) -> None:
+    assert api.put(name, "k", {"n": 1}).status_code == 204
+    assert api.value(name, "k") == {"n": 1}
+    assert api.client.get(f"/v1/tables/{name}").json()["name"] == name
 
 
 @pytest.mark.parametrize("name", ["_a", ".a", "-a", "a b", "a%2Fb", "x" * 129, "%C3%BC", "a%0A", "a%00", "a$"])
-def test_an_invalid_name_is_no_table(asking: Asking, name: str) -> None:
+def test_an_invalid_name_is_no_table(api: ApiClient, name: str) -> None:
     for method, path in (
         ("PUT", "/records/k"),
         ("GET", "/records/k"),
@@ -279,17 +277,17 @@ def test_an_invalid_name_is_no_table(asking: Asking, name: str) -> None:
         ("GET", "/splits"),
         ("GET", ""),
     ):
-        response = asking.client.request(method, f"/v1/tables/{name}{path}", json={} if method == "PUT" else None)
+        response = api.client.request(method, f"/v1/tables/{name}{path}", json={} if method == "PUT" else None)
         assert check_refused(response, 404, response.json()["code"])["code"] in ("table_not_found", "not_found")
 
 
 @pytest.mark.parametrize(
     "path", ["/v1%2Ftables%2Fkeys", "/v1/tables%2Fkeys", "/v1/tables/keys/records%2Fk", "/v1%2Ftables/keys/records/k"]
 )
-def test_an_encoded_slash_does_not_separate_segments(asking: Asking, path: str) -> None:
-    check_refused(asking.client.get(path), 404, "not_found")
+def test_an_encoded_slash_does_not_separate_segments(api: ApiClient, path: str) -> None:
+    check_refused(api.client.get(path), 404, "not_found")
 
 
-def test_the_path_of_a_key_ends_where_the_query_begins(asking: Asking) -> None:
-    asking.put(T, "q?fields=a", {"a": 1, "b": 2})
-    assert asking.client.get(path_of(T, "q?fields=a") + "?fields=a").json() == {"a": 1}
+def test_the_path_of_a_key_ends_where_the_query_begins(api: ApiClient) -> None:
+    api.put(T, "q?fields=a", {"a": 1, "b": 2})
+    assert api.client.get(path_of(T, "q?fields=a") + "?fields=a").json() == {"a": 1}

@@ -11,7 +11,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from service.http.asking import ARROW, Asking, Result, check_problem, check_refused, fresh, read, stream
+from service.http.api_client import ARROW, ApiClient, Result, check_problem, check_refused, fresh, read, stream
 from spark_client.kafka_placement.keys import placed as placed_by_kafka
 from support.naive import Refused, updated
 from support.running import running
@@ -48,15 +48,15 @@ limits: {response_bytes_max: 1000000}
 
 
 @pytest.fixture(scope="module")
-def shards(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+def shards(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiClient]:
     directory = tmp_path_factory.mktemp("shards")
     config = directory / "tableside.yaml"
     config.write_text(CONFIG % redis_url.replace("/0", "/7"))
     with running(directory, config) as started, httpx.Client(base_url=started.url, timeout=30) as client:
-        yield Asking(client)
+        yield ApiClient(client)
 
 
-def in_each(shards: Asking, key: object, table: str = "t") -> list[Any]:
+def in_each(shards: ApiClient, key: object, table: str = "t") -> list[Any]:
     """Return the record's value in every partition, or None if it is absent."""
     found = shards.batch(table, *({"op": "get", "key": key, "partitions": [index]} for index in range(COUNT)))
     assert {result["status"] for result in found} <= {200, 404}
@@ -66,7 +66,7 @@ def in_each(shards: Asking, key: object, table: str = "t") -> list[Any]:
 # Single records
 
 
-def test_a_put_goes_to_the_partitions_in_the_query(shards: Asking) -> None:
+def test_a_put_goes_to_the_partitions_in_the_query(shards: ApiClient) -> None:
     for query, went_to in {"0,2": "0,2", "2,0,2": "0,2", "1": "1", "all": "0,1,2", "-1": "0,1,2"}.items():
         key = fresh()
         response = shards.put("t", key, {"n": 1}, params={"partitions": query})
@@ -77,7 +77,7 @@ def test_a_put_goes_to_the_partitions_in_the_query(shards: Asking) -> None:
 
 
 @pytest.mark.parametrize("params", [{}, {"partitions": "default"}])
-def test_a_record_is_found_in_the_partition_of_its_key(shards: Asking, params: dict[str, str]) -> None:
+def test_a_record_is_found_in_the_partition_of_its_key(shards: ApiClient, params: dict[str, str]) -> None:
     key = fresh()
     place = str(default_partition(key, COUNT))
     for response, status in (
@@ -92,7 +92,7 @@ def test_a_record_is_found_in_the_partition_of_its_key(shards: Asking, params: d
         assert "Tableside-Dropped" not in response.headers
 
 
-def test_a_write_to_no_partition_is_acknowledged_as_dropped(shards: Asking) -> None:
+def test_a_write_to_no_partition_is_acknowledged_as_dropped(shards: ApiClient) -> None:
     key, nowhere = fresh(), {"partitions": ""}
     for response in (
         shards.put("t", key, {"n": 1}, params=nowhere),
@@ -107,7 +107,7 @@ def test_a_write_to_no_partition_is_acknowledged_as_dropped(shards: Asking) -> N
     assert in_each(shards, key) == [None] * COUNT
 
 
-def test_created_means_created_in_every_partition(shards: Asking) -> None:
+def test_created_means_created_in_every_partition(shards: ApiClient) -> None:
     key, everywhere, absent = fresh(), {"partitions": "all"}, {"If-None-Match": "*"}
     assert shards.put("t", key, {}, params={"partitions": "0,1"}, headers=absent).status_code == 201
     default = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
@@ -115,7 +115,7 @@ def test_created_means_created_in_every_partition(shards: Asking) -> None:
     assert shards.update("t", fresh(), default, params=everywhere).status_code == 201
 
 
-def test_a_known_etag_is_answered_with_not_modified(shards: Asking) -> None:
+def test_a_known_etag_is_answered_with_not_modified(shards: ApiClient) -> None:
     key = fresh()
     shards.put("t", key, {"n": 1}, params={"partitions": "1"})
     found = shards.get("t", key, params={"partitions": "1"})
@@ -123,7 +123,7 @@ def test_a_known_etag_is_answered_with_not_modified(shards: Asking) -> None:
     assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", found.headers["ETag"])
 
 
-def test_a_failure_lists_the_outcome_of_each_partition(shards: Asking) -> None:
+def test_a_failure_lists_the_outcome_of_each_partition(shards: ApiClient) -> None:
     key = fresh()
     shards.put("t", key, {"n": 0}, params={"partitions": "1"})
     response = shards.put("t", key, {"n": 1}, params={"partitions": "all"}, headers={"If-None-Match": "*"})
@@ -140,7 +140,7 @@ def test_a_failure_lists_the_outcome_of_each_partition(shards: Asking) -> None:
     assert in_each(shards, key) == [{"n": 1}, {"n": 0}, {"n": 1}]
 
 
-def test_a_token_is_a_replay_in_partitions_that_applied_it(shards: Asking) -> None:
+def test_a_token_is_a_replay_in_partitions_that_applied_it(shards: ApiClient) -> None:
     key = fresh()
     increment = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
     token = {"Tableside-Token": "w/1"}
@@ -162,17 +162,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("query", REFUSED)
-def test_invalid_partitions_are_rejected(shards: Asking, query: str) -> None:
+def test_invalid_partitions_are_rejected(shards: ApiClient, query: str) -> None:
     response = shards.put("t", fresh(), {}, params={"partitions": query})
     assert REFUSED[query] in check_refused(response, 422, "invalid_operation")["detail"]
 
 
 @pytest.mark.parametrize("query", ["0,1", "all", ""])
-def test_a_get_requires_exactly_one_partition(shards: Asking, query: str) -> None:
+def test_a_get_requires_exactly_one_partition(shards: ApiClient, query: str) -> None:
     check_refused(shards.get("t", fresh(), params={"partitions": query}), 422, "invalid_operation")
 
 
-def test_an_etag_and_a_returned_value_are_of_one_partition(shards: Asking) -> None:
+def test_an_etag_and_a_returned_value_are_of_one_partition(shards: ApiClient) -> None:
     key, several = fresh(), {"partitions": "0,1"}
     refused = shards.put("t", key, {"n": 1}, params=several, headers={"If-Match": "*"})
     check_refused(refused, 422, "invalid_operation")
@@ -185,7 +185,7 @@ def test_an_etag_and_a_returned_value_are_of_one_partition(shards: Asking) -> No
     assert (one.status_code, one.json()) == (200, {"n": 1})
 
 
-def test_all_partitions_of_a_table_with_one_are_that_one(shards: Asking) -> None:
+def test_all_partitions_of_a_table_with_one_are_that_one(shards: ApiClient) -> None:
     key, everywhere = fresh(), {"partitions": "all"}
     etag = shards.put("single", key, {"n": 1}, params=everywhere).headers["ETag"]
     assert shards.get("single", key, params=everywhere).json() == {"n": 1}
@@ -193,21 +193,21 @@ def test_all_partitions_of_a_table_with_one_are_that_one(shards: Asking) -> None
 
 
 @pytest.mark.parametrize("said", [[], [0], None, "all", [None], "nonsense"])
-def test_a_table_without_partitions_rejects_partitions(shards: Asking, said: object) -> None:
+def test_a_table_without_partitions_rejects_partitions(shards: ApiClient, said: object) -> None:
     [refused] = shards.batch("plain", {"op": "put", "key": "a", "value": {}, "partitions": said})
     check_problem(refused["error"], 501, "unsupported")
     assert "partitions" in refused["error"]["detail"]
     assert "partitions" not in refused
 
 
-def test_such_a_table_rejects_partitions_before_it_decodes_the_value(shards: Asking) -> None:
+def test_such_a_table_rejects_partitions_before_it_decodes_the_value(shards: ApiClient) -> None:
     [refused] = shards.batch("plain", {"op": "put", "key": "a", "value": {"_ts": 1}, "partitions": [0]})
     check_problem(refused["error"], 501, "unsupported")
     [row] = shards.rows("plain", {"key": ["a"], "value": ["no JSON"], "partitions": [[0]]}, op="put")
     assert (row["status"], row["code"]) == (501, "unsupported")
 
 
-def test_single_requests_and_scans_of_such_a_table_reject_partitions(shards: Asking) -> None:
+def test_single_requests_and_scans_of_such_a_table_reject_partitions(shards: ApiClient) -> None:
     for query in ("", "0", "all", "default"):
         params = {"partitions": query}
         check_refused(shards.put("plain", "a", {}, params=params), 501, "unsupported")
@@ -220,7 +220,7 @@ def test_single_requests_and_scans_of_such_a_table_reject_partitions(shards: Ask
     assert shards.get("plain", "a").status_code == 200
 
 
-def test_a_dropped_operation_is_validated(shards: Asking) -> None:
+def test_a_dropped_operation_is_validated(shards: ApiClient) -> None:
     nowhere: dict[str, Any] = {"partitions": []}
     results = shards.batch(
         "t",
@@ -234,7 +234,7 @@ def test_a_dropped_operation_is_validated(shards: Asking) -> None:
     assert results[4] == {"status": 204, "partitions": [], "dropped": True}
 
 
-def test_a_dropped_operation_is_counted(shards: Asking) -> None:
+def test_a_dropped_operation_is_counted(shards: ApiClient) -> None:
     puts = [{"op": "put", "key": fresh(), "value": {}, "partitions": [] if n < 9 else [n % 3]} for n in range(14)]
     shards.batch("dropping", *puts)
     text = shards.client.get("/metrics").text
@@ -247,7 +247,7 @@ def test_a_dropped_operation_is_counted(shards: Asking) -> None:
 # Placement
 
 
-def test_records_have_the_partitions_of_kafkas_producer(shards: Asking) -> None:
+def test_records_have_the_partitions_of_kafkas_producer(shards: ApiClient) -> None:
     texts = [row.key for row in placed_by_kafka() if isinstance(row.key, str) and row.key and "\0" not in row.key]
     keys = [*dict.fromkeys(texts)] + [f"key-{n}" for n in range(1500)]
     results = shards.batch("t", *({"op": "put", "key": key, "value": {}} for key in keys))
@@ -256,7 +256,7 @@ def test_records_have_the_partitions_of_kafkas_producer(shards: Asking) -> None:
     assert all(places.count(index) > len(keys) // 4 for index in range(COUNT))
 
 
-def test_integers_are_placed_as_text_and_composite_keys_by_their_first_part(shards: Asking) -> None:
+def test_integers_are_placed_as_text_and_composite_keys_by_their_first_part(shards: ApiClient) -> None:
     put = {"op": "put", "value": {}}
     for number in (0, -5, 2**63 - 1):
         [result] = shards.batch("numbers", {**put, "key": number})
@@ -268,7 +268,7 @@ def test_integers_are_placed_as_text_and_composite_keys_by_their_first_part(shar
 # Scans and descriptions
 
 
-def test_scans_return_partitions_and_read_the_chosen_ones(shards: Asking) -> None:
+def test_scans_return_partitions_and_read_the_chosen_ones(shards: ApiClient) -> None:
     shards.batch("visits", *({"op": "put", "key": ["eve", f"{n}"], "value": {}, "partitions": None} for n in range(5)))
     found = shards.walk("visits", partition="eve", limit=2)
     assert sorted((record["partition"], record["key"][1]) for record in found) == [
@@ -284,7 +284,7 @@ def test_scans_return_partitions_and_read_the_chosen_ones(shards: Asking) -> Non
     check_refused(shards.scan("visits", partitions="1", limit=1, cursor=cursor), 400, "malformed_request")
 
 
-def test_splits_and_arrow_pages_have_the_partition(shards: Asking) -> None:
+def test_splits_and_arrow_pages_have_the_partition(shards: ApiClient) -> None:
     shards.batch("numbers", *({"op": "put", "key": n, "value": {}, "partitions": "all"} for n in range(100, 110)))
     splits = shards.client.get("/v1/tables/numbers/splits", params={"count": 6}).json()["splits"]
     found = []
@@ -308,12 +308,12 @@ def test_cursors_and_splits_are_rejected_after_a_change_of_partitions(tmp_path: 
     for parts in ("one, two", "one, two, three"):
         config.write_text(CHANGED % parts)
         with running(tmp_path / "run", config) as started, httpx.Client(base_url=started.url, timeout=30) as client:
-            asking = Asking(client)
+            api = ApiClient(client)
             for member, text in taken.items():
                 params = {"limit": "1", member: text} if member == "cursor" else {member: text}
                 check_refused(client.get("/v1/tables/t/records", params=params), 400, "malformed_request")
             for key in "ab":
-                asking.put("t", key, {}, params={"partitions": "all"})
+                api.put("t", key, {}, params={"partitions": "all"})
             first = client.get("/v1/tables/t/records", params={"limit": 1}).json()
             taken["cursor"] = first["cursor"]
             [taken["split"], *_] = client.get("/v1/tables/t/splits", params={"count": 2}).json()["splits"]
@@ -322,7 +322,7 @@ def test_cursors_and_splits_are_rejected_after_a_change_of_partitions(tmp_path: 
             assert (going_on.status_code, of_split.status_code) == (200, 200)
 
 
-def test_a_description_contains_the_number_of_partitions(shards: Asking) -> None:
+def test_a_description_contains_the_number_of_partitions(shards: ApiClient) -> None:
     tables = {table["name"]: table for table in shards.client.get("/v1/tables").json()["tables"]}
     assert {name: table.get("partitions") for name, table in tables.items()} == {
         "t": 3, "dropping": 3, "numbers": 3, "visits": 3, "single": 1, "plain": None,
@@ -388,7 +388,7 @@ def random_operation(chance: random.Random) -> dict[str, Any]:
     return found
 
 
-def as_arrow(shards: Asking, operations: list[dict[str, Any]]) -> list[Result]:
+def as_arrow(shards: ApiClient, operations: list[dict[str, Any]]) -> list[Result]:
     types = {"key": pa.utf8(), "op": pa.utf8(), "value": pa.utf8(), "update": pa.utf8(), "default": pa.utf8()}
     columns: dict[str, Any] = {
         name: pa.array(
@@ -413,7 +413,7 @@ def whole_of(statuses: list[tuple[int, int]]) -> int:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_batches_equal_three_dictionaries(shards: Asking, seed: int) -> None:
+def test_random_batches_equal_three_dictionaries(shards: ApiClient, seed: int) -> None:
     chance = random.Random(seed)
     keys = [f"k{n}" for n in range(12)]
     shards.batch("t", *({"op": "delete", "key": key, "partitions": "all"} for key in keys))
@@ -440,7 +440,7 @@ def test_random_batches_equal_three_dictionaries(shards: Asking, seed: int) -> N
 # Features of batches
 
 
-def test_a_result_has_an_etag_and_a_value_only_with_one_partition(shards: Asking) -> None:
+def test_a_result_has_an_etag_and_a_value_only_with_one_partition(shards: ApiClient) -> None:
     put = {"op": "put", "key": fresh(), "value": {"n": 1}, "return": True}
     one, several = shards.batch("t", {**put, "partitions": [1]}, {**put, "partitions": [0, 1]})
     assert one == {
@@ -452,7 +452,7 @@ def test_a_result_has_an_etag_and_a_value_only_with_one_partition(shards: Asking
     assert [(part["status"], part["value"]) for part in several["partitions"]] == [(200, {"n": 1})] * 2
 
 
-def test_arrow_returns_the_outcome_of_each_partition(shards: Asking) -> None:
+def test_arrow_returns_the_outcome_of_each_partition(shards: ApiClient) -> None:
     columns = {
         "key": pa.array([fresh(), fresh(), fresh(), fresh()]),
         "value": pa.array(["{}"] * 4),
@@ -471,7 +471,7 @@ def test_arrow_returns_the_outcome_of_each_partition(shards: Asking) -> None:
     assert (found["status"], found["partitions"], found["dropped"]) == (404, None, False)
 
 
-def test_arrow_returns_the_expiry_of_each_partition(shards: Asking) -> None:
+def test_arrow_returns_the_expiry_of_each_partition(shards: ApiClient) -> None:
     columns = {
         "key": pa.array([fresh(), fresh()]),
         "value": pa.array(["{}"] * 2),
@@ -484,7 +484,7 @@ def test_arrow_returns_the_expiry_of_each_partition(shards: Asking) -> None:
     assert lasting == [None, None]
 
 
-def test_arrow_may_carry_a_writer_in_every_row(shards: Asking) -> None:
+def test_arrow_may_carry_a_writer_in_every_row(shards: ApiClient) -> None:
     key = fresh()
     columns: dict[str, Any] = {
         "key": pa.array([key] * 5),
@@ -516,12 +516,12 @@ def test_arrow_may_carry_a_writer_in_every_row(shards: Asking) -> None:
     ],
     ids=lambda column: str(column.type),
 )
-def test_a_column_that_is_no_list_of_integers_is_malformed(shards: Asking, column: Any) -> None:
+def test_a_column_that_is_no_list_of_integers_is_malformed(shards: ApiClient, column: Any) -> None:
     body = stream({"key": pa.array(["a"]), "partitions": column})
     check_refused(shards.post("t", body, ARROW, params={"op": "delete"}), 400, "malformed_request")
 
 
-def test_values_of_every_partition_count_towards_the_limit_of_the_answer(shards: Asking) -> None:
+def test_values_of_every_partition_count_towards_the_limit_of_the_answer(shards: ApiClient) -> None:
     put = {"op": "put", "value": {"s": "x" * 200_000}, "partitions": "all", "return": True}
     first, second = shards.batch("t", {**put, "key": fresh()}, {**put, "key": fresh()})
     assert [part["status"] for part in first["partitions"]] == [200] * COUNT

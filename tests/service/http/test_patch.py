@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.http.asking import JSON, MERGE_PATCH, ON_EVERY_STORE, Asking, check_refused, fresh, path_of
+from service.http.api_client import JSON, MERGE_PATCH, ON_EVERY_STORE, ApiClient, check_refused, fresh, path_of
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -18,13 +18,13 @@ REPRESENTATION = {"Prefer": "return=representation"}
         ({"a": 1}, {"a": {"b": {"c": None}}}, {"a": {"b": {}}}),
     ],
 )
-def test_a_merge_patch_is_rfc_7396(asking: Asking, value: object, patch: object, expected: object) -> None:
+def test_a_merge_patch_is_rfc_7396(api: ApiClient, value: object, patch: object, expected: object) -> None:
     key = fresh()
-    asking.put(T, key, value)
-    response = asking.merge(T, key, patch)
+    api.put(T, key, value)
+    response = api.merge(T, key, patch)
     assert response.status_code == 204
     assert response.headers["ETag"]
-    assert asking.value(T, key) == expected
+    assert api.value(T, key) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_a_merge_patch_is_rfc_7396(asking: Asking, value: object, patch: object,
         ([], {"n": 1, "l": [1]}),
     ],
 )
-def test_an_update_changes_the_record(asking: Asking, update: object, expected: object) -> None:
+def test_an_update_changes_the_record(api: ApiClient, update: object, expected: object) -> None:
     key = fresh()
-    asking.put(T, key, {"n": 1, "l": [1]})
-    assert asking.update(T, key, {"update": update}).status_code == 204
-    assert asking.value(T, key) == expected
+    api.put(T, key, {"n": 1, "l": [1]})
+    assert api.update(T, key, {"update": update}).status_code == 204
+    assert api.value(T, key) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,79 +69,79 @@ def test_an_update_changes_the_record(asking: Asking, update: object, expected: 
         None,
     ],
 )
-def test_an_update_that_does_not_fit_leaves_the_record_unchanged(asking: Asking, update: object) -> None:
+def test_an_update_that_does_not_fit_leaves_the_record_unchanged(api: ApiClient, update: object) -> None:
     key, value = fresh(), {"n": 1, "s": "", "l": [1]}
-    etag = asking.put(T, key, value).headers["ETag"]
-    check_refused(asking.update(T, key, {"update": update}), 422, "invalid_operation")
-    assert asking.get(T, key).json() == value
-    assert asking.get(T, key).headers["ETag"] == etag
+    etag = api.put(T, key, value).headers["ETag"]
+    check_refused(api.update(T, key, {"update": update}), 422, "invalid_operation")
+    assert api.get(T, key).json() == value
+    assert api.get(T, key).headers["ETag"] == etag
 
 
 @ON_EVERY_STORE
-def test_an_update_of_an_absent_record_without_a_default_is_not_found(asking: Asking) -> None:
-    asking.put(T, fresh(), {})
-    check_refused(asking.merge(T, fresh(), {"n": 1}), 404, "record_not_found")
-    check_refused(asking.update(T, fresh(), {"update": {"$inc": {"n": 1}}}), 404, "record_not_found")
+def test_an_update_of_an_absent_record_without_a_default_is_not_found(api: ApiClient) -> None:
+    api.put(T, fresh(), {})
+    check_refused(api.merge(T, fresh(), {"n": 1}), 404, "record_not_found")
+    check_refused(api.update(T, fresh(), {"update": {"$inc": {"n": 1}}}), 404, "record_not_found")
 
 
 @ON_EVERY_STORE
-def test_an_absent_record_starts_from_the_default(asking: Asking) -> None:
+def test_an_absent_record_starts_from_the_default(api: ApiClient) -> None:
     key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 10}}
-    assert asking.update(T, key, body).status_code == 201
-    assert asking.update(T, key, body).status_code == 204
-    assert asking.value(T, key) == {"n": 12}
+    assert api.update(T, key, body).status_code == 201
+    assert api.update(T, key, body).status_code == 204
+    assert api.value(T, key) == {"n": 12}
 
 
 @ON_EVERY_STORE
-def test_an_empty_update_inserts_the_default(asking: Asking) -> None:
+def test_an_empty_update_inserts_the_default(api: ApiClient) -> None:
     key = fresh()
-    made = asking.update(T, key, {"update": {}, "default": {"n": 1}}, headers=REPRESENTATION)
+    made = api.update(T, key, {"update": {}, "default": {"n": 1}}, headers=REPRESENTATION)
     assert made.status_code == 201
     assert made.json() == {"n": 1}
 
 
 @pytest.mark.parametrize("default", [{"_ts": 1}, [], 1, {"": 1}, {"n": 2**64}, {"n": "x"}])
-def test_a_default_that_cannot_be_written_is_the_outcome(asking: Asking, default: object) -> None:
+def test_a_default_that_cannot_be_written_is_the_outcome(api: ApiClient, default: object) -> None:
     key = fresh()
-    response = asking.update(T, key, {"update": {"$inc": {"n": 1}}, "default": default})
+    response = api.update(T, key, {"update": {"$inc": {"n": 1}}, "default": default})
     check_refused(response, 422, "invalid_operation")
-    check_refused(asking.get(T, key), 404, "record_not_found")
+    check_refused(api.get(T, key), 404, "record_not_found")
 
 
 @ON_EVERY_STORE
-def test_an_update_returns_the_value_on_request(asking: Asking) -> None:
+def test_an_update_returns_the_value_on_request(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {"n": 1})
-    response = asking.update(T, key, {"update": {"$inc": {"n": 1}}}, headers=REPRESENTATION)
+    api.put(T, key, {"n": 1})
+    response = api.update(T, key, {"update": {"$inc": {"n": 1}}}, headers=REPRESENTATION)
     assert response.status_code == 200
     assert response.json() == {"n": 2}
     assert response.headers["Preference-Applied"] == "return=representation"
 
 
 @ON_EVERY_STORE
-def test_if_match_guards_an_update(asking: Asking) -> None:
+def test_if_match_guards_an_update(api: ApiClient) -> None:
     key = fresh()
-    etag = asking.put(T, key, {"n": 1}).headers["ETag"]
-    assert asking.merge(T, key, {"n": 2}, headers={"If-Match": etag}).status_code == 204
-    check_refused(asking.merge(T, key, {"n": 3}, headers={"If-Match": etag}), 412, "precondition_failed")
-    assert asking.value(T, key) == {"n": 2}
+    etag = api.put(T, key, {"n": 1}).headers["ETag"]
+    assert api.merge(T, key, {"n": 2}, headers={"If-Match": etag}).status_code == 204
+    check_refused(api.merge(T, key, {"n": 3}, headers={"If-Match": etag}), 412, "precondition_failed")
+    assert api.value(T, key) == {"n": 2}
 
 
 @pytest.mark.parametrize("body", [{}, {"default": {}}, {"update": {}, "other": 1}, [], 7, None])
-def test_an_update_request_is_an_object_with_an_update_and_nothing_unknown(asking: Asking, body: object) -> None:
-    check_refused(asking.update(T, fresh(), body), 422, "invalid_operation")
+def test_an_update_request_is_an_object_with_an_update_and_nothing_unknown(api: ApiClient, body: object) -> None:
+    check_refused(api.update(T, fresh(), body), 422, "invalid_operation")
 
 
 @pytest.mark.parametrize("patch", [[], 7, None, {"$inc": {"n": 1}}, {"_ts": 1}, {"n": 2**64}])
-def test_an_invalid_merge_patch_is_rejected(asking: Asking, patch: object) -> None:
+def test_an_invalid_merge_patch_is_rejected(api: ApiClient, patch: object) -> None:
     key = fresh()
-    asking.put(T, key, {"n": 1})
-    check_refused(asking.merge(T, key, patch), 422, "invalid_operation")
+    api.put(T, key, {"n": 1})
+    check_refused(api.merge(T, key, patch), 422, "invalid_operation")
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/xml", "application/json; charset=latin-1", ""])
-def test_the_error_for_another_media_type_lists_the_supported_ones(asking: Asking, media: str) -> None:
-    response = asking.client.patch(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
+def test_the_error_for_another_media_type_lists_the_supported_ones(api: ApiClient, media: str) -> None:
+    response = api.client.patch(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
     check_refused(response, 415, "unsupported_media_type")
     assert response.headers["Accept-Patch"] == f"{JSON}, {MERGE_PATCH}"
 
@@ -149,6 +149,6 @@ def test_the_error_for_another_media_type_lists_the_supported_ones(asking: Askin
 @pytest.mark.parametrize(
     "media", ["application/JSON", "application/json; charset=UTF-8", "application/json;charset=utf-8"]
 )
-def test_a_media_type_may_be_written_in_several_ways(asking: Asking, media: str) -> None:
-    response = asking.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
+def test_a_media_type_may_be_written_in_several_ways(api: ApiClient, media: str) -> None:
+    response = api.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
     assert response.status_code == 204

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.http.asking import JSON, ON_EVERY_STORE, Asking, check_refused, fresh, path_of
+from service.http.api_client import JSON, ON_EVERY_STORE, ApiClient, check_refused, fresh, path_of
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -14,10 +14,10 @@ REPRESENTATION = {"Prefer": "return=representation"}
 
 
 @ON_EVERY_STORE
-def test_a_record_is_answered_with_its_value_and_etag(asking: Asking) -> None:
+def test_a_record_is_answered_with_its_value_and_etag(api: ApiClient) -> None:
     key = fresh()
-    etag = asking.put(T, key, {"n": 1, "s": "ü"}).headers["ETag"]
-    response = asking.get(T, key)
+    etag = api.put(T, key, {"n": 1, "s": "ü"}).headers["ETag"]
+    response = api.get(T, key)
     assert response.status_code == 200
     assert response.headers["Content-Type"] == JSON
     assert response.headers["ETag"] == etag
@@ -26,62 +26,62 @@ def test_a_record_is_answered_with_its_value_and_etag(asking: Asking) -> None:
 
 
 @ON_EVERY_STORE
-def test_an_absent_record_is_not_found(asking: Asking) -> None:
-    asking.put(T, fresh(), {})
-    assert check_refused(asking.get(T, fresh()), 404, "record_not_found")["retriable"] is False
+def test_an_absent_record_is_not_found(api: ApiClient) -> None:
+    api.put(T, fresh(), {})
+    assert check_refused(api.get(T, fresh()), 404, "record_not_found")["retriable"] is False
 
 
-def test_head_answers_as_get_without_the_body(asking: Asking) -> None:
+def test_head_answers_as_get_without_the_body(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {"n": 1}, params={"ttl_s": 1000})
-    got, asked = asking.get(T, key), asking.client.head(path_of(T, key))
+    api.put(T, key, {"n": 1}, params={"ttl_s": 1000})
+    got, asked = api.get(T, key), api.client.head(path_of(T, key))
     assert asked.status_code == 200
     assert asked.content == b""
     for header in ("ETag", "Content-Type", "Content-Length", "Tableside-Expires-At"):
         assert asked.headers[header] == got.headers[header]
 
 
-def test_head_of_an_absent_record_is_404_without_a_body(asking: Asking) -> None:
-    response = asking.client.head(path_of(T, fresh()))
+def test_head_of_an_absent_record_is_404_without_a_body(api: ApiClient) -> None:
+    response = api.client.head(path_of(T, fresh()))
     assert response.status_code == 404
     assert response.content == b""
 
 
 @pytest.mark.parametrize("form", ['"{0}"', 'W/"{0}"', '"x", "{0}"', '"x" ,W/"{0}"', "*"])
-def test_a_known_version_is_not_modified(asking: Asking, form: str) -> None:
+def test_a_known_version_is_not_modified(api: ApiClient, form: str) -> None:
     key = fresh()
-    etag = asking.put(T, key, {"n": 1}).headers["ETag"]
-    response = asking.get(T, key, headers={"If-None-Match": form.format(etag.strip('"'))})
+    etag = api.put(T, key, {"n": 1}).headers["ETag"]
+    response = api.get(T, key, headers={"If-None-Match": form.format(etag.strip('"'))})
     assert response.status_code == 304
     assert response.content == b""
     assert response.headers["ETag"] == etag
 
 
-def test_another_version_is_sent(asking: Asking) -> None:
+def test_another_version_is_sent(api: ApiClient) -> None:
     key = fresh()
-    old = asking.put(T, key, {"n": 1}).headers["ETag"]
-    asking.put(T, key, {"n": 2})
-    assert asking.get(T, key, headers={"If-None-Match": old}).json() == {"n": 2}
+    old = api.put(T, key, {"n": 1}).headers["ETag"]
+    api.put(T, key, {"n": 2})
+    assert api.get(T, key, headers={"If-None-Match": old}).json() == {"n": 2}
 
 
-def test_a_list_of_etags_can_span_two_header_lines(asking: Asking) -> None:
+def test_a_list_of_etags_can_span_two_header_lines(api: ApiClient) -> None:
     key = fresh()
-    etag = asking.put(T, key, {"n": 1}).headers["ETag"]
+    etag = api.put(T, key, {"n": 1}).headers["ETag"]
     for method, status in (("GET", 304), ("DELETE", 204)):
         name = "If-None-Match" if method == "GET" else "If-Match"
         lines = [(name, '"other"'), (name, etag)]
-        assert asking.client.request(method, path_of(T, key), headers=lines).status_code == status
+        assert api.client.request(method, path_of(T, key), headers=lines).status_code == status
 
 
 @pytest.mark.parametrize("text", ["", "x", '"x', 'x"', '"a" "b"', '"a",,', '""x'])
 @pytest.mark.parametrize("header", ["If-None-Match", "If-Match"])
-def test_an_invalid_list_of_etags_is_malformed(asking: Asking, header: str, text: str) -> None:
+def test_an_invalid_list_of_etags_is_malformed(api: ApiClient, header: str, text: str) -> None:
     key = fresh()
-    asking.put(T, key, {"n": 1})
+    api.put(T, key, {"n": 1})
     method = "GET" if header == "If-None-Match" else "DELETE"
-    response = asking.client.request(method, path_of(T, key), headers={header: text})
+    response = api.client.request(method, path_of(T, key), headers={header: text})
     check_refused(response, 400, "malformed_request")
-    assert asking.value(T, key) == {"n": 1}
+    assert api.value(T, key) == {"n": 1}
 
 
 @pytest.mark.parametrize(
@@ -95,107 +95,107 @@ def test_an_invalid_list_of_etags_is_malformed(asking: Asking, header: str, text
         ("a,a", {"a": 1}),
     ],
 )
-def test_fields_choose_top_level_members(asking: Asking, fields: str, expected: dict[str, Any]) -> None:
+def test_fields_choose_top_level_members(api: ApiClient, fields: str, expected: dict[str, Any]) -> None:
     key = fresh()
-    asking.put(T, key, {"a": 1, "b": {"a": 2}, "c": [1]})
-    assert asking.get(T, key, params={"fields": fields}).json() == expected
+    api.put(T, key, {"a": 1, "b": {"a": 2}, "c": [1]})
+    assert api.get(T, key, params={"fields": fields}).json() == expected
 
 
 # PUT
 
 
 @ON_EVERY_STORE
-def test_a_put_returns_204_and_the_new_etag_for_new_and_existing_records(asking: Asking) -> None:
+def test_a_put_returns_204_and_the_new_etag_for_new_and_existing_records(api: ApiClient) -> None:
     key = fresh()
-    first, second = asking.put(T, key, {"n": 1}), asking.put(T, key, {"n": 2})
+    first, second = api.put(T, key, {"n": 1}), api.put(T, key, {"n": 2})
     assert [first.status_code, second.status_code] == [204, 204]
     assert first.content == b""
     assert first.headers["ETag"] != second.headers["ETag"]
-    assert asking.value(T, key) == {"n": 2}
+    assert api.value(T, key) == {"n": 2}
 
 
 @ON_EVERY_STORE
-def test_a_put_replaces_all_of_the_value(asking: Asking) -> None:
+def test_a_put_replaces_all_of_the_value(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {"a": 1})
-    asking.put(T, key, {"b": 1})
-    assert asking.value(T, key) == {"b": 1}
+    api.put(T, key, {"a": 1})
+    api.put(T, key, {"b": 1})
+    assert api.value(T, key) == {"b": 1}
 
 
 @ON_EVERY_STORE
-def test_an_etag_is_never_reused(asking: Asking) -> None:
+def test_an_etag_is_never_reused(api: ApiClient) -> None:
     key, etags = fresh(), []
     for number in range(5):
-        etags.append(asking.put(T, key, {"n": number % 2}).headers["ETag"])
-        asking.delete(T, key)
+        etags.append(api.put(T, key, {"n": number % 2}).headers["ETag"])
+        api.delete(T, key)
     assert len(set(etags)) == 5
 
 
 @ON_EVERY_STORE
-def test_if_none_match_star_creates_a_record_once(asking: Asking) -> None:
+def test_if_none_match_star_creates_a_record_once(api: ApiClient) -> None:
     key, only_new = fresh(), {"If-None-Match": "*"}
-    made = asking.put(T, key, {"n": 1}, headers=only_new)
+    made = api.put(T, key, {"n": 1}, headers=only_new)
     assert made.status_code == 201
     assert made.headers["ETag"]
-    check_refused(asking.put(T, key, {"n": 2}, headers=only_new), 412, "precondition_failed")
-    assert asking.value(T, key) == {"n": 1}
+    check_refused(api.put(T, key, {"n": 2}, headers=only_new), 412, "precondition_failed")
+    assert api.value(T, key) == {"n": 1}
 
 
 @pytest.mark.parametrize("form", ['"{0}"', '"x", "{0}"', "*"])
-def test_if_match_replaces_that_version(asking: Asking, form: str) -> None:
+def test_if_match_replaces_that_version(api: ApiClient, form: str) -> None:
     key = fresh()
-    etag = asking.put(T, key, {"n": 1}).headers["ETag"].strip('"')
-    response = asking.put(T, key, {"n": 2}, headers={"If-Match": form.format(etag)})
+    etag = api.put(T, key, {"n": 1}).headers["ETag"].strip('"')
+    response = api.put(T, key, {"n": 2}, headers={"If-Match": form.format(etag)})
     assert response.status_code == 204
-    assert asking.value(T, key) == {"n": 2}
+    assert api.value(T, key) == {"n": 2}
 
 
 @pytest.mark.parametrize("form", ['"x"', 'W/"{0}"', '"*"', '"x", "y"'])
-def test_if_match_refuses_another_version_a_weak_etag_and_a_quoted_star(asking: Asking, form: str) -> None:
+def test_if_match_refuses_another_version_a_weak_etag_and_a_quoted_star(api: ApiClient, form: str) -> None:
     key = fresh()
-    etag = asking.put(T, key, {"n": 1}).headers["ETag"].strip('"')
-    response = asking.put(T, key, {"n": 2}, headers={"If-Match": form.format(etag)})
+    etag = api.put(T, key, {"n": 1}).headers["ETag"].strip('"')
+    response = api.put(T, key, {"n": 2}, headers={"If-Match": form.format(etag)})
     check_refused(response, 412, "precondition_failed")
-    assert asking.value(T, key) == {"n": 1}
+    assert api.value(T, key) == {"n": 1}
 
 
 @pytest.mark.parametrize("etag", ["*", '"x"'])
 @ON_EVERY_STORE
-def test_no_version_of_an_absent_record_matches(asking: Asking, etag: str) -> None:
+def test_no_version_of_an_absent_record_matches(api: ApiClient, etag: str) -> None:
     key = fresh()
     for response in (
-        asking.put(T, key, {}, headers={"If-Match": etag}),
-        asking.merge(T, key, {}, headers={"If-Match": etag}),
-        asking.update(T, key, {"update": {}, "default": {}}, headers={"If-Match": etag}),
-        asking.delete(T, key, headers={"If-Match": etag}),
+        api.put(T, key, {}, headers={"If-Match": etag}),
+        api.merge(T, key, {}, headers={"If-Match": etag}),
+        api.update(T, key, {"update": {}, "default": {}}, headers={"If-Match": etag}),
+        api.delete(T, key, headers={"If-Match": etag}),
     ):
         check_refused(response, 412, "precondition_failed")
-    check_refused(asking.get(T, key), 404, "record_not_found")
+    check_refused(api.get(T, key), 404, "record_not_found")
 
 
-def test_contradictory_conditions_are_rejected(asking: Asking) -> None:
+def test_contradictory_conditions_are_rejected(api: ApiClient) -> None:
     both = {"If-Match": "*", "If-None-Match": "*"}
-    check_refused(asking.put(T, fresh(), {}, headers=both), 422, "invalid_operation")
+    check_refused(api.put(T, fresh(), {}, headers=both), 422, "invalid_operation")
 
 
-def test_updates_and_deletes_reject_if_none_match(asking: Asking) -> None:
+def test_updates_and_deletes_reject_if_none_match(api: ApiClient) -> None:
     only_new = {"If-None-Match": "*"}
-    check_refused(asking.merge(T, fresh(), {}, headers=only_new), 422, "invalid_operation")
-    check_refused(asking.delete(T, fresh(), headers=only_new), 422, "invalid_operation")
+    check_refused(api.merge(T, fresh(), {}, headers=only_new), 422, "invalid_operation")
+    check_refused(api.delete(T, fresh(), headers=only_new), 422, "invalid_operation")
 
 
 @pytest.mark.parametrize(("headers", "status"), [({}, 200), ({"If-None-Match": "*"}, 201)], ids=["replaces", "makes"])
 @ON_EVERY_STORE
-def test_a_put_returns_the_value_on_request(asking: Asking, headers: dict[str, str], status: int) -> None:
-    response = asking.put(T, fresh(), {"n": 1.0}, headers={**REPRESENTATION, **headers})
+def test_a_put_returns_the_value_on_request(api: ApiClient, headers: dict[str, str], status: int) -> None:
+    response = api.put(T, fresh(), {"n": 1.0}, headers={**REPRESENTATION, **headers})
     assert response.status_code == status
     assert response.json() == {"n": 1}
     assert response.headers["ETag"]
     assert response.headers["Preference-Applied"] == "return=representation"
 
 
-def test_return_minimal_and_unknown_preferences_change_nothing(asking: Asking) -> None:
-    response = asking.put(T, fresh(), {"n": 1}, headers={"Prefer": "return=minimal, handling=lenient; x=1"})
+def test_return_minimal_and_unknown_preferences_change_nothing(api: ApiClient) -> None:
+    response = api.put(T, fresh(), {"n": 1}, headers={"Prefer": "return=minimal, handling=lenient; x=1"})
     assert response.status_code == 204
     assert "Preference-Applied" not in response.headers
 
@@ -204,18 +204,18 @@ def test_return_minimal_and_unknown_preferences_change_nothing(asking: Asking) -
 
 
 @ON_EVERY_STORE
-def test_a_delete_returns_204_for_present_and_absent_records(asking: Asking) -> None:
+def test_a_delete_returns_204_for_present_and_absent_records(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {})
-    responses = [asking.delete(T, key), asking.delete(T, key)]
+    api.put(T, key, {})
+    responses = [api.delete(T, key), api.delete(T, key)]
     assert [response.status_code for response in responses] == [204, 204]
     assert "ETag" not in responses[0].headers
-    check_refused(asking.get(T, key), 404, "record_not_found")
+    check_refused(api.get(T, key), 404, "record_not_found")
 
 
 @ON_EVERY_STORE
-def test_if_match_guards_a_delete(asking: Asking) -> None:
+def test_if_match_guards_a_delete(api: ApiClient) -> None:
     key = fresh()
-    etag = asking.put(T, key, {}).headers["ETag"]
-    check_refused(asking.delete(T, key, headers={"If-Match": '"other"'}), 412, "precondition_failed")
-    assert asking.delete(T, key, headers={"If-Match": etag}).status_code == 204
+    etag = api.put(T, key, {}).headers["ETag"]
+    check_refused(api.delete(T, key, headers={"If-Match": '"other"'}), 412, "precondition_failed")
+    assert api.delete(T, key, headers={"If-Match": etag}).status_code == 204

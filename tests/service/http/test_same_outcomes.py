@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.http.asking import ON_EVERY_STORE, Asking, Result, fresh
+from service.http.api_client import ON_EVERY_STORE, ApiClient, Result, fresh
 
 TYPES = {
     "key": pa.utf8(),
@@ -85,49 +85,49 @@ RANDOM = settings(deadline=None, derandomize=True, database=None, suppress_healt
 
 
 @ON_EVERY_STORE
-def test_random_batches_have_the_same_outcomes_in_json_and_in_arrow(asking: Asking, full: bool) -> None:
+def test_random_batches_have_the_same_outcomes_in_json_and_in_arrow(api: ApiClient, full: bool) -> None:
     @settings(RANDOM, max_examples=120 if full else 40)
     @given(batch=st.lists(operations, max_size=12), returning=st.booleans())
     def check(batch: list[dict[str, Any]], returning: bool) -> None:
-        check_outcomes(asking, batch, returning)
+        check_outcomes(api, batch, returning)
 
     check()
 
 
-def check_outcomes(asking: Asking, batch: list[dict[str, Any]], returning: bool) -> None:
+def check_outcomes(api: ApiClient, batch: list[dict[str, Any]], returning: bool) -> None:
     """Send each form to a separate table, and compare the outcomes and the remaining records."""
     tables = fresh("json"), fresh("arrow")
     for table in tables:
-        asking.put(table, "c", {"n": 1, "l": [1], "s": "x"})
-    as_json = [of_json(one) for one in sent_as_json(asking, tables[0], batch, returning)]
-    as_arrow = [of_arrow(one) for one in sent_as_arrow(asking, tables[1], batch, returning)]
+        api.put(table, "c", {"n": 1, "l": [1], "s": "x"})
+    as_json = [of_json(one) for one in sent_as_json(api, tables[0], batch, returning)]
+    as_arrow = [of_arrow(one) for one in sent_as_arrow(api, tables[1], batch, returning)]
     assert patterned(as_json) == patterned(as_arrow)
-    assert left(asking, tables[0]) == left(asking, tables[1])
+    assert left(api, tables[0]) == left(api, tables[1])
 
 
-@pytest.mark.parametrize("asking", ["memory", "partitioned"], indirect=True)
-def test_random_batches_for_partitions_have_the_same_outcomes_in_json_and_in_arrow(asking: Asking, full: bool) -> None:
+@pytest.mark.parametrize("api", ["memory", "partitioned"], indirect=True)
+def test_random_batches_for_partitions_have_the_same_outcomes_in_json_and_in_arrow(api: ApiClient, full: bool) -> None:
     """A table without partitions rejects each operation that names some. In Arrow, the column applies to every row."""
 
     @settings(RANDOM, max_examples=150 if full else 60)
     @given(batch=st.lists(placed, max_size=10), returning=st.booleans())
     def check(batch: list[dict[str, Any]], returning: bool) -> None:
-        check_outcomes_in_partitions(asking, batch, returning)
+        check_outcomes_in_partitions(api, batch, returning)
 
     check()
 
 
-def check_outcomes_in_partitions(asking: Asking, batch: list[dict[str, Any]], returning: bool) -> None:
+def check_outcomes_in_partitions(api: ApiClient, batch: list[dict[str, Any]], returning: bool) -> None:
     if any("partitions" in one for one in batch):
         batch = [{"partitions": [None], **one} for one in batch]
     tables = fresh("json"), fresh("arrow")
     for table in tables:
-        asking.put(table, "c", {"n": 1, "l": [1], "s": "x"})
-    whole = Asking(asking.client)
+        api.put(table, "c", {"n": 1, "l": [1], "s": "x"})
+    whole = ApiClient(api.client)
     told_in_json = [in_partitions(one, of_json) for one in sent_as_json(whole, tables[0], batch, returning)]
     told_in_arrow = [in_partitions(one, of_arrow) for one in sent_as_arrow(whole, tables[1], batch, returning)]
     assert told_in_json == told_in_arrow
-    assert left(asking, tables[0]) == left(asking, tables[1])
+    assert left(api, tables[0]) == left(api, tables[1])
 
 
 def in_partitions(result: Result, of: Callable[[Result], tuple[Any, ...]]) -> Any:
@@ -146,7 +146,7 @@ ETAG = 2
 """The index of the etag in an outcome."""
 
 
-def sent_as_json(asking: Asking, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:
+def sent_as_json(api: ApiClient, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:
     sent = []
     for one in batch:
         given_ = dict(one)
@@ -155,14 +155,14 @@ def sent_as_json(asking: Asking, table: str, batch: list[dict[str, Any]], return
         if returning and given_["op"] != "get":
             given_["return"] = True
         sent.append(given_)
-    return asking.batch(table, *sent)
+    return api.batch(table, *sent)
 
 
-def sent_as_arrow(asking: Asking, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:
+def sent_as_arrow(api: ApiClient, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:
     names = {"key", "op"}.union(*batch)
     columns = {name: pa.array([cell(one, name) for one in batch], TYPES[name]) for name in sorted(names)}
     query = {"writer": "w"} if "sequence" in names else {}
-    return asking.rows(table, columns, **query, **({"return": "true"} if returning else {}))
+    return api.rows(table, columns, **query, **({"return": "true"} if returning else {}))
 
 
 def cell(one: dict[str, Any], name: str) -> Any:
@@ -201,5 +201,5 @@ def patterned(outcomes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     ]
 
 
-def left(asking: Asking, table: str) -> list[tuple[Any, ...]]:
-    return [(record["key"], record["value"], "expires_at" in record) for record in asking.walk(table)]
+def left(api: ApiClient, table: str) -> list[tuple[Any, ...]]:
+    return [(record["key"], record["value"], "expires_at" in record) for record in api.walk(table)]

@@ -6,21 +6,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.http.asking import ARROW, JSON, ON_EVERY_STORE, Asking, check_refused, fresh, read
+from service.http.api_client import ARROW, JSON, ON_EVERY_STORE, ApiClient, check_refused, fresh, read
 
 COUNT = 137
 
 
 @pytest.fixture(scope="module")
-def filled(asking: Asking) -> str:
+def filled(api: ApiClient) -> str:
     """Return the name of a table with `COUNT` records, from record-000 on, and a few others."""
     table = fresh("filled")
     puts = [{"op": "put", "key": f"record-{n:03}", "value": {"n": n, "m": -n}} for n in range(COUNT)]
     others: list[object] = [
         {"op": "put", "key": key, "value": {}} for key in ("a", "record", "record.", "z", "ü", "😀")
     ]
-    asking.batch(table, *puts)
-    asking.batch(table, *others)
+    api.batch(table, *puts)
+    api.batch(table, *others)
     return table
 
 
@@ -29,14 +29,14 @@ def keys(records: list[dict[str, Any]]) -> list[Any]:
 
 
 @ON_EVERY_STORE
-def test_a_page_contains_keys_values_and_etags(asking: Asking, filled: str) -> None:
-    response = asking.scan(filled, prefix="record-00", limit=3)
+def test_a_page_contains_keys_values_and_etags(api: ApiClient, filled: str) -> None:
+    response = api.scan(filled, prefix="record-00", limit=3)
     assert response.status_code == 200
     assert response.headers["Content-Type"] == JSON
     page = response.json()
     assert page.keys() == {"records", "cursor"}
     first = page["records"][0]
-    if asking.partitioned:
+    if api.partitioned:
         assert first.pop("partition") in (0, 1)
     else:
         assert keys(page["records"]) == ["record-000", "record-001", "record-002"]
@@ -44,23 +44,23 @@ def test_a_page_contains_keys_values_and_etags(asking: Asking, filled: str) -> N
     assert first.keys() == {"key", "value", "etag"}
     n = int(first["key"].removeprefix("record-"))
     assert first["value"] == {"n": n, "m": -n}
-    assert asking.get(filled, first["key"]).headers["ETag"] == f'"{first["etag"]}"'
+    assert api.get(filled, first["key"]).headers["ETag"] == f'"{first["etag"]}"'
     assert response.headers["Tableside-Cursor"] == page["cursor"]
 
 
 @pytest.mark.parametrize("limit", [1, 10, 50, COUNT + 5, COUNT + 6, COUNT + 7, 1_000_000])
 @ON_EVERY_STORE
-def test_pages_return_every_record_once(asking: Asking, filled: str, limit: int) -> None:
-    records = asking.walk(filled, limit=limit)
+def test_pages_return_every_record_once(api: ApiClient, filled: str, limit: int) -> None:
+    records = api.walk(filled, limit=limit)
     assert len(records) == COUNT + 6
-    if not asking.partitioned:
+    if not api.partitioned:
         assert keys(records) == sorted(keys(records), key=lambda key: str(key).encode())
     assert len(set(keys(records))) == COUNT + 6
 
 
 @ON_EVERY_STORE
-def test_the_last_page_has_no_cursor(asking: Asking, filled: str) -> None:
-    response = asking.scan(filled, prefix="z")
+def test_the_last_page_has_no_cursor(api: ApiClient, filled: str) -> None:
+    response = api.scan(filled, prefix="z")
     assert response.json()["cursor"] is None
     assert "Tableside-Cursor" not in response.headers
 
@@ -70,112 +70,112 @@ def test_the_last_page_has_no_cursor(asking: Asking, filled: str) -> None:
     [("record-", COUNT), ("record-13", 7), ("record", COUNT + 2), ("ü", 1), ("x", 0), ("", COUNT + 6)],
 )
 @ON_EVERY_STORE
-def test_a_prefix_limits_the_scan(asking: Asking, filled: str, prefix: str, count: int) -> None:
+def test_a_prefix_limits_the_scan(api: ApiClient, filled: str, prefix: str, count: int) -> None:
     for limit in (5, 1000):
-        records = asking.walk(filled, prefix=prefix, limit=limit)
+        records = api.walk(filled, prefix=prefix, limit=limit)
         assert len(records) == count
         assert all(key.startswith(prefix) for key in keys(records))
 
 
-def test_fields_choose_members(asking: Asking, filled: str) -> None:
-    [record] = asking.walk(filled, prefix="record-007", fields="m,x")
+def test_fields_choose_members(api: ApiClient, filled: str) -> None:
+    [record] = api.walk(filled, prefix="record-007", fields="m,x")
     assert record["value"] == {"m": -7}
 
 
 @ON_EVERY_STORE
-def test_writes_and_deletes_during_a_scan_do_not_affect_it(asking: Asking) -> None:
+def test_writes_and_deletes_during_a_scan_do_not_affect_it(api: ApiClient) -> None:
     table = fresh("moving")
     for n in range(20):
-        asking.put(table, f"k{n:02}", {})
-    page = asking.scan(table, limit=10).json()
-    asking.delete(table, "k09")
-    asking.delete(table, "k15")
-    asking.put(table, "k10a", {})
-    seen = keys(page["records"]) + keys(asking.walk(table, limit=10, cursor=page["cursor"]))
+        api.put(table, f"k{n:02}", {})
+    page = api.scan(table, limit=10).json()
+    api.delete(table, "k09")
+    api.delete(table, "k15")
+    api.put(table, "k10a", {})
+    seen = keys(page["records"]) + keys(api.walk(table, limit=10, cursor=page["cursor"]))
     assert {f"k{n:02}" for n in range(20) if n != 15} <= set(seen)
     assert len(set(seen)) == len(seen)
 
 
 @ON_EVERY_STORE
-def test_an_empty_table_has_one_empty_page(asking: Asking) -> None:
+def test_an_empty_table_has_one_empty_page(api: ApiClient) -> None:
     table = fresh("emptied")
-    asking.put(table, "a", {})
-    asking.delete(table, "a")
-    assert asking.scan(table).json() == {"records": [], "cursor": None}
+    api.put(table, "a", {})
+    api.delete(table, "a")
+    assert api.scan(table).json() == {"records": [], "cursor": None}
 
 
 # Composite keys
 
 
 @ON_EVERY_STORE
-def test_a_partition_is_scanned_in_the_order_of_its_parts(asking: Asking) -> None:
+def test_a_partition_is_scanned_in_the_order_of_its_parts(api: ApiClient) -> None:
     user = fresh("user")
     for day in ("2026-11-02", "2026-10-30", "2026-11-10"):
-        asking.put("visits", (user, day), {})
-    asking.put("visits", (user + "x", "2026-11-01"), {})
-    asking.put("visits", (user + "/", "2026-11-01"), {})
+        api.put("visits", (user, day), {})
+    api.put("visits", (user + "x", "2026-11-01"), {})
+    api.put("visits", (user + "/", "2026-11-01"), {})
     in_order = [[user, "2026-10-30"], [user, "2026-11-02"], [user, "2026-11-10"]]
     for limit in (1, 2, 1000):
-        assert keys(asking.walk("visits", partition=user, limit=limit)) == in_order
-    assert keys(asking.walk("visits", partition=user, prefix="2026-11")) == in_order[1:]
-    assert len(asking.walk("visits", prefix=user)) == 5
+        assert keys(api.walk("visits", partition=user, limit=limit)) == in_order
+    assert keys(api.walk("visits", partition=user, prefix="2026-11")) == in_order[1:]
+    assert len(api.walk("visits", prefix=user)) == 5
 
 
 @ON_EVERY_STORE
-def test_integers_within_a_partition_are_in_numeric_order(asking: Asking) -> None:
+def test_integers_within_a_partition_are_in_numeric_order(api: ApiClient) -> None:
     book = fresh("book")
     for page in (10, 9, -1, 2**63 - 1, -(2**63), 0):
-        asking.put("pages", (book, page), {})
-    scanned = keys(asking.walk("pages", partition=book, limit=2))
+        api.put("pages", (book, page), {})
+    scanned = keys(api.walk("pages", partition=book, limit=2))
     assert scanned == [[book, page] for page in (-(2**63), -1, 0, 9, 10, 2**63 - 1)]
 
 
 @pytest.mark.parametrize("partition", ["a%", "a+b", "a/b", "%2F", "ü&="])
-def test_a_partition_may_be_any_string(asking: Asking, partition: str) -> None:
+def test_a_partition_may_be_any_string(api: ApiClient, partition: str) -> None:
     partition = fresh() + partition
-    asking.put("visits", (partition, "d"), {})
-    assert keys(asking.walk("visits", partition=partition)) == [[partition, "d"]]
+    api.put("visits", (partition, "d"), {})
+    assert keys(api.walk("visits", partition=partition)) == [[partition, "d"]]
 
 
-def test_a_partition_needs_a_composite_key_and_a_legal_part(asking: Asking, filled: str) -> None:
-    check_refused(asking.scan(filled, partition="a"), 422, "invalid_operation")
-    check_refused(asking.scan("visits", partition=""), 422, "invalid_operation")
+def test_a_partition_needs_a_composite_key_and_a_legal_part(api: ApiClient, filled: str) -> None:
+    check_refused(api.scan(filled, partition="a"), 422, "invalid_operation")
+    check_refused(api.scan("visits", partition=""), 422, "invalid_operation")
 
 
-def test_a_prefix_needs_a_part_that_is_a_string(asking: Asking) -> None:
-    check_refused(asking.scan("numbers", prefix="1"), 422, "invalid_operation")
-    check_refused(asking.scan("pages", partition="a", prefix="1"), 422, "invalid_operation")
+def test_a_prefix_needs_a_part_that_is_a_string(api: ApiClient) -> None:
+    check_refused(api.scan("numbers", prefix="1"), 422, "invalid_operation")
+    check_refused(api.scan("pages", partition="a", prefix="1"), 422, "invalid_operation")
 
 
 # Limits and cursors
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5", "", "1e3", "٣"])
-def test_a_limit_is_an_integer_from_1_on(asking: Asking, filled: str, limit: str) -> None:
-    check_refused(asking.scan(filled, limit=limit), 400, "malformed_request")
+def test_a_limit_is_an_integer_from_1_on(api: ApiClient, filled: str, limit: str) -> None:
+    check_refused(api.scan(filled, limit=limit), 400, "malformed_request")
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "ü", "AAAA", "A" * 1000, "%", "null", "=", "a b"])
-def test_a_bad_cursor_is_malformed(asking: Asking, filled: str, cursor: str) -> None:
-    check_refused(asking.scan(filled, cursor=cursor), 400, "malformed_request")
+def test_a_bad_cursor_is_malformed(api: ApiClient, filled: str, cursor: str) -> None:
+    check_refused(api.scan(filled, cursor=cursor), 400, "malformed_request")
 
 
-def test_a_changed_cursor_is_malformed(asking: Asking, filled: str) -> None:
-    cursor = asking.scan(filled, limit=1).json()["cursor"]
+def test_a_changed_cursor_is_malformed(api: ApiClient, filled: str) -> None:
+    cursor = api.scan(filled, limit=1).json()["cursor"]
     other = "B" if cursor[0] == "A" else "A"
     for changed in (cursor[:-4], cursor + "AAAA", other + cursor[1:]):
-        check_refused(asking.scan(filled, cursor=changed), 400, "malformed_request")
+        check_refused(api.scan(filled, cursor=changed), 400, "malformed_request")
 
 
 @ON_EVERY_STORE
-def test_the_cursor_of_another_scan_is_malformed(asking: Asking, filled: str) -> None:
-    cursor = asking.scan(filled, limit=1, prefix="record").json()["cursor"]
+def test_the_cursor_of_another_scan_is_malformed(api: ApiClient, filled: str) -> None:
+    cursor = api.scan(filled, limit=1, prefix="record").json()["cursor"]
     other = fresh("other")
-    asking.put(other, "record", {})
-    check_refused(asking.scan(filled, cursor=cursor), 400, "malformed_request")
-    check_refused(asking.scan(filled, cursor=cursor, prefix="z"), 400, "malformed_request")
-    check_refused(asking.scan(other, cursor=cursor, prefix="record"), 400, "malformed_request")
-    assert asking.scan(filled, cursor=cursor, prefix="record", limit=7).status_code == 200
+    api.put(other, "record", {})
+    check_refused(api.scan(filled, cursor=cursor), 400, "malformed_request")
+    check_refused(api.scan(filled, cursor=cursor, prefix="z"), 400, "malformed_request")
+    check_refused(api.scan(other, cursor=cursor, prefix="record"), 400, "malformed_request")
+    assert api.scan(filled, cursor=cursor, prefix="record", limit=7).status_code == 200
 
 
 # Splits
@@ -183,11 +183,11 @@ def test_the_cursor_of_another_scan_is_malformed(asking: Asking, filled: str) ->
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 50, 1000])
 @ON_EVERY_STORE
-def test_splits_are_disjoint_and_cover_the_table(asking: Asking, filled: str, count: int) -> None:
-    response = asking.client.get(f"/v1/tables/{filled}/splits", params={"count": count})
+def test_splits_are_disjoint_and_cover_the_table(api: ApiClient, filled: str, count: int) -> None:
+    response = api.client.get(f"/v1/tables/{filled}/splits", params={"count": count})
     splits = response.json()["splits"]
     assert 1 <= len(splits) <= count
-    parts = [keys(asking.walk(filled, split=split, limit=20)) for split in splits]
+    parts = [keys(api.walk(filled, split=split, limit=20)) for split in splits]
     together = [key for part in parts for key in part]
     assert len(together) == len(set(together)) == COUNT + 6
     if count <= 8:
@@ -196,24 +196,24 @@ def test_splits_are_disjoint_and_cover_the_table(asking: Asking, filled: str, co
 
 
 @ON_EVERY_STORE
-def test_splits_of_every_kind_of_key_cover_the_table(asking: Asking) -> None:
+def test_splits_of_every_kind_of_key_cover_the_table(api: ApiClient) -> None:
     for n in range(30):
-        asking.put("numbers", n * 7919 - 100_000, {})
-        asking.put("visits", (f"splits-{n % 3}", f"{n:02}"), {})
+        api.put("numbers", n * 7919 - 100_000, {})
+        api.put("visits", (f"splits-{n % 3}", f"{n:02}"), {})
     for table in ("numbers", "visits"):
-        splits = asking.client.get(f"/v1/tables/{table}/splits", params={"count": 4}).json()["splits"]
-        parts = [key for split in splits for key in keys(asking.walk(table, split=split))]
-        assert sorted(parts) == sorted(keys(asking.walk(table)))
+        splits = api.client.get(f"/v1/tables/{table}/splits", params={"count": 4}).json()["splits"]
+        parts = [key for split in splits for key in keys(api.walk(table, split=split))]
+        assert sorted(parts) == sorted(keys(api.walk(table)))
 
 
 @ON_EVERY_STORE
-def test_a_record_written_after_the_splits_is_in_one_of_them(asking: Asking) -> None:
+def test_a_record_written_after_the_splits_is_in_one_of_them(api: ApiClient) -> None:
     table = fresh("growing")
-    asking.put(table, "m", {})
-    splits = asking.client.get(f"/v1/tables/{table}/splits").json()["splits"]
+    api.put(table, "m", {})
+    splits = api.client.get(f"/v1/tables/{table}/splits").json()["splits"]
     for key in ("a", "z", "😀", "\x01"):
-        asking.put(table, key, {})
-    assert sorted(key for split in splits for key in keys(asking.walk(table, split=split))) == [
+        api.put(table, key, {})
+    assert sorted(key for split in splits for key in keys(api.walk(table, split=split))) == [
         "\x01",
         "a",
         "m",
@@ -223,31 +223,31 @@ def test_a_record_written_after_the_splits_is_in_one_of_them(asking: Asking) -> 
 
 
 @ON_EVERY_STORE
-def test_a_split_and_a_prefix_limit_a_scan_together(asking: Asking, filled: str) -> None:
-    splits = asking.client.get(f"/v1/tables/{filled}/splits", params={"count": 5}).json()["splits"]
-    found = [key for split in splits for key in keys(asking.walk(filled, split=split, prefix="record-1"))]
-    assert asking.in_order(found) == [f"record-{n}" for n in range(100, COUNT)]
+def test_a_split_and_a_prefix_limit_a_scan_together(api: ApiClient, filled: str) -> None:
+    splits = api.client.get(f"/v1/tables/{filled}/splits", params={"count": 5}).json()["splits"]
+    found = [key for split in splits for key in keys(api.walk(filled, split=split, prefix="record-1"))]
+    assert api.in_order(found) == [f"record-{n}" for n in range(100, COUNT)]
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "x", "1.5", ""])
-def test_a_count_of_splits_is_an_integer_from_1_on(asking: Asking, filled: str, count: str) -> None:
-    response = asking.client.get(f"/v1/tables/{filled}/splits", params={"count": count})
+def test_a_count_of_splits_is_an_integer_from_1_on(api: ApiClient, filled: str, count: str) -> None:
+    response = api.client.get(f"/v1/tables/{filled}/splits", params={"count": count})
     check_refused(response, 400, "malformed_request")
 
 
-def test_the_split_of_another_table_is_malformed(asking: Asking, filled: str) -> None:
+def test_the_split_of_another_table_is_malformed(api: ApiClient, filled: str) -> None:
     other = fresh("other")
-    asking.put(other, "a", {})
-    [split] = asking.client.get(f"/v1/tables/{other}/splits", params={"count": 1}).json()["splits"]
+    api.put(other, "a", {})
+    [split] = api.client.get(f"/v1/tables/{other}/splits", params={"count": 1}).json()["splits"]
     for wrong in (split, "x", "", split[:-1]):
-        check_refused(asking.scan(filled, split=wrong), 400, "malformed_request")
+        check_refused(api.scan(filled, split=wrong), 400, "malformed_request")
 
 
 # As Arrow
 
 
-def arrow_page(asking: Asking, table: str, **query: Any) -> tuple[Any, str | None]:
-    response = asking.client.get(f"/v1/tables/{table}/records", params=query, headers={"Accept": ARROW})
+def arrow_page(api: ApiClient, table: str, **query: Any) -> tuple[Any, str | None]:
+    response = api.client.get(f"/v1/tables/{table}/records", params=query, headers={"Accept": ARROW})
     assert response.status_code == 200
     assert response.headers["Content-Type"] == ARROW
     page = read(response.content)
@@ -257,48 +257,48 @@ def arrow_page(asking: Asking, table: str, **query: Any) -> tuple[Any, str | Non
 
 
 @ON_EVERY_STORE
-def test_arrow_pages_equal_json_pages(asking: Asking, filled: str) -> None:
-    rows, cursor = arrow_page(asking, filled, limit=10)
+def test_arrow_pages_equal_json_pages(api: ApiClient, filled: str) -> None:
+    rows, cursor = arrow_page(api, filled, limit=10)
     pages = 1
     assert {field.name: field.type for field in rows.schema} == {
         "key": pa.utf8(),
         "value": pa.binary(),
         "etag": pa.utf8(),
-        **({"partition": pa.int32()} if asking.partitioned else {}),
+        **({"partition": pa.int32()} if api.partitioned else {}),
     }
     records = rows.to_pylist()
     while cursor is not None:
-        rows, cursor = arrow_page(asking, filled, limit=10, cursor=cursor)
+        rows, cursor = arrow_page(api, filled, limit=10, cursor=cursor)
         records += rows.to_pylist()
         pages += 1
     assert pages >= 15
-    assert [{**row, "value": json.loads(row["value"])} for row in records] == asking.walk(filled)
+    assert [{**row, "value": json.loads(row["value"])} for row in records] == api.walk(filled)
 
 
 @ON_EVERY_STORE
-def test_an_empty_arrow_page_has_its_columns(asking: Asking, filled: str) -> None:
-    page, cursor = arrow_page(asking, filled, prefix="nothing")
+def test_an_empty_arrow_page_has_its_columns(api: ApiClient, filled: str) -> None:
+    page, cursor = arrow_page(api, filled, prefix="nothing")
     assert cursor is None
     assert page.num_rows == 0
-    assert page.column_names == ["key", "value", "etag", *(["partition"] if asking.partitioned else [])]
+    assert page.column_names == ["key", "value", "etag", *(["partition"] if api.partitioned else [])]
 
 
-def test_keys_in_arrow_pages_have_the_types_of_the_table(asking: Asking) -> None:
-    asking.put("numbers", 3, {})
-    asking.put("pages", ("typed", 3), {})
-    assert arrow_page(asking, "numbers")[0].schema.field("key").type == pa.int64()
-    page, _ = arrow_page(asking, "pages", partition="typed")
+def test_keys_in_arrow_pages_have_the_types_of_the_table(api: ApiClient) -> None:
+    api.put("numbers", 3, {})
+    api.put("pages", ("typed", 3), {})
+    assert arrow_page(api, "numbers")[0].schema.field("key").type == pa.int64()
+    page, _ = arrow_page(api, "pages", partition="typed")
     assert page.column("key").to_pylist() == [{"book": "typed", "page": 3}]
 
 
 @ON_EVERY_STORE
-def test_arrow_pages_show_expiries_and_choose_fields(asking: Asking) -> None:
+def test_arrow_pages_show_expiries_and_choose_fields(api: ApiClient) -> None:
     table = fresh("expiring")
-    asking.put(table, "a", {"n": 1, "m": 2}, params={"ttl_s": 100})
-    asking.put(table, "b", {"n": 1, "m": 2})
-    first, second = sorted(arrow_page(asking, table, fields="n")[0].to_pylist(), key=lambda row: str(row["key"]))
+    api.put(table, "a", {"n": 1, "m": 2}, params={"ttl_s": 100})
+    api.put(table, "b", {"n": 1, "m": 2})
+    first, second = sorted(arrow_page(api, table, fields="n")[0].to_pylist(), key=lambda row: str(row["key"]))
     assert first["value"] == b'{"n":1}'
-    assert first["expires_at"] == asking.get(table, "a").headers["Tableside-Expires-At"]
+    assert first["expires_at"] == api.get(table, "a").headers["Tableside-Expires-At"]
     assert second["expires_at"] is None
 
 
@@ -315,13 +315,13 @@ def test_arrow_pages_show_expiries_and_choose_fields(asking: Asking) -> None:
         ("text/html, */*;q=0.1", JSON),
     ],
 )
-def test_the_media_type_is_the_callers_preference(asking: Asking, filled: str, accept: str, media: str) -> None:
-    response = asking.client.get(f"/v1/tables/{filled}/records", params={"limit": 1}, headers={"Accept": accept})
+def test_the_media_type_is_the_callers_preference(api: ApiClient, filled: str, accept: str, media: str) -> None:
+    response = api.client.get(f"/v1/tables/{filled}/records", params={"limit": 1}, headers={"Accept": accept})
     assert response.headers["Content-Type"] == media
     assert response.headers["Vary"] == "Accept"
 
 
 @pytest.mark.parametrize("accept", ["text/html", f"{JSON};q=0", "image/*"])
-def test_another_media_type_is_not_acceptable(asking: Asking, filled: str, accept: str) -> None:
-    response = asking.client.get(f"/v1/tables/{filled}/records", headers={"Accept": accept})
+def test_another_media_type_is_not_acceptable(api: ApiClient, filled: str, accept: str) -> None:
+    response = api.client.get(f"/v1/tables/{filled}/records", headers={"Accept": accept})
     check_refused(response, 406, "not_acceptable")

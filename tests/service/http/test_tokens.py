@@ -5,27 +5,27 @@ import json
 import pytest
 
 from documentation.blocks import blocks
-from service.http.asking import ARROW, JSON, ON_EVERY_STORE, Asking, check_refused, fresh, path_of, stream
+from service.http.api_client import ARROW, JSON, ON_EVERY_STORE, ApiClient, check_refused, fresh, path_of, stream
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
 
 
 @ON_EVERY_STORE
-def test_a_write_with_a_token_is_applied_once(asking: Asking) -> None:
+def test_a_write_with_a_token_is_applied_once(api: ApiClient) -> None:
     key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
-    first = asking.update(T, key, body, headers={"Tableside-Token": "w/1"})
-    again = asking.update(T, key, body, headers={"Tableside-Token": "w/1"})
+    first = api.update(T, key, body, headers={"Tableside-Token": "w/1"})
+    again = api.update(T, key, body, headers={"Tableside-Token": "w/1"})
     assert first.status_code == 201
     assert "Tableside-Replayed" not in first.headers
     assert again.status_code == 204
     assert again.headers["Tableside-Replayed"] == "true"
     assert again.headers["ETag"] == first.headers["ETag"]
-    assert asking.value(T, key) == {"n": 1}
+    assert api.value(T, key) == {"n": 1}
 
 
 @ON_EVERY_STORE
-def test_only_a_higher_sequence_or_another_writer_is_applied(asking: Asking) -> None:
+def test_only_a_higher_sequence_or_another_writer_is_applied(api: ApiClient) -> None:
     key = fresh()
     for token, replayed in (
         ("w/5", False),
@@ -35,97 +35,97 @@ def test_only_a_higher_sequence_or_another_writer_is_applied(asking: Asking) -> 
         ("v/1", False),
         ("w/6", True),
     ):
-        response = asking.put(T, key, {"token": token}, headers={"Tableside-Token": token})
+        response = api.put(T, key, {"token": token}, headers={"Tableside-Token": token})
         assert (response.headers.get("Tableside-Replayed") == "true") is replayed
-    assert asking.value(T, key) == {"token": "v/1"}
+    assert api.value(T, key) == {"token": "v/1"}
 
 
 @ON_EVERY_STORE
-def test_a_replay_returns_the_current_value_on_request(asking: Asking) -> None:
+def test_a_replay_returns_the_current_value_on_request(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1"})
-    asking.put(T, key, {"n": 2})
-    again = asking.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1", **REPRESENTATION})
+    api.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1"})
+    api.put(T, key, {"n": 2})
+    again = api.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1", **REPRESENTATION})
     assert again.status_code == 200
     assert again.json() == {"n": 2}
-    assert again.headers["ETag"] == asking.get(T, key).headers["ETag"]
+    assert again.headers["ETag"] == api.get(T, key).headers["ETag"]
 
 
 @ON_EVERY_STORE
-def test_the_token_is_checked_before_preconditions_absence_and_the_update(asking: Asking) -> None:
+def test_the_token_is_checked_before_preconditions_absence_and_the_update(api: ApiClient) -> None:
     key, token = fresh(), {"Tableside-Token": "w/1"}
-    asking.put(T, key, {"s": ""}, headers=token)
+    api.put(T, key, {"s": ""}, headers=token)
     replays = [
-        asking.put(T, key, {}, headers={**token, "If-None-Match": "*"}),
-        asking.put(T, key, {}, headers={**token, "If-Match": '"other"'}),
-        asking.update(T, key, {"update": {"$inc": {"s": 1}}}, headers=token),
-        asking.delete(T, key, headers={**token, "If-Match": '"other"'}),
+        api.put(T, key, {}, headers={**token, "If-None-Match": "*"}),
+        api.put(T, key, {}, headers={**token, "If-Match": '"other"'}),
+        api.update(T, key, {"update": {"$inc": {"s": 1}}}, headers=token),
+        api.delete(T, key, headers={**token, "If-Match": '"other"'}),
     ]
     assert [response.status_code for response in replays] == [204] * 4
     assert all(response.headers["Tableside-Replayed"] == "true" for response in replays)
-    assert asking.value(T, key) == {"s": ""}
+    assert api.value(T, key) == {"s": ""}
 
 
 @ON_EVERY_STORE
-def test_a_delete_with_a_token_keeps_the_memory(asking: Asking) -> None:
+def test_a_delete_with_a_token_keeps_the_memory(api: ApiClient) -> None:
     key = fresh()
-    asking.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1"})
-    assert asking.delete(T, key, headers={"Tableside-Token": "w/2"}).status_code == 204
-    check_refused(asking.get(T, key), 404, "record_not_found")
-    assert asking.walk(T, prefix=key) == []
+    api.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1"})
+    assert api.delete(T, key, headers={"Tableside-Token": "w/2"}).status_code == 204
+    check_refused(api.get(T, key), 404, "record_not_found")
+    assert api.walk(T, prefix=key) == []
     for response in (
-        asking.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1", **REPRESENTATION}),
-        asking.delete(T, key, headers={"Tableside-Token": "w/2"}),
-        asking.update(T, key, {"update": {}}, headers={"Tableside-Token": "w/2"}),
+        api.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1", **REPRESENTATION}),
+        api.delete(T, key, headers={"Tableside-Token": "w/2"}),
+        api.update(T, key, {"update": {}}, headers={"Tableside-Token": "w/2"}),
     ):
         assert response.status_code == 204
         assert response.headers["Tableside-Replayed"] == "true"
         assert "ETag" not in response.headers
-    check_refused(asking.get(T, key), 404, "record_not_found")
-    made = asking.put(T, key, {"n": 3}, headers={"Tableside-Token": "w/3", "If-None-Match": "*"})
+    check_refused(api.get(T, key), 404, "record_not_found")
+    made = api.put(T, key, {"n": 3}, headers={"Tableside-Token": "w/3", "If-None-Match": "*"})
     assert made.status_code == 201
 
 
 @ON_EVERY_STORE
-def test_a_record_remembers_eight_writers(asking: Asking) -> None:
+def test_a_record_remembers_eight_writers(api: ApiClient) -> None:
     key = fresh()
     for writer in range(9):
-        asking.put(T, key, {}, headers={"Tableside-Token": f"w{writer}/1"})
-    remembered = asking.put(T, key, {}, headers={"Tableside-Token": "w1/1"})
+        api.put(T, key, {}, headers={"Tableside-Token": f"w{writer}/1"})
+    remembered = api.put(T, key, {}, headers={"Tableside-Token": "w1/1"})
     assert remembered.headers["Tableside-Replayed"] == "true"
-    forgotten = asking.put(T, key, {}, headers={"Tableside-Token": "w0/1"})
+    forgotten = api.put(T, key, {}, headers={"Tableside-Token": "w0/1"})
     assert "Tableside-Replayed" not in forgotten.headers
 
 
 @ON_EVERY_STORE
-def test_a_write_that_failed_is_not_remembered(asking: Asking) -> None:
+def test_a_write_that_failed_is_not_remembered(api: ApiClient) -> None:
     key, token = fresh(), {"Tableside-Token": "w/1"}
-    check_refused(asking.put(T, key, {}, headers={**token, "If-Match": "*"}), 412, "precondition_failed")
-    assert "Tableside-Replayed" not in asking.put(T, key, {}, headers=token).headers
+    check_refused(api.put(T, key, {}, headers={**token, "If-Match": "*"}), 412, "precondition_failed")
+    assert "Tableside-Replayed" not in api.put(T, key, {}, headers=token).headers
 
 
 @pytest.mark.parametrize(
     "token", ["w/0", "w/9223372036854775807", "a/b/7", "/x/7", "w" * 128 + "/1", "spark job 7/1", "ü/1"]
 )
-def test_a_token_is_divided_by_its_last_slash(asking: Asking, token: str) -> None:
+def test_a_token_is_divided_by_its_last_slash(api: ApiClient, token: str) -> None:
     key = fresh()
     for replayed in (None, "true"):
-        response = asking.put(T, key, {}, headers={"Tableside-Token": token.encode()})
+        response = api.put(T, key, {}, headers={"Tableside-Token": token.encode()})
         assert response.status_code == 204
         assert response.headers.get("Tableside-Replayed") == replayed
     writer, _, sequence = token.rpartition("/")
     same = {"writer": writer, "sequence": int(sequence)}
-    assert asking.batch(T, {"op": "delete", "key": key, "token": same})[0]["replayed"] is True
+    assert api.batch(T, {"op": "delete", "key": key, "token": same})[0]["replayed"] is True
 
 
 @pytest.mark.parametrize(
     "token", ["", "w", "w/", "/1", "w/x", "w/-1", "w/1.5", "w/9223372036854775808", "w/1e3", "x" * 129 + "/1", "w/+1"]
 )
-def test_an_invalid_token_header_is_rejected(asking: Asking, token: str) -> None:
+def test_an_invalid_token_header_is_rejected(api: ApiClient, token: str) -> None:
     key = fresh()
     for response in (
-        asking.put(T, key, {}, headers={"Tableside-Token": token}),
-        asking.delete(T, key, headers={"Tableside-Token": token}),
+        api.put(T, key, {}, headers={"Tableside-Token": token}),
+        api.delete(T, key, headers={"Tableside-Token": token}),
     ):
         check_refused(response, 422, "invalid_operation")
 
@@ -134,36 +134,36 @@ def test_an_invalid_token_header_is_rejected(asking: Asking, token: str) -> None
 
 
 @ON_EVERY_STORE
-def test_an_idempotency_key_applies_a_write_once(asking: Asking) -> None:
+def test_an_idempotency_key_applies_a_write_once(api: ApiClient) -> None:
     key, headers = fresh(), {"Idempotency-Key": "order-17"}
     body = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
-    first, again = (asking.update(T, key, body, headers=headers) for _ in range(2))
+    first, again = (api.update(T, key, body, headers=headers) for _ in range(2))
     assert (first.status_code, again.status_code) == (201, 204)
     assert "Tableside-Replayed" not in first.headers
     assert again.headers["Tableside-Replayed"] == "true"
     assert again.headers["ETag"] == first.headers["ETag"]
-    assert asking.value(T, key) == {"n": 1}
+    assert api.value(T, key) == {"n": 1}
 
 
 @ON_EVERY_STORE
-def test_an_idempotency_key_is_the_first_sequence_of_a_writer(asking: Asking) -> None:
+def test_an_idempotency_key_is_the_first_sequence_of_a_writer(api: ApiClient) -> None:
     key = fresh()
-    assert "Tableside-Replayed" not in asking.put(T, key, {"n": 1}, headers={"Idempotency-Key": "w"}).headers
-    assert asking.merge(T, key, {"n": 2}, headers={"Tableside-Token": "w/1"}).headers["Tableside-Replayed"] == "true"
-    assert asking.delete(T, key, headers={"Idempotency-Key": "w"}).headers["Tableside-Replayed"] == "true"
-    assert "Tableside-Replayed" not in asking.delete(T, key, headers={"Idempotency-Key": "v"}).headers
-    check_refused(asking.get(T, key), 404, "record_not_found")
+    assert "Tableside-Replayed" not in api.put(T, key, {"n": 1}, headers={"Idempotency-Key": "w"}).headers
+    assert api.merge(T, key, {"n": 2}, headers={"Tableside-Token": "w/1"}).headers["Tableside-Replayed"] == "true"
+    assert api.delete(T, key, headers={"Idempotency-Key": "w"}).headers["Tableside-Replayed"] == "true"
+    assert "Tableside-Replayed" not in api.delete(T, key, headers={"Idempotency-Key": "v"}).headers
+    check_refused(api.get(T, key), 404, "record_not_found")
 
 
 @ON_EVERY_STORE
-def test_a_record_remembers_eight_idempotency_keys(asking: Asking) -> None:
+def test_a_record_remembers_eight_idempotency_keys(api: ApiClient) -> None:
     key = fresh()
     for number in range(9):
-        asking.put(T, key, {}, headers={"Idempotency-Key": f"k{number}"})
+        api.put(T, key, {}, headers={"Idempotency-Key": f"k{number}"})
     for remembered in ("k8", "k1"):
-        again = asking.put(T, key, {}, headers={"Idempotency-Key": remembered})
+        again = api.put(T, key, {}, headers={"Idempotency-Key": remembered})
         assert again.headers["Tableside-Replayed"] == "true"
-    assert "Tableside-Replayed" not in asking.put(T, key, {}, headers={"Idempotency-Key": "k0"}).headers
+    assert "Tableside-Replayed" not in api.put(T, key, {}, headers={"Idempotency-Key": "k0"}).headers
 
 
 @pytest.mark.parametrize(
@@ -178,61 +178,61 @@ def test_a_record_remembers_eight_idempotency_keys(asking: Asking) -> None:
         ('o"17"', 'o"17"'),
     ],
 )
-def test_quotes_around_an_idempotency_key_are_not_part_of_it(asking: Asking, text: str, writer: str) -> None:
+def test_quotes_around_an_idempotency_key_are_not_part_of_it(api: ApiClient, text: str, writer: str) -> None:
     key = fresh()
     for replayed in (None, "true"):
-        response = asking.put(T, key, {}, headers={"Idempotency-Key": text.encode()})
+        response = api.put(T, key, {}, headers={"Idempotency-Key": text.encode()})
         assert response.status_code == 204
         assert response.headers.get("Tableside-Replayed") == replayed
     token = {"writer": writer, "sequence": 1}
-    assert asking.batch(T, {"op": "delete", "key": key, "token": token})[0]["replayed"] is True
+    assert api.batch(T, {"op": "delete", "key": key, "token": token})[0]["replayed"] is True
 
 
 @pytest.mark.parametrize("text", ["", '""', "x" * 129, '"' + "x" * 129 + '"', '"', '"a', '"a"b', r'"a\b"', '"a"; p=1'])
-def test_an_invalid_idempotency_key_is_refused(asking: Asking, text: str) -> None:
+def test_an_invalid_idempotency_key_is_refused(api: ApiClient, text: str) -> None:
     key, headers = fresh(), {"Idempotency-Key": text}
     for response in (
-        asking.put(T, key, {}, headers=headers),
-        asking.merge(T, key, {}, headers=headers),
-        asking.delete(T, key, headers=headers),
+        api.put(T, key, {}, headers=headers),
+        api.merge(T, key, {}, headers=headers),
+        api.delete(T, key, headers=headers),
     ):
         assert "Idempotency-Key" in check_refused(response, 422, "invalid_operation")["detail"]
-    check_refused(asking.get(T, key), 404, "record_not_found")
+    check_refused(api.get(T, key), 404, "record_not_found")
 
 
 @pytest.mark.parametrize("name", ["Idempotency-Key", "Tableside-Token"])
 @pytest.mark.parametrize("other", [("Tableside-Token", "w/1"), ("Idempotency-Key", "b"), ("Idempotency-Key", "w/1")])
-def test_a_write_has_one_token(asking: Asking, name: str, other: tuple[str, str]) -> None:
+def test_a_write_has_one_token(api: ApiClient, name: str, other: tuple[str, str]) -> None:
     key, headers = fresh(), [(name, "w/1"), other]
     for method, body in (("PUT", "{}"), ("DELETE", None)):
-        response = asking.client.request(method, path_of(T, key), content=body, headers=headers)
+        response = api.client.request(method, path_of(T, key), content=body, headers=headers)
         check_refused(response, 400, "malformed_request")
-    check_refused(asking.get(T, key), 404, "record_not_found")
+    check_refused(api.get(T, key), 404, "record_not_found")
 
 
-def test_reads_ignore_an_idempotency_key(asking: Asking) -> None:
+def test_reads_ignore_an_idempotency_key(api: ApiClient) -> None:
     key, headers = fresh(), {"Idempotency-Key": "a"}
-    asking.put(T, key, {"n": 1}, headers=headers)
-    assert asking.get(T, key, headers=headers).json() == {"n": 1}
-    assert asking.client.get(f"/v1/tables/{T}/records", headers=headers).status_code == 200
+    api.put(T, key, {"n": 1}, headers=headers)
+    assert api.get(T, key, headers=headers).json() == {"n": 1}
+    assert api.client.get(f"/v1/tables/{T}/records", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(("name", "text"), [("Idempotency-Key", "a"), ("Tableside-Token", "w/1")])
 @pytest.mark.parametrize("media", [JSON, ARROW])
-def test_a_batch_refuses_the_tokens_of_single_writes(asking: Asking, name: str, text: str, media: str) -> None:
+def test_a_batch_refuses_the_tokens_of_single_writes(api: ApiClient, name: str, text: str, media: str) -> None:
     key = fresh()
     put = {"op": "put", "key": key, "value": {}}
     body = json.dumps({"operations": [put]}).encode() if media == JSON else stream({"key": [key], "value": ["{}"]})
-    problem = check_refused(asking.post(T, body, media, headers={name: text}), 400, "malformed_request")
+    problem = check_refused(api.post(T, body, media, headers={name: text}), 400, "malformed_request")
     assert name in problem["detail"]
-    check_refused(asking.get(T, key), 404, "record_not_found")
+    check_refused(api.get(T, key), 404, "record_not_found")
 
 
-def test_the_request_of_the_documentation_is_applied_once(asking: Asking) -> None:
+def test_the_request_of_the_documentation_is_applied_once(api: ApiClient) -> None:
     [block] = [block for block in blocks("docs/http.md") if block.language == "http"]
     head, _, body = block.text.partition("\n\n")
     (method, path, _), *lines = (line.split(" ") for line in head.splitlines())
     headers = {name.rstrip(":"): text for name, text in lines}
-    answers = [asking.client.request(method, path, headers=headers, content=body) for _ in range(2)]
+    answers = [api.client.request(method, path, headers=headers, content=body) for _ in range(2)]
     assert [answer.headers.get("Tableside-Replayed") for answer in answers] == [None, "true"]
-    assert asking.client.get(path).json() == {"balance": 10}
+    assert api.client.get(path).json() == {"balance": 10}

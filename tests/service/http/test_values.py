@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.http.asking import Asking, check_refused, fresh, path_of
+from service.http.api_client import ApiClient, check_refused, fresh, path_of
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -27,18 +27,18 @@ REPRESENTATION = {"Prefer": "return=representation"}
         (b'{"a":' * 29 + b"{}" + b"}" * 29, b'{"a":' * 29 + b"{}" + b"}" * 29),
     ],
 )
-def test_a_value_is_preserved(asking: Asking, sent: bytes, read: bytes) -> None:
+def test_a_value_is_preserved(api: ApiClient, sent: bytes, read: bytes) -> None:
     key = fresh()
-    response = asking.client.put(path_of(T, key), content=sent)
+    response = api.client.put(path_of(T, key), content=sent)
     assert response.status_code == 204, response.text
-    assert asking.get(T, key).content == read
+    assert api.get(T, key).content == read
 
 
 @pytest.mark.parametrize("number", [1e20, 1.5e300, 5e-324, 1.7976931348623157e308, 9223372036854775808.0])
-def test_a_double_is_preserved_exactly(asking: Asking, number: float) -> None:
+def test_a_double_is_preserved_exactly(api: ApiClient, number: float) -> None:
     key = fresh()
-    asking.client.put(path_of(T, key), content=b'{"n":%s}' % repr(number).encode())
-    assert asking.value(T, key) == {"n": number}
+    api.client.put(path_of(T, key), content=b'{"n":%s}' % repr(number).encode())
+    assert api.value(T, key) == {"n": number}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_double_is_preserved_exactly(asking: Asking, number: float) -> None:
         b'{"a":' + b"[" * 30 + b"]" * 30 + b"}",
     ],
 )
-def test_an_invalid_value_is_rejected(asking: Asking, body: bytes) -> None:
+def test_an_invalid_value_is_rejected(api: ApiClient, body: bytes) -> None:
     key = fresh()
-    check_refused(asking.client.put(path_of(T, key), content=body), 422, "invalid_operation")
-    check_refused(asking.get(T, key), 404, "record_not_found")
+    check_refused(api.client.put(path_of(T, key), content=body), 422, "invalid_operation")
+    check_refused(api.get(T, key), 404, "record_not_found")

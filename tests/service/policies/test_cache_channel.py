@@ -439,7 +439,7 @@ async def test_a_hung_network_is_detected_and_blocks_no_write(redis_url: str) ->
         assert other.has_cached()  # `ttl_s` limits this
         assert await until(lambda: not one.channel.up) < 4
         await one.value()
-        proxy.pass_on()
+        proxy.forward()
         await until(lambda: one.channel.up and not other.has_cached())
         assert not one.has_cached()  # it may have missed invalidations
         assert await other.value() == n(1)
@@ -455,7 +455,7 @@ async def test_the_channel_recovers_from_every_network_fault(
         fault(proxy)
         await one.one(put("a", {"n": 1}))
         await until(lambda: not one.channel.up)
-        proxy.pass_on()
+        proxy.forward()
         await until(lambda: one.channel.up and not other.has_cached())
         assert not one.has_cached()
         assert await other.value() == n(1)

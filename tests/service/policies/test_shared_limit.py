@@ -250,7 +250,7 @@ async def test_without_redis_a_replica_uses_a_local_limit_until_redis_recovers(
             alone = passed([one_store])
             away = fallbacks(registry, table)
             assert away > 0
-            proxy.pass_on()
+            proxy.forward()
             await asyncio.sleep(PROBE_INTERVAL_S + CONNECT_TIMEOUT_S + RESPONSE_TIMEOUT_S)
             back = fallbacks(registry, table)
             await run_callers(policy, 1.5, 5)
@@ -292,7 +292,7 @@ async def test_a_cluster_that_was_never_reachable_blocks_no_call(table: str, unu
         assert fallbacks(registry, table) > 0
         await asyncio.sleep(1.5 * PROBE_INTERVAL_S)
         assert credit._probing is not None
-        assert not credit._probing.done(), "it goes on asking whether it is back"
+        assert not credit._probing.done(), "it still checks whether Redis is available"
 
 
 async def test_shared_limits_work_on_a_cluster(redis_cluster_urls: list[str], table: str) -> None:

@@ -85,7 +85,7 @@ async def test_blocked_calls_count_as_connections_in_use(
             await until(lambda: connections_of(backend) == Connections(4, 4, 4))
             await asyncio.sleep(0.05)
             assert connections_of(backend) == Connections(4, 4, 4)
-            proxy.pass_on()
+            proxy.forward()
             assert {type(outcome) for [outcome] in await asyncio.gather(*held)} == {Record}
             assert connections_of(backend) == Connections(0, 0 if name == "dynamodb" else 4, 4)
             proxy.cut()
@@ -98,7 +98,7 @@ async def test_blocked_calls_count_as_connections_in_use(
             await until(lambda: connections_of(backend) == Connections(0, 0, 4))
             with contextlib.suppress(asyncio.CancelledError):
                 await leaving
-            proxy.pass_on()
+            proxy.forward()
 
 
 async def test_connections_of_a_cluster_are_summed_over_its_nodes(

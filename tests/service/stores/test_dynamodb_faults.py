@@ -123,7 +123,7 @@ async def test_outcomes_are_true_and_in_time_and_it_recovers(
     with pytest.raises((StoreUnavailable, TimeoutError)):
         async with asyncio.timeout(PATIENCE_S):
             await store.scan(Scan(10))
-    proxy.pass_on()
+    proxy.forward()
     assert await value(store, "kept") == {"n": 1}
     await done(store, WRITES[:-1])
     assert await value(store, "tokened") == {"n": 1}
@@ -154,7 +154,7 @@ async def test_a_write_that_carries_a_token_can_be_sent_again(proxy: FaultProxy,
     for mode in (proxy.answer_lost, proxy.cut, proxy.garbage):
         mode()
         assert isinstance((await apply_in_time(store, [increment]))[0], TableError)
-    proxy.pass_on()
+    proxy.forward()
     await written(store, increment)
     assert await value(store, "counted") == {"n": 1}
 
@@ -175,7 +175,7 @@ async def test_connections_are_limited_and_cancelled_calls_release_them(proxy: F
     await asyncio.sleep(0.1)
     scan.cancel()
     await asyncio.wait([scan])
-    proxy.pass_on()
+    proxy.forward()
     found = await store.apply([Get(f"{index}") for index in range(400)])
     assert [outcome for outcome in found if not isinstance(outcome, Record)] == []
     assert proxy.open_connections <= CONNECTIONS_MAX

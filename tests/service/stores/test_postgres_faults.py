@@ -119,7 +119,7 @@ async def test_a_broken_connection_is_unavailable_and_recovers(behind: Behind, w
         await behind.store.scan(Scan(10))
     with pytest.raises(StoreUnavailable):
         await behind.backend.ping()
-    behind.proxy.pass_on()
+    behind.proxy.forward()
     await behind.recovers()
 
 
@@ -129,7 +129,7 @@ async def test_a_network_that_hangs_is_answered_at_the_deadline(behind: Behind, 
     [outcome] = await behind.apply(Get("a"))
     assert isinstance(outcome, DeadlineExceeded)
     assert outcome.applied == "no"
-    behind.proxy.pass_on()
+    behind.proxy.forward()
     await behind.recovers()
     before = await behind.held()
     behind.proxy.hang()
@@ -137,7 +137,7 @@ async def test_a_network_that_hangs_is_answered_at_the_deadline(behind: Behind, 
     assert isinstance(outcome, DeadlineExceeded), outcome
     held = await behind.held()
     assert outcome.applied == "unknown" or held == before
-    behind.proxy.pass_on()
+    behind.proxy.forward()
     await behind.recovers()
 
 
@@ -148,7 +148,7 @@ async def test_in_a_hung_network_operations_end_at_the_deadline(behind: Behind) 
     outcomes = await asyncio.gather(*calls)
     assert {type(outcome) for [outcome] in outcomes} <= {DeadlineExceeded, StoreUnavailable}
     assert time.monotonic() - started < 4.0
-    behind.proxy.pass_on()
+    behind.proxy.forward()
     await behind.recovers()
     assert await connections(behind) <= 4
 
@@ -159,7 +159,7 @@ async def test_a_sweep_without_a_response_times_out(behind: Behind, monkeypatch:
     async with asyncio.timeout(2):
         with pytest.raises(DeadlineExceeded):
             await behind.store.sweep()
-    behind.proxy.pass_on()
+    behind.proxy.forward()
     await behind.recovers()
     await behind.store.sweep()
 
@@ -173,7 +173,7 @@ async def test_a_write_with_a_lost_response_is_unknown(behind: Behind, write: Op
     assert isinstance(outcome, StoreUnavailable), outcome
     held = await behind.held()
     assert outcome.applied == "unknown" or held == before
-    behind.proxy.pass_on()
+    behind.proxy.forward()
     await behind.recovers()
 
 
@@ -210,7 +210,7 @@ def losing_answer(proxy: FaultProxy, number: int, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(ProxyConnection, "answered", counted)
         yield
-    proxy.pass_on()
+    proxy.forward()
 
 
 @pytest.mark.parametrize("operation", EVERY, ids=lambda operation: type(operation).__name__)
@@ -221,7 +221,7 @@ async def test_garbage_is_unavailable(behind: Behind, operation: Operation) -> N
         [outcome] = await behind.apply(operation)
         assert isinstance(outcome, (StoreUnavailable, DeadlineExceeded)), outcome
         assert await behind.held() == before
-        behind.proxy.pass_on()
+        behind.proxy.forward()
         await behind.recovers()
 
 
@@ -234,7 +234,7 @@ async def test_a_delay_within_the_deadline_is_tolerated(behind: Behind) -> None:
     behind.proxy.delay(2.0)
     for outcome in await behind.apply(Get("a"), put("b", {"n": 3}), update("c", {"$inc": {"n": 1}})):
         assert isinstance(outcome, DeadlineExceeded)
-    behind.proxy.pass_on()
+    behind.proxy.forward()
     await behind.recovers()
 
 
@@ -261,7 +261,7 @@ async def test_faults_leave_no_connections_behind(behind: Behind) -> None:
         [behind.proxy.cut, behind.proxy.hang, behind.proxy.garbage][turn % 3]()
         operations: list[Operation] = [put("b", {"n": 7}), Get("a"), update("c", {"$inc": {"n": 1}})]
         await asyncio.gather(*(behind.apply(operation) for operation in operations * 4))
-        behind.proxy.pass_on()
+        behind.proxy.forward()
         await behind.recovers()
     await asyncio.sleep(1.2)
     assert await connections(behind) <= 4
@@ -276,7 +276,7 @@ async def test_closing_a_backend_ends_while_the_network_hangs(behind: Behind) ->
         await behind.backend.close()
         [outcome] = await hanging
     assert isinstance(outcome, DeadlineExceeded)
-    behind.proxy.pass_on()
+    behind.proxy.forward()
 
 
 async def connections(behind: Behind) -> int:
@@ -313,7 +313,7 @@ async def test_a_server_that_is_down_at_start_is_used_later(tmp_path: Path, post
                     await backend.ping()
                 with pytest.raises(StoreUnavailable):
                     await backend.tables()
-            proxy.pass_on()
+            proxy.forward()
             store = await backend.store(TableSpec("t", create=True, stored_as="later"))
             await written(store, put("a", {"n": 1}))
 

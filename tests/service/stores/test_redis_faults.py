@@ -121,7 +121,7 @@ async def test_outcomes_are_true_and_in_time_and_it_recovers(
         assert before != after
     with pytest.raises((StoreUnavailable, TimeoutError)):
         await within(store.scan(Scan(10)), PATIENCE_S)
-    proxy.pass_on()
+    proxy.forward()
     assert await value(store, "kept") == {"n": 1}
     assert not any(isinstance(outcome, TableError) for outcome in await store.apply(WRITES[:-1]))
     assert await value(store, "tokened") == {"n": 1}
@@ -167,7 +167,7 @@ async def test_responses_are_never_assigned_to_another_request(proxy: FaultProxy
             task.cancel()
         await asyncio.wait(hurried)
         assert not [task.exception() for task in hurried if not task.cancelled() and task.exception()]
-        proxy.pass_on()
+        proxy.forward()
         await asyncio.gather(*(reader(index, 5) for index in range(200)))
     await asyncio.sleep(0.1)
     assert proxy.open_connections <= 8
@@ -182,7 +182,7 @@ async def test_cancelled_callers_do_not_corrupt_connections(proxy: FaultProxy, s
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-    proxy.pass_on()
+    proxy.forward()
     assert (await record(store, "kept")).value == b'{"n":1}'
     await asyncio.sleep(0.1)
     assert proxy.open_connections <= 8
@@ -217,9 +217,9 @@ async def test_outcomes_finished_by_the_deadline_are_kept(proxy: FaultProxy, sto
 
 async def test_a_server_that_is_down_at_first_is_used_later(tmp_path: Path) -> None:
     async with FaultProxy(HOST, free_port()) as proxy, connected(f"redis://{HOST}:{proxy.port}/0") as backend:
-        for asking in (backend.ping(), backend.store(TableSpec("t")), backend.tables()):
+        for call in (backend.ping(), backend.store(TableSpec("t")), backend.tables()):
             with pytest.raises(StoreUnavailable):
-                await within(asking, 6)
+                await within(call, 6)
         with redis(tmp_path) as url:
             proxy.server = address(url)
             await backend.ping()

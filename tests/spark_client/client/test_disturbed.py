@@ -53,7 +53,7 @@ async def test_concurrent_updates_of_one_record_count_once_each(
         proxy.answer_lost(once=True)
         while proxy.mode is Mode.ANSWER_LOST and not all(update.done() for update in updates):
             await asyncio.sleep(0.001)
-    proxy.pass_on()
+    proxy.forward()
     await asyncio.gather(*updates)
     assert await table.get("a") == {"n": 60}
 

@@ -328,11 +328,11 @@ async def test_requests_with_broken_connections_or_lost_responses_are_retried(ja
 
         await asyncio.to_thread(applied, java, url, [put("warm")], timeout_s=2)
         proxy.cut()
-        later(proxy.pass_on)
+        later(proxy.forward)
         cut = await asyncio.to_thread(applied, java, url, [put("cut")], timeout_s=2)
         assert cut["retries"] > 0
         proxy.garbage()
-        later(proxy.pass_on)
+        later(proxy.forward)
         assert (await asyncio.to_thread(applied, java, url, [put("garbage")], timeout_s=2))["retries"] > 0
         proxy.answer_lost(once=True)
         lost = await asyncio.to_thread(applied, java, url, [put("lost", if_absent=True)], timeout_s=2)

@@ -34,7 +34,7 @@ class Site:
     service: Signed
     client: Signed
     url: str
-    asking: str
+    mutual: str
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("tls")
     authority = Authority(folder)
     own = authority.sign("service", ("127.0.0.1",))
-    with secured(folder / "plain", own) as url, secured(folder / "asking", own, authority.certificate) as asking:
-        yield Site(authority, own, authority.sign("client", ()), url, asking)
+    with secured(folder / "plain", own) as url, secured(folder / "mutual", own, authority.certificate) as mutual:
+        yield Site(authority, own, authority.sign("client", ()), url, mutual)
 
 
 def files(site: Site, pair: Signed | None = None) -> dict[str, str]:
@@ -76,7 +76,7 @@ def refused(java: Java, url: str, code: str = "tls_refused", **settings: str) ->
 
 def test_a_service_is_trusted_by_its_authority_and_a_store_by_its_certificate(java: Java, site: Site) -> None:
     of_rsa = site.authority.sign("rsa", (), kind="RSA")
-    for url, pair in ((site.url, None), (site.url, site.client), (site.asking, site.client), (site.asking, of_rsa)):
+    for url, pair in ((site.url, None), (site.url, site.client), (site.mutual, site.client), (site.mutual, of_rsa)):
         applied(java, url, **files(site, pair))
 
 
@@ -85,7 +85,7 @@ def test_a_key_may_be_in_the_file_of_its_certificate_with_words_around_it(
 ) -> None:
     both = tmp_path / "both.pem"
     both.write_bytes(site.client.key.read_bytes() + b"subject: client\n" + site.client.certificate.read_bytes())
-    applied(java, site.asking, certificate_file=str(both), **files(site))
+    applied(java, site.mutual, certificate_file=str(both), **files(site))
 
 
 def test_without_settings_the_environment_names_the_files(
@@ -94,8 +94,8 @@ def test_without_settings_the_environment_names_the_files(
     for name, value in files(site, site.client).items():
         monkeypatch.setenv(f"TABLESIDE_{name.upper()}", value)
     with java_process(tmp_path) as java:
-        applied(java, site.asking)
-        assert "none.pem" in refused(java, site.asking, "tls_file_unusable", ca_file="none.pem")
+        applied(java, site.mutual)
+        assert "none.pem" in refused(java, site.mutual, "tls_file_unusable", ca_file="none.pem")
 
 
 def test_an_unknown_authority_is_rejected_without_retries_and_named(java: Java, site: Site, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_error_names_a_rejected_client_certificate(java: Java, site: Site, t
     """The service closes the connection without an alert, as uvloop does. After an alert the store does not retry."""
     pair = None if fault == "none" else Authority(tmp_path, "other").sign("stranger", ())
     shown = "no certificate_file is given" if pair is None else f"certificate_file is {pair.certificate}"
-    silent = tried(java, site.asking, **files(site, pair))
+    silent = tried(java, site.mutual, **files(site, pair))
     assert (silent["code"], silent["retries"] > 0) == ("service_unreachable", True)
     assert shown in silent["failure"]
     with saying_why(site) as url:
@@ -201,7 +201,7 @@ def test_new_connections_use_the_current_certificates(java: Java, site: Site, tm
     def copy(certificate: Signed, key: Signed) -> Result:
         shutil.copy(certificate.certificate, held.certificate)
         shutil.copy(key.key, held.key)
-        return tried(java, site.asking, looks_again="yes", **files(site, held))
+        return tried(java, site.mutual, looks_again="yes", **files(site, held))
 
     assert "may close connections this way" in copy(stranger, stranger)["failure"]
     assert "may close connections this way" in copy(site.client, stranger)["failure"]  # Half renewed

@@ -58,7 +58,7 @@ async def test_the_pictures_of_the_documentation(folder: Path, browser: Browser,
     config.write_text(CONFIG)
     with running(tmp_path, config) as service:
         async with httpx.AsyncClient(base_url=service.url, timeout=30) as client:
-            asking = [
+            callers = [
                 asyncio.create_task(often(client, per_s, ask))
                 for per_s, ask in ((60, get), (12, put), (8, batch), (5, visit))
             ]
@@ -66,9 +66,9 @@ async def test_the_pictures_of_the_documentation(folder: Path, browser: Browser,
                 await keep_sampling(client)
                 await pictures(browser, service.url, folder)
             finally:
-                for task in asking:
+                for task in callers:
                     task.cancel()
-                await asyncio.gather(*asking, return_exceptions=True)
+                await asyncio.gather(*callers, return_exceptions=True)
 
 
 async def keep_sampling(client: httpx.AsyncClient) -> None:
@@ -83,6 +83,7 @@ async def pictures(browser: Browser, url: str, folder: Path) -> None:
         await page.goto(f"{url}/console")
         await expect(page.get_by_role("heading", name="All tables", exact=True)).to_be_visible()
         await page.wait_for_timeout(2500)
+        await page.set_viewport_size({"width": 1280, "height": 600})  # a full page is at least as high as the viewport
         await page.screenshot(path=folder / "console.png", full_page=True)
     async with looking(browser, dark=True) as page:
         await page.goto(f"{url}/console/tables/aircraft/records?prefix=N1")

@@ -22,7 +22,7 @@ STORES = {
     "  other: {kind: rocksdb, path: ./data}",
 }
 
-ON_EVERY_STORE = pytest.mark.parametrize("asking", list(STORES), indirect=True)
+ON_EVERY_STORE = pytest.mark.parametrize("api", list(STORES), indirect=True)
 """For tests of stores. Requests that the service rejects before it calls a store need only one of them."""
 
 Result: TypeAlias = dict[str, Any]
@@ -40,8 +40,8 @@ def path_of(table: str, *parts: object) -> str:
     return f"/v1/tables/{table}/records/" + "/".join(quote(str(part), safe="") for part in parts)
 
 
-class Asking:
-    """A client of one service. On a partitioned store it checks that each result agrees with that of its partition."""
+class ApiClient:
+    """A client of one service. On a partitioned store it compares each result with the result of the partition."""
 
     def __init__(self, client: httpx.Client, *, partitioned: bool = False) -> None:
         self.client = client
