@@ -46,7 +46,7 @@ CLIENT_ORDER = [
 """The same for the Spark client, where every package may import `tableside_client`."""
 
 STORE_API = {
-    *("NOT_READ", "READ_BYTES_MAX", "UPDATE_BYTES_MAX", "BoundedReads", "ReadBudget", "value_bytes"),
+    *("NOT_READ", "READ_BYTES_MAX", "UPDATE_BYTES_MAX", "BoundedReads", "ReadBudget", "value_bytes", "without_value"),
     *("Backend", "BackendType", "Connections", "NoOptions", "Store", "TableSpec", "Capabilities", "Clock", "now_ms"),
     *("check_port", "checked_url", "url_place"),
     *("Operation", "Get", "Put", "Update", "Delete", "Write", "Outcome", "Record", "Written", "NO_EXPIRY"),

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from msgspec.structs import replace
-
-from ..core import Get, Operation, Outcome, Put, Record, Update, value_bytes
+from ..core import Get, Operation, Outcome, Record, value_bytes, without_value
 
 Reduce: TypeAlias = Callable[[bytes], bytes]
 """Reduces the text of a value to the requested members."""
@@ -46,6 +44,4 @@ class ValueRoom:
 
     def reduced(self, operation: Operation) -> Operation:
         """Return the operation, a write without the request for its value if the value would not fit."""
-        if self.full and isinstance(operation, Put | Update) and operation.returning:
-            return replace(operation, returning=False)
-        return operation
+        return without_value(operation) if self.full else operation

@@ -48,7 +48,7 @@ from .page_builder import PAGE_SEARCH_S, PAGE_SKIPPED_MAX, PageBuilder
 from .partitioner import target_partitions
 from .path_set import Path
 from .quoting import quoted_list
-from .read_limit import NOT_READ, READ_BYTES_MAX, value_bytes
+from .read_limit import NOT_READ, READ_BYTES_MAX, value_bytes, without_value
 from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
 from .transitions import (
     EXPIRY_MS_MAX,
@@ -159,4 +159,5 @@ __all__ = [
     "url_place",
     "value_bytes",
     "with_etag",
+    "without_value",
 ]

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from .errors import TooLarge
-from .operations import Outcome, Record, Written
+from .operations import Operation, Outcome, Put, Record, Update, Written
 
 READ_BYTES_MAX = 2**24
 """After so many bytes of values, a call of a store reads no more records. At least one is read."""
@@ -31,6 +33,13 @@ def _value_bytes(outcome: object) -> int:
         return 0
     parts = value_bytes(part.outcome for part in outcome.partitions or ())
     return parts + len(outcome.value or b"")
+
+
+def without_value(operation: Operation) -> Operation:
+    """Return the operation, a write without the request for its value."""
+    if isinstance(operation, Put | Update) and operation.returning:
+        return replace(operation, returning=False)
+    return operation
 
 
 def not_read(outcomes: Iterable[Outcome]) -> list[int]:

@@ -22,9 +22,11 @@ from tableside.core.errors import (
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get, Operation, Outcome, PartitionOutcome, Token, Written
 from tableside.core.partitioner import default_partition
+from tableside.core.read_limit import NOT_READ
 from tableside.core.store import Capabilities, Page, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
 from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore
+from tableside.stores.partitioned import store as partitioned
 from tableside.stores.partitioned.combined_outcome import combine_outcomes
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 
@@ -143,6 +145,32 @@ async def test_a_batch_goes_to_each_partition_in_one_call() -> None:
     assert [len(found.calls) for found in watched] == [1, 1, 1]
     assert [len(found.calls[0]) for found in watched] == [15, 10, 5]
     assert [len(parts(outcome)) for outcome in outcomes] == [index % 4 for index in range(20)]
+
+
+class OneAtATime:
+    """A store that attempts only the first operation of each call."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        return [*await self._inner.apply(operations[:1], until), *[NOT_READ] * (len(operations) - 1)]
+
+
+async def test_writes_that_a_partition_has_not_attempted_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitioned, "RETURNED_BYTES_MAX", len('{"n":1}'))
+    store, backends = await three()
+    slow = store.with_policies([OneAtATime(part) for part in store.partitions])
+    keys = ("a", "b", "c")
+    writes = [update(key, {"$inc": {"n": 1}}, {"n": 0}, partitions=EVERY, returning=True) for key in keys]
+    outcomes = await slow.apply(writes)
+    assert [await values_in(backends, key) for key in keys] == [[{"n": 1}] * 3] * 3
+    returned = [[part.value for part in parts(outcome).values()] for outcome in outcomes]
+    assert returned == [[b'{"n":1}'] * 3, [b'{"n":1}'] * 3, [None] * 3]
+    assert NOT_READ in await slow.apply([Get(key, partitions=(0,)) for key in keys])
 
 
 class RecordingStore:

@@ -33,6 +33,7 @@ from servers.process import free_port
 from servers.redis import redis
 from support import large_records
 from support.redis_tables import connected, own
+from tableside.catalog import Table
 from tableside.core import NOT_READ
 from tableside.core.errors import (
     InvalidOperation,
@@ -591,7 +592,7 @@ async def test_many_long_values_are_sent_and_received_in_several_requests(store:
     long = "x" * 1_000_000
     outcomes = await store.apply([put(f"{index}", {"long": long, "n": index}) for index in range(20)])
     assert all(isinstance(outcome, Written) for outcome in outcomes)
-    updates = await store.apply([update(f"{index}", {"$inc": {"n": 1}}) for index in range(20)])
+    updates = await Table(store, deadline_s=60).batch([update(f"{index}", {"$inc": {"n": 1}}) for index in range(20)])
     assert all(isinstance(outcome, Written) for outcome in updates)
     assert (await value(store, "19"))["n"] == 20
     too_long = Put("y", b'{"a":"' + b"x" * 2**24 + b'"}')

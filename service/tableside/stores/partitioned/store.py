@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from ...core import (
+    NOT_READ,
     PAGE_SEARCH_S,
     Applied,
     Capabilities,
@@ -30,6 +31,8 @@ from ...core import (
     gather_bounded,
     run_until,
     target_partitions,
+    value_bytes,
+    without_value,
 )
 from .combined_outcome import combine_outcomes
 from .lazy_store import LazyStore
@@ -42,6 +45,9 @@ NEXT_PARTITION_TIMEOUT_S = 1.0
 """How long a page that has records waits for the next partition. A page without records has no such timeout."""
 
 SPLITS_CONCURRENCY_MAX = 8
+
+RETURNED_BYTES_MAX = 2**26
+"""After so many bytes of returned values, repeated writes return no value. This is the default limit of a response."""
 
 Placement: TypeAlias = tuple[int, ...] | InvalidOperation
 """The partitions of an operation, or the error if it names invalid ones."""
@@ -134,7 +140,20 @@ class PartitionedStore:
             return error
 
     async def _apply_in(self, index: int, operations: Sequence[Operation], until: float) -> list[Outcome]:
-        """Apply operations in one partition. End after the deadline, so that the outcomes of the others are kept."""
+        """Apply operations in one partition. Repeat the writes that it has not attempted.
+
+        The outcomes of the other partitions are final, so the table cannot send such a write again.
+        """
+        outcomes = await self._call(index, operations, until)
+        while waiting := [at for at in range(len(outcomes)) if _is_unsent_write(operations[at], outcomes[at])]:
+            full = value_bytes(outcomes) > RETURNED_BYTES_MAX
+            repeated = [without_value(operations[at]) if full else operations[at] for at in waiting]
+            for at, outcome in zip(waiting, await self._call(index, repeated, until), strict=True):
+                outcomes[at] = outcome
+        return outcomes
+
+    async def _call(self, index: int, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        """Call the store of a partition. End after the deadline, so that the outcomes of the others are kept."""
         coroutine = self._stores[index].apply(operations, until)
         if until == math.inf:
             return await coroutine
@@ -146,6 +165,10 @@ class PartitionedStore:
     def _deadline_exceeded(self, operation: Operation) -> DeadlineExceeded:
         applied: Applied = "no" if isinstance(operation, Get) else "unknown"
         return DeadlineExceeded(f"table {self._requested_spec.name!r}: the deadline passed", applied=applied)
+
+
+def _is_unsent_write(operation: Operation, outcome: Outcome) -> bool:
+    return outcome is NOT_READ and not isinstance(operation, Get)
 
 
 def _by_partition(operations: Sequence[Operation], placements: Sequence[Placement]) -> dict[int, list[Operation]]:
