@@ -12,8 +12,8 @@ _STATE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,511}")
 def trace_headers(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The headers `traceparent` and `tracestate`: of OpenTelemetry's current span, or of the environment.
 
-    A job's launcher may set the variables TRACEPARENT and TRACESTATE for its executors. Without a span
-    and a valid TRACEPARENT there are no headers.
+    A job's launcher may set the variables TRACEPARENT and TRACESTATE for its executors. If there is no
+    span and no valid TRACEPARENT, there are no headers.
     """
     # A program with a current span has imported this module. Other programs should not pay for the import.
     if "opentelemetry.trace" in sys.modules and (current := _current()):

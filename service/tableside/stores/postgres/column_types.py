@@ -1,8 +1,8 @@
 """Converts column values to JSON members and back.
 
 On reads, PostgreSQL itself produces the JSON (`to_jsonb`), except for `bytea`, which becomes base64. On writes, every
-member has the text format of its column type. Members that visibly do not match the column type are rejected
-here, with the column's name. The server rejects the others. NaN and the infinities are strings in
+member has the text format of its column type. Most members that do not match the column type are rejected here, with
+the column's name. The server rejects the others. NaN and the infinities are strings in
 JSON, spelled as PostgreSQL prints them.
 """
 

@@ -75,8 +75,8 @@ class Scanner:
     def _page_sql(self, where: "_Conditions") -> str:
         """Return SQL for a page that ends with the first row beyond the size limit.
 
-        The rows are the records found among the first rows in the order of keys. If the page
-        has examined as many rows as it may, it contains the last one in any case, for the position of the next page.
+        The rows are the records found among the first rows in the order of keys. If the page has examined as many rows
+        as it may, it contains the last one in any case, for the position of the next page.
         """
         order, count = self._builder.key_order(), len(where.parameters)
         examined_max, limit, size = (f"${count + index}::bigint" for index in (1, 2, 3))
