@@ -48,7 +48,8 @@ def test_the_endpoint_of_traces_is_checked_too() -> None:
 @pytest.mark.parametrize(
     "store",
     [
-        {"kind": "postgres", "dsn": "postgresql://u:p%40w@h1:5432,[::1]:5433,h3/x?port=5432"},
+        {"kind": "postgres", "dsn": "postgresql://u:p%40w@h1:5432,h2:5433,h3/x?port=5432"},
+        {"kind": "postgres", "dsn": "postgresql://[::1]:5433/x"},
         {"kind": "postgres", "dsn": "postgresql:///x?host=/var/run/postgresql"},
         {"kind": "redis", "url": "unix:///run/redis.sock"},
         {"kind": "redis", "url": "rediss://u:p@[::1]:6380/0"},

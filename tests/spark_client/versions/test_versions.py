@@ -38,7 +38,7 @@ def test_every_feature_works_or_names_the_version_that_it_needs(version: str, tm
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env=environment(packages),
+        env=environment(version, packages),
         capture_output=True,
         text=True,
         timeout=END_MAX_S,
