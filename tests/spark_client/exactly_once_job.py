@@ -71,7 +71,7 @@ class Stream:
 class Job:
     """The parameters of one run. `rough` is the share of task attempts that fail, and half as many are delayed.
 
-    Unless it is 0, the first attempt at the first task of each micro-batch always fails.
+    The first attempt at the first task of each micro-batch always fails.
     """
 
     run: int
@@ -125,7 +125,7 @@ class Faulty:
     share: float
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Send every operation, then delay or fail at random."""
+        """Send every operation, then delay or fail: at random, and always in the first attempt at the first task."""
         context = TaskContext.get()
         assert context is not None
         batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
@@ -142,7 +142,7 @@ class Faulty:
         dice = random.Random(f"{self.seed} {self.noting.run} {self.sending.spec.table} {at}")
         if dice.random() < self.share / 2:
             time.sleep(DAWDLE_S)
-        if dice.random() < self.share or (self.share and at["partition"] == at["attempt"] == 0):
+        if dice.random() < self.share or at["partition"] == at["attempt"] == 0:
             self.noting("failed", **facts)
             raise RuntimeError("failed on purpose, after sending")
         self.noting("ended", **facts)
