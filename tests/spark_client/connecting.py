@@ -11,7 +11,7 @@ from tempfile import TemporaryFile
 from scripts.bootstrap import ROOT
 
 IMPORTS = (ROOT / "tests", ROOT)
-END_MAX_S = 900
+END_MAX_S = 600
 
 
 def printed_by(job: Path, *arguments: object) -> str:

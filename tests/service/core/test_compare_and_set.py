@@ -164,7 +164,7 @@ async def test_it_gives_up_at_the_deadline(dictionary: Dictionary) -> None:
     [outcome] = await writes.apply([increment()], started + 0.05)
     assert isinstance(outcome, DeadlineExceeded)
     assert outcome.applied == "no"
-    assert asyncio.get_running_loop().time() - started < 4
+    assert asyncio.get_running_loop().time() - started < 1
 
 
 async def test_waiting_for_a_record_ends_at_the_deadline(writes: CompareAndSet, dictionary: Dictionary) -> None:

@@ -176,7 +176,7 @@ async def test_a_call_without_credits_in_time_is_rejected_early(redis_url: str, 
         await policy.apply([put("a")], now() + 5)
         started = now()
         outcomes = await asyncio.gather(*(policy.apply([put("b")], now() + 2) for _ in range(20)))
-        assert now() - started < 1.8
+        assert now() - started < 1
     for [refused] in outcomes:
         assert isinstance(refused, Throttled)
         assert 2 < (refused.retry_after_s or 0) <= 200
@@ -189,11 +189,11 @@ async def test_the_wait_that_a_window_announces_is_exact(redis_url: str, table: 
         assert (await window.lease(4, 4)).credits == 4
         refused = await window.lease(2, 2)
         assert refused.credits == 0
-        assert 1.0 < refused.wait_s < 1.6, "the window has to end, and half of it to fade"
-        await asyncio.sleep(refused.wait_s - 0.5)
+        assert refused.wait_s == pytest.approx(1.5, abs=0.05), "the window has to end, and half of it to fade"
+        await asyncio.sleep(refused.wait_s - 0.1)
         shortly = await window.lease(2, 2)
         assert shortly.credits == 0
-        assert 0.0 < shortly.wait_s < 0.6
+        assert shortly.wait_s == pytest.approx(0.1, abs=0.05)
         await asyncio.sleep(shortly.wait_s)
         assert (await window.lease(2, 2)).credits == 2
 
@@ -226,7 +226,7 @@ async def test_the_next_call_pays_for_the_records_found(redis_url: str, table: s
         await one_store.apply([Put("a", b'{"s":"' + b"x" * 24_000 + b'"}')])
         started = now()
         await policy.apply([Get("a")], started + 5)
-        assert now() - started < 1
+        assert now() - started < 0.5
         await policy.apply([Get("b")], started + 5)
         assert now() - started > 1
 

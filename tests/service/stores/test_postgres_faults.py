@@ -147,7 +147,7 @@ async def test_in_a_hung_network_operations_end_at_the_deadline(behind: Behind) 
     calls = [behind.apply(Get(f"{index}"), deadline_s=0.5) for index in range(40)]
     outcomes = await asyncio.gather(*calls)
     assert {type(outcome) for [outcome] in outcomes} <= {DeadlineExceeded, StoreUnavailable}
-    assert time.monotonic() - started < 4.0
+    assert time.monotonic() - started < 1.5
     behind.proxy.forward()
     await behind.recovers()
     assert await connections(behind) <= 4
