@@ -40,6 +40,7 @@ from .operations import (
     PartitionOutcome,
     Put,
     Record,
+    Token,
     Update,
     Write,
     Written,
@@ -52,6 +53,7 @@ from .read_limit import NOT_READ, READ_BYTES_MAX, value_bytes, without_value
 from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
 from .transitions import (
     EXPIRY_MS_MAX,
+    WRITERS_MAX,
     Changed,
     Stored,
     Transition,
@@ -75,6 +77,7 @@ __all__ = [
     "PAGE_SKIPPED_MAX",
     "READ_BYTES_MAX",
     "UPDATE_BYTES_MAX",
+    "WRITERS_MAX",
     "Applied",
     "Backend",
     "BackendType",
@@ -122,6 +125,7 @@ __all__ = [
     "TableNotFound",
     "TableSpec",
     "Throttled",
+    "Token",
     "TooLarge",
     "Transition",
     "Unsupported",

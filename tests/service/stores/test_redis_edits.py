@@ -120,6 +120,105 @@ async def test_a_default_takes_one_round_trip(store: Store, requests: list[int])
     assert await value(store, "new") == {"n": 6}
 
 
+NO_TOKENS: list[tuple[str, int]] = []
+
+
+@pytest.mark.parametrize(
+    ("before", "token", "trips"),
+    [
+        (NO_TOKENS, ("w", 0), 1),
+        (NO_TOKENS, ("client 7/[x],#", 10**15 - 1), 1),
+        ([("w", 4)], ("w", 5), 1),
+        ([("w", 5)], ("w", 5), 2),
+        ([("w", 6), ("v", 1)], ("w", 5), 2),
+        ([("w", 9), ("ww", 9), ("w,", 9)], ("w", 10), 1),
+        ([("w", 10**15)], ("w", 5), 2),
+        ([("v", 2**63 - 1)], ("w", 5), 1),
+        ([('quo"te', 1)], ("w", 5), 3),
+        ([("ü", 1)], ("w", 5), 1),
+        (NO_TOKENS, ("w", 10**15), 2),
+        (NO_TOKENS, ("back\\slash", 1), 2),
+        (NO_TOKENS, ("ü", 1), 2),
+        ([(f"w{index}", index) for index in range(8)], ("w8", 1), 1),
+        ([(f"w{index}", index) for index in range(8)], ("w3", 9), 1),
+    ],
+)
+async def test_an_edit_with_a_token_takes_one_round_trip_if_the_token_is_certainly_new(
+    store: Store, requests: list[int], before: list[tuple[str, int]], token: tuple[str, int], trips: int
+) -> None:
+    memory = MemoryStore(TableSpec("edits"))
+    found = []
+    for each in (store, memory):
+        await written(each, Delete("a"))
+        await written(each, put("a", {"n": 1}))
+        for writer, sequence in before:
+            await written(each, put("a", {"n": 1}, token=Token(writer, sequence)))
+        requests.clear()
+        outcome = await written(each, update("a", {"$inc": {"n": 1}}, returning=True, token=Token(*token)))
+        assert requests == [1] * (trips if each is store else 0)
+        known = [*before, token, ("unknown", 0)]
+        replays = [
+            (await written(each, update("a", {"$inc": {"n": 0}}, token=Token(*other)))).replayed for other in known
+        ]
+        found.append((described(outcome), replays, await value(each, "a")))
+    assert found[0] == found[1]
+
+
+async def test_a_default_with_a_token_counts_once(store: Store, requests: list[int]) -> None:
+    await written(store, Delete("new"))
+    requests.clear()
+    outcomes = [
+        await written(store, update("new", {"$inc": {"n": 1}}, {"n": 5}, token=Token("w", 1))) for _ in range(2)
+    ]
+    assert ([(outcome.created, outcome.replayed) for outcome in outcomes]) == [(True, False), (False, True)]
+    assert requests == [1, 1, 1]
+    assert await value(store, "new") == {"n": 6}
+
+
+async def test_a_tombstone_recognizes_a_replayed_edit(store: Store) -> None:
+    await written(store, Delete("a", token=Token("w", 5)))
+    replay = await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 5)))
+    assert replay.replayed
+    assert await one(store, Get("a")) is None
+    assert (await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 6)))).created
+
+
+async def test_tokens_of_a_removed_record_are_forgotten(redis_url: str) -> None:
+    async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
+        spec = own(TableSpec("edits"))
+        store = await backend.store(spec)
+        for _ in range(2):
+            outcome = await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 5)))
+            assert (outcome.created, outcome.replayed) == (True, False)
+            await tool.delete(f"{spec.options.prefix}a")
+
+
+async def test_an_edit_with_a_token_keeps_the_expiry(store: Store, redis_url: str) -> None:
+    await written(store, put("a", {"n": 1}, ttl_s=1000))
+    before = await record(store, "a")
+    outcome = await written(store, update("a", {"$inc": {"n": 1}}, token=Token("w", 5)))
+    assert outcome.expires_ms == before.expires_ms
+    async with Redis.from_url(redis_url) as tool:
+        [name] = [name async for name in tool.scan_iter(match=f"_ts:*{store.spec.options.prefix}a*")]
+        assert await tool.pexpiretime(name) == before.expires_ms
+
+
+@pytest.mark.parametrize("side", ["", "[1]", "[1,]", '[2,["w",1]]', '[1,["w",1],["v",2]', '[1, ["w",1]]', "[0"])
+async def test_a_side_key_of_another_tool_takes_the_general_path(redis_url: str, side: str) -> None:
+    async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
+        spec = own(TableSpec("edits"))
+        store = await backend.store(spec)
+        await written(store, put("a", {"n": 1}, token=Token("w", 1)))
+        [name] = [name async for name in tool.scan_iter(match=f"_ts:*{spec.options.prefix}a*")]
+        found = []
+        for token in (Token("w", 7), Token('q"', 7)):
+            await written(store, put("a", {"n": 1}))
+            await tool.set(name, side)
+            outcome = await one(store, update("a", {"$inc": {"n": 1}}, token=token))
+            found.append((described(outcome), await value(store, "a")))
+        assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     "document",
     [

@@ -4,10 +4,17 @@ It changes a record only if the result is certain: the text is one that the serv
 top level before any nested object, and numbers are integers that Lua represents exactly. It leaves other records as
 they are. In canonical text, `"name":` after `{` or `,` is always the name of a member, because a quote within a string
 is escaped.
+
+A token is certainly new only if the side key has the form that the service writes and has no such sequence.
 """
+
+from ...core import WRITERS_MAX
 
 INTEGER_MAX = 2**53 - 1
 """The largest integer that Lua's arithmetic represents exactly, also as the result of an addition."""
+
+SEQUENCE_DIGITS_MAX = 15
+"""The maximum number of digits of a token's sequence that the script compares. Lua represents such numbers exactly."""
 
 EDITED_BYTES_MAX = 4096
 """The maximum size of the text of a value that the script edits, of a default, and of the edits of one record."""
@@ -58,6 +65,25 @@ local function all_edited(value, edits)
   return body
 end
 
+-- Returns the text of the side key after a write with a token, or nil if it is not certain that the token is new.
+-- Without a record only a tombstone counts: the tokens of an expired record expire with it.
+local function with_token(side, exists, token)
+  if type(side) == 'table' then return nil end
+  local found, kept = {{}}, {{}}
+  if side and (exists or string.byte(side, 2) ~= 49) then
+    local writer, sequence = string.match(token, '^%["([^"]*)",(%d+)%]$')
+    for element, other, last in string.gmatch(side, '(%["([^"\\]*)",(%d+)%])') do
+      table.insert(found, element)
+      if other ~= writer then table.insert(kept, element)
+      elseif #last > {SEQUENCE_DIGITS_MAX} or tonumber(last) >= tonumber(sequence) then return nil end
+    end
+    if #found == 0 or '[1,' .. table.concat(found, ',') .. ']' ~= side then return nil end
+    while #kept >= {WRITERS_MAX} do table.remove(kept, 1) end
+  end
+  table.insert(kept, token)
+  return '[1,' .. table.concat(kept, ',') .. ']'
+end
+
 local unpacked = {{}}
 
 -- KEYS for each record: the record and its side key. ARGV for each record:
@@ -65,20 +91,28 @@ local unpacked = {{}}
 -- 2  the whitespace that follows the value
 -- 3  the value to put if the record is absent (empty: none)
 -- 4  its time to live in ms (0: no expiry)
+-- 5  the token as an element of the side key (empty: none)
 -- Returns for each record its value, its expiry in Unix ms (0: never), and 1 if it was absent; or 0 if it is unchanged.
-return for_each(4, function(key, side, at)
-  local value = redis.call('GET', key)
-  if not value then
-    if ARGV[at + 3] == '' then return 0 end
-    local expires = put(key, side, ARGV[at + 3], expiry(ARGV[at + 4]))
-    return {{ARGV[at + 3], expires, 1}}, expires
+return for_each(5, function(key, side, at)
+  local value, token, tokens = redis.call('GET', key), ARGV[at + 5], nil
+  if token ~= '' then
+    tokens = with_token(redis.pcall('GET', side), value, token)
+    if not tokens then return 0 end
   end
-  local packed = ARGV[at + 1]
-  unpacked[packed] = unpacked[packed] or cmsgpack.unpack(packed)
-  local body = all_edited(value, unpacked[packed])
-  if not body then return 0 end
-  value = body .. ARGV[at + 2]
-  local expires = put(key, side, value, 0, true)
-  return {{value, expires, 0}}, expires
+  local created, expires = 0, nil
+  if value then
+    local packed = ARGV[at + 1]
+    unpacked[packed] = unpacked[packed] or cmsgpack.unpack(packed)
+    local body = all_edited(value, unpacked[packed])
+    if not body then return 0 end
+    value = body .. ARGV[at + 2]
+    expires = put(key, side, value, 0, true)
+  else
+    if ARGV[at + 3] == '' then return 0 end
+    value, created = ARGV[at + 3], 1
+    expires = put(key, side, value, expiry(ARGV[at + 4]))
+  end
+  if tokens then set(side, tokens, expires) end
+  return {{value, expires, created}}, expires
 end)
 """

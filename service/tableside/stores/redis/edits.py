@@ -19,13 +19,14 @@ from ...core import (
     Outcome,
     TableError,
     TableSpec,
+    Token,
     Update,
     Written,
     chunks_of,
     transition,
 )
 from .connection import REQUEST_BYTES_MAX, Reply
-from .edit_script import EDITED_BYTES_MAX, INTEGER_MAX
+from .edit_script import EDITED_BYTES_MAX, INTEGER_MAX, SEQUENCE_DIGITS_MAX
 from .errors import from_unexpected_reply
 from .keys import KeyNames
 from .record_scripts import RecordBatch, RecordScripts
@@ -33,6 +34,9 @@ from .records import etag_of, pack, value_of
 from .topology import COMMAND_KEYS_MAX, Servers
 
 _SIMPLE_NAME = re.compile("[A-Za-z0-9_-]+")
+_SIMPLE_WRITER = re.compile(r"[ !#-\[\]-~]+")
+"""The names of writers that have no escapes in JSON: printable ASCII without quotes and backslashes."""
+
 _NUMERIC = ("$inc", "$min", "$max")
 
 
@@ -105,7 +109,8 @@ class RecordEditor:
         """Call the script, and return the outcomes except of records that it left unchanged."""
         positions, plans = list(planned), list(planned.values())
         keys = [updates[index].key for index in positions]
-        batch = RecordBatch(self._names.for_keys(keys), keys, list(map(_arguments, plans)))
+        arguments = [_arguments(updates[index].token, plan) for index, plan in planned.items()]
+        batch = RecordBatch(self._names.for_keys(keys), keys, arguments)
         sizes = [plan.size_bytes for plan in plans]
         commands = [
             self._scripts.edit(batch, part, group.slot, [positions[at] for at in part])
@@ -126,10 +131,14 @@ def is_editable(operation: Operation) -> bool:
     """Return whether an operation is an update that the script may apply, as far as its modifiers show."""
     return (
         isinstance(operation, Update)
-        and operation.token is None
         and operation.if_match is None
         and operation.ttl_s is None
+        and (operation.token is None or _is_simple(operation.token))
     )
+
+
+def _is_simple(token: Token) -> bool:
+    return token.sequence < 10**SEQUENCE_DIGITS_MAX and _SIMPLE_WRITER.fullmatch(token.writer) is not None
 
 
 def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
@@ -151,8 +160,10 @@ def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
     return packed if len(packed) <= EDITED_BYTES_MAX else None
 
 
-def _arguments(plan: _Planned) -> tuple[str | bytes | int, ...]:
-    return plan.edits, pack(b""), pack(plan.default) if plan.default else b"", plan.default_ttl_ms
+def _arguments(token: Token | None, plan: _Planned) -> tuple[str | bytes | int, ...]:
+    default = pack(plan.default) if plan.default else b""
+    element = b"" if token is None else f'["{token.writer}",{token.sequence}]'
+    return plan.edits, pack(b""), default, plan.default_ttl_ms, element
 
 
 def _outcome(update: Update, result: Reply) -> Outcome:

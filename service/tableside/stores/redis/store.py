@@ -63,6 +63,7 @@ class RedisStore:
         self._conditional = compare_and_set(RedisVersionedRecords(servers, names, self._reads, scripts, tokened=False))
         self._tokened = compare_and_set(RedisVersionedRecords(servers, names, self._reads, scripts, tokened=True))
         self._edits = RecordEditor(servers, names, scripts, spec, self._conditional)
+        self._tokened_edits = RecordEditor(servers, names, scripts, spec, self._tokened)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
@@ -96,7 +97,9 @@ class RedisStore:
         if isinstance(operation, Get):
             return "get"
         if operation.token is not None:
-            return "tokened" if self.capabilities.tokens else "unsupported"
+            if not self.capabilities.tokens:
+                return "unsupported"
+            return "tokened edit" if is_editable(operation) else "tokened"
         if is_editable(operation):
             return "edit"
         return "unconditional" if isinstance(operation, Put | Delete) and is_unconditional(operation) else "conditional"
@@ -109,6 +112,8 @@ class RedisStore:
                 return await self._writes.apply(operations, until)
             case "edit":
                 return await self._edits.apply(operations, until)
+            case "tokened edit":
+                return await self._tokened_edits.apply(operations, until)
             case "conditional":
                 return await self._conditional.apply(operations, until)
             case "tokened":
