@@ -15,6 +15,7 @@ from . import (
     batch_get,
     coalesce,
     compare,
+    counters,
     figure,
     folding,
     hostile,
@@ -46,6 +47,7 @@ NAMES = (
     "scan",
     "in-flight",
     "python",
+    "counters",
     "folding",
     "refusals",
     "slow",
@@ -133,6 +135,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return in_flight.run(arguments.rows, arguments.rounds)
         case "python":
             return python_client.run(arguments.seconds, arguments.rounds)
+        case "counters":
+            return counters.run(arguments.seconds, arguments.rounds)
         case "folding":
             return folding.run(arguments.rows, arguments.rounds)
         case "refusals":
