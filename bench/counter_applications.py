@@ -8,6 +8,8 @@ import redis.asyncio
 from examples import counters
 from fastapi import FastAPI
 
+from tableside_client import AsyncClient
+
 
 def with_coalescing() -> FastAPI:
     """Return the example as it is."""
@@ -19,7 +21,7 @@ def without_coalescing() -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with counters.AsyncClient() as client:
+        async with AsyncClient() as client:
             app.state.counters = client.table("counters", counters.Counter)
             yield
 
@@ -38,7 +40,7 @@ def with_redis() -> FastAPI:
 
     @app.get("/visits/{page}")
     async def visits(page: str) -> counters.Counter:
-        return counters.Counter(visits=await client.get(f"visits:{page}") or 0)
+        return counters.Counter(visits=int(await client.get(f"visits:{page}") or 0))
 
     @app.post("/visits")
     async def count_many(numbers: dict[str, int]) -> dict[str, str]:
