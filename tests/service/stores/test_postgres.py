@@ -433,6 +433,82 @@ async def test_overlapping_batches_of_many_clients_never_deadlock(
     assert await direct.fetchval(deadlocks) == before
 
 
+@pytest.fixture
+def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the number of writes of each transaction, as far as there are any."""
+    counts: list[int] = []
+    lock_and_write = writes.RecordWriter.lock_and_write
+
+    async def counted(writer: writes.RecordWriter, budget: Any, connection: Any, sent: Any, progress: Any) -> Any:
+        counts.append(len(sent))
+        return await lock_and_write(writer, budget, connection, sent, progress)
+
+    monkeypatch.setattr(writes.RecordWriter, "lock_and_write", counted)
+    return counts
+
+
+async def test_a_single_write_takes_no_transaction(backend: PostgresBackend, transactions: list[int]) -> None:
+    store = await backend.store(spec(new_name()))
+    created = await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)))
+    counted = await written(store, update("a", {"$inc": {"n": 1}, "$push": {"x": 1}}, returning=True))
+    assert (created.created, counted.value) == (True, values.encode({"n": 2, "x": [1]}))
+    assert (await record(store, "a")).etag == counted.etag
+    assert (await written(store, update("a", {"n": 7}, if_match=(counted.etag or "",)))).created is False
+    assert refused(await one(store, update("a", {"n": 8}, if_match=(counted.etag or "",))), PreconditionFailed)
+    assert (await written(store, put("a", {"n": 9}, token=Token("w", 1)))).replayed
+    assert (await written(store, put("b", {"n": 1}, if_absent=True))).created
+    assert refused(await one(store, put("b", {"n": 2}, if_absent=True)), PreconditionFailed)
+    assert (await value(store, "a"), await value(store, "b")) == ({"n": 7, "x": [1]}, {"n": 1})
+    assert transactions == []
+
+
+async def test_a_write_of_a_row_that_another_tool_locks_waits_in_a_transaction(
+    backend: PostgresBackend, direct: asyncpg.Connection, transactions: list[int]
+) -> None:
+    store = await backend.store(spec(name := new_name()))
+    await written(store, put("a", {"n": 1}))
+    async with direct.transaction():
+        await direct.execute(f"""UPDATE {quoted(name)} SET value = '{{"n": 10}}'""")
+        waiting = asyncio.create_task(written(store, update("a", {"$inc": {"n": 1}})))
+        while not transactions:
+            await asyncio.sleep(0.01)
+    await waiting
+    assert (await value(store, "a"), transactions) == ({"n": 11}, [1])
+
+
+async def test_a_row_that_is_changed_after_it_was_read_is_decided_again(
+    backend: PostgresBackend, direct: asyncpg.Connection, transactions: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await backend.store(spec(name := new_name()))
+    await written(store, put("a", {"n": 1}))
+    changes = [f"""UPDATE {quoted(name)} SET value = '{{"n": 10}}'"""]
+    send = writes.RecordWriter._send_rows
+
+    async def late(*given: Any) -> Any:
+        if changes:
+            await direct.execute(changes.pop())
+        return await send(*given)
+
+    monkeypatch.setattr(writes.RecordWriter, "_send_rows", late)
+    await written(store, update("a", {"$inc": {"n": 1}}, {"n": 100}))
+    assert (await value(store, "a"), transactions) == ({"n": 11}, [1])
+
+
+async def test_single_updates_of_several_replicas_all_count(postgres_dsn: str) -> None:
+    async with AsyncExitStack() as stack:
+        name = new_name()
+        replicas = [await stack.enter_async_context(database(postgres_dsn, connections_max=4)) for _ in range(3)]
+        stores = [await replica.store(spec(name)) for replica in replicas]
+
+        async def client(number: int) -> None:
+            for count in range(40):
+                key, token = f"k{count % 3}", Token(f"w{number}", count) if number % 2 else None
+                await written(stores[number % 3], update(key, {"$inc": {"n": 1}}, {"n": 0}, token=token))
+
+        await asyncio.gather(*(client(number) for number in range(9)))
+        assert [(await value(stores[0], f"k{index}"))["n"] for index in range(3)] == [126, 117, 117]
+
+
 SOAK_S = float(os.environ.get("TABLESIDE_SOAK_S", "8"))
 
 

@@ -39,13 +39,17 @@ class Statements(msgspec.Struct, frozen=True):
     and of the `metadata` columns, and `put` the current time if `put_takes_time`. These three are pairs: both
     statements return keys and etags, the second also returns values. `unconditional_delete` keeps the rows of deleted
     records that store writers.
+
+    `look` is `lock` without locks. `replace` is an `update` of one row, with the etag that the row must have.
     """
 
     read: str
+    look: str
     lock: str
     put: tuple[str, str]
     insert: tuple[str, str]
     update: tuple[str, str]
+    replace: tuple[str, str]
     delete: str
     unconditional_delete: str
     sweep: str
@@ -76,12 +80,15 @@ class StatementBuilder:
         """Return all statements."""
         returning = self._returning(value=False), self._returning(value=True)
         insert, put, update = self._insert(), self._put(), self._update()
+        replace = self._replace(update)
         return Statements(
             read=self._read(),
-            lock=self._lock(),
+            look=self._lock(""),
+            lock=self._lock(" FOR UPDATE OF t"),
             put=(put + returning[0], put + returning[1]),
             insert=(insert + returning[0], insert + returning[1]),
             update=(update + returning[0], update + returning[1]),
+            replace=(replace + returning[0], replace + returning[1]),
             delete=self._delete(self._table),
             unconditional_delete=self._unconditional_delete(),
             sweep=self._sweep(),
@@ -150,13 +157,13 @@ class StatementBuilder:
             f"FROM {self._source()}{join} WHERE {selected} AND {self.live(number)}"
         )
 
-    def _lock(self) -> str:
+    def _lock(self, locking: str) -> str:
         join, selected = self._key.selection()
         names, size = ", ".join(self._key.parts), "sum(octet_length(value)) OVER ()"
         locked = (
             f"SELECT {self._key.named_outputs()}, {self._values.value} AS value, t.xmin::text AS etag, "
             f"{'NULL::bigint' if self._side else self.expires} AS expires, {self.writers} AS writers "
-            f"FROM {self._table} AS t{join} WHERE {selected} ORDER BY {self.key_order()} FOR UPDATE OF t"
+            f"FROM {self._table} AS t{join} WHERE {selected} ORDER BY {self.key_order()}{locking}"
         )
         bytes_max = f"${len(self._key.columns) + 1}::bigint"
         return (
@@ -169,6 +176,11 @@ class StatementBuilder:
         return f"SELECT greatest(1, pg_relation_size('{name}'::regclass) / 8192)"
 
     # Writing
+
+    @property
+    def _sent_count(self) -> int:
+        """Return the number of arrays that `put`, `insert` and `update` take."""
+        return len(self._key.columns) + len(self._values.data) + len(self._metadata)
 
     def _rows_sent(self) -> str:
         arrays, names = [*self._key.arrays], [*self._key.parts]
@@ -196,7 +208,7 @@ class StatementBuilder:
         return self._insert_into() + "DO NOTHING"
 
     def _put(self) -> str:
-        now = len(self._key.columns) + len(self._values.data) + len(self._metadata) + 1
+        now = self._sent_count + 1
         changes = [f"{name} = excluded.{name}" for name, _ in self._assignments() if name != quoted(WRITERS)]
         if self._put_takes_time:
             kept = f"CASE WHEN t.{quoted(EXPIRES)} <= ${now}::bigint THEN NULL ELSE t.{quoted(WRITERS)} END"
@@ -217,6 +229,15 @@ class StatementBuilder:
             f"UPDATE {self._table} AS t SET {', '.join(changes)} FROM {self._rows_sent()} "
             f"WHERE {self._key.equal_parts('u')}"
         )
+
+    def _replace(self, update: str) -> str:
+        """Return an update of one row that has the etag. It skips a row that another transaction has locked."""
+        join, selected = self._key.selection()
+        locked = (
+            f"SELECT FROM {self._table} AS t{join} WHERE {selected} AND t.xmin::text = ${self._sent_count + 1}::text "
+            "FOR UPDATE OF t SKIP LOCKED"
+        )
+        return f"WITH l AS MATERIALIZED ({locked}) {update} AND EXISTS (SELECT FROM l)"
 
     def _delete(self, table: str | None) -> str:
         return f"DELETE FROM {table} AS t USING {self._key.rows_sent()} WHERE {self._key.equal_parts('u')}"

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
@@ -44,7 +45,7 @@ from .rows import Row
 from .scans import Scanner
 from .schema import EXPIRES, WRITERS, TableDefinition
 from .statements import StatementBuilder
-from .transaction_plan import DecidedWrite, InsertConflict
+from .transaction_plan import Conflict, DecidedWrite
 from .value_columns import ValueLayout
 from .writes import RecordWriter
 
@@ -87,6 +88,7 @@ class PostgresStore:
         self._reader = RecordReader(self._retry, self._statements.read, len(spec.key.fields), clock)
         self._writer = RecordWriter(spec, layout, self._statements, clock)
         self._bounded = BoundedReads(UPDATE_BYTES_MAX)
+        self._writing: Counter[Key] = Counter()
         self._scanner = Scanner(table, spec.key, builder, self._statements)
         self._uuids = [index for index, column in enumerate(table.key_columns) if column.type == "uuid"]
         if spec.ttl_s is not None and not self.capabilities.ttl:
@@ -155,10 +157,28 @@ class PostgresStore:
         return outcomes
 
     async def _decide(self, writes: Sequence[Write], until: float) -> list[Outcome]:
+        if len(writes) == 1 and not self._table.has_side_table:
+            return [await self._decide_one(writes[0], until)]
         outcomes: list[Outcome] = []
         for chunk in chunks_of(writes, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, _size_bytes):
             outcomes += await self._decide_in_rounds(chunk, until)
         return outcomes
+
+    async def _decide_one(self, write: Write, until: float) -> Outcome:
+        """Write a record without a transaction, unless other requests of this process write it, or that conflicts."""
+        is_alone = write.key not in self._writing
+        self._writing[write.key] += 1
+        try:
+            if is_alone and not isinstance(write, Delete):
+                [outcome] = await self._retry.run_each(self._writer.replace, [write], until)
+                if not isinstance(outcome, Conflict):
+                    return outcome
+            [final] = await self._decide_in_rounds([write], until)
+            return final
+        finally:
+            self._writing[write.key] -= 1
+            if not self._writing[write.key]:
+                del self._writing[write.key]
 
     async def _decide_in_rounds(self, writes: Sequence[Write], until: float) -> list[Outcome]:
         """Decide and write. Repeat the writes that conflict with other writers."""
@@ -168,7 +188,7 @@ class PostgresStore:
             results = await self._round([writes[index] for index in waiting], until)
             conflicts = []
             for index, result in zip(waiting, results, strict=True):
-                if isinstance(result, InsertConflict):
+                if isinstance(result, Conflict):
                     conflicts.append(index)
                 else:
                     outcomes[index] = result
@@ -181,7 +201,7 @@ class PostgresStore:
                 return _fill(outcomes, waiting, error)
         return _fill(outcomes, waiting, Contended(f"other writers changed the record in each of {ROUNDS_MAX} attempts"))
 
-    async def _round(self, writes: Sequence[Write], until: float) -> list[Outcome | InsertConflict]:
+    async def _round(self, writes: Sequence[Write], until: float) -> list[Outcome | Conflict]:
         decided = await self._bounded.read(writes, partial(self._lock_and_write, until))
         to_insert = {index: result for index, result in enumerate(decided) if isinstance(result, DecidedWrite)}
         inserted = await self._retry.run_each(self._writer.insert, list(to_insert.values()), until) if to_insert else []
@@ -190,7 +210,7 @@ class PostgresStore:
 
     async def _lock_and_write(
         self, until: float, writes: Sequence[Write], budget: ReadBudget
-    ) -> list[Outcome | DecidedWrite | InsertConflict]:
+    ) -> list[Outcome | DecidedWrite | Conflict]:
         return [*await self._retry.run_each(partial(self._writer.lock_and_write, budget), writes, until)]
 
     # Rejected operations

@@ -16,18 +16,18 @@ class DecidedWrite(msgspec.Struct, frozen=True):
     row: Row
 
 
-class InsertConflict(msgspec.Struct, frozen=True):
-    """Another writer has inserted the record in the meantime, so the write must be decided again."""
+class Conflict(msgspec.Struct, frozen=True):
+    """Another writer has changed the record in the meantime, so the write must be decided again."""
 
 
-INSERT_CONFLICT = InsertConflict()
+CONFLICT = Conflict()
 
 
 class TransactionPlan:
     """The changes of one transaction, and the outcomes of its writes."""
 
     def __init__(self, count: int) -> None:
-        self.outcomes: list[Outcome | DecidedWrite | InsertConflict] = [None] * count
+        self.outcomes: list[Outcome | DecidedWrite | Conflict] = [None] * count
         self.updates: dict[int, DecidedWrite] = {}
         self.inserts: dict[int, DecidedWrite] = {}
         self.deletes: list[Key] = []
@@ -39,7 +39,7 @@ class TransactionPlan:
         """Whether the transaction writes anything."""
         return bool(self.updates or self.inserts or self.deletes or self.side_rows)
 
-    def set_outcome(self, index: int, decision: DecidedWrite, outcome: Outcome | InsertConflict) -> None:
+    def set_outcome(self, index: int, decision: DecidedWrite, outcome: Outcome | Conflict) -> None:
         """Store the outcome of a write, and the new etag for its side row."""
         self.outcomes[index] = outcome
         if isinstance(outcome, Written) and decision.changed.stored is not None:

@@ -1,4 +1,7 @@
-"""Writes records: unconditional writes in one statement, all others in a transaction that locks the rows.
+"""Writes records: unconditional writes in one statement, a single other write in two, and several in a transaction.
+
+A single write reads its record, is decided with `transition`, and replaces the row if its etag is still the same. If
+another writer has changed or locked the row, the write needs a transaction.
 
 The transaction locks the rows of a batch in key order, reads them, decides each write with `transition`, writes, and
 commits. A key without a row cannot be locked. Such records are inserted afterwards by a separate statement, also in
@@ -31,6 +34,7 @@ from ...core import (
     Stored,
     TableSpec,
     Transition,
+    Update,
     Write,
     Written,
     Yielder,
@@ -55,7 +59,7 @@ from .rows import (
     with_side_row,
 )
 from .statements import Statements
-from .transaction_plan import INSERT_CONFLICT, DecidedWrite, InsertConflict, TransactionPlan
+from .transaction_plan import CONFLICT, Conflict, DecidedWrite, TransactionPlan
 from .value_columns import ValueLayout
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -98,9 +102,23 @@ class RecordWriter:
         )
         return [Written(None)] * len(deletes)
 
+    async def replace(
+        self, connection: Connection, writes: Sequence[Put | Update], progress: Progress
+    ) -> list[Outcome | Conflict]:
+        """Read one record, decide its write, and replace the row if it is unchanged. Return CONFLICT if it is not."""
+        [write] = writes
+        rows = await connection.fetch(self._statements.look, *self._key_arrays([write.key]), INTEGER_MAX)
+        decided = self._decide(stored_record(rows[0], self._parts) if rows else None, write, self._clock())
+        if not isinstance(decided, DecidedWrite):
+            return [decided]
+        statements, etag = (self._statements.replace, [rows[0]["etag"]]) if rows else (self._statements.insert, [])
+        progress.applied = "unknown"
+        found = await self._send_rows(connection, statements, [decided], progress, *etag)
+        return [self._outcome(decided, found) if found else CONFLICT]
+
     async def lock_and_write(
         self, budget: ReadBudget, connection: Connection, writes: Sequence[Write], progress: Progress
-    ) -> list[Outcome | DecidedWrite | InsertConflict]:
+    ) -> list[Outcome | DecidedWrite | Conflict]:
         """Lock the existing rows, decide, and write. A DecidedWrite in the result must still be inserted.
 
         If the records are together larger than the budget, change nothing, and return NOT_READ for every write.
@@ -129,13 +147,11 @@ class RecordWriter:
 
     async def insert(
         self, connection: Connection, decisions: Sequence[DecidedWrite], progress: Progress
-    ) -> list[Outcome | InsertConflict]:
-        """Insert records that had no row. Return InsertConflict for records that have one now."""
+    ) -> list[Outcome | Conflict]:
+        """Insert records that had no row. Return Conflict for records that have one now."""
         progress.applied = "unknown"
         found = await self._send_rows(connection, self._statements.insert, decisions, progress)
-        return [
-            self._outcome(decision, found) if decision.row.key in found else INSERT_CONFLICT for decision in decisions
-        ]
+        return [self._outcome(decision, found) if decision.row.key in found else CONFLICT for decision in decisions]
 
     # Deciding
 
@@ -199,7 +215,7 @@ class RecordWriter:
         inserted = await self._send_rows(connection, self._statements.insert, list(plan.inserts.values()), progress)
         for index, decision in plan.inserts.items():
             plan.set_outcome(
-                index, decision, self._outcome(decision, inserted) if decision.row.key in inserted else INSERT_CONFLICT
+                index, decision, self._outcome(decision, inserted) if decision.row.key in inserted else CONFLICT
             )
 
     async def _send_rows(
@@ -208,9 +224,9 @@ class RecordWriter:
         statements: tuple[str, str],
         decisions: Sequence[DecidedWrite],
         progress: Progress,
-        *time: int,
+        *more: int | str,
     ) -> Mapping[Key, tuple[str, bytes | None]]:
-        """Execute a statement with rows.
+        """Execute a statement with rows, and with the parameters `more` after them.
 
         Return the etags by key, and the values if a write requests them and the columns may not preserve the text.
         """
@@ -221,7 +237,7 @@ class RecordWriter:
             not self._layout.preserves_text and any(_returns_value(decision.write) for decision in decisions)
         ]
         arrays = row_arrays(progress.rows, self._parts, self._statements.metadata)
-        return etags_and_values(await connection.fetch(statement, *arrays, *time), self._parts)
+        return etags_and_values(await connection.fetch(statement, *arrays, *more), self._parts)
 
     def _outcome(self, decision: DecidedWrite, found: Mapping[Key, tuple[str, bytes | None]]) -> Outcome:
         if decision.row.key not in found:
