@@ -19,6 +19,7 @@ from support.running import Service, running
 from tableside_client import Client
 from tableside_client.retries import Retries
 from tableside_spark import ChunkSize, Table, TableWriteError
+from tableside_spark.write import job
 
 pytestmark = [
     pytest.mark.jvm,
@@ -319,6 +320,21 @@ def test_jobs_stay_within_the_limits_of_the_service(spark: SparkSession, tmp_pat
         metrics = httpx.get(f"{service.url}/metrics").text
     assert not re.findall(r"^tableside_shed_total.* [1-9].*$", metrics, re.MULTILINE)
     assert 'code="too_large"' not in metrics
+
+
+def test_the_summary_and_a_log_line_state_the_time_spent_waiting(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(job, "REPORT_MIN_S", 0.0)
+    config = tmp_path / "tableside.yaml"
+    limited = "{store: m, deadline_s: 0.1, write: {rate_per_s: 100, burst: 50}}"  # a request applies 60 rows
+    config.write_text(f"stores: {{m: {{kind: memory}}}}\ntables: {{t: {limited}}}\n")
+    with running(tmp_path, config) as service:
+        summary = Table("t", service.url).put(numbers(spark, 300).coalesce(1), "k")
+    assert summary.applied == 300
+    assert 0 < summary.waited_s < summary.seconds
+    [line] = [record.getMessage() for record in caplog.records if record.name == job.__name__]
+    assert line == f"table t: tasks of the put waited {summary.waited_s:.1f} s for retries"
 
 
 def test_a_stream_is_joined(spark: SparkSession, service: Service, tmp_path: Path) -> None:
