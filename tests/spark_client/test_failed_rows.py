@@ -176,8 +176,11 @@ def test_the_error_of_an_update_without_a_token_explains_safe_reruns(spark: Spar
     advice = r"Part of the write may have been applied: 1 rows were applied, 0 were not sent\. .*token="
     with pytest.raises(TableWriteError, match=advice):
         table.update(frame, "k", {"$inc": {"n": col("n")}})
+    keyless = frame.withColumn("k", lit(None).cast("string"))
+    with pytest.raises(TableWriteError, match=advice.replace("1 rows", "0 rows")):
+        table.delete(keyless, "k")
     with pytest.raises(TableWriteError) as without:
-        table.put(frame.withColumn("k", lit(None).cast("string")), "k")
+        table.put(keyless, "k")
     assert "token=" not in str(without.value)
     broken = frame.withColumn("n", F.raise_error(lit("broken")).cast("int"))
     with pytest.raises(Exception, match="broken") as other:
