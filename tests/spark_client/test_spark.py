@@ -319,7 +319,8 @@ def test_jobs_stay_within_the_limits_of_the_service(spark: SparkSession, tmp_pat
         ).save()
         metrics = httpx.get(f"{service.url}/metrics").text
     assert not re.findall(r"^tableside_shed_total.* [1-9].*$", metrics, re.MULTILINE)
-    assert 'code="too_large"' not in metrics
+    batches = r'^tableside_http_requests_total\{method="POST",route="[^"]+/batch",status="(\d+)"\}'
+    assert re.findall(batches, metrics, re.MULTILINE) == ["200"]
 
 
 def test_the_summary_and_a_log_line_state_the_time_spent_waiting(
