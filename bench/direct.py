@@ -65,13 +65,13 @@ class Direct:
 
 
 async def _repeated(driver: Driver, verb: Verb, batches: Sequence[Batch], at_once: int, seconds: float) -> float:
-    """Return the number of batches per second with this many coroutines."""
+    """Return the number of batches per second with this many coroutines. Each executes at least one batch."""
     started, count = time.perf_counter(), 0
 
     async def work(index: int) -> None:
         nonlocal count
-        position = index * len(batches) // at_once
-        while time.perf_counter() - started < seconds:
+        first = position = index * len(batches) // at_once
+        while position == first or time.perf_counter() - started < seconds:
             await verb(driver, batches[position % len(batches)])
             position += 1
             count += 1

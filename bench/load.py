@@ -19,7 +19,10 @@ class Request:
 
 
 def requests_per_second(url: str, requests: Sequence[Request], *, connections: int, seconds: float) -> float:
-    """Return the number of responses per second over this many connections. Raise if a status is not 2xx."""
+    """Return the number of responses per second over this many connections. Raise if a status is not 2xx.
+
+    Each connection sends at least one request, however short the duration is.
+    """
     counts = [0] * connections
     failures: list[Exception] = []
     until = time.perf_counter() + seconds
@@ -28,7 +31,7 @@ def requests_per_second(url: str, requests: Sequence[Request], *, connections: i
         try:
             connection = _connected(url)
             position = index * len(requests) // connections
-            while time.perf_counter() < until:
+            while not counts[index] or time.perf_counter() < until:
                 _send(connection, requests[position % len(requests)])
                 counts[index] += 1
                 position += 1
