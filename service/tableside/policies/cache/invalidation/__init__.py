@@ -1,4 +1,4 @@
 """The Redis publish/subscribe channel where replicas announce their writes to each other's caches.
 
-Imported only where a table uses it, because it needs the Redis driver.
+It is imported only for tables that use it, because it needs the Redis driver.
 """
