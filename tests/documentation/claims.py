@@ -71,8 +71,13 @@ CLAIMS = [
             ("python", "test_a_token_makes_the_update_repeatable", "planes.update"),
             ("python", "test_a_lookup_adds_columns_and_names_invalid_values", "planes.enrich"),
             ("text", "test_a_lookup_adds_columns_and_names_invalid_values", "on_mismatch"),
-            ("python", "test_the_format_reads_a_partition", "sensor-7"),
-            ("python", "test_records_are_read_by_their_keys", "400001"),
+        )
+    ),
+    *(
+        Claim("docs/spark-format.md", "python", f"spark_client/test_spark_documentation.py::{test}", containing)
+        for test, containing in (
+            ("test_the_format_reads_a_partition", "sensor-7"),
+            ("test_records_are_read_by_their_keys", "400001"),
         )
     ),
     Claim("docs/spark.md", "text", "spark_client/versions/test_versions.py::test_the_page_shows_the_message", "needs PySpark"),

@@ -1,4 +1,4 @@
-"""The programs of docs/spark.md work in their order, with a service that has the tables they name."""
+"""The programs of the pages about Spark work in their order, with a service that has the tables they name."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,10 @@ pytestmark = [
 ]
 
 UPDATE, ENRICH, READ, FILTERED, LOOKED_UP = [
-    block.text for block in blocks("docs/spark.md") if block.language == "python"
+    block.text
+    for page in ("docs/spark.md", "docs/spark-format.md")
+    for block in blocks(page)
+    if block.language == "python"
 ]
 MISMATCH, _ = [block.text for block in blocks("docs/spark.md") if block.language == "text"]
 
