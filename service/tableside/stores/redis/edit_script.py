@@ -72,7 +72,7 @@ local function with_token(side, exists, token)
   local found, kept = {{}}, {{}}
   if side and (exists or string.byte(side, 2) ~= 49) then
     local writer, sequence = string.match(token, '^%["([^"]*)",(%d+)%]$')
-    for element, other, last in string.gmatch(side, '(%["([^"\\]*)",(%d+)%])') do
+    for element, other, last in string.gmatch(side, '(%["([^"\\\\]*)",(%d+)%])') do
       table.insert(found, element)
       if other ~= writer then table.insert(kept, element)
       elseif #last > {SEQUENCE_DIGITS_MAX} or tonumber(last) >= tonumber(sequence) then return nil end
