@@ -17,7 +17,7 @@ def with_coalescing() -> FastAPI:
 
 
 def without_coalescing() -> FastAPI:
-    """Return the example with a client that sends each read on its own."""
+    """Return the example with a client that sends a request for each read."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -5,7 +5,6 @@ and are measured in turn. Unlike a record, a number of the baseline has no token
 """
 
 import os
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -94,17 +93,12 @@ def _application(function: str, environment: dict[str, str], directory: Path) ->
     server = process.Server(
         function,
         [*command, *arguments],
-        partial(_connects, port),
+        partial(process.accepts_connections, port),
         directory=Path(__file__).parents[1],
         environment={**os.environ, **environment},
     )
     with process.running(server, directory):
         yield f"http://{process.HOST}:{port}"
-
-
-def _connects(port: int) -> bool:
-    with socket.create_connection((process.HOST, port), timeout=1):
-        return True
 
 
 def _count_every_page(url: str) -> None:

@@ -60,6 +60,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def accepts_connections(port: int) -> bool:
+    """Connect to a port of the loopback interface. Raise `OSError` if nothing listens there."""
+    with socket.create_connection((HOST, port), timeout=1):
+        return True
+
+
 def _start(server: Server, scratch: Path, log: Path) -> subprocess.Popen[bytes]:
     """Start the process in a new session, so that Ctrl-C reaches only this process, which then stops the server.
 

@@ -2,13 +2,12 @@
 
 import contextlib
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from .install import ensure_command
-from .process import HOST, Server, free_port, running
+from .process import HOST, Server, accepts_connections, free_port, running
 
 THREADS = 2
 SILENT = 0
@@ -31,10 +30,5 @@ def webdis(directory: Path, redis_url: str) -> Iterator[str]:
     file = directory / "webdis.json"
     file.write_text(json.dumps(settings))
     command = [str(ensure_command("webdis", "webdis")), str(file)]
-    with running(Server("webdis", command, lambda: _connects(port)), directory):
+    with running(Server("webdis", command, lambda: accepts_connections(port)), directory):
         yield f"http://{HOST}:{port}"
-
-
-def _connects(port: int) -> bool:
-    with socket.create_connection((HOST, port), timeout=1):
-        return True

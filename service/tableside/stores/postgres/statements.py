@@ -40,7 +40,7 @@ class Statements(msgspec.Struct, frozen=True):
     statements return keys and etags, the second also returns values. `unconditional_delete` keeps the rows of deleted
     records that store writers.
 
-    `look` is `lock` without locks. `replace` is an `update` of one row, with the etag that the row must have.
+    `look` is `lock` without row locks. `replace` is an `update` of one row, with the etag that the row must have.
     """
 
     read: str

@@ -165,7 +165,7 @@ class PostgresStore:
         return outcomes
 
     async def _decide_one(self, write: Write, until: float) -> Outcome:
-        """Write a record without a transaction, unless other requests of this process write it, or that conflicts."""
+        """Write a record. This needs a transaction only if other writers change the record at the same time."""
         is_alone = write.key not in self._writing
         self._writing[write.key] += 1
         try:

@@ -1,7 +1,7 @@
 """Writes records: unconditional writes in one statement, a single other write in two, and several in a transaction.
 
-A single write reads its record, is decided with `transition`, and replaces the row if its etag is still the same. If
-another writer has changed or locked the row, the write needs a transaction.
+A single write reads its record, decides with `transition`, and replaces the row if its etag is still the same. If
+another writer has changed or locked the row, the write takes a transaction.
 
 The transaction locks the rows of a batch in key order, reads them, decides each write with `transition`, writes, and
 commits. A key without a row cannot be locked. Such records are inserted afterwards by a separate statement, also in
@@ -148,7 +148,7 @@ class RecordWriter:
     async def insert(
         self, connection: Connection, decisions: Sequence[DecidedWrite], progress: Progress
     ) -> list[Outcome | Conflict]:
-        """Insert records that had no row. Return Conflict for records that have one now."""
+        """Insert records that had no row. Return CONFLICT for records that have a row now."""
         progress.applied = "unknown"
         found = await self._send_rows(connection, self._statements.insert, decisions, progress)
         return [self._outcome(decision, found) if decision.row.key in found else CONFLICT for decision in decisions]
