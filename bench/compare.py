@@ -1,4 +1,6 @@
-"""Single requests and batches of 1,000 on one Redis: the service, Webdis, and redis-py without a service.
+"""Single requests and batches of 1,000: the service, and Webdis and redis-py on the same Redis.
+
+The service also reads and writes an embedded RocksDB table, compared with redis-py on Redis.
 
 All variants are measured in turn, several times over. They read and write as many records of the same size. Dapr is not
 measured, because its runtime is in no package registry.
@@ -6,7 +8,8 @@ measured, because its runtime is in no package registry.
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TypeAlias
@@ -28,6 +31,8 @@ BATCH = 1000
 SINGLE_AT_ONCE = 32
 BATCHES_AT_ONCE = 4
 SERVICE, WEBDIS, DRIVER = "Tableside", "webdis", "redis-py"
+EMBEDDED = "embedded"
+"""The table in RocksDB."""
 
 KEYS = [records.key(index) for index in range(RECORDS)]
 BATCHES = [KEYS[start : start + BATCH] for start in range(0, RECORDS, BATCH)]
@@ -69,7 +74,7 @@ def run(seconds: float, rounds: int = 5) -> list[Result]:
     with tempfile.TemporaryDirectory() as name, redis(Path(name)) as url, webdis(Path(name), url) as other:
         config = _config(Path(name), url)
         with running(Path(name), config=config) as service, Direct({DRIVER: RedisPy}, url) as direct:
-            send_all(service.url, list(records.puts(RECORDS)))
+            send_all(service.url, [*records.puts(RECORDS), *records.puts(RECORDS, table=EMBEDDED)])
             direct.fill(BATCHES)
             comparisons = [*_singles(service, other), *_batches(service, other, direct)]
             for _ in range(rounds):
@@ -80,8 +85,9 @@ def run(seconds: float, rounds: int = 5) -> list[Result]:
 
 def _config(folder: Path, url: str) -> Path:
     file = folder / "stores.yaml"
-    stores, table = {"s": {"kind": "redis", "url": url}}, {"store": "s", "create": True}
-    file.write_text(yaml.safe_dump({"stores": stores, "tables": {records.TABLE: table}}))
+    stores = {"redis": {"kind": "redis", "url": url}, "rocksdb": {"kind": "rocksdb", "path": str(folder / "records")}}
+    tables = {records.TABLE: {"store": "redis", "create": True}, EMBEDDED: {"store": "rocksdb", "create": True}}
+    file.write_text(yaml.safe_dump({"stores": stores, "tables": tables}))
     return file
 
 
@@ -101,15 +107,20 @@ def _batches(service: Service, other: str, direct: Direct) -> list[Comparison]:
         Request("POST", "/", "/".join(["MGET", *(f"{TABLE}:{key}" for key in batch)]).encode()) for batch in BATCHES
     ]
     gets, puts, increments = (_direct(direct.rates(verb, BATCHES)[DRIVER]) for verb in (get, put, increment))
-    arrow_get, arrow_put, arrow_increment = (
-        _batch(service.url, [form(batch) for batch in BATCHES])
-        for form in (records.gets_as_arrow, records.puts_as_arrow, records.increments_as_arrow)
-    )
-    reads = {DRIVER: gets, WEBDIS: _batch(other, mgets), SERVICE: arrow_get}
+
+    def with_driver(title: str, driver: Rate, form: Callable[[Sequence[str]], Request], target: float) -> Comparison:
+        mine = _batch(service.url, [form(batch) for batch in BATCHES])
+        return Comparison(title, "records", {DRIVER: driver, SERVICE: mine}, {SERVICE: target})
+
+    arrow = with_driver("batch get", gets, records.gets_as_arrow, 0.7)
     return [
-        Comparison("batch get", "records", reads, {SERVICE: 0.7}),
-        Comparison("batch put", "records", {DRIVER: puts, SERVICE: arrow_put}, {SERVICE: 1.2}),
-        Comparison("batch $inc", "records", {DRIVER: increments, SERVICE: arrow_increment}, {SERVICE: 1.0}),
+        replace(arrow, ways={DRIVER: gets, WEBDIS: _batch(other, mgets), SERVICE: arrow.ways[SERVICE]}),
+        with_driver("batch get, op column", gets, records.gets_with_op_column, 0.7),
+        with_driver("batch get, JSON", gets, records.gets_as_json, 0.4),
+        with_driver("batch put", puts, records.puts_as_arrow, 1.2),
+        with_driver("batch $inc", increments, records.increments_as_arrow, 1.0),
+        with_driver("RocksDB, batch get", gets, partial(records.gets_as_arrow, table=EMBEDDED), 0.6),
+        with_driver("RocksDB, batch put", puts, partial(records.puts_as_arrow, table=EMBEDDED), 1.0),
     ]
 
 

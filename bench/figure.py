@@ -38,7 +38,7 @@ def write(results: Sequence[Result], way: str, file: Path) -> None:
 def _picture(way: str, bars: Sequence[tuple[str, str, float]]) -> str:
     scale = (WIDTH - LEFT - RIGHT) / max(1.0, *(ratio for _, _, ratio in bars))
     height, one = TOP + ROW * len(bars) + 10, LEFT + scale
-    title = f"Requests and records per second of {way} on one Redis, as ratios"
+    title = f"Requests and records per second of {way}, as ratios"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',

@@ -38,16 +38,16 @@ def value_of(key: str) -> bytes:
     return value(int(key[1:]))
 
 
-def puts(count: int, rows: int = 5000) -> Iterator[Request]:
-    """Return requests that fill the table."""
+def puts(count: int, rows: int = 5000, table: str = TABLE) -> Iterator[Request]:
+    """Return requests that fill a table."""
     for start in range(0, count, rows):
-        yield puts_as_arrow([key(index) for index in range(start, min(start + rows, count))])
+        yield puts_as_arrow([key(index) for index in range(start, min(start + rows, count))], table)
 
 
-def puts_as_arrow(keys: Sequence[str]) -> Request:
+def puts_as_arrow(keys: Sequence[str], table: str = TABLE) -> Request:
     """Return a batch of puts in Arrow."""
     columns: dict[str, Sequence[Any]] = {"key": keys, "value": [value_of(each) for each in keys]}
-    return Request("POST", f"/v1/tables/{TABLE}/batch?op=put", stream(columns), ARROW)
+    return Request("POST", f"/v1/tables/{table}/batch?op=put", stream(columns), ARROW)
 
 
 def puts_as_json(keys: Sequence[str]) -> Request:
@@ -66,9 +66,14 @@ def increments_as_json(keys: Sequence[str], **members: Any) -> Request:
     return _as_json([{"op": "update", "key": each, "update": INCREMENT, **members} for each in keys])
 
 
-def gets_as_arrow(keys: Sequence[str]) -> Request:
+def gets_as_arrow(keys: Sequence[str], table: str = TABLE) -> Request:
     """Return a batch of gets in Arrow."""
-    return Request("POST", f"/v1/tables/{TABLE}/batch?op=get", stream({"key": keys}), ARROW)
+    return Request("POST", f"/v1/tables/{table}/batch?op=get", stream({"key": keys}), ARROW)
+
+
+def gets_with_op_column(keys: Sequence[str]) -> Request:
+    """Return the same with the operation in a column."""
+    return Request("POST", f"/v1/tables/{TABLE}/batch", stream({"op": ["get"] * len(keys), "key": keys}), ARROW)
 
 
 def gets_as_json(keys: Sequence[str]) -> Request:
