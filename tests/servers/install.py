@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from glob import glob
 from pathlib import Path
 
-from scripts.bootstrap import ROOT, VENV, SetupError, step
+from scripts.bootstrap import ROOT, VENV, SetupError, step, update_package_list
 
 CACHE = VENV / "servers"
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -77,7 +77,7 @@ def install_package(package: str, name: str) -> None:
     lock_timeout = ["-o", f"DPkg::Lock::Timeout={APT_LOCK_WAIT_MAX_S}"]
     updated = CACHE / "apt.stamp"
     if not (updated.exists() and time.time() - updated.stat().st_mtime < PACKAGE_LIST_AGE_MAX_S):
-        step("updating the list of Debian packages", [apt, *lock_timeout, "update"])
+        update_package_list(apt)
         updated.touch()
     with _no_service_starts():
         step(f"installing {package}", [apt, *lock_timeout, "install", "--yes", "--no-install-recommends", package])
