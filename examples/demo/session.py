@@ -19,8 +19,7 @@ HERE = "local[*]"
 def session(folder: Path, master: str = HERE, more: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """Start Spark on every core, or on a cluster, with its files under `folder`. Stop it at the end."""
     settings: dict[str, bool | float | int | str | None] = {
-        # The better compiler does not pay off in a JVM that runs for a minute.
-        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOGGING.as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.local.dir": str(folder),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": PARTITIONS,
