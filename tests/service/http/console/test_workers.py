@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from support.running import running
+from support.waiting import until
 
 pytestmark = pytest.mark.server
 
@@ -15,6 +16,7 @@ CONFIG = """
 stores: {cache: {kind: redis, url: "%s"}}
 tables: {console-workers: {store: cache}}
 """
+LIVE = "/console/tables/console-workers/live"
 GETS = 60
 PAGES = 8
 SHOWN_MAX_S = 12.0
@@ -24,9 +26,14 @@ ROUNDING_S = 0.5
 """The rounding error of a time in whole seconds on a page."""
 
 
+def sampled_twice(client: httpx.Client) -> bool:
+    """Whether every worker that serves pages has sampled the metrics twice."""
+    return all("last " in client.get(LIVE).text for _ in range(PAGES))
+
+
 def shown(client: httpx.Client) -> tuple[float, float]:
     """Return bounds for the number of gets of absent records in the period that the table's page shows."""
-    page = client.get("/console/tables/console-workers/live").text
+    page = client.get(LIVE).text
     seconds = re.search(r"last ([\d.]+) s<", page)
     per_s = re.search(r"absent</th><td class=\"number\">([\d.]+)/s", page)
     if not seconds or not per_s:
@@ -40,12 +47,12 @@ def test_a_page_shows_the_sums_over_all_workers(redis_url: str, tmp_path: Path) 
     config.write_text(CONFIG % redis_url)
     anew = httpx.Limits(max_keepalive_connections=0)  # the kernel chooses a worker for each connection
     with running(tmp_path, config, workers=2) as service, httpx.Client(base_url=service.url, limits=anew) as client:
-        for _ in range(PAGES):
-            shown(client)  # so that each worker has an earlier sample
+        until(lambda: service.log.read_text().count("Application startup complete") == 2)  # by each worker
+        until(lambda: sampled_twice(client))
         for number in range(GETS):
             assert client.get(f"/v1/tables/console-workers/records/{number}").status_code == 404
-        right, until = 0, time.monotonic() + SHOWN_MAX_S
-        while right < PAGES and time.monotonic() < until:
+        right, end = 0, time.monotonic() + SHOWN_MAX_S
+        while right < PAGES and time.monotonic() < end:
             least, most = shown(client)
             assert least <= GETS
             right = right + 1 if most >= GETS else 0  # in succession, so that every worker has served a page
