@@ -25,7 +25,7 @@ from rich.table import Table
 PLAIN_WIDTH = 120
 SHORT_RUN = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"
-}  # The better compiler pays off after minutes.
+}  # the better compiler pays off in longer runs
 SMALL_FILE = {"spark.sql.files.maxPartitionBytes": "1m"}  # several tasks for each core
 
 

@@ -17,6 +17,7 @@ stores: {cache: {kind: redis, url: "%s"}}
 tables: {console-workers: {store: cache}}
 """
 LIVE = "/console/tables/console-workers/live"
+PERIOD = re.compile(r"last ([\d.]+) s<")
 GETS = 60
 PAGES = 8
 SHOWN_MAX_S = 12.0
@@ -28,13 +29,13 @@ ROUNDING_S = 0.5
 
 def sampled_twice(client: httpx.Client) -> bool:
     """Whether every worker that serves pages has sampled the metrics twice."""
-    return all("last " in client.get(LIVE).text for _ in range(PAGES))
+    return all(PERIOD.search(client.get(LIVE).text) for _ in range(PAGES))
 
 
 def shown(client: httpx.Client) -> tuple[float, float]:
     """Return bounds for the number of gets of absent records in the period that the table's page shows."""
     page = client.get(LIVE).text
-    seconds = re.search(r"last ([\d.]+) s<", page)
+    seconds = PERIOD.search(page)
     per_s = re.search(r"absent</th><td class=\"number\">([\d.]+)/s", page)
     if not seconds or not per_s:
         return 0.0, 0.0
