@@ -16,6 +16,7 @@ from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Wr
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.core.transitions import Stored
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
+from tableside.stores.rocksdb.database import UNKNOWN_BYTES
 from tableside.stores.rocksdb.group_commit import Turn
 from tableside.stores.rocksdb.reads import KEYS_PER_GET_MIN
 from tableside.stores.rocksdb.records import pack, unpack
@@ -185,6 +186,21 @@ async def test_the_sweep_removes_only_expired_records(tmp_path: Path) -> None:
     async with raw(tmp_path) as found:
         keys = [key for key, _ in found.items()]
     assert keys == [*kept, b"t\0z"]
+
+
+async def test_a_sweep_finds_the_size_of_the_largest_record(tmp_path: Path) -> None:
+    async with database(tmp_path) as backend:
+        store = await backend.store(TableSpec("t"))
+        assert backend._database.record_bytes_max == 0
+        for operation in (put("a", {"text": "x" * 5000}), update("b", {"$set": {"text": "x" * 6000}}, {}), Delete("a")):
+            await written(store, operation)
+        assert 6000 < (largest := backend._database.record_bytes_max) < 6100
+    async with database(tmp_path, sweep_every_s=0.05) as backend:
+        assert backend._database.record_bytes_max == UNKNOWN_BYTES
+        async with asyncio.timeout(30):
+            while backend._database.record_bytes_max == UNKNOWN_BYTES:
+                await asyncio.sleep(0.02)
+        assert backend._database.record_bytes_max == largest
 
 
 async def swept(backend: RocksdbBackend, left: int) -> None:

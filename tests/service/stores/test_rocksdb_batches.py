@@ -13,7 +13,6 @@ from tableside.core.operations import Get, Operation, Record, Token
 from tableside.core.store import Store, TableSpec
 from tableside.core.transitions import Stored
 from tableside.stores.rocksdb import RocksdbBackend, reads
-from tableside.stores.rocksdb.reads import KEYS_PER_GET_MAX, KEYS_PER_GET_MIN
 from tableside.stores.rocksdb.records import PLAIN_BYTES_MAX, are_plain, pack, pack_plain, read, read_all
 
 
@@ -49,9 +48,12 @@ async def test_a_large_batch_of_gets_leaves_turns_to_other_gets(store: Store, mo
     assert finished == [20, 2000]
 
 
-@pytest.mark.parametrize("size_bytes", [10, 100_000])
-async def test_large_records_are_read_a_few_at_a_time(
-    backend: RocksdbBackend, monkeypatch: pytest.MonkeyPatch, size_bytes: int
+@pytest.mark.parametrize(
+    ("size_bytes", "known", "first", "most"),
+    [(10, True, 100, 100), (10, False, 8, 32), (100_000, True, 19, 20), (100_000, False, 8, 20)],
+)
+async def test_records_that_may_be_large_are_read_a_few_at_a_time(
+    backend: RocksdbBackend, monkeypatch: pytest.MonkeyPatch, size_bytes: int, known: bool, first: int, most: int
 ) -> None:
     store = await backend.store(TableSpec("t"))
     await store.apply([put(f"{index:02}", {"text": "x" * size_bytes}) for index in range(100)])
@@ -63,10 +65,11 @@ async def test_large_records_are_read_a_few_at_a_time(
         return get(keys)
 
     monkeypatch.setattr(backend._database, "get", counted)
+    monkeypatch.setattr(backend._database, "_all_seen", known)
     monkeypatch.setattr(reads, "READ_BYTES_MAX", 2_000_000)
     await store.apply([Get(f"{index:02}") for index in range(100)])
-    assert max(counts) <= (KEYS_PER_GET_MAX if size_bytes == 10 else 20)
-    assert counts[0] == KEYS_PER_GET_MIN
+    assert counts[0] == first
+    assert max(counts) <= most
 
 
 PLAIN = [put("a"), put("b"), put("c")]

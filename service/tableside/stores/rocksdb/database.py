@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
+UNKNOWN_BYTES = 2**63
+
 
 class Database:
     """The database that all tables of a backend share. Owns the driver's handle, two reader threads and one writer."""
@@ -31,6 +33,8 @@ class Database:
         self._handle = handle
         self._clock = clock
         self._version_max = 0
+        self._largest_bytes = 0
+        self._all_seen = self.first_key(Range()) is None
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
         self._scan_turn = asyncio.Lock()
         self._writes: GroupCommit[list[Outcome]] = GroupCommit(handle.sync, _sync_failed)
@@ -38,6 +42,19 @@ class Database:
     def now_ms(self) -> int:
         """Return the wall-clock time in Unix milliseconds."""
         return self._clock()
+
+    @property
+    def record_bytes_max(self) -> int:
+        """Return a limit on the size of each record, or `UNKNOWN_BYTES` until the first sweep has seen all of them."""
+        return self._largest_bytes if self._all_seen else UNKNOWN_BYTES
+
+    def see(self, record_bytes: int) -> None:
+        """Take note of the size of a record that is in the database, or will be."""
+        self._largest_bytes = max(self._largest_bytes, record_bytes)
+
+    def see_all(self) -> None:
+        """Take note that each record in the database has been seen since it was opened."""
+        self._all_seen = True
 
     def next_etag(self) -> str:
         """Return a version that no record of this database has had: 16 hex digits."""

@@ -1,4 +1,7 @@
-"""The background task that removes expired records from a RocksDB database. Reads skip them in any case."""
+"""The background task that removes expired records from a RocksDB database, and finds the size of the largest record.
+
+Reads skip expired records in any case.
+"""
 
 import asyncio
 import contextlib
@@ -48,6 +51,7 @@ class ExpirySweeper:
             started = time.perf_counter()
             position = await self._sweep_from(position)
             await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
+        self._database.see_all()
 
     async def _sweep_from(self, low: bytes) -> bytes | None:
         """Remove expired records among the next keys, and return the next position, or None at the end."""
@@ -63,6 +67,7 @@ class ExpirySweeper:
             if count == KEYS_PER_STEP_MAX or size_bytes > BYTES_PER_STEP_MAX:
                 return expired, key
             size_bytes += len(raw)
+            self._database.see(len(raw))
             if _is_expired(raw, now):
                 expired.append(key)
         return expired, None

@@ -17,9 +17,10 @@ KEYS_PER_TURN_MAX = 1000
 """How many records one turn of a reader thread reads."""
 
 KEYS_PER_GET_MIN, KEYS_PER_GET_MAX = 8, 32
-"""How many records are read in one call: the fewest at first, and more if they are small.
+"""How many records of unknown size are read in one call: the fewest at first, and more if they are small.
 
-The values of a call are counted after each of these reads.
+The values of a call are counted after each of these reads. The reader waits for the interpreter after each, so records
+that cannot be too large together are read in one call.
 """
 
 
@@ -65,7 +66,12 @@ class _Call:
         self.outcomes += read_all(raws, self._now_ms)
 
     def _count(self, known: int) -> int:
-        """Return how many records to read next: as many as fit if they have the mean size of the `known` ones."""
+        """Return how many records to read next: as many as fit if all are of the largest size.
+
+        If that is unknown or few, a limited number that fits if they have the mean size of the `known` ones.
+        """
+        left_bytes = READ_BYTES_MAX - self._bytes
         mean_bytes = self._bytes // (known or 1)
-        fitting = (READ_BYTES_MAX - self._bytes) // (mean_bytes + 1) if known else 0
-        return max(KEYS_PER_GET_MIN, min(KEYS_PER_GET_MAX, fitting))
+        probably_fitting = left_bytes // (mean_bytes + 1) if known else 0
+        certainly_fitting = left_bytes // (self._database.record_bytes_max + 1)
+        return max(KEYS_PER_GET_MIN, min(KEYS_PER_GET_MAX, probably_fitting), certainly_fitting)

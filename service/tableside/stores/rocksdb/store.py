@@ -125,10 +125,14 @@ class RocksdbStore:
     ) -> list[Outcome]:
         versions = self._database.next_versions(len(puts))
         add = batch.put
+        sizes_bytes = []
         for key, put, version in zip(keys, puts, versions, strict=True):
-            add(key, pack_plain(put.value, version))
+            raw = pack_plain(put.value, version)
+            add(key, raw)
+            sizes_bytes.append(len(raw))
+        self._database.see(max(sizes_bytes))
         read_bytes = sum([len(raw) for raw in raws if raw is not None])
-        turn.spend(read_bytes + sum([len(put.value) for put in puts]), len(puts))
+        turn.spend(read_bytes + sum(sizes_bytes), len(puts))
         return [Written(f"{version:016x}") for version in versions]
 
     def _apply_each(
@@ -163,12 +167,13 @@ class RocksdbStore:
             stored = error
         step = transition(stored, operation, self.spec, now_ms=now, etag=self._database.next_etag())
         if isinstance(step, Changed):
-            _add_record(batch, key, step.stored)
+            self._add_record(batch, key, step.stored)
         return step.outcome
 
-
-def _add_record(batch: WriteBatch, key: bytes, stored: Stored | None) -> None:
-    if stored is None:
-        batch.delete(key)
-    else:
-        batch.put(key, pack(stored))
+    def _add_record(self, batch: WriteBatch, key: bytes, stored: Stored | None) -> None:
+        if stored is None:
+            batch.delete(key)
+        else:
+            raw = pack(stored)
+            self._database.see(len(raw))
+            batch.put(key, raw)
