@@ -9,7 +9,7 @@ measured, because its runtime is in no package registry.
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -111,19 +111,21 @@ def _batches(service: Service, other: str, direct: Direct) -> list[Comparison]:
     ]
     gets, puts, increments = (_direct(direct.rates(verb, BATCHES)[DRIVER]) for verb in (get, put, increment))
 
-    def with_driver(title: str, driver: Rate, form: Callable[[Sequence[str]], Request], target: float) -> Comparison:
-        mine = _batch(service.url, [form(batch) for batch in BATCHES])
-        return Comparison(title, "records", {DRIVER: driver, SERVICE: mine}, {SERVICE: target})
+    def compared(
+        title: str, others: Mapping[str, Rate], form: Callable[[Sequence[str]], Request], target: float
+    ) -> Comparison:
+        service_rate = _batch(service.url, [form(batch) for batch in BATCHES])
+        return Comparison(title, "records", {**others, SERVICE: service_rate}, {SERVICE: target})
 
-    arrow = with_driver("batch get", gets, records.gets_as_arrow, 0.7)
+    of_webdis = _repeated(_batch(other, mgets))
     return [
-        replace(arrow, ways={DRIVER: gets, WEBDIS: _repeated(_batch(other, mgets)), SERVICE: arrow.ways[SERVICE]}),
-        with_driver("batch get, op column", gets, records.gets_with_op_column, 0.7),
-        with_driver("batch get, JSON", gets, records.gets_as_json, 0.4),
-        with_driver("batch put", puts, records.puts_as_arrow, 1.2),
-        with_driver("batch $inc", increments, records.increments_as_arrow, 1.0),
-        with_driver("RocksDB, batch get", gets, partial(records.gets_as_arrow, table=EMBEDDED), 0.6),
-        with_driver("RocksDB, batch put", puts, partial(records.puts_as_arrow, table=EMBEDDED), 1.0),
+        compared("batch get", {DRIVER: gets, WEBDIS: of_webdis}, records.gets_as_arrow, 0.7),
+        compared("batch get, op column", {DRIVER: gets}, records.gets_with_op_column, 0.7),
+        compared("batch get, JSON", {DRIVER: gets}, records.gets_as_json, 0.4),
+        compared("batch put", {DRIVER: puts}, records.puts_as_arrow, 1.2),
+        compared("batch $inc", {DRIVER: increments}, records.increments_as_arrow, 1.0),
+        compared("RocksDB, batch get", {DRIVER: gets}, partial(records.gets_as_arrow, table=EMBEDDED), 0.6),
+        compared("RocksDB, batch put", {DRIVER: puts}, partial(records.puts_as_arrow, table=EMBEDDED), 1.0),
     ]
 
 

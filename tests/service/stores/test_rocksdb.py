@@ -201,6 +201,9 @@ async def test_a_sweep_finds_the_size_of_the_largest_record(tmp_path: Path) -> N
             while backend._database.record_bytes_max == UNKNOWN_BYTES:
                 await asyncio.sleep(0.02)
         assert backend._database.record_bytes_max == largest
+        await written(await backend.store(TableSpec("t")), put("c", {"text": "x" * 7000}))
+        await asyncio.sleep(0.2)  # later sweeps do not lower the limit
+        assert 7000 < backend._database.record_bytes_max < 7100
 
 
 async def swept(backend: RocksdbBackend, left: int) -> None:

@@ -33,8 +33,8 @@ class Database:
         self._handle = handle
         self._clock = clock
         self._version_max = 0
-        self._largest_bytes = 0
-        self._all_seen = self.first_key(Range()) is None
+        self._written_bytes_max = 0
+        self._swept_bytes_max = 0 if self.first_key(Range()) is None else UNKNOWN_BYTES
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
         self._scan_turn = asyncio.Lock()
         self._writes: GroupCommit[list[Outcome]] = GroupCommit(handle.sync, _sync_failed)
@@ -45,16 +45,16 @@ class Database:
 
     @property
     def record_bytes_max(self) -> int:
-        """Return a limit on the size of each record, or `UNKNOWN_BYTES` until the first sweep has seen all of them."""
-        return self._largest_bytes if self._all_seen else UNKNOWN_BYTES
+        """Return a limit on the size of each record in bytes, or `UNKNOWN_BYTES` until the first sweep has ended."""
+        return max(self._written_bytes_max, self._swept_bytes_max)
 
-    def see(self, record_bytes: int) -> None:
-        """Take note of the size of a record that is in the database, or will be."""
-        self._largest_bytes = max(self._largest_bytes, record_bytes)
+    def note_written_size(self, record_bytes: int) -> None:
+        """Take the size of a record into account that is about to be written. Only the writer thread may call this."""
+        self._written_bytes_max = max(self._written_bytes_max, record_bytes)
 
-    def see_all(self) -> None:
-        """Take note that each record in the database has been seen since it was opened."""
-        self._all_seen = True
+    def note_swept_size(self, record_bytes_max: int) -> None:
+        """Take the size of the largest record into account that a complete sweep has found."""
+        self._swept_bytes_max = record_bytes_max
 
     def next_etag(self) -> str:
         """Return a version that no record of this database has had: 16 hex digits."""

@@ -30,6 +30,7 @@ class ExpirySweeper:
 
     def __init__(self, database: Database, every_s: float) -> None:
         self._database = database
+        self._largest_bytes = 0
         self._task = asyncio.create_task(self._sweep_forever(every_s))
 
     async def close(self) -> None:
@@ -47,11 +48,12 @@ class ExpirySweeper:
 
     async def _sweep(self) -> None:
         position: bytes | None = b""
+        self._largest_bytes = 0
         while position is not None:
             started = time.perf_counter()
             position = await self._sweep_from(position)
             await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
-        self._database.see_all()
+        self._database.note_swept_size(self._largest_bytes)
 
     async def _sweep_from(self, low: bytes) -> bytes | None:
         """Remove expired records among the next keys, and return the next position, or None at the end."""
@@ -67,7 +69,7 @@ class ExpirySweeper:
             if count == KEYS_PER_STEP_MAX or size_bytes > BYTES_PER_STEP_MAX:
                 return expired, key
             size_bytes += len(raw)
-            self._database.see(len(raw))
+            self._largest_bytes = max(self._largest_bytes, len(raw))
             if _is_expired(raw, now):
                 expired.append(key)
         return expired, None

@@ -130,7 +130,7 @@ class RocksdbStore:
             raw = pack_plain(put.value, version)
             add(key, raw)
             sizes_bytes.append(len(raw))
-        self._database.see(max(sizes_bytes))
+        self._database.note_written_size(max(sizes_bytes))
         read_bytes = sum([len(raw) for raw in raws if raw is not None])
         turn.spend(read_bytes + sum(sizes_bytes), len(puts))
         return [Written(f"{version:016x}") for version in versions]
@@ -175,5 +175,5 @@ class RocksdbStore:
             batch.delete(key)
         else:
             raw = pack(stored)
-            self._database.see(len(raw))
+            self._database.note_written_size(len(raw))
             batch.put(key, raw)
