@@ -120,13 +120,13 @@ async def run_until(coroutine: Coroutine[Any, Any, Result], deadline: float) -> 
         result: Result = finished.value
         return result
     async with asyncio.timeout_at(deadline):
-        return await _Started(coroutine, awaited)
+        return await Started(coroutine, awaited)
 
 
-class _Started(Generic[Result]):
-    """A coroutine that waits for something after its first step."""
+class Started(Generic[Result]):
+    """A coroutine that waits for something after its first step. `awaited` is what that step returned."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Result], awaited: Any) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, Result] | Generator[Any, Any, Result], awaited: Any) -> None:
         self._coroutine = coroutine
         self._awaited = awaited
 

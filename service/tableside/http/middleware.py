@@ -15,6 +15,7 @@ from ..auth import UNRESTRICTED, Auth, Caller, Forbidden
 from ..catalog import InFlight, Reservation
 from ..core import Applied, DeadlineExceeded, Internal, TableError
 from ..core.caller_context import CALLER
+from ..core.concurrency import Started
 from ..core.errors import Overloaded
 from .allowed_hosts import AllowedHosts
 from .endpoints import Router
@@ -151,19 +152,13 @@ class RequestInProgress:
 
     async def receive(self) -> Message:
         """Receive a part of the body. Raise Overloaded above the limits, DeadlineExceeded if the body is too slow."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._start_timer(task)
+        receiving = self._receive().__await__()
         try:
-            message = await self._receive()
-        except asyncio.CancelledError:
-            if not self._timed_out:
-                raise
-            task.uncancel()
-            raise DeadlineExceeded(f"the body was too slow: it did not arrive within {BODY_TIMEOUT_S:g} s") from None
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            awaited = receiving.send(None)
+        except StopIteration as received:  # Most bodies have arrived with their heads, and need no timer.
+            message: Message = received.value
+        else:
+            message = await self._received_in_time(Started(receiving, awaited))
         self._reserved = True
         self.context.bytes_in += len(message.get("body", b""))
         self._reservation.grow_body_to(self.context.bytes_in)
@@ -187,8 +182,23 @@ class RequestInProgress:
             self.leave()  # Only the client's reading of the response remains.
         return self._send(message)
 
+    async def _received_in_time(self, receiving: Started[Message]) -> Message:
+        task = asyncio.current_task()
+        assert task is not None
+        self._start_timer(task)
+        try:
+            return await receiving
+        except asyncio.CancelledError:
+            if not self._timed_out:
+                raise
+            task.uncancel()
+            raise DeadlineExceeded(f"the body was too slow: it did not arrive within {BODY_TIMEOUT_S:g} s") from None
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
     def _start_timer(self, task: "asyncio.Task[object]") -> None:
-        # asyncio.timeout costs three times as much, and every request with a body pays for it.
+        # asyncio.timeout costs three times as much.
         loop = task.get_loop()
         if self._body_started_at is None:
             self._body_started_at = loop.time()

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -57,8 +57,12 @@ class ServiceRequest(Request):
         declared = request_headers.header(self, "content-length")
         if declared is not None and int(declared) > bytes_max:
             raise TooLarge(f"a body may have at most {bytes_max} bytes")
-        chunks, size_bytes = [], 0
-        async for chunk in self.stream():
+        chunks, size_bytes, more = [], 0, True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunk, more = message.get("body", b""), message.get("more_body", False)
             size_bytes += len(chunk)
             if size_bytes > bytes_max:
                 raise TooLarge(f"a body may have at most {bytes_max} bytes")
