@@ -153,7 +153,7 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
 def _compared(arguments: argparse.Namespace) -> list[Result]:
     results = compare.run(arguments.seconds, arguments.rounds)
     if arguments.figure is not None:
-        figure.write(results, compare.SERVICE, arguments.figure)
+        figure.write(results, compare.FIGURE_TITLE, (compare.SERVICE, compare.SHARED_SERVICE), arguments.figure)
     return results
 
 

@@ -1,12 +1,12 @@
 """The ratios of a comparison as an SVG picture with colors for light and dark pages."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from pathlib import Path
 
 from .report import Result
 
-WIDTH, LEFT, RIGHT, TOP, ROW = 720, 190, 70, 46, 34
+WIDTH, LEFT, RIGHT, TOP, ROW = 720, 240, 70, 46, 34
 BAR = 16
 
 STYLE = """
@@ -25,20 +25,23 @@ text { font: 13px system-ui, sans-serif; fill: #1f2933 }
 """
 
 
-def write(results: Sequence[Result], way: str, file: Path) -> None:
-    """Draw one bar for each group: the ratio of `way` to the first variant of the group."""
+def write(results: Sequence[Result], title: str, ways: Collection[str], file: Path) -> None:
+    """Draw the ratios of `ways` to the first variant of their groups, one bar for each."""
     baselines: dict[str, str] = {}
     for result in results:
         baselines.setdefault(result.group, result.way)
-    bars = [(result.group, baselines[result.group], result.ratio) for result in results if result.way == way]
+    bars = [
+        (result.group, f"{result.way} / {baselines[result.group]}", result.ratio)
+        for result in results
+        if result.way in ways
+    ]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(_picture(way, bars), encoding="utf-8")
+    file.write_text(_picture(title, bars), encoding="utf-8")
 
 
-def _picture(way: str, bars: Sequence[tuple[str, str, float]]) -> str:
+def _picture(title: str, bars: Sequence[tuple[str, str, float]]) -> str:
     scale = (WIDTH - LEFT - RIGHT) / max(1.0, *(ratio for _, _, ratio in bars))
     height, one = TOP + ROW * len(bars) + 10, LEFT + scale
-    title = f"Requests and records per second of {way}, as ratios"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
@@ -54,11 +57,11 @@ def _picture(way: str, bars: Sequence[tuple[str, str, float]]) -> str:
     )
 
 
-def _bar(index: int, group: str, baseline: str, ratio: float, scale: float) -> str:
+def _bar(index: int, group: str, note: str, ratio: float, scale: float) -> str:
     top = TOP + ROW * index
     return (
         f'<text x="12" y="{top + 13}">{escape(group)}</text>'
-        f'<text class="note" x="12" y="{top + 26}">relative to {escape(baseline)}</text>'
+        f'<text class="note" x="12" y="{top + 26}">{escape(note)}</text>'
         f'<rect class="bar" x="{LEFT}" y="{top + 4}" width="{ratio * scale:.0f}" height="{BAR}" rx="2"/>'
         f'<text x="{LEFT + ratio * scale + 8:.0f}" y="{top + 17}">{ratio:.2f}</text>'
     )

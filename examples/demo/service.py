@@ -54,12 +54,13 @@ def running(
     keep: bool = False,
     config: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    workers: int = 1,
 ) -> Iterator[Service]:
     """Run the service with its records under `folder`. Stop it at the end, or `keep` it running after a success.
 
     A configuration may place the records elsewhere. `environment` has the variables that it needs.
     """
-    service = _start(folder, port or free_port(), config, environment or {})
+    service = _start(folder, port or free_port(), config, environment or {}, workers)
     try:
         _wait_until_ready(service)
         yield service
@@ -81,13 +82,15 @@ def free_port() -> int:
     raise OSError(f"no free port on {HOST}")
 
 
-def _start(folder: Path, port: int, config: Path | None, environment: Mapping[str, str]) -> Service:
+def _start(folder: Path, port: int, config: Path | None, environment: Mapping[str, str], workers: int) -> Service:
     """Start the process in a new session, so that Ctrl-C reaches only the job, which then stops the service."""
     log = folder / "service.log"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TABLESIDE_")}
     command = [sys.executable, "-m", "tableside", "serve", "--host", HOST, "--port", str(port)]
     if config is not None:
         command += ["--config", str(config)]
+    if workers > 1:
+        command += ["--workers", str(workers)]
 
     def launch() -> subprocess.Popen[bytes]:
         with log.open("ab") as output:
