@@ -179,19 +179,37 @@ def described(batch: json_batch.Batch) -> list[object]:
 
 
 @pytest.mark.parametrize("operations", [[], *([one] for one in ODD), ODD])
-@pytest.mark.parametrize("commas", [0, 2**18])
+@pytest.mark.parametrize("listed_bytes", [0, 2**20])
 def test_a_large_body_has_the_same_outcomes_as_a_small_one(
-    operations: list[str], commas: int, monkeypatch: pytest.MonkeyPatch
+    operations: list[str], listed_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = finish(json_batch.decode(body_of(operations), SPEC, 100))
     monkeypatch.setattr(json_batch, "WHOLE_BYTES_MAX", 0)
-    monkeypatch.setattr(operation_texts, "LISTED_COMMAS_MAX", commas)
+    monkeypatch.setattr(operation_texts, "LISTED_BYTES_MAX", listed_bytes)
     found = finish(json_batch.decode(body_of(operations), SPEC, 100))
     assert described(found) == described(expected)
     assert found.fields == expected.fields
 
 
-@pytest.mark.parametrize("commas", [0, 2**18])
+@pytest.mark.parametrize("listed_bytes", [0, 2**20])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"operations": [1, "]}"], "operations": [{"op":"get","key":"a"}, 2]}',
+        b'{"operation\\u0073": [{"op":"get","key":"a"}, 2]}',
+        b'\t\r\n{"operations"\n:\r[\t] \n}\n',
+    ],
+)
+def test_a_large_body_in_an_unusual_form_has_the_same_outcomes_as_a_small_one(
+    body: bytes, listed_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = finish(json_batch.decode(body, SPEC, 100))
+    monkeypatch.setattr(json_batch, "WHOLE_BYTES_MAX", 0)
+    monkeypatch.setattr(operation_texts, "LISTED_BYTES_MAX", listed_bytes)
+    assert described(finish(json_batch.decode(body, SPEC, 100))) == described(expected)
+
+
+@pytest.mark.parametrize("listed_bytes", [0, 2**20])
 @pytest.mark.parametrize(
     "body",
     [
@@ -199,6 +217,11 @@ def test_a_large_body_has_the_same_outcomes_as_a_small_one(
         b"[]",
         b'{"operations": 1}',
         b'{"operations": []',
+        b'{"operations": [',
+        b'{"operations": [1 2]}',
+        b'{"operations": [1, 2}',
+        b'{"operations": [1, 2]',
+        b'{"operations": [1, 2]} 3',
         b'{"operations": [], "more": 1}',
         b'{"operations": [{"op":"get","key":"\xff"}]}',
         b'{"operations": [{"op":"get","key":"\\ud800"}]}',
@@ -209,7 +232,7 @@ def test_a_large_body_has_the_same_outcomes_as_a_small_one(
     ],
 )
 def test_a_large_body_has_the_same_errors_as_a_small_one(
-    body: bytes, commas: int, monkeypatch: pytest.MonkeyPatch
+    body: bytes, listed_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusal() -> str:
         with pytest.raises(MalformedRequest) as error:
@@ -218,14 +241,14 @@ def test_a_large_body_has_the_same_errors_as_a_small_one(
 
     expected = refusal()
     monkeypatch.setattr(json_batch, "WHOLE_BYTES_MAX", 0)
-    monkeypatch.setattr(operation_texts, "LISTED_COMMAS_MAX", commas)
+    monkeypatch.setattr(operation_texts, "LISTED_BYTES_MAX", listed_bytes)
     assert refusal() == expected
 
 
 @pytest.mark.parametrize(
     ("last", "detail"),
     [
-        ('{"key":"\\x"}', r"not JSON: invalid escaped character \(byte [0-9]+\)"),
+        ('{"key":"\\x"}', r"not JSON, in operation 3: invalid escaped character \(byte [0-9]+\)"),
         ("1e999", "not JSON, in operation 3: number is infinity"),
     ],
 )
