@@ -34,6 +34,7 @@ _KINDS: dict[type, str] = {
     tuple: "an array",
     dict: "an object",
 }
+_CONTAINERS = (dict, list, tuple)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CLASS_OF = bytes.maketrans(b"123456789[", b"000000000{")
 _SLICE_BYTES = 2**18
@@ -152,6 +153,21 @@ def normalize_member(value: Json, depth: int = 1) -> Json:
     return [scalar(member) if (scalar := of(type(member))) else normalize_member(member, depth) for member in value]
 
 
+def check_depth(value: object) -> None:
+    """Raise InvalidOperation if an object or array is nested too deep."""
+    level: list[Any] = [value]
+    for _ in range(DEPTH_MAX):
+        level = [
+            member
+            for outer in level
+            for member in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(member, _CONTAINERS)
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
 def checked_integer(value: int) -> int:
     """Return the integer. Raise InvalidOperation if it does not fit in 64 bits."""
     if not INTEGER_MIN <= value <= INTEGER_MAX:
@@ -191,8 +207,11 @@ def _encode(value: object, option: int) -> bytes:
     except (orjson.JSONEncodeError, RecursionError):
         text = orjson.dumps(normalize(value), None, option)
     else:
-        if _needs_normalization(text):
+        brackets = _count_brackets(text)
+        if brackets is None:
             text = orjson.dumps(normalize(value), None, option)
+        elif brackets > DEPTH_MAX:
+            check_depth(value)
     return _compact(text)
 
 
@@ -205,26 +224,19 @@ def _compact(text: bytes) -> bytes:
     return b"%b" % text if len(text) < _BUFFER_BYTES else text
 
 
-def _needs_normalization(text: bytes) -> bool:
-    """Return whether encoded text might break a rule or contain a number that is not canonical.
+def _count_brackets(text: bytes) -> int | None:
+    """Return at least the number of opening brackets, or None if encoded text might break a rule or need normalization.
 
-    False positives are possible. A long text is searched in slices, which stay in the processor's cache. They overlap
-    by more than the longest pattern.
+    None may be returned for any text. A long text is searched in slices, which stay in the processor's cache. They
+    overlap by more than the longest pattern.
     """
-    if len(text) <= _SLICE_BYTES:
-        return _suspicious_brackets(text) > DEPTH_MAX
     brackets = 0
     for start in range(0, len(text), _SLICE_BYTES):
-        brackets += _suspicious_brackets(text[start : start + _SLICE_BYTES + _OVERLAP_BYTES])
-        if brackets > DEPTH_MAX:
-            return True
-    return False
-
-
-def _suspicious_brackets(text: bytes) -> int:
-    """Return the number of opening brackets, or more than `DEPTH_MAX` if the text contains a suspicious pattern."""
-    classes = _classes(text)
-    return DEPTH_MAX + 1 if classes is None else classes.count("{")
+        classes = _classes(text[start : start + _SLICE_BYTES + _OVERLAP_BYTES])
+        if classes is None:
+            return None
+        brackets += _brackets(classes)
+    return brackets
 
 
 def _classes(text: bytes) -> str | None:
@@ -272,4 +284,8 @@ def _name(name: str) -> str:
 
 def _check_depth(depth: int) -> None:
     if depth > DEPTH_MAX:
-        raise InvalidOperation(f"a value is nested more than {DEPTH_MAX} deep")
+        raise _too_deep()
+
+
+def _too_deep() -> InvalidOperation:
+    return InvalidOperation(f"a value is nested more than {DEPTH_MAX} deep")

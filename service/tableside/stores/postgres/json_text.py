@@ -34,24 +34,42 @@ def canonical_or_error(text: bytes) -> bytes | RecordUnreadable:
 
 def canonical(text: bytes) -> bytes:
     """Return a value's canonical text. Raise RecordUnreadable if the text is not a valid value."""
-    if text[:1] == b"{" and not needs_parsing(text, 1):
+    skeleton = _skeleton(text)
+    plain = text[:1] == b"{" and not _is_suspicious(text, skeleton)
+    if plain and _brackets(skeleton) <= values.DEPTH_MAX:
         return text
     try:
         check_elements(text)
-        return values.encode(_integers_in_range(orjson.loads(text)))
+        value = orjson.loads(text)
+        if not plain:
+            return values.encode(_integers_in_range(value))
+        values.check_depth(value)
     except TooLarge as error:
         raise RecordUnreadable(f"another tool wrote the record: {error.detail}") from None
     except (orjson.JSONDecodeError, InvalidOperation):
         raise RecordUnreadable("another tool wrote the record, and it is not a valid JSON object") from None
+    return text
 
 
 def needs_parsing(texts: bytes, count: int) -> bool:
     """Return whether any of `count` objects, one per line, may be invalid or contain a number that is not canonical."""
-    skeleton = texts.translate(_NONZERO_DIGITS_TO_ONE, _DROPPED_BYTES)
+    skeleton = _skeleton(texts)
+    return _brackets(skeleton) - count >= values.DEPTH_MAX or _is_suspicious(texts, skeleton)
+
+
+def _skeleton(texts: bytes) -> bytes:
+    return texts.translate(_NONZERO_DIGITS_TO_ONE, _DROPPED_BYTES)
+
+
+def _brackets(skeleton: bytes) -> int:
+    return skeleton.count(b"{") + skeleton.count(b"[")
+
+
+def _is_suspicious(texts: bytes, skeleton: bytes) -> bool:
+    """Return whether texts may contain a number that is not canonical, or an invalid name."""
     return (
         (b".0" in skeleton and _INTEGRAL.search(skeleton) is not None)
         or _LONG_INTEGER in skeleton.translate(_DIGITS_TO_ONE)
-        or skeleton.count(b"{") + skeleton.count(b"[") - count >= values.DEPTH_MAX
         or (b"_" in texts and _RESERVED_NAME.search(texts) is not None)
         or _EMPTY_NAME.search(texts) is not None
     )
