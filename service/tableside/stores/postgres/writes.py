@@ -108,9 +108,13 @@ class RecordWriter:
         """Read one record, decide its write, and replace the row if it is unchanged. Return CONFLICT if it is not."""
         [write] = writes
         rows = await connection.fetch(self._statements.look, *self._key_arrays([write.key]), INTEGER_MAX)
-        decided = self._decide(stored_record(rows[0], self._parts) if rows else None, write, self._clock())
+        yielder = Yielder()
+        stored = stored_record(rows[0], self._parts) if rows else None
+        await yielder.maybe_yield()
+        decided = self._decide(stored, write, self._clock())
         if not isinstance(decided, DecidedWrite):
             return [decided]
+        await yielder.maybe_yield()
         statements, etag = (self._statements.replace, [rows[0]["etag"]]) if rows else (self._statements.insert, [])
         progress.applied = "unknown"
         found = await self._send_rows(connection, statements, [decided], progress, *etag)
