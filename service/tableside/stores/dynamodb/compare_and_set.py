@@ -27,7 +27,7 @@ from ...core import (
 from .attribute_values import Item, equal_json, to_attribute_like
 from .batches import BatchCalls
 from .client import Client, ConditionFailed
-from .expressions import Placeholders, unchanged_conditions
+from .expressions import NAMES_MAX, Placeholders, unchanged_conditions
 from .items import EXPIRES_MS, VERSION, WRITERS, ItemLayout, etag_of
 
 WRITES_CONCURRENCY = 32
@@ -140,12 +140,11 @@ class TableItems:
         item, before = replacement.current.version, decode(replacement.current.stored.value)
         after = decode(stored.value)
         self.layout.check_members(after)
-        wanted: Item = {
-            name: to_attribute_like(member, item.get(name))
-            for name, member in after.items()
-            if name not in before or not equal_json(before[name], member)
-        }
+        changed = [name for name, member in after.items() if name not in before or not equal_json(before[name], member)]
         removed = [name for name in before if name not in after]
+        if len(changed) + len(removed) > NAMES_MAX:
+            return None
+        wanted: Item = {name: to_attribute_like(after[name], item.get(name)) for name in changed}
         wanted[VERSION] = {"S": stored.etag}
         metadata = self.layout.metadata(stored)
         if stored.writers != replacement.current.stored.writers:
@@ -157,10 +156,9 @@ class TableItems:
                 else:
                     removed.append(name)
         sets = [f"{placeholders.name(name)} = {placeholders.value(attribute)}" for name, attribute in wanted.items()]
+        added = after.keys() - before
         # Another tool may have added a member that this update adds.
-        conditions += [
-            f"attribute_not_exists({placeholders.name(name)})" for name in wanted if name in after.keys() - before
-        ]
+        conditions += [f"attribute_not_exists({placeholders.name(name)})" for name in wanted if name in added]
         parameters = placeholders.parameters(sets, [placeholders.name(name) for name in removed], conditions)
         if parameters is None:
             return None

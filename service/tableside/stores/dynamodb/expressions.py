@@ -14,6 +14,9 @@ from .attribute_values import Attribute, Item, to_attribute
 from .items import DELETED, EXPIRES_MS, VERSION, ItemLayout
 
 EXPRESSION_BYTES_MAX = 4096
+NAMES_MAX = EXPRESSION_BYTES_MAX // 4
+"""How many names an expression has room for, each with its `#`, a digit, a comma and a space."""
+
 PATHS_MAX = 100
 """How many paths an update expression may contain: DynamoDB allows 300 operators, and a path may need two."""
 

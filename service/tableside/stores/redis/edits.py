@@ -149,13 +149,18 @@ def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
     if not isinstance(changes, tuple) or len(changes) != 1 or not isinstance(changes[0], Edits):
         return None
     words: list[tuple[str, str, int, bytes]] = [("absent", f'"{name}":', 0, b"") for name in sorted(key_names)]
+    size_bytes = 0
     for edit in changes[0].edits:
         [name, *below] = edit.path
         number = edit.operand if type(edit.operand) is int and abs(edit.operand) <= INTEGER_MAX else None
         suits = number is not None if edit.operator in _NUMERIC else edit.operator == "$set"
         if below or not suits or name in key_names or not _SIMPLE_NAME.fullmatch(name):
             return None
-        words.append((edit.operator, f'"{name}":', number or 0, orjson.dumps(edit.operand)))
+        text = orjson.dumps(edit.operand)
+        size_bytes += len(name) + len(text)
+        if size_bytes > EDITED_BYTES_MAX:
+            return None
+        words.append((edit.operator, f'"{name}":', number or 0, text))
     packed = msgspec.msgpack.encode([(operator, name, number, text.decode()) for operator, name, number, text in words])
     return packed if len(packed) <= EDITED_BYTES_MAX else None
 
