@@ -40,7 +40,9 @@ USUAL = (
 )
 """Inputs of the usual run, for a table in memory."""
 
-USUAL_OF_STORES = ("PUT [1.0, ...]", "PATCH 10000 $addToSet and $set of integers", "scan expired")
+USUAL_OF_STORES = (
+    *("PUT [1.0, ...]", "PATCH $inc, many paths", "PATCH 10000 $addToSet and $set of integers", "scan expired"),
+)
 """Inputs of the usual run for the other stores."""
 
 USUAL_STORES = ("rocksdb", "redis", "postgres")

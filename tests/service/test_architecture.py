@@ -91,7 +91,7 @@ STORE_API = {
         "normalize_number",
         "parse",
     ),
-    *("Yielder", "chunks_of", "exponential_backoff_s", "gather_bounded", "run_until"),
+    *("Yielder", "chunks_of", "exponential_backoff_s", "gather_bounded", "run_in_thread", "run_until", "size_bytes"),
 }
 """The API of plug-ins. Removing or renaming one of these names breaks them."""
 

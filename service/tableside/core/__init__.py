@@ -29,6 +29,7 @@ from .errors import (
 )
 from .key_ranges import Range, ranges_between, scan_range
 from .keys import KeyField, KeySchema, PartType, checked_part, part_from_text, prefix_end
+from .lane import run_in_thread
 from .operations import (
     NO_EXPIRY,
     Delete,
@@ -44,6 +45,7 @@ from .operations import (
     Update,
     Write,
     Written,
+    size_bytes,
 )
 from .page_builder import PAGE_SEARCH_S, PAGE_SKIPPED_MAX, PageBuilder
 from .partitioner import target_partitions
@@ -155,8 +157,10 @@ __all__ = [
     "prefix_end",
     "quoted_list",
     "ranges_between",
+    "run_in_thread",
     "run_until",
     "scan_range",
+    "size_bytes",
     "target_partitions",
     "touched_members",
     "transition",

@@ -174,6 +174,15 @@ async def test_concurrent_first_updates_lose_nothing(store: DynamodbStore, docum
         assert same(await value(store, key), count)
 
 
+async def test_an_update_of_many_members_ends_before_its_deadline(store: DynamodbStore) -> None:
+    """It has too many for an expression. The time to find that must not grow with the square of their number."""
+    key, added = a_name(), {f"m{number}": 1 for number in range(10_000)}
+    await one(store, put(key, {"old": 1}))
+    [outcome] = await store.apply([update(key, {"$inc": added})], asyncio.get_running_loop().time() + 5)
+    assert isinstance(outcome, Written), outcome
+    assert await value(store, key) == {"old": 1, **added}
+
+
 async def test_updates_of_several_replicas_lose_nothing(dynamodb_client: Client) -> None:
     async with fresh_table(dynamodb_client, {"id": "S"}) as name:
         stores = [await opened(dynamodb_client, name) for _ in range(4)]

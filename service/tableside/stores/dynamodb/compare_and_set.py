@@ -4,8 +4,8 @@ An update writes only the members that change, on condition that no member has c
 attributes stay as another tool wrote them, including their types.
 """
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ...core import (
@@ -28,13 +28,10 @@ from .attribute_values import Item, equal_json, to_attribute_like
 from .batches import BatchCalls
 from .client import Client, ConditionFailed
 from .expressions import NAMES_MAX, Placeholders, unchanged_conditions
-from .items import EXPIRES_MS, VERSION, WRITERS, ItemLayout, etag_of
+from .items import EXPIRES_MS, VERSION, WRITERS, ItemLayout, converted, etag_of, text_bytes
 
 WRITES_CONCURRENCY = 32
 """How many writes of one batch run concurrently."""
-
-SHORT_VALUE_BYTES_MAX = 4096
-"""Longer values take so long to convert that the event loop must run between two of them."""
 
 
 class TableItems:
@@ -46,7 +43,6 @@ class TableItems:
         self._client = client
         self._table = table
         self._clock = clock
-        self._building_long = asyncio.Lock()
 
     async def fetch(
         self, keys: Sequence[Key], until: float, *, consistent: bool = True
@@ -76,7 +72,7 @@ class TableItems:
         items = await self.fetch(keys, until)
         records, yielder = [], Yielder()
         for item in items:
-            records.append(self._versioned(item))
+            records.append(await self._versioned(item))
             await yielder.maybe_yield()
         return records
 
@@ -86,32 +82,26 @@ class TableItems:
             [self._replace(replacement, until) for replacement in replacements], WRITES_CONCURRENCY
         )
 
-    def _versioned(self, item: Item | TableError | None) -> VersionedRecord | TableError:
+    async def _versioned(self, item: Item | TableError | None) -> VersionedRecord | TableError:
         if item is None or isinstance(item, TableError):
             return VersionedRecord(None) if item is None else item
+        convert = partial(self.layout.stored, item, self._clock())
         try:
-            return VersionedRecord(self.layout.stored(item, self._clock()), item)
+            return VersionedRecord(await converted(text_bytes(item), convert), item)
         except RecordUnreadable as error:
             return VersionedRecord(error, item)
 
     async def _replace(self, replacement: Replacement, until: float) -> Outcome | bool:
         try:
-            verb, parameters, etag = await self._request_serially(replacement)
+            stored = replacement.changed.stored
+            value = b"" if stored is None else stored.value or b""
+            verb, parameters, etag = await converted(len(value), partial(self._request, replacement))
             await self.write(verb, parameters, until)
         except ConditionFailed:
             return False
         except TableError as error:
             return error
         return with_etag(replacement.changed, etag).outcome
-
-    async def _request_serially(self, replacement: Replacement) -> tuple[str, dict[str, Any], str]:
-        """Build the requests of long records one at a time, and let the event loop run between them."""
-        stored = replacement.changed.stored
-        if stored is None or stored.value is None or len(stored.value) <= SHORT_VALUE_BYTES_MAX:
-            return self._request(replacement)
-        async with self._building_long:
-            await asyncio.sleep(0)
-            return self._request(replacement)
 
     def _request(self, replacement: Replacement) -> tuple[str, dict[str, Any], str]:
         """Return the call that replaces a record, and the record's new etag."""

@@ -5,6 +5,7 @@ A position is the key of the last item read, in DynamoDB's notation. A split is 
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from ...core import (
 from .attribute_values import Item
 from .compare_and_set import TableItems
 from .expressions import Placeholders
+from .items import converted, text_bytes
 
 SEGMENTS_MAX = 1024
 
@@ -67,7 +69,8 @@ class PageReader:
             await yielder.maybe_yield()
             if page.complete:
                 return last
-            last, found = item, live_record(self._layout.stored(item, now), now)
+            stored = await converted(text_bytes(item), partial(self._layout.stored, item, now))
+            last, found = item, live_record(stored, now)
             if found is None:
                 page.skip()
             else:

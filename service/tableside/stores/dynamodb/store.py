@@ -14,6 +14,7 @@ import math
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ...core import (
@@ -39,6 +40,7 @@ from ...core import (
     gather_bounded,
     is_unconditional,
     live_record,
+    size_bytes,
     touched_members,
     transition,
     with_etag,
@@ -47,7 +49,7 @@ from .attribute_values import Item
 from .client import Client, ConditionFailed
 from .compare_and_set import WRITES_CONCURRENCY, TableItems
 from .expressions import NativeUpdate, native_update
-from .items import WRITERS, ItemLayout
+from .items import WRITERS, ItemLayout, converted, text_bytes
 from .scans import PageReader
 
 SINGLE_CALLS_MAX = 4
@@ -125,7 +127,7 @@ class DynamodbStore:
         now, yielder = self._clock(), Yielder()
         outcomes: list[Outcome] = []
         for item in found:
-            outcomes.append(self._read_outcome(item, now))
+            outcomes.append(await self._read_outcome(item, now))
             await yielder.maybe_yield()
         return outcomes
 
@@ -186,7 +188,7 @@ class DynamodbStore:
             key = {"Key": self._layout.key_item(update.key), "ReturnValues": "ALL_NEW"}
             on_failure = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
             result = await self._items.write("update_item", {**key, **on_failure, **expression}, until)
-            return self._updated_outcome(update, result["Attributes"], now)
+            return await self._updated_outcome(update, result["Attributes"], now)
         except ConditionFailed as failure:
             if failure.item_returned or update.default is None:
                 return NOT_APPLIED
@@ -201,7 +203,7 @@ class DynamodbStore:
                 key = {"Key": self._layout.key_item(write.key)}
                 await self._items.write("delete_item", {**key, **condition}, until)
                 return Written(None)
-            item, outcome = self._new_item(write)
+            item, outcome = await converted(size_bytes(write), partial(self._new_item, write))
             await self._items.write("put_item", {"Item": item, **condition}, until)
         except ConditionFailed:
             return NOT_APPLIED
@@ -221,7 +223,8 @@ class DynamodbStore:
             await yielder.maybe_yield()
             if attempts[index] is None:
                 try:
-                    requests[index], attempts[index] = self._request(write)
+                    request = await converted(size_bytes(write), partial(self._request, write))
+                    requests[index], attempts[index] = request
                 except TableError as error:
                     attempts[index] = error
         errors = await self._items.batches.write(list(requests.values()), until)
@@ -272,18 +275,18 @@ class DynamodbStore:
         assert decided.stored is not None
         return self._layout.metadata(decided.stored)
 
-    def _updated_outcome(self, update: Update, item: Item, now: int) -> Outcome:
+    async def _updated_outcome(self, update: Update, item: Item, now: int) -> Outcome:
         try:
-            stored = self._layout.stored(item, now)
+            stored = await converted(text_bytes(item), partial(self._layout.stored, item, now))
         except RecordUnreadable as error:
             return RecordUnreadable(f"{error.detail}; the update was applied", applied="unknown")
         return Written(stored.etag, value=stored.value if update.returning else None, expires_ms=stored.expires_ms)
 
-    def _read_outcome(self, item: Item | TableError | None, now: int) -> Outcome:
+    async def _read_outcome(self, item: Item | TableError | None, now: int) -> Outcome:
         if item is None or isinstance(item, TableError):
             return item
         try:
-            return live_record(self._layout.stored(item, now), now)
+            return live_record(await converted(text_bytes(item), partial(self._layout.stored, item, now)), now)
         except RecordUnreadable as error:
             return error
 
