@@ -120,7 +120,7 @@ class _OperationDecoder:
         return Batch(self._operations, self._fields if self._projected else None)
 
     def decode_texts(
-        self, body: bytes, texts: Sequence[bytes | msgspec.Raw], expired: Callable[[], bool]
+        self, body: bytes, texts: Sequence[memoryview | msgspec.Raw], expired: Callable[[], bool]
     ) -> LongPieces[None]:
         """Decode operations from their texts, which are parts of the body, until the deadline has expired."""
         piece: list[bytes] = []

@@ -40,7 +40,7 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def operation_texts(body: bytes, operations_max: int) -> Pieces[Sequence[bytes | msgspec.Raw]]:
+def operation_texts(body: bytes, operations_max: int) -> Pieces[Sequence[memoryview | msgspec.Raw]]:
     """Return the texts of the operations. Whether each is JSON is known only after it has been parsed.
 
     Raise MalformedRequest if the body is no batch, TooLarge if it has more than `operations_max` operations.
@@ -88,12 +88,12 @@ def _array(body: bytes) -> msgspec.Raw:
     return array
 
 
-def _one_by_one(body: bytes, data: memoryview, at: int, operations_max: int) -> Pieces[tuple[list[bytes], int]]:
+def _one_by_one(body: bytes, data: memoryview, at: int, operations_max: int) -> Pieces[tuple[list[memoryview], int]]:
     """Return the texts in an array of the body, and the position of its closing bracket. `at` is after the opening one.
 
     A decoder that is given the rest of the array reports where the first text in it ends.
     """
-    texts: list[bytes] = []
+    texts: list[memoryview] = []
     if (empty := _EMPTY.match(data, at)) is not None:
         return texts, empty.end()
     while True:
@@ -107,7 +107,7 @@ def _one_by_one(body: bytes, data: memoryview, at: int, operations_max: int) -> 
             raise not_json_body(body, _reason(error, at), len(texts)) from None
         if len(texts) == operations_max:
             raise too_many(operations_max)
-        texts.append(bytes(data[at:end]).strip())
+        texts.append(data[at:end])
         if data[end] == _CLOSING:
             return texts, end
         at = end + 1
