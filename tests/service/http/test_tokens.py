@@ -221,6 +221,7 @@ def test_reads_ignore_an_idempotency_key(api: ApiClient) -> None:
 @pytest.mark.parametrize("media", [JSON, ARROW])
 def test_a_batch_refuses_the_tokens_of_single_writes(api: ApiClient, name: str, text: str, media: str) -> None:
     key = fresh()
+    api.put(T, fresh(), {})  # creates the table
     put = {"op": "put", "key": key, "value": {}}
     body = json.dumps({"operations": [put]}).encode() if media == JSON else stream({"key": [key], "value": ["{}"]})
     problem = check_refused(api.post(T, body, media, headers={name: text}), 400, "malformed_request")
