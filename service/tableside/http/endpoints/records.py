@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...auth import Caller
-from ...core import Get, InvalidOperation, Record, TableError, TableSpec, values
+from ...core import Delete, Get, InvalidOperation, Record, TableError, TableSpec, values
 from ...core.lane import run_in_thread
 from ..responses import problem_response
 from ..wire import json_batch, operation_members, request_headers
@@ -70,6 +70,7 @@ async def put_record(request: TableRequest) -> Response:
     since = _start_of_long_work(request, body)
     value = values.parse(body) if since is None else await run_in_thread(partial(values.parse, body))
     members = {"op": "put", "value": value, "if_absent": request_headers.create_only(request)}
+    del body, value  # While the store is busy, only the operation needs memory.
     return await _write(request, members, since)
 
 
@@ -106,7 +107,7 @@ def _start_of_long_work(request: TableRequest, body: bytes) -> float | None:
 
 
 async def _write(request: TableRequest, members: dict[str, Any], since: float | None = None) -> Response:
-    """Do a write. Its deadline counts from `since`, if that is given."""
+    """Do a write, and clear its members. Its deadline counts from `since`, if that is given."""
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
     preferences = request_headers.preferences(request)
@@ -114,8 +115,9 @@ async def _write(request: TableRequest, members: dict[str, Any], since: float | 
     _add_parameters(request, members, preferences)
     build = partial(operation_members.build, spec, members["op"], key, members)
     operation = build() if since is None else await run_in_thread(build)
+    members.clear()
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
-    if members.get("return") and len(partitions) > 1:
+    if preferences.representation and len(partitions) > 1 and not isinstance(operation, Delete):
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
     wait_s = preferences.wait_s if since is None else _remaining_s(since, preferences.wait_s, table.deadline_s)
