@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from ..core import Get, Operation, Outcome, Record, value_bytes, without_value
+from msgspec.structs import replace
+
+from ..core import Get, Operation, Outcome, Record, Written, value_bytes, without_value
 
 Reduce: TypeAlias = Callable[[bytes], bytes]
 """Reduces the text of a value to the requested members."""
@@ -12,7 +14,7 @@ Reduce: TypeAlias = Callable[[bytes], bytes]
 class ValueRoom:
     """Counts the values of a batch's outcomes. The value that exceeds `bytes_max` is the last.
 
-    `reduction` returns how to reduce the values of records before they are counted. None counts them unchanged.
+    `reduction` returns how to reduce values before they are counted. None counts them unchanged.
     """
 
     def __init__(self, bytes_max: float, reduction: Callable[[], Reduce] | None = None) -> None:
@@ -22,16 +24,22 @@ class ValueRoom:
 
     def keep(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """Count the values of some outcomes, and return the outcomes to keep."""
-        kept = [*map(self._reduced_record, outcomes)] if self._reduction is not None else [*outcomes]
+        kept = [*map(self._reduced_outcome, outcomes)] if self._reduction is not None else [*outcomes]
         self._left -= value_bytes(kept)
         return kept
 
-    def _reduced_record(self, outcome: Outcome) -> Outcome:
-        if not isinstance(outcome, Record) or self._reduction is None:
-            return outcome
+    def _reduced_outcome(self, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Record):
+            return Record(self._reduced(outcome.value), outcome.etag, outcome.expires_ms, outcome.age_s)
+        if isinstance(outcome, Written) and outcome.value is not None:
+            return replace(outcome, value=self._reduced(outcome.value))
+        return outcome
+
+    def _reduced(self, value: bytes) -> bytes:
         if self._reduce is None:
+            assert self._reduction is not None
             self._reduce = self._reduction()
-        return Record(self._reduce(outcome.value), outcome.etag, outcome.expires_ms, outcome.age_s)
+        return self._reduce(value)
 
     @property
     def full(self) -> bool:

@@ -71,6 +71,14 @@ async def test_values_are_reduced_before_they_are_counted(store: PiecewiseStore)
     assert len(reductions) == 1
 
 
+async def test_values_that_writes_return_are_reduced_too(store: PiecewiseStore) -> None:
+    updates: list[Operation] = [update(f"k{index}", {"$inc": {"n": 1}}, returning=True) for index in range(6)]
+    room = ValueRoom(VALUE_BYTES, lambda: lambda value: b'{"n":2}')
+    outcomes = await Table(store).batch([*updates, put("k6", VALUE)], room=room)
+    values = [outcome.value for outcome in outcomes if isinstance(outcome, Written)]
+    assert values == [b'{"n":2}'] * 6 + [None]
+
+
 async def test_writes_beyond_the_room_are_applied_and_return_no_value(store: PiecewiseStore) -> None:
     updates: list[Operation] = [update(f"k{index}", {"$inc": {"n": 1}}, returning=True) for index in range(6)]
     outcomes = await Table(store).batch([*updates, Get("k9")], room=ValueRoom(VALUE_BYTES))
