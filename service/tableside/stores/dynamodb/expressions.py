@@ -175,6 +175,8 @@ def _add_merge_patch(update: NativeUpdate, patch: JsonObject, above: Path) -> No
 
 
 def _add_edits(update: NativeUpdate, change: Edits) -> bool:
+    if len(change.edits) > PATHS_MAX:
+        return False
     for edit in change.edits:
         match edit.operator:
             case "$set":
