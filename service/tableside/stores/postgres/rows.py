@@ -85,6 +85,12 @@ def stored_record(row: Any, parts: int) -> Stored | RecordUnreadable:
     return Stored(value, etag, expires or 0, parse_writers(writers))
 
 
+def side_row(row: Any, parts: int) -> SideRow:
+    """Return the side row from a row of a `side_lock` statement."""
+    version, expires, writers = row[parts:]
+    return SideRow(version, expires or 0, parse_writers(writers))
+
+
 def with_side_row(stored: Stored | RecordUnreadable | None, side: SideRow) -> Stored | RecordUnreadable | None:
     """Return a stored record with its side row's metadata. An expiry applies only to the version it was set for."""
     if stored is None:

@@ -52,9 +52,9 @@ from .rows import (
     format_writers,
     key_arrays,
     locked_bytes,
-    parse_writers,
     row_arrays,
     row_key,
+    side_row,
     stored_record,
     with_side_row,
 )
@@ -167,7 +167,7 @@ class RecordWriter:
     ) -> TransactionPlan:
         now, plan = self._clock(), TransactionPlan(len(writes))
         if side is not None:
-            plan.created_keys = [key for key, side_row in side.items() if side_row == SideRow()]
+            plan.created_keys = [key for key, row in side.items() if row == SideRow()]
         yielder = Yielder()  # The transaction ends at the deadline while other tasks run.
         for index, write in enumerate(writes):
             if yielder.due:
@@ -259,7 +259,7 @@ class RecordWriter:
 
     async def _lock_side_rows(self, connection: Connection, keys: Sequence[Key]) -> dict[Key, SideRow]:
         rows = await connection.fetch(self._statements.side_lock, *self._key_arrays(keys))
-        return {row_key(row, self._parts): _side_row(*row[self._parts :]) for row in rows}
+        return {row_key(row, self._parts): side_row(row, self._parts) for row in rows}
 
     async def _update_side_rows(self, connection: Connection, plan: TransactionPlan, existing: Collection[Key]) -> None:
         """Write the metadata of changed records, and delete the rows of keys without record and metadata."""
@@ -291,10 +291,6 @@ async def _transaction(connection: Connection) -> AsyncIterator[None]:
         if not is_connection_error(error):
             await connection.execute("ROLLBACK")
         raise
-
-
-def _side_row(version: int | None, expires_ms: int | None, writers: str | None) -> SideRow:
-    return SideRow(version, expires_ms or 0, parse_writers(writers))
 
 
 def _returns_value(write: Write) -> bool:
