@@ -13,6 +13,7 @@ _SLOW_NUMBER_BYTES_MIN = 6  # with the comma after it: 1e-310 without its digits
 _CLASSES = bytes.maketrans(b"123456789E", b"000000000e")
 _EXPONENT = b"0e"
 _ZEROS = b"0" * 256
+_SLICE_BYTES = 2**16  # counted in one call, while no other thread can run
 
 
 def has_slow_numbers(text: bytes | str) -> bool:
@@ -23,7 +24,14 @@ def has_slow_numbers(text: bytes | str) -> bool:
     if len(text) <= SLOW_NUMBERS_MAX * _SLOW_NUMBER_BYTES_MIN:
         return False
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    return data.translate(_CLASSES).count(_EXPONENT) + data.count(_ZEROS) > SLOW_NUMBERS_MAX
+    return sum(_count(data, start) for start in range(0, len(data), _SLICE_BYTES)) > SLOW_NUMBERS_MAX
+
+
+def _count(data: bytes, start: int) -> int:
+    """Count the exponents and the runs of zeros that begin in a slice. A run may count in two slices."""
+    end = start + _SLICE_BYTES
+    exponents = data[start : end + len(_EXPONENT) - 1].translate(_CLASSES).count(_EXPONENT)
+    return exponents + data.count(_ZEROS, start, end + len(_ZEROS) - 1)
 
 
 def finite_double(text: str) -> float:

@@ -37,7 +37,7 @@ _KINDS: dict[type, str] = {
 _CONTAINERS = (dict, list, tuple)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CLASS_OF = bytes.maketrans(b"123456789[", b"000000000{")
-_SLICE_BYTES = 2**18
+_SLICE_BYTES = 2**16
 _OVERLAP_BYTES = 32
 _BUFFER_BYTES = 2**12
 _JOINED_BYTES_MAX = 2**20
@@ -227,8 +227,8 @@ def _compact(text: bytes) -> bytes:
 def _count_brackets(text: bytes) -> int | None:
     """Return at least the number of opening brackets, or None if encoded text might break a rule or need normalization.
 
-    None may be returned for any text. A long text is searched in slices, which stay in the processor's cache. They
-    overlap by more than the longest pattern.
+    None may be returned for any text. A long text is searched in slices, so that another thread can run between two.
+    They overlap by more than the longest pattern.
     """
     brackets = 0
     for start in range(0, len(text), _SLICE_BYTES):
