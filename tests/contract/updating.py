@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from tableside.core.decisions import SHORT_BYTES_MAX
 from tableside.core.errors import InvalidOperation, RecordNotFound
 from tableside.core.operations import Delete, Get, Written
 
@@ -121,6 +122,15 @@ class Updates(Opens):
         assert all(isinstance(outcome, Written) for outcome in outcomes)
         assert len({outcome.etag for outcome in outcomes if isinstance(outcome, Written)}) == 64
         assert same(await value(store, "a"), {"n": 64, **{f"m{index}": index for index in range(64)}})
+
+    async def test_concurrent_updates_of_one_large_record_all_count(self, open_store: Open) -> None:
+        store = await open_store()
+        text = "x" * (2 * SHORT_BYTES_MAX)
+        await written(store, put("a", {"n": 0, "kept": text}))
+        increments = [update("a", {"$inc": {"n": 1}, "$set": {f"m{index}": index}}) for index in range(16)]
+        outcomes = await asyncio.gather(*(one(store, increment) for increment in increments))
+        assert all(isinstance(outcome, Written) for outcome in outcomes), outcomes
+        assert same(await value(store, "a"), {"n": 16, "kept": text, **{f"m{index}": index for index in range(16)}})
 
     async def test_puts_and_deletes_among_updates_lose_no_later_update(self, open_store: Open) -> None:
         store = await open_store()

@@ -72,6 +72,8 @@ STORE_API = {
         "Stored",
         "Transition",
         "live_record",
+        "decide",
+        "takes_long",
         "transition",
         "is_unconditional",
         "with_etag",

@@ -10,6 +10,7 @@ from .bounded_reads import UPDATE_BYTES_MAX, BoundedReads, ReadBudget
 from .changes import Changes, Edits, MergePatch
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded, run_until
+from .decisions import decide, takes_long
 from .element_limit import check_elements
 from .errors import (
     Applied,
@@ -143,6 +144,7 @@ __all__ = [
     "checked_part",
     "checked_url",
     "chunks_of",
+    "decide",
     "decode",
     "encode",
     "encode_sorted",
@@ -161,6 +163,7 @@ __all__ = [
     "run_until",
     "scan_range",
     "size_bytes",
+    "takes_long",
     "target_partitions",
     "touched_members",
     "transition",

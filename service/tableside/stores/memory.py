@@ -1,6 +1,7 @@
 """Records in the memory of this process: the reference implementation of a store.
 
-All records are lost when the process ends. Each operation is atomic, because it never awaits.
+All records are lost when the process ends. Each operation is atomic: it awaits nothing, or starts again if another one
+has changed the record in the meantime.
 """
 
 import itertools
@@ -17,22 +18,30 @@ from ..core import (
     Clock,
     DeadlineExceeded,
     Get,
+    Key,
     NoOptions,
     Operation,
     Outcome,
     Page,
     PageBuilder,
     Range,
+    Record,
     Scan,
     Stored,
     TableSpec,
+    Transition,
+    Write,
     Yielder,
+    decide,
     live_record,
     now_ms,
     ranges_between,
     scan_range,
     transition,
 )
+
+ATTEMPTS_MAX = 4
+"""How often a long update is decided in a thread before it is decided in one step, if its record changes each time."""
 
 EXPIRY_CHECKS_PER_WRITE = 2
 """How many records each write checks for expiry. Two keep expired records fewer than live ones."""
@@ -105,15 +114,17 @@ class MemoryStore:
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Apply the operations, each in one atomic step. Other tasks may run between two of them."""
         now = self._clock()
-        if len(operations) == 1 or set(map(type, operations)) == {Get}:
-            return [self._apply_one(operation, now) for operation in operations]
+        if set(map(type, operations)) == {Get}:
+            return [self._get(operation.key, now) for operation in operations]
+        if len(operations) == 1:
+            return [await self._apply_one(operations[0], now)]
         yielder = Yielder()
         outcomes, late = list[Outcome](), yielder.is_past(until)
         for operation in operations:
             if yielder.due:
                 await yielder.maybe_yield()
                 late = yielder.is_past(until)
-            outcomes.append(self._too_late() if late else self._apply_one(operation, now))
+            outcomes.append(self._too_late() if late else await self._apply_one(operation, now))
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
@@ -143,16 +154,28 @@ class MemoryStore:
         keys: Sequence[bytes] = self._records.irange(key_range.low, key_range.high, inclusive=(True, False))
         return keys
 
-    def _apply_one(self, operation: Operation, now: int) -> Outcome:
-        key = self.spec.key.encode(operation.key)
-        stored: Stored | None = self._records.get(key)
+    def _get(self, key: Key, now: int) -> Record | None:
+        return live_record(self._records.get(self.spec.key.encode(key)), now)
+
+    async def _apply_one(self, operation: Operation, now: int) -> Outcome:
         if isinstance(operation, Get):
-            return live_record(stored, now)
-        step = transition(stored, operation, self.spec, now_ms=now, etag=f"{next(self._etags):x}")
+            return self._get(operation.key, now)
+        key = self.spec.key.encode(operation.key)
+        step = await self._decide(key, operation, now)
         if isinstance(step, Changed):
             self._set(key, step.stored)
             self._sweep(now)
         return step.outcome
+
+    async def _decide(self, key: bytes, write: Write, now: int) -> Transition:
+        """Decide a write, and decide it again if another one has changed the record in the meantime."""
+        etag = f"{next(self._etags):x}"
+        for _ in range(ATTEMPTS_MAX):
+            stored: Stored | None = self._records.get(key)
+            step = await decide(stored, write, self.spec, now_ms=now, etag=etag)
+            if self._records.get(key) is stored:
+                return step
+        return transition(self._records.get(key), write, self.spec, now_ms=now, etag=etag)
 
     def _too_late(self) -> DeadlineExceeded:
         return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over", applied="no")

@@ -1,12 +1,12 @@
 """Writes records: unconditional writes in one statement, a single other write in two, and several in a transaction.
 
-A single write reads its record, decides with `transition`, and replaces the row if its etag is still the same. If
-another writer has changed or locked the row, the write takes a transaction.
+A single write reads its record, decides, and replaces the row if its etag is still the same. If another writer has
+changed or locked the row, the write takes a transaction.
 
-The transaction locks the rows of a batch in key order, reads them, decides each write with `transition`, writes, and
-commits. A key without a row cannot be locked. Such records are inserted afterwards by a separate statement, also in
-key order. If another writer inserts the record first, the write is decided again. No transaction waits for a key while
-it locks a greater one, so deadlocks cannot occur.
+The transaction locks the rows of a batch in key order, reads them, decides each write, writes, and commits. A key
+without a row cannot be locked. Such records are inserted afterwards by a separate statement, also in key order. If
+another writer inserts the record first, the write is decided again. No transaction waits for a key while it locks a
+greater one, so deadlocks cannot occur.
 
 With a side table, every key to write first gets a row there, created or locked in key order. These rows serialize all
 of Tableside's writes, so new records are inserted in the same transaction.
@@ -33,12 +33,11 @@ from ...core import (
     RecordUnreadable,
     Stored,
     TableSpec,
-    Transition,
     Update,
     Write,
     Written,
     Yielder,
-    transition,
+    decide,
     with_etag,
 )
 from .deadline_retry import Progress
@@ -81,7 +80,7 @@ class RecordWriter:
         outcomes: list[Outcome] = [None] * len(puts)
         decisions: dict[int, DecidedWrite] = {}
         for index, put in enumerate(puts):
-            decided = self._decide(None, put, now)
+            decided = await self._decide(None, put, now)
             if isinstance(decided, DecidedWrite):
                 decisions[index] = decided
             else:
@@ -111,7 +110,7 @@ class RecordWriter:
         yielder = Yielder()
         stored = stored_record(rows[0], self._parts) if rows else None
         await yielder.maybe_yield()
-        decided = self._decide(stored, write, self._clock())
+        decided = await self._decide(stored, write, self._clock())
         if not isinstance(decided, DecidedWrite):
             return [decided]
         await yielder.maybe_yield()
@@ -175,7 +174,7 @@ class RecordWriter:
             stored: Stored | RecordUnreadable | None = found.get(write.key)
             if side is not None:
                 stored = with_side_row(stored, side[write.key])
-            decided = self._decide(stored, write, now)
+            decided = await self._decide(stored, write, now)
             if not isinstance(decided, DecidedWrite):
                 plan.outcomes[index] = decided
             elif decided.changed.stored is None or (side is not None and decided.changed.stored.value is None):
@@ -194,8 +193,10 @@ class RecordWriter:
         if exists:
             plan.deletes.append(decision.row.key)
 
-    def _decide(self, stored: Stored | RecordUnreadable | None, write: Write, now_ms: int) -> Outcome | DecidedWrite:
-        decided: Transition = transition(stored, write, self._spec, now_ms=now_ms, etag="")
+    async def _decide(
+        self, stored: Stored | RecordUnreadable | None, write: Write, now_ms: int
+    ) -> Outcome | DecidedWrite:
+        decided = await decide(stored, write, self._spec, now_ms=now_ms, etag="")
         if not isinstance(decided, Changed):
             return decided.outcome
         if decided.stored is None:
