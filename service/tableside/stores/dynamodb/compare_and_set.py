@@ -4,12 +4,13 @@ An update writes only the members that change, on condition that no member has c
 attributes stay as another tool wrote them, including their types.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core import (
     Clock,
+    DeadlineExceeded,
     Key,
     Outcome,
     RecordUnreadable,
@@ -30,8 +31,26 @@ from .client import Client, ConditionFailed
 from .expressions import NAMES_MAX, Placeholders, unchanged_conditions
 from .items import EXPIRES_MS, VERSION, WRITERS, ItemLayout, converted, etag_of, text_bytes
 
+AnyWrite = TypeVar("AnyWrite")
+Result = TypeVar("Result")
+
 WRITES_CONCURRENCY = 32
 """How many writes of one batch run concurrently."""
+
+
+async def each_write(
+    writes: Sequence[AnyWrite], call: Callable[[AnyWrite, float], Coroutine[Any, Any, Result]], until: float
+) -> list[Result | DeadlineExceeded]:
+    """Call a function for each write, for some concurrently, until the deadline. Return the results in order."""
+    yielder = Yielder()
+
+    async def one(write: AnyWrite) -> Result | DeadlineExceeded:
+        await yielder.maybe_yield()
+        if yielder.is_past(until):
+            return DeadlineExceeded("the deadline passed before the write was sent")
+        return await call(write, until)
+
+    return await gather_bounded([one(write) for write in writes], WRITES_CONCURRENCY)
 
 
 class TableItems:
@@ -78,9 +97,7 @@ class TableItems:
 
     async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace records that have not changed since they were read."""
-        return await gather_bounded(
-            [self._replace(replacement, until) for replacement in replacements], WRITES_CONCURRENCY
-        )
+        return await each_write(replacements, self._replace, until)
 
     async def _versioned(self, item: Item | TableError | None) -> VersionedRecord | TableError:
         if item is None or isinstance(item, TableError):

@@ -41,15 +41,17 @@ from ...core import (
     is_unconditional,
     live_record,
     size_bytes,
+    takes_long,
     touched_members,
     transition,
     with_etag,
 )
 from .attribute_values import Item
 from .client import Client, ConditionFailed
-from .compare_and_set import WRITES_CONCURRENCY, TableItems
-from .expressions import NativeUpdate, native_update
+from .compare_and_set import TableItems, each_write
+from .expressions import native_update
 from .items import WRITERS, ItemLayout, converted, text_bytes
+from .parts import in_parts
 from .scans import PageReader
 
 SINGLE_CALLS_MAX = 4
@@ -86,7 +88,10 @@ class DynamodbStore:
         methods: dict[_Method, list[int]] = {}
         for index, operation in enumerate(operations):
             methods.setdefault(self._method(operation), []).append(index)
-        calls = [method([operations[index] for index in indices], until) for method, indices in methods.items()]
+        calls = [
+            (method if method == self._get else partial(in_parts, method))([operations[at] for at in indices], until)
+            for method, indices in methods.items()
+        ]
         outcomes: list[Outcome] = [None] * len(operations)
         for indices, results in zip(methods.values(), await gather_bounded(calls, len(calls)), strict=True):
             for index, result in zip(indices, results, strict=True):
@@ -138,25 +143,16 @@ class DynamodbStore:
         return await self._compare.apply(writes, until)
 
     async def _create(self, puts: Sequence[Any], until: float) -> list[Outcome]:
-        attempts = await gather_bounded([self._put_if_absent(put, until) for put in puts], WRITES_CONCURRENCY)
-        return await self._finish(puts, attempts, until)
+        return await self._finish(puts, await each_write(puts, self._put_if_absent, until), until)
 
     async def _update_all(self, updates: Sequence[Any], until: float) -> list[Outcome]:
-        """Apply updates as expressions where possible, else by compare-and-set, which reads the records in one call."""
-        plans = [native_update(update.changes) for update in updates]
-        calls = [
-            self._update(update, plan, until) for update, plan in zip(updates, plans, strict=True) if plan is not None
-        ]
-        by_expression = iter(await gather_bounded(calls, WRITES_CONCURRENCY))
-        attempts = [NOT_APPLIED if plan is None else next(by_expression) for plan in plans]
-        return await self._finish(updates, attempts, until)
+        """Apply updates as expressions where possible, else by compare-and-set."""
+        return await self._finish(updates, await each_write(updates, self._update, until), until)
 
     async def _replace_all(self, writes: Sequence[Any], until: float) -> list[Outcome]:
-        if len(writes) <= SINGLE_CALLS_MAX:
-            attempts = await gather_bounded([self._replace(write, until) for write in writes], WRITES_CONCURRENCY)
-        else:
-            attempts = await self._replace_many(writes, until)
-        return await self._finish(writes, attempts, until)
+        if len(writes) > SINGLE_CALLS_MAX:
+            return await self._finish(writes, await self._replace_many(writes, until), until)
+        return await self._finish(writes, await each_write(writes, self._replace, until), until)
 
     async def _finish(self, writes: Sequence[Any], attempts: Sequence[Attempt], until: float) -> list[Outcome]:
         """Apply by compare-and-set the writes that are not applied yet."""
@@ -178,7 +174,11 @@ class DynamodbStore:
             return error
         return outcome
 
-    async def _update(self, update: Update, plan: NativeUpdate, until: float) -> Attempt:
+    async def _update(self, update: Update, until: float) -> Attempt:
+        """Update a record by an expression, if one means exactly the same and is short."""
+        plan = None if takes_long(None, update) else native_update(update.changes)
+        if plan is None:
+            return NOT_APPLIED
         version, now = _new_version(), self._clock()
         try:
             self._layout.check_members(touched_members(update.changes))
