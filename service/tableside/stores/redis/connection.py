@@ -21,6 +21,7 @@ from ...core import (
     ReadBudget,
     StoreUnavailable,
     TableError,
+    Yielder,
     chunks_of,
     gather_bounded,
 )
@@ -152,9 +153,11 @@ class Node:
     async def _run(
         self, commands: Sequence[Command], send: Send, *, asking: bool, script_text: bool = False
     ) -> list[Reply]:
-        packed = [command.packed(script_text=script_text) for command in commands]
-        if asking:
-            packed = [ASKING + one for one in packed]
+        packed, yielder = list[bytes](), Yielder()
+        for command in commands:
+            if yielder.due:
+                await yielder.maybe_yield()
+            packed.append((ASKING if asking else b"") + command.packed(script_text=script_text))
         requests = list(chunks_of(packed, REQUEST_COMMANDS_MAX, REQUEST_BYTES_MAX, len))
         stride = 2 if asking else 1
         calls = [send(b"".join(request), stride * len(request)) for request in requests]

@@ -22,6 +22,7 @@ from ...core import (
     Token,
     Update,
     Written,
+    Yielder,
     chunks_of,
     transition,
 )
@@ -72,20 +73,23 @@ class RecordEditor:
     async def apply(self, updates: Sequence[Update], until: float) -> list[Outcome]:
         """Apply the updates: the ones that the script can apply in one round trip per node, then the others."""
         outcomes: dict[int, Outcome] = {}
-        planned = self._plan(updates)
+        yielder = Yielder()
+        planned = await self._plan(updates, yielder)
         if planned:
-            outcomes = await self._edit(updates, planned, until)
+            outcomes = await self._edit(updates, planned, until, yielder)
         others = [index for index in range(len(updates)) if index not in outcomes]
         if others:
             decided = await self._compare_and_set.apply([updates[index] for index in others], until)
             outcomes.update(zip(others, decided, strict=True))
         return [outcomes[index] for index in range(len(updates))]
 
-    def _plan(self, updates: Sequence[Update]) -> dict[int, _Planned]:
+    async def _plan(self, updates: Sequence[Update], yielder: Yielder) -> dict[int, _Planned]:
         """Return the arguments of the updates that the script may apply. Equal updates are planned once."""
         plans: dict[tuple[int, bytes | None], _Planned | None] = {}
         found: dict[int, _Planned] = {}
         for index, update in enumerate(updates):
+            if yielder.due:
+                await yielder.maybe_yield()
             shared = (id(update.changes), update.default)
             if shared not in plans:
                 plans[shared] = self._planned(update)
@@ -105,11 +109,14 @@ class RecordEditor:
         value = created.stored.value
         return _Planned(edits, value, created.stored.expires_ms) if len(value) <= EDITED_BYTES_MAX else None
 
-    async def _edit(self, updates: Sequence[Update], planned: dict[int, _Planned], until: float) -> dict[int, Outcome]:
+    async def _edit(
+        self, updates: Sequence[Update], planned: dict[int, _Planned], until: float, yielder: Yielder
+    ) -> dict[int, Outcome]:
         """Call the script, and return the outcomes except of records that it left unchanged."""
         positions, plans = list(planned), list(planned.values())
         keys = [updates[index].key for index in positions]
         arguments = [_arguments(updates[index].token, plan) for index, plan in planned.items()]
+        await yielder.maybe_yield()
         batch = RecordBatch(self._names.for_keys(keys), keys, arguments)
         sizes = [plan.size_bytes for plan in plans]
         commands = [
@@ -124,6 +131,7 @@ class RecordEditor:
                 result = reply if results is None else results[at]
                 if result != 0 or results is None:
                     outcomes[index] = _outcome(updates[index], result)
+            await yielder.maybe_yield()
         return outcomes
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...core import Changed, Delete, Outcome, Put, TableError, TableSpec, Written, chunks_of, transition
+from ...core import Changed, Delete, Outcome, Put, TableError, TableSpec, Written, Yielder, chunks_of, transition
 from .connection import REQUEST_BYTES_MAX
 from .keys import KeyNames
 from .record_scripts import RecordBatch, RecordScripts, script_results
@@ -27,16 +27,21 @@ class RecordWriter:
         """Apply the writes in one round trip per node."""
         outcomes: list[Outcome] = [None] * len(writes)
         values: dict[int, tuple[bytes, int]] = {}
+        yielder = Yielder()
         for index, write in enumerate(writes):
+            if yielder.due:
+                await yielder.maybe_yield()
             outcomes[index], value, ttl_ms = self._plan(write)
             if not isinstance(outcomes[index], TableError):
                 values[index] = value, ttl_ms
         keys = [writes[index].key for index in values]
         batch = RecordBatch(self._names.for_keys(keys), keys, list(values.values()))
         commands = self._commands(batch, list(values), [len(value) for value, _ in values.values()])
+        await yielder.maybe_yield()
         for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
             for index, result in zip(command.positions, script_results(reply, len(command.positions)), strict=True):
                 outcomes[index] = _outcome(outcomes[index], values[index][0], result)
+            await yielder.maybe_yield()
         return outcomes
 
     def _plan(self, write: Put | Delete) -> tuple[Outcome, bytes, int]:
