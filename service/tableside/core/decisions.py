@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from .changes import PackedChanges
+from .changes import changes_bytes
 from .errors import RecordUnreadable
 from .lane import run_in_thread
 from .operations import Update, Write
@@ -28,4 +28,4 @@ def takes_long(stored: Stored | RecordUnreadable | None, write: Write) -> bool:
     value = stored.value if isinstance(stored, Stored) and stored.value is not None else write.default
     if value is not None and len(value) > SHORT_BYTES_MAX:
         return True
-    return isinstance(write.changes, PackedChanges) and len(write.changes.text) > SHORT_BYTES_MAX
+    return changes_bytes(write.changes) > SHORT_BYTES_MAX

@@ -7,13 +7,11 @@ from functools import partial
 from typing import Any
 
 import orjson
-from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.routing import Route
 
 from ...auth import Caller
-from ...core import Delete, Get, InvalidOperation, Operation, Record, TableError, TableSpec, Update, values
-from ...core.changes import packed
+from ...core import Delete, Get, InvalidOperation, Record, TableError, TableSpec, values
 from ...core.lane import run_in_thread
 from ..responses import problem_response
 from ..wire import json_batch, operation_members, request_headers
@@ -116,7 +114,7 @@ async def _write(request: TableRequest, members: dict[str, Any], since: float | 
     key = spec.key.from_path(request.key_segments)
     _add_parameters(request, members, preferences)
     build = partial(operation_members.build, spec, members["op"], key, members)
-    operation = build() if since is None else await run_in_thread(lambda: _packed(build()))
+    operation = build() if since is None else await run_in_thread(build)
     members.clear()
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if preferences.representation and len(partitions) > 1 and not isinstance(operation, Delete):
@@ -127,11 +125,6 @@ async def _write(request: TableRequest, members: dict[str, Any], since: float | 
     if preferences.representation and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response
-
-
-def _packed(operation: Operation) -> Operation:
-    """Return an operation whose changes are packed, if it is an update: the stores see how long they are."""
-    return replace(operation, changes=packed(operation.changes)) if isinstance(operation, Update) else operation
 
 
 def _remaining_s(since: float, wait_s: float | None, deadline_s: float) -> float:
