@@ -264,7 +264,7 @@ def test_a_large_body_is_decoded_and_its_answers_are_encoded_in_pieces() -> None
     operations = ['{"op":"put","key":"a","value":{"text":"%s"}}' % ("x" * 4000)] * 1024
     batch, turns = counted(json_batch.decode(body_of(operations), SPEC, OPERATIONS_MAX))
     assert len(batch.operations) == 1024
-    assert turns >= 4000 * 1024 // PIECE_BYTES
+    assert turns >= 4000 * 1024 // (PIECE_BYTES + len(operations[0]))  # the last operation of a piece may exceed it
     answers = [answer(Record(b"{}", "e"))] * 1024
     encoded, turns = counted(json_batch.encode(answers))
     assert turns == 1024 // PIECE_OPERATIONS

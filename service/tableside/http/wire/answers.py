@@ -29,10 +29,10 @@ from .problems import status
 from .projections import Fields, project_value
 
 PIECE_OPERATIONS = 256
-PIECE_BYTES = 2**16
+PIECE_BYTES = 2**15
 """How many operations, and how many bytes of their values, are decoded or encoded before other requests have a turn."""
 
-LONG_BYTES_MIN = 2**17
+LONG_BYTES_MIN = 2**16
 """Operations of at least this size are decoded in a thread, because parsing a text cannot be divided."""
 
 PIECE_ANSWERS = 1000
