@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-SLICE_S = 0.001
+SLICE_S = 0.002
 """How long a computation may occupy the event loop before it awaits its next slice."""
 
 FREE_TURNS = 3

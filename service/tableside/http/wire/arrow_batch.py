@@ -206,8 +206,9 @@ def _piece_rows(rows: pa.Table, size_bytes: int) -> int:
 
     Keys without documents are only checked, so that more of them fit into a step.
     """
-    fitting: int = PIECE_BYTES * rows.num_rows // max(1, size_bytes)
-    return max(1, min(PIECE_ROWS if rows.num_columns == 1 else PIECE_OPERATIONS, fitting))
+    rows_max, bytes_max = (PIECE_ROWS, 2 * PIECE_BYTES) if rows.num_columns == 1 else (PIECE_OPERATIONS, PIECE_BYTES)
+    fitting: int = bytes_max * rows.num_rows // max(1, size_bytes)
+    return max(1, min(rows_max, fitting))
 
 
 def _short_documents(rows: pa.Table) -> list[Json] | None:

@@ -116,7 +116,8 @@ class RecordEditor:
         positions, plans = list(planned), list(planned.values())
         keys = [updates[index].key for index in positions]
         arguments = [_arguments(updates[index].token, plan) for index, plan in planned.items()]
-        await yielder.maybe_yield()
+        if yielder.due:
+            await yielder.maybe_yield()
         batch = RecordBatch(self._names.for_keys(keys), keys, arguments)
         sizes = [plan.size_bytes for plan in plans]
         commands = [
@@ -125,13 +126,16 @@ class RecordEditor:
             for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
         ]
         outcomes: dict[int, Outcome] = {}
-        for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
+        replies = await self._servers.run(commands, until, writes=True)
+        yielder = Yielder()
+        for command, reply in zip(commands, replies, strict=True):
             results = reply if type(reply) is list and len(reply) == len(command.positions) else None
             for at, index in enumerate(command.positions):
                 result = reply if results is None else results[at]
                 if result != 0 or results is None:
                     outcomes[index] = _outcome(updates[index], result)
-            await yielder.maybe_yield()
+            if yielder.due:
+                await yielder.maybe_yield()
         return outcomes
 
 

@@ -37,11 +37,15 @@ class RecordWriter:
         keys = [writes[index].key for index in values]
         batch = RecordBatch(self._names.for_keys(keys), keys, list(values.values()))
         commands = self._commands(batch, list(values), [len(value) for value, _ in values.values()])
-        await yielder.maybe_yield()
-        for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
+        if yielder.due:
+            await yielder.maybe_yield()
+        replies = await self._servers.run(commands, until, writes=True)
+        yielder = Yielder()
+        for command, reply in zip(commands, replies, strict=True):
             for index, result in zip(command.positions, script_results(reply, len(command.positions)), strict=True):
                 outcomes[index] = _outcome(outcomes[index], values[index][0], result)
-            await yielder.maybe_yield()
+            if yielder.due:
+                await yielder.maybe_yield()
         return outcomes
 
     def _plan(self, write: Put | Delete) -> tuple[Outcome, bytes, int]:
