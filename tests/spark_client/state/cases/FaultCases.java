@@ -5,8 +5,9 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Collections;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.atomic.AtomicReference;
 
 /** Failures between a store and its table: no data is lost, counted twice, or partially visible. */
 final class FaultCases {
@@ -73,11 +74,11 @@ final class FaultCases {
   public static void everyFirstResponseIsLost(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
-      AtomicReference<JsonNode> lost = new AtomicReference<>();
+      Set<JsonNode> lost = ConcurrentHashMap.newKeySet();  // requests of several threads alternate
       network.now((request, way) -> {
         Network.Response answer = way.pass();
-        boolean again = request.body().path("operations").equals(lost.getAndSet(request.body().path("operations")));
-        return again ? answer : null;
+        JsonNode operations = request.body().path("operations");
+        return lost.add(operations) || !lost.remove(operations) ? null : answer;
       });
       try (Partition partition = query.open()) {
         partition.commitUpTo(1, 3);
