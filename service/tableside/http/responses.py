@@ -11,7 +11,7 @@ from ..auth import Unauthenticated
 from ..core import TableError
 from .request_context import context_of
 from .wire import arrow_batch, json_batch, problems
-from .wire.arrow_parts import Encoded
+from .wire.body_parts import Encoded
 
 
 def json_response(document: object) -> Response:
@@ -19,11 +19,16 @@ def json_response(document: object) -> Response:
     return Response(orjson.dumps(document), media_type=json_batch.MEDIA_TYPE)
 
 
+def encoded_response(encoded: Encoded, media_type: str, headers: dict[str, str] | None = None) -> Response:
+    """Return a response with an encoded body."""
+    if isinstance(encoded, bytes):
+        return Response(encoded, headers=headers, media_type=media_type)
+    return PartsResponse(encoded, headers, media_type)
+
+
 def arrow_response(encoded: Encoded, headers: dict[str, str] | None = None) -> Response:
     """Return a response with an Arrow stream as its body."""
-    if isinstance(encoded, bytes):
-        return Response(encoded, headers=headers, media_type=arrow_batch.MEDIA_TYPE)
-    return PartsResponse(encoded, headers, arrow_batch.MEDIA_TYPE)
+    return encoded_response(encoded, arrow_batch.MEDIA_TYPE, headers)
 
 
 def problem_response(

@@ -72,7 +72,8 @@ class HttpConnection(asyncio.Protocol):
         self._receiving: Exchange | None = None
         self._answering: Exchange | None = None
         self.pipeline: deque[Exchange | bytes] = deque()
-        self._unsent = memoryview(b"")
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
         self._paused = self._ended = False
         self._late_at: float | None = self._loop.time() + HEAD_MAX_S
 
@@ -92,7 +93,7 @@ class HttpConnection(asyncio.Protocol):
         """Report the disconnect to the request that is being answered."""
         self.server_state.connections.discard(self)
         self.server_state.unread.forget(self)
-        self._unsent = memoryview(b"")
+        self._drop_unsent()
         if self._answering is not None and not self._answering.complete:
             self._answering.disconnect()
         self.writable.set()
@@ -100,12 +101,16 @@ class HttpConnection(asyncio.Protocol):
     @property
     def unread_bytes(self) -> int:
         """Return how many bytes of responses wait in this process until the client reads them."""
-        return len(self._unsent) + self.transport.get_write_buffer_size()
+        return self._unsent_bytes + self.transport.get_write_buffer_size()
 
     def abort(self) -> None:
         """Disconnect the client and drop its unread responses."""
-        self._unsent = memoryview(b"")
+        self._drop_unsent()
         self.transport.abort()
+
+    def _drop_unsent(self) -> None:
+        self._unsent.clear()
+        self._unsent_bytes = 0
 
     def is_late(self, now: float) -> bool:
         """Return whether a response is not being read, the head of a request takes too long, or the client is idle.
@@ -226,19 +231,26 @@ class HttpConnection(asyncio.Protocol):
             item.task.add_done_callback(self.server_state.tasks.discard)
 
     def write(self, data: bytes) -> None:
-        """Send bytes. Call it only when `writable` is set."""
+        """Send bytes, or queue them until the client has read nearly all before them."""
+        if self.transport.is_closing():
+            return
         self.read_progress.sent_bytes += len(data)
-        if len(data) <= PIECE_BYTES:
+        if len(data) <= PIECE_BYTES and self.writable.is_set():
             self.transport.write(data)
         else:
-            self._unsent = memoryview(data)
+            self._unsent.append(memoryview(data))
+            self._unsent_bytes += len(data)
             self._write_pieces()
         if not self.writable.is_set():
             self.server_state.unread.count(self)
 
     def _write_pieces(self) -> None:
         while self._unsent and self.writable.is_set():
-            piece, self._unsent = self._unsent[:PIECE_BYTES], self._unsent[PIECE_BYTES:]
+            piece, rest = self._unsent[0][:PIECE_BYTES], self._unsent[0][PIECE_BYTES:]
+            self._unsent[0] = rest
+            if not rest:
+                self._unsent.popleft()
+            self._unsent_bytes -= len(piece)
             self.transport.write(piece)
 
     def pause_writing(self) -> None:

@@ -58,7 +58,7 @@ class SharedState(ServerState):
 
 
 class Connection(Protocol):
-    """The connection of an exchange. Bytes may be written when `writable` is set. `pipeline` are the next requests."""
+    """The connection of an exchange. `writable` is set if no bytes are queued. `pipeline` are the next requests."""
 
     pipeline: "deque[Exchange | bytes]"
     scope: Scope
@@ -67,7 +67,7 @@ class Connection(Protocol):
     writable: asyncio.Event
 
     def write(self, data: bytes) -> None:
-        """Send bytes."""
+        """Send or queue bytes."""
 
     def pause_reading(self) -> None:
         """Receive no more for now."""
@@ -147,11 +147,15 @@ class Exchange:
             self._waiter.set_result(None)
 
     async def send(self, message: Message) -> None:
-        """Send the head or a part of the body. The head is sent together with the first part."""
+        """Send the head or a part of the body. The head is sent together with the first part.
+
+        A body with a `Content-Length` is in memory, so all its parts are queued and counted as unread. A part of
+        another body is accepted after the client has read nearly all before it.
+        """
         if message["type"] == "http.response.start":
             self._head = message
             return
-        while not self._connection.writable.is_set():  # The rest of an earlier part may have filled the transport.
+        while self.started and self._remaining_bytes is None and not self._connection.writable.is_set():
             await self._connection.writable.wait()
         if self._disconnected or self.complete:
             return

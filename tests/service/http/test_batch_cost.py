@@ -44,6 +44,7 @@ from tableside.http.wire import (
     projections,
 )
 from tableside.http.wire.answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, answer
+from tableside.http.wire.body_parts import PART_BYTES_MIN
 
 T = "costs"
 SPEC = TableSpec("t")
@@ -268,7 +269,20 @@ def test_a_large_body_is_decoded_and_its_answers_are_encoded_in_pieces() -> None
     answers = [answer(Record(b"{}", "e"))] * 1024
     encoded, turns = counted(json_batch.encode(answers))
     assert turns == 1024 // PIECE_OPERATIONS
+    assert isinstance(encoded, bytes)
     assert json.loads(encoded) == {"results": [{"status": 200, "value": {}, "etag": "e"}] * 1024}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_large_values_are_not_copied_into_a_json_response(count: int) -> None:
+    large = b'{"text":"%b"}' % (b"x" * PART_BYTES_MIN)
+    answers = [answer(Record(value, "e")) for value in (b"{}", *[large] * count, b"{}", b"{}")]
+    parts = finish(json_batch.encode(answers))
+    assert not isinstance(parts, bytes)
+    assert [part for part in parts if part is large] == [large] * count
+    assert len(parts) == 2 * count + 1
+    values = [one["value"] for one in json.loads(b"".join(parts))["results"]]
+    assert values == [{}, *[json.loads(large)] * count, {}, {}]
 
 
 LONG = '{"text":"%s"}' % ("x" * 2 * LONG_BYTES_MIN)

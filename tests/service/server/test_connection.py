@@ -115,9 +115,10 @@ async def test_a_response_in_parts_is_sent_in_order() -> None:
     )
 
 
-async def test_a_part_is_sent_after_the_rest_of_the_part_before_it() -> None:
+@pytest.mark.parametrize("headers", [None, []], ids=["with a length", "without a length"])
+async def test_a_part_is_sent_after_the_rest_of_the_part_before_it(headers: list[tuple[bytes, bytes]] | None) -> None:
     first, second = bytes(range(256)) * (3 * PIECE_BYTES // 256), b"second"
-    recorder, protocol = connected(answering(first, second))
+    recorder, protocol = connected(answering(first, second, headers=headers))
     write = recorder.write
 
     def write_and_fill(data: bytes) -> None:
@@ -126,10 +127,28 @@ async def test_a_part_is_sent_after_the_rest_of_the_part_before_it() -> None:
 
     recorder.write = write_and_fill  # type: ignore[method-assign]  # every write fills the transport
     protocol.data_received(GET % b"")
-    while protocol.server_state.tasks:
+    while protocol.server_state.tasks or protocol.unread_bytes:
         await asyncio.sleep(0)
         protocol.resume_writing()
-    assert b"".join(cast("list[bytes]", recorder.done)).partition(b"\r\n\r\n")[2] == first + second
+    sent = b"".join(one for one in recorder.done if isinstance(one, bytes | memoryview))
+    assert sent.partition(b"\r\n\r\n")[2] == first + second
+
+
+async def test_all_parts_of_a_response_with_a_length_are_counted_as_unread() -> None:
+    parts = [b"x" * PIECE_BYTES] * 4
+    recorder, protocol = connected(answering(*parts))
+    write = recorder.write
+
+    def write_and_fill(data: bytes) -> None:
+        write(data)
+        protocol.pause_writing()
+
+    recorder.write = write_and_fill  # type: ignore[method-assign]  # the first write fills the transport
+    await answered(recorder, protocol)
+    assert len(recorder.done) == 1
+    assert protocol.unread_bytes == len(parts) * PIECE_BYTES
+    protocol.connection_lost(None)
+    assert protocol.unread_bytes == 0
 
 
 async def test_a_response_in_parts_without_a_length_ends_with_the_connection() -> None:

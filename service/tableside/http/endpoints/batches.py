@@ -13,13 +13,16 @@ from ...core import InvalidOperation, MalformedRequest, Outcome, Record, TableSp
 from ...core.concurrency import in_pieces
 from ...core.directions import count_reads
 from ..request_context import caller_of
-from ..responses import arrow_response
+from ..responses import arrow_response, encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch, request_headers
 from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, valid_operations, with_max_age
 from ..wire.projections import common_projection, project_outcomes
 from .endpoint import TableRequest, check_any, table_route
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
+
+COPIED_BYTES_MAX = 2**22
+"""The maximum size of the values that are copied into a JSON response. Others are sent in parts."""
 
 
 def route() -> Route:
@@ -57,14 +60,14 @@ async def apply_batch(request: TableRequest) -> Response:
     partitioned = bool(spec.partitions)
     if batch.fields is not None:
         outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: now() >= until))
-    if records := _all_found(outcomes, bytes_max):
+    if records := _all_found(outcomes, bytes_max if media == ARROW else min(bytes_max, COPIED_BYTES_MAX)):
         if media == JSON:
             return Response(await in_pieces(json_batch.encode_records(records)), media_type=JSON)
         return arrow_response(await in_pieces(arrow_answers.encode_records(records, partitioned=partitioned)))
     found = await in_pieces(answers(outcomes, bytes_max=bytes_max, operations=batch.operations))
     request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
     if media == JSON:
-        return Response(await in_pieces(json_batch.encode(found)), media_type=JSON)
+        return encoded_response(await in_pieces(json_batch.encode(found)), JSON)
     return arrow_response(await in_pieces(arrow_answers.encode(found, partitioned=partitioned)))
 
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 from ...core import Record, TableError
 from ...core.concurrency import Pieces
 from .answers import Answer, rfc3339
-from .arrow_parts import Encoded, binary_column, encode_stream
+from .arrow_parts import binary_column, encode_stream
+from .body_parts import Encoded
 
 _COLUMNS = [
     pa.field("status", pa.uint16()),

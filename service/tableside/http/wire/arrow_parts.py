@@ -2,18 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TypeAlias
 
 import pyarrow as pa
 
-Encoded: TypeAlias = bytes | Sequence[bytes | memoryview]
-"""A stream: as one text, or as its parts."""
+from .body_parts import Encoded, joined
 
 JOINED_BYTES_MAX = 2**20
 """Longer streams go out as parts of PyArrow's memory, and longer columns are built in memory of their size."""
-
-PART_BYTES_MIN = 2**16
-"""Shorter parts are joined with those before them."""
 
 
 def binary_column(values: Sequence[bytes | None]) -> pa.Array:
@@ -33,7 +28,7 @@ def encode_stream(batch: pa.RecordBatch) -> Encoded:
     if batch.get_total_buffer_size() > JOINED_BYTES_MAX:
         sink = _Parts()
         _write(batch, pa.PythonFile(sink, mode="w"))
-        return sink.joined()
+        return joined(sink.parts)
     buffer = pa.BufferOutputStream()
     _write(batch, buffer)
     stream: bytes = buffer.getvalue().to_pybytes()
@@ -51,25 +46,13 @@ class _Parts:
     closed = False
 
     def __init__(self) -> None:
-        self._parts: list[memoryview] = []
+        self.parts: list[memoryview] = []
 
     def write(self, data: "bytes | pa.Buffer") -> int:
         """Add a part."""
         part = memoryview(data).cast("B")
-        self._parts.append(part)
+        self.parts.append(part)
         return len(part)
 
     def flush(self) -> None:
         """Do nothing."""
-
-    def joined(self) -> list[bytes | memoryview]:
-        """Return the parts, with neighboring short ones joined."""
-        found: list[bytes | memoryview] = []
-        short: list[memoryview] = []
-        for part in self._parts:
-            if len(part) < PART_BYTES_MIN:
-                short.append(part)
-                continue
-            found += [b"".join(short), part]
-            short = []
-        return [one for one in (*found, b"".join(short)) if one]

@@ -8,6 +8,7 @@ from ...core import Key, Page, Record, TableSpec
 from ...core.concurrency import Pieces
 from . import arrow_answers, arrow_parts
 from .answers import rfc3339
+from .body_parts import Encoded
 from .projections import project_outcomes
 
 
@@ -30,7 +31,7 @@ def encode_json(page: Page, cursor: str | None) -> bytes:
     return b'{"records":[' + records + b'],"cursor":' + orjson.dumps(cursor) + b"}"
 
 
-def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> arrow_parts.Encoded:
+def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Encoded:
     """Encode a page as an Arrow stream of key, value and etag, with the cursor in the schema's metadata.
 
     If any record expires, a column `expires_at` follows. A partitioned table has `partition` as the last column.

@@ -1,0 +1,23 @@
+"""Bodies in parts, so that a large value is not copied."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+Encoded: TypeAlias = bytes | Sequence[bytes | memoryview]
+"""A body: as one text, or as its parts."""
+
+PART_BYTES_MIN = 2**16
+"""Shorter parts are joined with those before them."""
+
+
+def joined(parts: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
+    """Return the parts, with neighboring short ones joined."""
+    found: list[bytes | memoryview] = []
+    short: list[bytes | memoryview] = []
+    for part in parts:
+        if len(part) < PART_BYTES_MIN:
+            short.append(part)
+            continue
+        found += [b"".join(short), part]
+        short = []
+    return [one for one in (*found, b"".join(short)) if one]
