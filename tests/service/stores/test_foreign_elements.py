@@ -7,14 +7,14 @@ import pytest
 from tableside.core.element_limit import ELEMENTS_MAX
 from tableside.core.errors import RecordUnreadable, TableError
 from tableside.core.operations import Record
-from tableside.stores.postgres.json_text import canonical_or_error
+from tableside.stores.postgres.json_text import canonical
 from tableside.stores.redis import records as redis_records
 from tableside.stores.rocksdb import records as rocksdb_records
 
 READ: dict[str, Callable[[bytes], Record | TableError | bytes | None]] = {
     "redis": lambda raw: redis_records.read(raw, 0),
     "rocksdb": lambda raw: rocksdb_records.read(raw, 0),
-    "postgres": canonical_or_error,
+    "postgres": canonical,
 }
 
 

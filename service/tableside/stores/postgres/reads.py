@@ -6,13 +6,10 @@ from functools import partial
 from ...core import INTEGER_MAX, NOT_READ, BoundedReads, Clock, Get, Key, Outcome, ReadBudget, chunks_of
 from .deadline_retry import DeadlineRetry, Progress
 from .pool import Connection
-from .rows import key_arrays, outcomes_by_key, outcomes_by_key_in_turns, values_bytes
+from .rows import key_arrays, outcomes_by_key, values_bytes
 
 READ_KEYS_MAX = 1000
 """How many records one statement reads."""
-
-SMALL_BYTES_MAX = 2**20
-"""Values of up to this size together are converted in one step."""
 
 
 class RecordReader:
@@ -48,6 +45,4 @@ class RecordReader:
         budget.spend(size_bytes)
         if size_bytes > bytes_max:
             return [NOT_READ] * len(keys)
-        if size_bytes <= SMALL_BYTES_MAX:
-            return [*map(outcomes_by_key(row, self._parts).get, keys)]
-        return [*map((await outcomes_by_key_in_turns(row, self._parts)).get, keys)]
+        return [*map((await outcomes_by_key(row, self._parts)).get, keys)]

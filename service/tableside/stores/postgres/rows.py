@@ -6,9 +6,12 @@ from typing import Any, cast
 import msgspec
 
 from ...core import Key, Outcome, Record, RecordUnreadable, Stored, Yielder
-from .json_text import LINE_SEPARATOR, canonical, canonical_or_error, needs_parsing
+from .json_text import LINE_SEPARATOR, convert, needs_parsing
 from .schema import EXPIRES, WRITERS
 from .value_columns import Texts
+
+SMALL_BYTES_MAX = 2**20
+"""Values of up to this size together may be taken in one step."""
 
 Writers = tuple[tuple[str, int], ...]
 
@@ -38,30 +41,25 @@ def values_bytes(result: Any, parts: int) -> int:
     return size_bytes or 0
 
 
-def outcomes_by_key(result: Any, parts: int) -> dict[Key, Outcome]:
-    """Return the outcomes of a `read` statement by key. `parts` is the number of key columns."""
+async def outcomes_by_key(result: Any, parts: int) -> dict[Key, Outcome]:
+    """Return the outcomes of a `read` statement by key. `parts` is the number of key columns.
+
+    Values that need no conversion, of up to `SMALL_BYTES_MAX` together, are taken in one step. Otherwise other tasks
+    may run between the records.
+    """
     keys, (_, lines, all_objects, etags, expires) = result[:parts], result[parts:]
     if lines is None:
         return {}
-    found: Iterable[Outcome]
-    if all_objects and expires is None and not needs_parsing(lines, len(keys[0])):
-        found = map(Record, lines.split(LINE_SEPARATOR), etags.split(","))
-    else:
-        texts = map(canonical_or_error, lines.split(LINE_SEPARATOR))
-        found = map(_outcome, texts, etags.split(","), expires or [0] * len(keys[0]))
-    return dict(zip(_zip_keys(keys), found, strict=True))
-
-
-async def outcomes_by_key_in_turns(result: Any, parts: int) -> dict[Key, Outcome]:
-    """Return the same as `outcomes_by_key`. Other tasks may run between the records."""
-    keys, (_, lines, _, etags, expires) = result[:parts], result[parts:]
-    columns = _zip_keys(keys), lines.split(LINE_SEPARATOR), etags.split(","), expires or [0] * len(keys[0])
+    by_key, texts, count = _zip_keys(keys), lines.split(LINE_SEPARATOR), len(keys[0])
+    if len(lines) <= SMALL_BYTES_MAX and all_objects and expires is None and not needs_parsing(lines, count):
+        return dict(zip(by_key, map(Record, texts, etags.split(",")), strict=True))
     found: dict[Key, Outcome] = {}
     yielder = Yielder()
-    for key, text, etag, expiry in zip(*columns, strict=True):
+    for key, text, etag, expiry in zip(by_key, texts, etags.split(","), expires or [0] * count, strict=True):
         if yielder.due:
             await yielder.maybe_yield()
-        found[key] = _outcome(canonical_or_error(text), etag, expiry)
+        value = await convert(text)
+        found[key] = value if isinstance(value, RecordUnreadable) else Record(value, etag, expiry or 0)
     return found
 
 
@@ -75,13 +73,12 @@ def locked_bytes(rows: Sequence[Any]) -> int:
     return int(rows[0][-1] or 0) if rows else 0
 
 
-def stored_record(row: Any, parts: int) -> Stored | RecordUnreadable:
+async def stored_record(row: Any, parts: int) -> Stored | RecordUnreadable:
     """Return the stored record from a row of a `lock` statement."""
     text, etag, expires, writers, _ = row[parts:]
-    try:
-        value = None if text is None else canonical(text)
-    except RecordUnreadable as error:
-        return error
+    value = None if text is None else await convert(text)
+    if isinstance(value, RecordUnreadable):
+        return value
     return Stored(value, etag, expires or 0, parse_writers(writers))
 
 
@@ -137,10 +134,6 @@ def row_arrays(rows: Sequence[Row], parts: int, metadata: Collection[str]) -> li
 def etags_and_values(rows: Iterable[Any], parts: int) -> Mapping[Key, tuple[str, bytes | None]]:
     """Return, by key, the etag and the value that a write statement returned. The value is None if it returned none."""
     return {row_key(row, parts): (row[parts], row[parts + 1] if len(row) > parts + 1 else None) for row in rows}
-
-
-def _outcome(text: bytes | RecordUnreadable, etag: str, expires: int | None) -> Outcome:
-    return text if isinstance(text, RecordUnreadable) else Record(text, etag, expires or 0)
 
 
 def _zip_keys(columns: Sequence[list[Any]]) -> Iterable[Key]:

@@ -19,9 +19,10 @@ from ...core import (
     Record,
     RecordUnreadable,
     Scan,
+    Yielder,
     ranges_between,
 )
-from .json_text import canonical
+from .json_text import convert
 from .key_sql import bytewise, key_parameter
 from .pool import Connection
 from .rows import row_key
@@ -55,7 +56,12 @@ class Scanner:
         limits = examined_max, scan.limit + 1, scan.bytes_max
         rows = await connection.fetch(self._page_sql(where), *where.parameters, *limits)
         page = rows[: scan.limit]
-        records = [(self._key_of(row), self._record(row)) for row in page if row["found"]]
+        records, yielder = [], Yielder()
+        for row in page:
+            if yielder.due:
+                await yielder.maybe_yield()
+            if row["found"]:
+                records.append((self._key_of(row), await self._record(row)))
         more = bool(rows) and (rows[-1]["total"] > len(page) or page[-1]["place"] == examined_max)
         return Page(records, self._key.encode(self._key_of(page[-1])) if more else None)
 
@@ -122,11 +128,11 @@ class Scanner:
     def _key_of(self, row: Any) -> Key:
         return row_key(row, len(self._columns))
 
-    def _record(self, row: Any) -> Record:
-        try:
-            return Record(canonical(row["value"]), row["etag"], row["expires"] or 0)
-        except RecordUnreadable as error:
-            raise RecordUnreadable(f"{error.detail}; the scan cannot continue") from None
+    async def _record(self, row: Any) -> Record:
+        value = await convert(row["value"])
+        if isinstance(value, RecordUnreadable):
+            raise RecordUnreadable(f"{value.detail}; the scan cannot continue")
+        return Record(value, row["etag"], row["expires"] or 0)
 
 
 class _Conditions:

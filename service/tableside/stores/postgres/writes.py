@@ -42,7 +42,7 @@ from ...core import (
 )
 from .deadline_retry import Progress
 from .errors import is_connection_error
-from .json_text import canonical_or_error
+from .json_text import convert
 from .pool import Connection
 from .rows import (
     Row,
@@ -90,7 +90,7 @@ class RecordWriter:
             progress.applied = "unknown"
             found = await self._send_rows(connection, self._statements.put, list(decisions.values()), progress, *time)
             for index, decision in decisions.items():
-                outcomes[index] = self._outcome(decision, found)
+                outcomes[index] = await self._outcome(decision, found)
         return outcomes
 
     async def delete(self, connection: Connection, deletes: Sequence[Delete], progress: Progress) -> list[Outcome]:
@@ -107,17 +107,14 @@ class RecordWriter:
         """Read one record, decide its write, and replace the row if it is unchanged. Return CONFLICT if it is not."""
         [write] = writes
         rows = await connection.fetch(self._statements.look, *self._key_arrays([write.key]), INTEGER_MAX)
-        yielder = Yielder()
-        stored = stored_record(rows[0], self._parts) if rows else None
-        await yielder.maybe_yield()
+        stored = await stored_record(rows[0], self._parts) if rows else None
         decided = await self._decide(stored, write, self._clock())
         if not isinstance(decided, DecidedWrite):
             return [decided]
-        await yielder.maybe_yield()
         statements, etag = (self._statements.replace, [rows[0]["etag"]]) if rows else (self._statements.insert, [])
         progress.applied = "unknown"
         found = await self._send_rows(connection, statements, [decided], progress, *etag)
-        return [self._outcome(decided, found) if found else CONFLICT]
+        return [await self._outcome(decided, found) if found else CONFLICT]
 
     async def lock_and_write(
         self, budget: ReadBudget, connection: Connection, writes: Sequence[Write], progress: Progress
@@ -139,7 +136,7 @@ class RecordWriter:
             found, yielder = {}, Yielder()
             for row in locked:
                 await yielder.maybe_yield()
-                found[row_key(row, self._parts)] = stored_record(row, self._parts)
+                found[row_key(row, self._parts)] = await stored_record(row, self._parts)
             plan = await self._make_plan(writes, found, side)
             await self._execute(connection, plan, progress)
             if side is not None:
@@ -154,7 +151,9 @@ class RecordWriter:
         """Insert records that had no row. Return CONFLICT for records that have a row now."""
         progress.applied = "unknown"
         found = await self._send_rows(connection, self._statements.insert, decisions, progress)
-        return [self._outcome(decision, found) if decision.row.key in found else CONFLICT for decision in decisions]
+        return [
+            await self._outcome(decision, found) if decision.row.key in found else CONFLICT for decision in decisions
+        ]
 
     # Deciding
 
@@ -216,11 +215,11 @@ class RecordWriter:
             await connection.execute(self._statements.delete, *self._key_arrays(plan.deletes))
         updated = await self._send_rows(connection, self._statements.update, list(plan.updates.values()), progress)
         for index, decision in plan.updates.items():
-            plan.set_outcome(index, decision, self._outcome(decision, updated))
+            plan.set_outcome(index, decision, await self._outcome(decision, updated))
         inserted = await self._send_rows(connection, self._statements.insert, list(plan.inserts.values()), progress)
         for index, decision in plan.inserts.items():
             plan.set_outcome(
-                index, decision, self._outcome(decision, inserted) if decision.row.key in inserted else CONFLICT
+                index, decision, await self._outcome(decision, inserted) if decision.row.key in inserted else CONFLICT
             )
 
     async def _send_rows(
@@ -244,7 +243,7 @@ class RecordWriter:
         arrays = row_arrays(progress.rows, self._parts, self._statements.metadata)
         return etags_and_values(await connection.fetch(statement, *arrays, *more), self._parts)
 
-    def _outcome(self, decision: DecidedWrite, found: Mapping[Key, tuple[str, bytes | None]]) -> Outcome:
+    async def _outcome(self, decision: DecidedWrite, found: Mapping[Key, tuple[str, bytes | None]]) -> Outcome:
         if decision.row.key not in found:
             return InvalidOperation(
                 f"table {self._spec.name!r}: a trigger or policy of the table left the record unchanged"
@@ -253,8 +252,8 @@ class RecordWriter:
         outcome = with_etag(decision.changed, etag).outcome
         if value is None or not isinstance(outcome, Written) or outcome.value is None:
             return outcome
-        canonical = canonical_or_error(value)
-        return outcome if isinstance(canonical, RecordUnreadable) else msgspec.structs.replace(outcome, value=canonical)
+        text = await convert(value)
+        return outcome if isinstance(text, RecordUnreadable) else msgspec.structs.replace(outcome, value=text)
 
     # The side table
 
