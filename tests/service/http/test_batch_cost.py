@@ -285,6 +285,33 @@ def test_large_values_are_not_copied_into_a_json_response(count: int) -> None:
     assert values == [{}, *[json.loads(large)] * count, {}, {}]
 
 
+@pytest.mark.parametrize("partitions", [None, [0, 1] * 512], ids=["plain", "partitioned"])
+def test_a_page_is_encoded_in_pieces_without_copies_of_large_values(partitions: list[int] | None) -> None:
+    large = b'{"text":"%b"}' % (b"x" * PART_BYTES_MIN)
+    records = [(str(index), Record(b"{}", "e", index % 2)) for index in range(1023)]
+    page = Page([*records, ("last", Record(large, "e"))], None, partitions)
+    parts, turns = counted(pages.encode_json(page, "c"))
+    assert turns == 1024 // PIECE_OPERATIONS
+    assert not isinstance(parts, bytes)
+    assert parts[1] is large
+    document = json.loads(b"".join(parts))
+    assert document["cursor"] == "c"
+    assert document["records"][1] == {
+        "key": "1",
+        "value": {},
+        "etag": "e",
+        "expires_at": "1970-01-01T00:00:00.001Z",
+        **({} if partitions is None else {"partition": 1}),
+    }
+    assert [(one["key"], one["value"]) for one in document["records"]] == [
+        (key, json.loads(record.value)) for key, record in page.records
+    ]
+
+
+def test_an_empty_page_is_a_valid_document() -> None:
+    assert finish(pages.encode_json(Page([], None), None)) == b'{"records":[],"cursor":null}'
+
+
 LONG = '{"text":"%s"}' % ("x" * 2 * LONG_BYTES_MIN)
 
 

@@ -7,7 +7,7 @@ from starlette.routing import Route
 
 from ...core import InvalidOperation, Part, Scan, TableSpec, part_from_text
 from ...core.concurrency import in_pieces
-from ..responses import arrow_response, json_response
+from ..responses import arrow_response, encoded_response, json_response
 from ..wire import arrow_batch, json_batch, pages, request_headers
 from ..wire.cursors import open_sealed, seal
 from ..wire.partitions import scan_partitions
@@ -46,8 +46,8 @@ async def scan_page(request: TableRequest) -> Response:
         page = await in_pieces(pages.project_page(page, fields))
     extra_headers = {"Vary": "Accept"} if cursor is None else {"Vary": "Accept", "Tableside-Cursor": cursor}
     if media == JSON:
-        return Response(pages.encode_json(page, cursor), headers=extra_headers, media_type=JSON)
-    return arrow_response(pages.encode_arrow(page, cursor, table.spec), extra_headers)
+        return encoded_response(await in_pieces(pages.encode_json(page, cursor)), JSON, extra_headers)
+    return arrow_response(await in_pieces(pages.encode_arrow(page, cursor, table.spec)), extra_headers)
 
 
 async def list_splits(request: TableRequest) -> Response:

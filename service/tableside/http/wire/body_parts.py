@@ -1,6 +1,6 @@
 """Bodies in parts, so that a large value is not copied."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 Encoded: TypeAlias = bytes | Sequence[bytes | memoryview]
@@ -10,8 +10,10 @@ PART_BYTES_MIN = 2**16
 """Shorter parts are joined with those before them."""
 
 
-def joined(parts: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
-    """Return the parts, with neighboring short ones joined."""
+def joined(parts: Sequence[bytes | memoryview]) -> Encoded:
+    """Return a body in as few parts as possible. Parts of `PART_BYTES_MIN` and more are not copied."""
+    if max(map(len, parts)) < PART_BYTES_MIN:
+        return b"".join(parts)
     found: list[bytes | memoryview] = []
     short: list[bytes | memoryview] = []
     for part in parts:

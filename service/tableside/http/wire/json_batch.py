@@ -25,7 +25,7 @@ from ...core.element_limit import has_too_many_elements
 from ...core.json_errors import NotJson
 from . import operation_members
 from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
-from .body_parts import PART_BYTES_MIN, Encoded, joined
+from .body_parts import Encoded, joined
 from .operation_texts import NO_ARRAY, NO_BATCH, not_json_body, operation_texts, too_many
 from .plain_operations import plain_operations
 from .problems import problem
@@ -77,7 +77,7 @@ def encode(answers: Sequence[Answer]) -> Pieces[Encoded]:
     if answers:
         parts[1] = b"{"
     parts.append(b"]}")
-    return joined(parts) if max(map(len, parts)) >= PART_BYTES_MIN else b"".join(parts)
+    return joined(parts)
 
 
 def encode_records(records: Sequence[Record]) -> Pieces[bytes]:

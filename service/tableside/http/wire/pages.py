@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from ...core import Key, Page, Record, TableSpec
 from ...core.concurrency import Pieces
 from . import arrow_answers, arrow_parts
-from .answers import rfc3339
-from .body_parts import Encoded
+from .answers import PIECE_OPERATIONS, rfc3339
+from .body_parts import Encoded, joined
 from .projections import project_outcomes
 
 
@@ -20,31 +20,39 @@ def project_page(page: Page, fields: frozenset[str]) -> Pieces[Page]:
     return replace(page, records=[(key, record) for (key, _), record in pairs if isinstance(record, Record)])
 
 
-def encode_json(page: Page, cursor: str | None) -> bytes:
+def encode_json(page: Page, cursor: str | None) -> Pieces[Encoded]:
     """Encode a page as an object with the members `records` and `cursor`."""
-    if page.partitions is None:
-        encoded = [_encoded(*record) for record in page.records]
-    else:
-        placed = zip(page.records, page.partitions, strict=True)
-        encoded = [_encoded(*record, b',"partition":%d' % index) for record, index in placed]
-    records = b",".join(encoded)
-    return b'{"records":[' + records + b'],"cursor":' + orjson.dumps(cursor) + b"}"
+    parts, separator = [b'{"records":['], b'{"key":'
+    for start in range(0, len(page.records), PIECE_OPERATIONS):
+        for index, (key, record) in enumerate(page.records[start : start + PIECE_OPERATIONS], start):
+            parts += (separator, orjson.dumps(key), b',"value":', record.value, b',"etag":"', record.etag.encode())
+            parts.append(
+                b'"' if not record.expires_ms else b'","expires_at":"%b"' % rfc3339(record.expires_ms).encode()
+            )
+            if page.partitions is not None:
+                parts.append(b',"partition":%d' % page.partitions[index])
+            separator = b'},{"key":'
+        yield
+    parts.append(b'%b],"cursor":%b}' % (b"}" if page.records else b"", orjson.dumps(cursor)))
+    return joined(parts)
 
 
-def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Encoded:
+def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Encoded]:
     """Encode a page as an Arrow stream of key, value and etag, with the cursor in the schema's metadata.
 
     If any record expires, a column `expires_at` follows. A partitioned table has `partition` as the last column.
     """
-    columns = [
-        pa.array([_cell(key, spec) for key, _ in page.records], key_type(spec)),
-        arrow_parts.binary_column([record.value for _, record in page.records]),
-        pa.array([record.etag for _, record in page.records], pa.utf8()),
-    ]
+    columns = [pa.array([_cell(key, spec) for key, _ in page.records], key_type(spec))]
+    yield
+    columns.append(arrow_parts.binary_column([record.value for _, record in page.records]))
+    yield
+    columns.append(pa.array([record.etag for _, record in page.records], pa.utf8()))
+    yield
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
     if any(record.expires_ms for _, record in page.records):
         columns.append(arrow_answers.expiry_column([record.expires_ms for _, record in page.records]))
         schema = schema.append(arrow_answers.EXPIRES_AT)
+        yield
     if spec.partitions:
         columns.append(pa.array(page.partitions or [], pa.int32()))
         schema = schema.append(pa.field("partition", pa.int32()))
@@ -66,9 +74,3 @@ def _cell(key: Key, spec: TableSpec) -> object:
 
 def _part_name(spec: TableSpec, index: int) -> str:
     return spec.key.fields[index].name or str(index)
-
-
-def _encoded(key: Key, record: Record, partition: bytes = b"") -> bytes:
-    head = b'{"key":' + orjson.dumps(key) + b',"value":' + record.value
-    expiry = b',"expires_at":"' + rfc3339(record.expires_ms).encode() + b'"' if record.expires_ms else b""
-    return head + b',"etag":"' + record.etag.encode() + b'"' + expiry + partition + b"}"
