@@ -13,8 +13,16 @@ from tableside.core.operations import Get, Operation, Record, Token
 from tableside.core.store import Store, TableSpec
 from tableside.core.transitions import Stored
 from tableside.stores.rocksdb import RocksdbBackend, reads
-from tableside.stores.rocksdb.database import UNKNOWN_BYTES
-from tableside.stores.rocksdb.records import PLAIN_BYTES_MAX, are_plain, pack, pack_plain, read, read_all
+from tableside.stores.rocksdb.database import UNKNOWN_BYTES, Contents
+from tableside.stores.rocksdb.records import (
+    PLAIN_BYTES_MAX,
+    are_plain_puts,
+    is_plain,
+    pack,
+    pack_plain,
+    read,
+    read_all,
+)
 
 
 @pytest.fixture
@@ -67,7 +75,7 @@ async def test_records_that_may_be_large_are_read_a_few_at_a_time(
 
     monkeypatch.setattr(backend._database, "get", counted)
     if not known:
-        backend._database.note_swept_size(UNKNOWN_BYTES)
+        backend._database.note_sweep(Contents(UNKNOWN_BYTES))
     monkeypatch.setattr(reads, "READ_BYTES_MAX", 2_000_000)
     await store.apply([Get(f"{index:02}") for index in range(100)])
     assert counts[0] == first
@@ -78,23 +86,34 @@ PLAIN = [put("a"), put("b"), put("c")]
 
 
 @pytest.mark.parametrize(
-    ("writes", "stored"),
+    "last",
     [
-        ([*PLAIN, put("d", ttl_s=5)], b""),
-        ([*PLAIN, put("d", if_absent=True)], b""),
-        ([*PLAIN, put("d", returning=True)], b""),
-        ([*PLAIN, put("d", token=Token("w", 1))], b""),
-        ([*PLAIN, put("d", if_match=("x",))], b""),
-        ([*PLAIN, put("d", {"text": "x" * PLAIN_BYTES_MAX})], b""),
-        ([*PLAIN, Get("d")], b""),
-        (PLAIN, pack(Stored(b"{}", "0" * 16, expires_ms=2**50))),
-        (PLAIN, pack(Stored(b"{}", "0" * 16, writers=(("w", 1),)))),
-        (PLAIN, b"{}"),
+        put("d", ttl_s=5),
+        put("d", if_absent=True),
+        put("d", returning=True),
+        put("d", token=Token("w", 1)),
+        put("d", if_match=("x",)),
+        put("d", {"text": "x" * PLAIN_BYTES_MAX}),
+        Get("d"),
     ],
 )
-def test_special_puts_and_records_are_decided_one_by_one(writes: list[Operation], stored: bytes) -> None:
-    assert are_plain(PLAIN, [None, pack(Stored(b"{}", "0" * 16)), None])
-    assert not are_plain(writes, [stored or None, *[None] * (len(writes) - 1)])
+def test_special_puts_are_decided_one_by_one(last: Operation) -> None:
+    assert are_plain_puts(PLAIN)
+    assert not are_plain_puts([*PLAIN, last])
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        pack(Stored(b"{}", "0" * 16, expires_ms=2**50)),
+        pack(Stored(b"{}", "0" * 16, writers=(("w", 1),))),
+        pack(Stored(None, "0" * 16, writers=(("w", 1),))),
+        b"{}",
+    ],
+)
+def test_records_with_metadata_or_of_another_tool_are_not_plain(special: bytes) -> None:
+    assert is_plain(pack(Stored(b"{}", "0" * 16)))
+    assert not is_plain(special)
 
 
 def test_records_read_together_equal_records_read_separately() -> None:
@@ -109,3 +128,35 @@ async def test_a_put_keeps_the_tokens_of_a_record(store: Store) -> None:
     await store.apply([put(key, {"n": 2}) for key in "abc"])
     replay = await written(store, put("b", {"n": 3}, token=Token("w", 5)))
     assert replay.replayed
+
+
+async def test_plain_puts_read_only_tables_that_may_have_other_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def reads_of(backend: RocksdbBackend, table: str) -> int:
+        """Return how many records a batch of plain puts reads."""
+        counts: list[int] = []
+        get = backend._database.get
+
+        def counted(keys: list[bytes]) -> list[bytes | None]:
+            counts.append(len(keys))
+            return get(keys)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(backend._database, "get", counted)
+            await (await backend.store(TableSpec(table))).apply(PLAIN)
+        return sum(counts)
+
+    async with database(tmp_path) as backend:
+        assert await reads_of(backend, "plain") == 0
+        other = await backend.store(TableSpec("other"))
+        await written(other, put("b", {"n": 1}, token=Token("w", 5)))
+        assert [await reads_of(backend, "other"), await reads_of(backend, "plain")] == [3, 0]
+    async with database(tmp_path, sweep_every_s=0.05) as backend:
+        assert [await reads_of(backend, "other"), await reads_of(backend, "plain")] == [3, 3]
+        async with asyncio.timeout(30):
+            while backend._database.record_bytes_max == UNKNOWN_BYTES:
+                await asyncio.sleep(0.02)
+        assert [await reads_of(backend, "other"), await reads_of(backend, "plain")] == [3, 0]
+        replay = await written(await backend.store(TableSpec("other")), put("b", {"n": 3}, token=Token("w", 5)))
+        assert replay.replayed

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -26,6 +27,20 @@ Result = TypeVar("Result")
 UNKNOWN_BYTES = 2**63
 
 
+@dataclass
+class Contents:
+    """The size of the largest of some records, and the prefixes of the tables that have records that are not plain."""
+
+    bytes_max: int = 0
+    not_plain: set[bytes] = field(default_factory=set)
+
+    def add(self, record_bytes: int, not_plain: bytes | None) -> None:
+        """Add a record. `not_plain` is the table's prefix if the record is not plain."""
+        self.bytes_max = max(self.bytes_max, record_bytes)
+        if not_plain is not None:
+            self.not_plain.add(not_plain)
+
+
 class Database:
     """The database that all tables of a backend share. Owns the driver's handle, two reader threads and one writer."""
 
@@ -33,8 +48,8 @@ class Database:
         self._handle = handle
         self._clock = clock
         self._version_max = 0
-        self._written_bytes_max = 0
-        self._swept_bytes_max = 0 if self.first_key(Range()) is None else UNKNOWN_BYTES
+        self._written = Contents()
+        self._swept = Contents() if self.first_key(Range()) is None else None
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
         self._scan_turn = asyncio.Lock()
         self._writes: GroupCommit[list[Outcome]] = GroupCommit(handle.sync, _sync_failed)
@@ -46,15 +61,22 @@ class Database:
     @property
     def record_bytes_max(self) -> int:
         """Return a limit on the size of each record in bytes, or `UNKNOWN_BYTES` until the first sweep has ended."""
-        return max(self._written_bytes_max, self._swept_bytes_max)
+        return UNKNOWN_BYTES if self._swept is None else max(self._written.bytes_max, self._swept.bytes_max)
 
-    def note_written_size(self, record_bytes: int) -> None:
-        """Take the size of a record into account that is about to be written. Only the writer thread may call this."""
-        self._written_bytes_max = max(self._written_bytes_max, record_bytes)
+    def all_plain(self, prefix: bytes) -> bool:
+        """Return whether all records of a table are known to be plain: without expiry, writers and tombstones."""
+        return self._swept is not None and prefix not in self._swept.not_plain and prefix not in self._written.not_plain
 
-    def note_swept_size(self, record_bytes_max: int) -> None:
-        """Take the size of the largest record into account that a complete sweep has found."""
-        self._swept_bytes_max = record_bytes_max
+    def note_write(self, record_bytes: int, not_plain: bytes | None = None) -> None:
+        """Take a record into account that is about to be written. Only the writer thread may call this.
+
+        `not_plain` is the table's prefix if the record is not plain.
+        """
+        self._written.add(record_bytes, not_plain)
+
+    def note_sweep(self, contents: "Contents") -> None:
+        """Take the records into account that a complete sweep has found."""
+        self._swept = contents
 
     def next_etag(self) -> str:
         """Return a version that no record of this database has had: 16 hex digits."""
@@ -136,6 +158,12 @@ class Database:
         await self._writes.close()
         self._readers.shutdown()
         await asyncio.to_thread(self._handle.close)
+
+
+def table_prefix(key: bytes) -> bytes:
+    """Return the prefix of the table that contains a key."""
+    name, end, _ = key.partition(b"\0")
+    return name + end
 
 
 def first_line(error: Exception) -> str:

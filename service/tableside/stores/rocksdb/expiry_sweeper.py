@@ -1,4 +1,4 @@
-"""The background task that removes expired records from a RocksDB database, and finds the size of the largest record.
+"""The background task that removes expired records from a RocksDB database, and finds facts about the other records.
 
 Reads skip expired records in any case.
 """
@@ -12,9 +12,9 @@ from functools import partial
 from rocksdict import WriteBatch
 
 from ...core import Outcome, Range, RecordUnreadable
-from .database import Database
+from .database import Contents, Database, table_prefix
 from .group_commit import Turn
-from .records import unpack
+from .records import is_plain, unpack
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class ExpirySweeper:
 
     def __init__(self, database: Database, every_s: float) -> None:
         self._database = database
-        self._largest_bytes = 0
+        self._contents = Contents()
         self._task = asyncio.create_task(self._sweep_forever(every_s))
 
     async def close(self) -> None:
@@ -48,12 +48,12 @@ class ExpirySweeper:
 
     async def _sweep(self) -> None:
         position: bytes | None = b""
-        self._largest_bytes = 0
+        self._contents = Contents()
         while position is not None:
             started = time.perf_counter()
             position = await self._sweep_from(position)
             await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
-        self._database.note_swept_size(self._largest_bytes)
+        self._database.note_sweep(self._contents)
 
     async def _sweep_from(self, low: bytes) -> bytes | None:
         """Remove expired records among the next keys, and return the next position, or None at the end."""
@@ -69,7 +69,7 @@ class ExpirySweeper:
             if count == KEYS_PER_STEP_MAX or size_bytes > BYTES_PER_STEP_MAX:
                 return expired, key
             size_bytes += len(raw)
-            self._largest_bytes = max(self._largest_bytes, len(raw))
+            self._contents.add(len(raw), None if is_plain(raw) else table_prefix(key))
             if _is_expired(raw, now):
                 expired.append(key)
         return expired, None

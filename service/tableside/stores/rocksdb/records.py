@@ -56,12 +56,14 @@ def pack(stored: Stored) -> bytes:
     return b"".join(parts) + (stored.value or b"")
 
 
-def are_plain(operations: Sequence[Operation], raws: Sequence[bytes | None]) -> TypeGuard[Sequence[Put]]:
-    """Return whether all are puts without special members, which replace no record with writers or an expiry.
+def is_plain(raw: bytes) -> bool:
+    """Return whether a record has no expiry, no writers and a value."""
+    return raw[:2] == _PLAIN_HEADER
 
-    The result of such a put does not depend on the record that it replaces.
-    """
-    return all(map(_is_plain_put, operations)) and all(raw is None or raw[:2] == _PLAIN_HEADER for raw in raws)
+
+def are_plain_puts(operations: Sequence[Operation]) -> TypeGuard[Sequence[Put]]:
+    """Return whether all are puts without special members. The plain records that they replace do not affect them."""
+    return all(map(_is_plain_put, operations))
 
 
 def _is_plain_put(operation: Operation) -> bool:

@@ -36,7 +36,7 @@ from ...core import (
 from .database import Database
 from .group_commit import Turn
 from .reads import RecordReader
-from .records import are_plain, pack, pack_plain, read, unpack
+from .records import are_plain_puts, is_plain, pack, pack_plain, read, unpack
 from .scans import Scanner
 
 log = logging.getLogger(__name__)
@@ -111,18 +111,21 @@ class RocksdbStore:
             start = len(outcomes)
             part = operations[start : start + min(KEYS_PER_READ_MAX, turn.operations_left)]
             keys = self.spec.key.encode_all([operation.key for operation in part], self._prefix)
+            puts = part if self.spec.ttl_s is None and are_plain_puts(part) else None
+            if puts is not None and self._database.all_plain(self._prefix):
+                outcomes += self._put_plain(batch, keys, puts, turn)
+                continue
             raws = self._database.get(keys)
-            if self.spec.ttl_s is None and are_plain(part, raws):
-                outcomes += self._put_plain(batch, keys, part, raws, turn)
+            if puts is not None and all(raw is None or is_plain(raw) for raw in raws):
+                turn.spend(sum([len(raw) for raw in raws if raw is not None]), 0)
+                outcomes += self._put_plain(batch, keys, puts, turn)
             else:
                 outcomes += self._apply_each(batch, list(zip(keys, raws, part, strict=True)), turn)
         if not batch.is_empty():
             self._database.write(batch)
         return outcomes
 
-    def _put_plain(
-        self, batch: WriteBatch, keys: Sequence[bytes], puts: Sequence[Put], raws: Sequence[bytes | None], turn: Turn
-    ) -> list[Outcome]:
+    def _put_plain(self, batch: WriteBatch, keys: Sequence[bytes], puts: Sequence[Put], turn: Turn) -> list[Outcome]:
         versions = self._database.next_versions(len(puts))
         add = batch.put
         sizes_bytes = []
@@ -130,9 +133,8 @@ class RocksdbStore:
             raw = pack_plain(put.value, version)
             add(key, raw)
             sizes_bytes.append(len(raw))
-        self._database.note_written_size(max(sizes_bytes))
-        read_bytes = sum([len(raw) for raw in raws if raw is not None])
-        turn.spend(read_bytes + sum(sizes_bytes), len(puts))
+        self._database.note_write(max(sizes_bytes))
+        turn.spend(sum(sizes_bytes), len(puts))
         return [Written(f"{version:016x}") for version in versions]
 
     def _apply_each(
@@ -175,5 +177,5 @@ class RocksdbStore:
             batch.delete(key)
         else:
             raw = pack(stored)
-            self._database.note_written_size(len(raw))
+            self._database.note_write(len(raw), None if is_plain(raw) else self._prefix)
             batch.put(key, raw)
