@@ -1,10 +1,13 @@
 """Encodes pages of scans as JSON and as Arrow."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import orjson
 import pyarrow as pa
 from msgspec.structs import replace
 
-from ...core import Key, Page, Record, TableSpec
+from ...core import Page, Part, Record, TableSpec
 from ...core.concurrency import Pieces
 from . import arrow_answers, arrow_parts
 from .answers import PIECE_OPERATIONS, rfc3339
@@ -42,7 +45,8 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
 
     If any record expires, a column `expires_at` follows. A partitioned table has `partition` as the last column.
     """
-    columns = [pa.array([_cell(key, spec) for key, _ in page.records], key_type(spec))]
+    keys: list[Any] = [key for key, _ in page.records]
+    columns = [pa.array(_structs(keys, spec) if spec.key.composite else keys, key_type(spec))]
     yield
     columns.append(arrow_parts.binary_column([record.value for _, record in page.records]))
     yield
@@ -68,8 +72,9 @@ def key_type(spec: TableSpec) -> pa.DataType:
     return pa.struct([(_part_name(spec, index), kinds[field.type]) for index, field in enumerate(spec.key.fields)])
 
 
-def _cell(key: Key, spec: TableSpec) -> object:
-    return {_part_name(spec, index): part for index, part in enumerate(key)} if isinstance(key, tuple) else key
+def _structs(keys: Sequence[tuple[Part, ...]], spec: TableSpec) -> list[dict[str, Part]]:
+    names = [_part_name(spec, index) for index in range(len(spec.key.fields))]
+    return [dict(zip(names, key, strict=True)) for key in keys]
 
 
 def _part_name(spec: TableSpec, index: int) -> str:

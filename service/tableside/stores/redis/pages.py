@@ -76,7 +76,11 @@ class PageBuilder:
     @property
     def nearly_full(self) -> bool:
         """Whether to end the page now: it has three quarters of its records, and the rest may take many SCANs."""
-        return self.complete or self.room * 4 <= self._scan.limit
+        return self.complete or not self.needs_more_than(0)
+
+    def needs_more_than(self, count: int) -> bool:
+        """Whether the page would have less than three quarters of its records after `count` more."""
+        return (self.room - count) * 4 > self._scan.limit
 
     @property
     def _read_count(self) -> int:

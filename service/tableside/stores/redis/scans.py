@@ -1,15 +1,17 @@
 """Scans of a table in no order: SCAN over the names with the table's prefix, page by page.
 
 If a page has no room for all names of a cursor, the position also contains digests of the returned names, which the
-next page skips when it repeats the cursor.
+next page skips when it repeats the cursor. While the records of one SCAN are read, the next SCAN is already sent.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 from xxhash import xxh3_64_digest
 
 from ...core import Page, Scan
+from .connection import Node
 from .keys import KeyNames, slot_of
 from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, rounds, scan_node
 from .pages import NamedKey, PageBuilder
@@ -30,11 +32,14 @@ class TableScanner:
     async def page(self, scan: Scan) -> Page:
         """Read a page in no particular order."""
         position, page = _start_position(scan), PageBuilder(scan, self._reads)
-        pattern, count, node = self._names.pattern(scan), min(scan.limit, COUNT_MAX), None
+        pattern, count = self._names.pattern(scan), min(scan.limit, COUNT_MAX)
+        node: Node | None = None
+        ahead: tuple[str, int, list[bytes]] | None = None
         for _ in rounds():
             if node is None or not position.part:
                 node, position = await self._keyspace.start_node(position)
-            run, cursor, names = await scan_node(node, position.cursor, pattern, count)
+            run, cursor, names = ahead or await scan_node(node, position.cursor, pattern, count)
+            ahead = None
             if position.run not in ("", run):
                 position, node = position.restarted(), None
                 continue
@@ -45,7 +50,12 @@ class TableScanner:
                     break
                 count = max(1, count // 4)
                 continue
-            taken = await page.fill(fresh)
+            room = page.room - len(fresh)
+            count = max(1, min(room, COUNT_MAX)) if fresh else min(count * 2, COUNT_SPARSE_MAX)
+            if cursor and page.needs_more_than(len(fresh)):
+                taken, ahead = await asyncio.gather(page.fill(fresh), scan_node(node, cursor, pattern, count))
+            else:
+                taken = await page.fill(fresh)
             if taken < len(fresh):
                 given = b"".join(xxh3_64_digest(name.encode()) for name, _ in fresh[:taken])
                 position = replace(position, given=position.given + given)
@@ -58,7 +68,6 @@ class TableScanner:
                 position, node = after, None
             if page.nearly_full:
                 break
-            count = max(1, min(page.room, COUNT_MAX)) if fresh else min(count * 2, COUNT_SPARSE_MAX)
         return Page(page.records, position.to_bytes())
 
     def _fresh(self, names: Sequence[bytes], position: Position, page: PageBuilder) -> list[NamedKey]:
