@@ -199,8 +199,9 @@ def set_outcomes(
     """
     if isinstance(answer, TableError):
         if (error := _unresolved(answer)) is not None:
+            not_attempted = error.not_attempted()
             for held_back in steps:
-                _set_all(held_back.positions, error.not_attempted(), outcomes)
+                _set_all(held_back.positions, not_attempted, outcomes)
             steps.clear()
         elif len(step.positions) > 1 and not isinstance(step.operation, Get):
             # The store rejected one of the combined operations, and the others must succeed: send each alone.

@@ -26,6 +26,9 @@ from ..wire.problems import NotFound
 SHORT_BODY_BYTES_MAX = 2**16
 """The maximum size of a body that is decoded in one step. Longer ones wait for a slice of the event loop."""
 
+JOINED_BYTES_MAX = 2**20
+"""The maximum size of a body that is joined and decoded in one slice. Joining 16 MiB takes 10 ms."""
+
 _NAME = re.compile(NAME)
 _TABLES = "/v1/tables/"
 _TABLE_PATH = re.compile(rb"/v1/tables/([^/]+)(?:/(records|batch|splits)(?:/(.*))?)?", re.DOTALL)
@@ -68,9 +71,14 @@ class ServiceRequest(Request):
                 raise TooLarge(f"a body may have at most {bytes_max} bytes")
             chunks.append(chunk)
         self.received_at = asyncio.get_running_loop().time()
-        if size_bytes > SHORT_BODY_BYTES_MAX:
+        if size_bytes <= SHORT_BODY_BYTES_MAX:
+            return b"".join(chunks)
+        await next_slice()
+        body = b"".join(chunks)
+        chunks.clear()
+        if size_bytes > JOINED_BYTES_MAX:
             await next_slice()
-        return b"".join(chunks)
+        return body
 
 
 class TableRequest(ServiceRequest):

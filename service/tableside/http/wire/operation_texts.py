@@ -8,7 +8,7 @@ import msgspec
 from ...core import MalformedRequest, TooLarge
 from ...core.concurrency import Pieces
 from ...core.json_errors import NotJson, not_json
-from .answers import PIECE_OPERATIONS
+from .answers import PIECE_BYTES, PIECE_OPERATIONS
 from .operation_position import operation_at
 
 LOCATED_BYTES_MAX = 2**21
@@ -94,6 +94,7 @@ def _one_by_one(body: bytes, data: memoryview, at: int, operations_max: int) -> 
     A decoder that is given the rest of the array reports where the first text in it ends.
     """
     texts: list[memoryview] = []
+    piece_at = at
     if (empty := _EMPTY.match(data, at)) is not None:
         return texts, empty.end()
     while True:
@@ -111,7 +112,8 @@ def _one_by_one(body: bytes, data: memoryview, at: int, operations_max: int) -> 
         if data[end] == _CLOSING:
             return texts, end
         at = end + 1
-        if len(texts) % PIECE_OPERATIONS == 0:
+        if len(texts) % PIECE_OPERATIONS == 0 or at - piece_at >= PIECE_BYTES:
+            piece_at = at
             yield
 
 

@@ -147,6 +147,8 @@ class _Projector:
 def _with_values(outcome: Written | TableError, change: Callable[[bytes], bytes | None]) -> Written | TableError:
     """Return the outcome of a write with changed values, its own and those of its partitions."""
     parts = outcome.partitions
+    if isinstance(outcome, TableError) and not parts:
+        return outcome
     if parts:
         parts = tuple(PartitionOutcome(one.partition, _with_values(one.outcome, change)) for one in parts)
     if isinstance(outcome, Written):

@@ -79,12 +79,15 @@ class RecordWriter:
         now = self._clock()
         outcomes: list[Outcome] = [None] * len(puts)
         decisions: dict[int, DecidedWrite] = {}
+        yielder = Yielder()
         for index, put in enumerate(puts):
             decided = await self._decide(None, put, now)
             if isinstance(decided, DecidedWrite):
                 decisions[index] = decided
             else:
                 outcomes[index] = decided
+            if yielder.due:
+                await yielder.maybe_yield()
         if decisions:
             time = [now] if self._statements.put_takes_time else []
             progress.applied = "unknown"
