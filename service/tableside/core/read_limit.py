@@ -23,16 +23,16 @@ NOT_READ = NotRead("the response exceeds its size limit: request this record aga
 
 def value_bytes(outcomes: Iterable[object]) -> int:
     """Return the size of the values of outcomes."""
-    return sum(map(_value_bytes, outcomes))
-
-
-def _value_bytes(outcome: object) -> int:
-    if isinstance(outcome, Record):
-        return len(outcome.value)
-    if not isinstance(outcome, Written):
-        return 0
-    parts = value_bytes(part.outcome for part in outcome.partitions or ())
-    return parts + len(outcome.value or b"")
+    size_bytes = 0
+    for outcome in outcomes:
+        if isinstance(outcome, Record):
+            size_bytes += len(outcome.value)
+        elif isinstance(outcome, Written):
+            if outcome.value is not None:
+                size_bytes += len(outcome.value)
+            if outcome.partitions:
+                size_bytes += value_bytes([part.outcome for part in outcome.partitions])
+    return size_bytes
 
 
 def without_value(operation: Operation) -> Operation:

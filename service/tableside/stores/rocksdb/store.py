@@ -63,14 +63,17 @@ class RocksdbStore:
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Read all keys in one call, or write in turns of bounded size, which are durable when this returns."""
         outcomes: list[Outcome] = []
+        read_bytes = 0
         try:
             if set(map(type, operations)) <= {Get}:
                 return await self._reader.get([operation.key for operation in operations])
             while len(outcomes) < len(operations):
-                if outcomes and (stopped := self._stopped(outcomes, until)) is not None:
+                if outcomes and (stopped := self._stopped(read_bytes, until)) is not None:
                     return outcomes + [stopped] * (len(operations) - len(outcomes))
                 remaining = operations[len(outcomes) :] if outcomes else operations
-                outcomes += await self._database.run_write(partial(self._write, remaining))
+                written = await self._database.run_write(partial(self._write, remaining))
+                read_bytes += value_bytes(written)
+                outcomes += written
         except Exception as error:
             log.exception("RocksDB failed")
             outcomes += [self._unavailable(error, operation) for operation in operations[len(outcomes) :]]
@@ -155,11 +158,14 @@ class RocksdbStore:
             before_bytes = written_bytes
         return outcomes
 
-    def _stopped(self, outcomes: Sequence[Outcome], until: float) -> TableError | None:
-        """Return the outcome of the operations that are not attempted after these, or None if they are attempted."""
+    def _stopped(self, read_bytes: int, until: float) -> TableError | None:
+        """Return the outcome of operations that are not attempted after others, or None if they are attempted.
+
+        `read_bytes` is the size of the values that the others returned.
+        """
         if asyncio.get_running_loop().time() >= until:
             return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
-        return NOT_READ if value_bytes(outcomes) > READ_BYTES_MAX else None
+        return NOT_READ if read_bytes > READ_BYTES_MAX else None
 
     def _add_write(self, batch: WriteBatch, key: bytes, raw: bytes | None, operation: Write, now: int) -> Outcome:
         stored: Stored | RecordUnreadable | None
