@@ -42,6 +42,7 @@ USUAL = (
 
 USUAL_OF_STORES = (
     *("PUT [1.0, ...]", "PATCH $inc, many paths", "PATCH 10000 $addToSet and $set of integers", "scan expired"),
+    "batch update, large records, returned, one field",
 )
 """Inputs of the usual run for the other stores."""
 

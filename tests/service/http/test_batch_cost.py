@@ -312,6 +312,14 @@ def test_an_empty_page_is_a_valid_document() -> None:
     assert finish(pages.encode_json(Page([], None), None)) == b'{"records":[],"cursor":null}'
 
 
+def test_the_ends_of_large_operations_are_found_in_pieces() -> None:
+    body = b'{"operations":[%b]}' % b",".join([b'{"text":"%b"}' % (b"x" * PIECE_BYTES)] * 64)
+    assert len(body) > operation_texts.LISTED_BYTES_MAX
+    texts, turns = counted(operation_texts.operation_texts(body, 64))
+    assert len(texts) == 64
+    assert turns >= 63
+
+
 LONG = '{"text":"%s"}' % ("x" * 2 * LONG_BYTES_MIN)
 
 
