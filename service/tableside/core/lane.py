@@ -2,12 +2,15 @@
 
 A computation that awaits nothing else awaits `next_slice` every few milliseconds. One computation at a time gets a
 slice, in turn. Between two slices, the loop handles everything else that is ready.
+
+The first slices of a request come before the later slices of others, and also while a thread computes for another
+request. A batch of 1,000 small records therefore does not wait for batches that take seconds.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 SLICE_S = 0.002
@@ -15,6 +18,12 @@ SLICE_S = 0.002
 
 FREE_TURNS = 3
 """How many turns of the loop pass between two slices. A short request needs so many: it is received, started, sent."""
+
+FIRST_SLICES = 4
+"""How many slices of a request come before the later slices of others."""
+
+FIRST_IN_ROW_MAX = 4
+"""After so many first slices in a row, a later one has its turn, if one is waiting."""
 
 Result = TypeVar("Result")
 
@@ -25,19 +34,25 @@ class Lane:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call_soon = loop.call_soon
         self._create_future = loop.create_future
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._first: deque[asyncio.Future[None]] = deque()
+        self._later: deque[asyncio.Future[None]] = deque()
+        self._slices: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
+        self._in_row = 0
         self._threads = 0
         self._scheduled = False
 
     def next_slice(self) -> "asyncio.Future[None]":
         """Return a future that completes when the caller may compute again."""
-        slice_ = self._create_future()
-        self._waiting.append(slice_)
+        slice_, task, used = self._create_future(), asyncio.current_task(), 0
+        if task is not None:
+            used = self._slices.get(task, 0)
+            self._slices[task] = used + 1
+        (self._first if used < FIRST_SLICES else self._later).append(slice_)
         self._schedule()
         return slice_
 
     async def run_in_thread(self, work: Callable[[], Result]) -> Result:
-        """Call a function in a thread, while no other computation of this lane runs, and return its result.
+        """Call a function in a thread, while only first slices of this lane run, and return its result.
 
         The interpreter takes its lock from the thread when the loop needs it, unless the thread is in a long call of C.
         """
@@ -52,7 +67,7 @@ class Lane:
         self._schedule()
 
     def _schedule(self) -> None:
-        if self._waiting and not self._scheduled and not self._threads:
+        if not self._scheduled and (self._first or self._can_run_later):
             self._scheduled = True
             self._call_soon(self._pass, FREE_TURNS)
 
@@ -62,12 +77,18 @@ class Lane:
             self._call_soon(self._pass, free_turns - 1)
             return
         self._scheduled = False
-        while self._waiting and not self._threads:
-            slice_ = self._waiting.popleft()
+        while self._first or self._can_run_later:
+            is_first = bool(self._first) and not (self._in_row >= FIRST_IN_ROW_MAX and self._can_run_later)
+            slice_ = (self._first if is_first else self._later).popleft()
             if not slice_.done():
+                self._in_row = self._in_row + 1 if is_first else 0
                 slice_.set_result(None)
                 break
         self._schedule()
+
+    @property
+    def _can_run_later(self) -> bool:
+        return bool(self._later) and not self._threads
 
 
 def next_slice() -> "asyncio.Future[None]":
@@ -76,7 +97,7 @@ def next_slice() -> "asyncio.Future[None]":
 
 
 async def run_in_thread(work: Callable[[], Result]) -> Result:
-    """Call a function in a thread, while no other long computation of the running loop runs. Return its result."""
+    """Call a function in a thread, while no later slice of the running loop runs. Return its result."""
     return await _running().run_in_thread(work)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tableside.core.lane import FREE_TURNS, next_slice, run_in_thread
+from tableside.core.lane import FIRST_IN_ROW_MAX, FIRST_SLICES, FREE_TURNS, next_slice, run_in_thread
 
 
 async def compute(name: str, slices: int, order: list[str]) -> None:
@@ -40,6 +40,29 @@ async def test_computations_take_turns() -> None:
     assert order == ["a", "b"] * 3
 
 
+async def test_the_first_slices_of_a_request_come_before_later_ones_of_others() -> None:
+    order: list[str] = []
+    long = [asyncio.create_task(compute("long", 20, order)) for _ in range(5)]
+    while len(order) < 5 * FIRST_SLICES:
+        await asyncio.sleep(0)
+    await compute("new", FIRST_SLICES, order)
+    assert order[5 * FIRST_SLICES :].count("long") <= FIRST_SLICES, "at most one slice was given before each"
+    await asyncio.gather(*long)
+
+
+async def test_later_slices_have_a_turn_between_many_first_ones() -> None:
+    order: list[str] = []
+    long = asyncio.create_task(compute("long", FIRST_SLICES + 5, order))
+    while len(order) < FIRST_SLICES:
+        await asyncio.sleep(0)
+    new = [asyncio.create_task(compute("new", 1, order)) for _ in range(10 * FIRST_IN_ROW_MAX)]
+    await asyncio.gather(long, *new)
+    later = order[FIRST_SLICES:]
+    assert [at for at, name in enumerate(later) if name == "long"] == [
+        at * (FIRST_IN_ROW_MAX + 1) + later.index("long") for at in range(5)
+    ]
+
+
 async def test_a_computation_that_was_cancelled_gets_no_slice() -> None:
     order: list[str] = []
     cancelled = asyncio.create_task(compute("cancelled", 1, order))
@@ -64,18 +87,18 @@ async def start(work: Callable[[], str]) -> "asyncio.Task[str]":
     return thread
 
 
-async def test_no_slice_begins_while_a_thread_computes() -> None:
+async def test_only_first_slices_begin_while_a_thread_computes() -> None:
     order: list[str] = []
     end = threading.Event()
     thread = await start(lambda: str(end.wait()))
-    other = asyncio.create_task(compute("slice", 1, order))
-    for _ in range(10 * FREE_TURNS):
+    other = asyncio.create_task(compute("slice", FIRST_SLICES + 1, order))
+    for _ in range(10 * FREE_TURNS * FIRST_SLICES):
         await asyncio.sleep(0)
-    assert not order
     end.set()
+    assert len(order) == FIRST_SLICES
     assert await thread == "True"
     await other
-    assert order == ["slice"]
+    assert len(order) == FIRST_SLICES + 1
 
 
 async def test_a_thread_of_a_cancelled_caller_is_awaited() -> None:
@@ -85,11 +108,11 @@ async def test_a_thread_of_a_cancelled_caller_is_awaited() -> None:
     thread.cancel()
     with pytest.raises(asyncio.CancelledError):
         await thread
-    other = asyncio.create_task(compute("slice", 1, order))
-    for _ in range(10 * FREE_TURNS):
+    other = asyncio.create_task(compute("slice", FIRST_SLICES + 1, order))
+    for _ in range(10 * FREE_TURNS * FIRST_SLICES):
         await asyncio.sleep(0)
-    assert not order
     end.set()
+    assert len(order) == FIRST_SLICES
     await other
 
 
