@@ -38,7 +38,7 @@ UPDATED_BYTES_MAX = 2**16
 COMBINED_OPERATIONS_MAX = 256
 """Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""
 
-COMBINED_BYTES_MAX = 2**16
+COMBINED_BYTES_MAX = 2**15
 """Maximum size of the values and updates that are combined into one operation, which the store applies in one step."""
 
 

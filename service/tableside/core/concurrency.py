@@ -1,10 +1,17 @@
 """Bounded concurrency, timeouts and cooperative yielding for coroutines."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from .lane import SLICE_S, next_slice, run_in_thread
+
+FIRST_PIECE_BYTES = 2**13
+PIECE_BYTES_MIN = 2**9
+PIECE_CHANGE_MAX = 4
+"""The factor by which the size of a piece changes at most from one to the next."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,6 +68,28 @@ def chunks_of(
         chunk_bytes += item_bytes
     if items:
         yield items[start:]
+
+
+class PieceSize:
+    """How many bytes to process in one piece of a long computation, so that it takes about half a slice.
+
+    The time for a byte is known only afterwards: it varies a hundredfold between a long string and empty objects.
+    """
+
+    def __init__(self, bytes_max: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        """Start with a small piece. No piece has more than `bytes_max` bytes. `clock` returns seconds."""
+        self.size_bytes = min(bytes_max, FIRST_PIECE_BYTES)
+        self._bytes_max = bytes_max
+        self._clock = clock
+
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        """Measure the piece that is processed within the context, and adapt the size of the next one."""
+        started = self._clock()
+        yield
+        factor = SLICE_S / 2 / max(self._clock() - started, 1e-9)
+        adapted = int(self.size_bytes * min(max(factor, 1 / PIECE_CHANGE_MAX), PIECE_CHANGE_MAX))
+        self.size_bytes = min(max(adapted, PIECE_BYTES_MIN), self._bytes_max)
 
 
 class Yielder:

@@ -6,7 +6,15 @@ import time
 
 import pytest
 
-from tableside.core.concurrency import LongPieces, Yielder, chunks_of, gather_bounded, in_pieces
+from tableside.core.concurrency import (
+    PIECE_BYTES_MIN,
+    LongPieces,
+    PieceSize,
+    Yielder,
+    chunks_of,
+    gather_bounded,
+    in_pieces,
+)
 from tableside.core.lane import SLICE_S
 
 
@@ -86,6 +94,27 @@ async def test_only_long_work_yields_to_other_tasks() -> None:
         await yielder.maybe_yield()
     order.append("long")
     assert order == ["short", "other", "long"]
+
+
+def test_the_size_of_a_piece_follows_the_time_that_its_bytes_take() -> None:
+    now_s = 0.0
+    size = PieceSize(2**15, clock=lambda: now_s)
+
+    def process(pieces: int, seconds_per_byte: float) -> float:
+        nonlocal now_s
+        for _ in range(pieces):
+            before_s, size_bytes = now_s, size.size_bytes
+            with size.measure():
+                now_s += size_bytes * seconds_per_byte
+        return now_s - before_s
+
+    assert process(10, 1e-9) < SLICE_S
+    assert size.size_bytes == 2**15
+    assert process(10, 1e-6) == pytest.approx(SLICE_S / 2, rel=0.01)
+    process(10, 1e-3)
+    assert size.size_bytes == PIECE_BYTES_MIN
+    process(10, 1e-9)
+    assert size.size_bytes == 2**15
 
 
 async def test_long_pieces_run_in_a_thread_before_the_work_continues() -> None:

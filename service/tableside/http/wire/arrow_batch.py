@@ -22,7 +22,7 @@ from ...core import (
     values,
 )
 from ...core.changes import CHECKED_TYPES, packed
-from ...core.concurrency import LongPieces, Pieces
+from ...core.concurrency import LongPieces, Pieces, PieceSize
 from ...core.json_errors import NotJson
 from . import operation_members
 from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
@@ -37,6 +37,12 @@ MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
 PIECE_ROWS = 1024
 """How many rows are converted to Python objects in one step."""
+
+MIXED_PIECE_BYTES = 2**11
+"""How many bytes of rows are decoded one by one before other requests have a turn."""
+
+ROW_BYTES = 128
+"""How many bytes a row counts besides its texts: decoding it takes as long as a text of this size."""
 
 _TEXT = ("value", "update", "default")
 
@@ -82,6 +88,7 @@ class _RowDecoder:
         self._parsed_updates: dict[Any, Changes] = {}
         self._last_text: Any = None
         self._last_document: Json = None
+        self._piece_size = PieceSize(PIECE_BYTES)
 
     def decode(self, table: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
         """Append the operations of some rows."""
@@ -93,10 +100,10 @@ class _RowDecoder:
 
     def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
         """Append operations of one kind, or of all kinds, with a column for it, if `op` is None."""
-        size_bytes = rows.nbytes
-        piece_rows = _piece_rows(rows, size_bytes)
-        for start in range(0, rows.num_rows, piece_rows):
-            piece = rows.slice(start, piece_rows)
+        size_bytes, start = rows.nbytes, 0
+        while start < rows.num_rows:
+            piece = rows.slice(start, _piece_rows(rows, size_bytes, self._piece_size.size_bytes))
+            start += piece.num_rows
             decoded = self._piece(op, piece, operations)
             if size_bytes >= LONG_BYTES_MIN and piece.nbytes >= LONG_BYTES_MIN:
                 yield partial(_finish, decoded)
@@ -108,8 +115,9 @@ class _RowDecoder:
             operations += [not_partitioned()] * rows.num_rows
             yield
             return
-        keys = _keys(rows.column("key"), self._spec)
-        plain = self._plain(op, keys, rows)
+        with self._piece_size.measure():
+            keys = _keys(rows.column("key"), self._spec)
+            plain = self._plain(op, keys, rows)
         if plain is None:
             yield from self._mixed(op, keys, rows, operations)
         else:
@@ -150,9 +158,9 @@ class _RowDecoder:
             members = {
                 name: cell for name, cell in zip(names, row, strict=True) if cell is not None or name == "partitions"
             }
-            piece_bytes += PIECE_BYTES // PIECE_OPERATIONS + sum(len(members.get(name, "")) for name in _TEXT)
+            piece_bytes += ROW_BYTES + sum(len(members.get(name, "")) for name in _TEXT)
             operations.append(self._operation(self._with_settings(members, key, op)))
-            if piece_bytes >= PIECE_BYTES:
+            if piece_bytes >= MIXED_PIECE_BYTES:
                 piece_bytes = 0
                 yield
 
@@ -201,12 +209,12 @@ def _finish(pieces: Pieces[None]) -> None:
         pass
 
 
-def _piece_rows(rows: pa.Table, size_bytes: int) -> int:
-    """Return how many rows are decoded in one step: as many as have `PIECE_BYTES` if they have the average size.
+def _piece_rows(rows: pa.Table, size_bytes: int, piece_bytes: int) -> int:
+    """Return how many rows are decoded in one step: as many as have `piece_bytes` if they have the average size.
 
     Keys without documents are only checked, so that more of them fit into a step.
     """
-    rows_max, bytes_max = (PIECE_ROWS, 2 * PIECE_BYTES) if rows.num_columns == 1 else (PIECE_OPERATIONS, PIECE_BYTES)
+    rows_max, bytes_max = (PIECE_ROWS, 2 * PIECE_BYTES) if rows.num_columns == 1 else (PIECE_OPERATIONS, piece_bytes)
     fitting: int = bytes_max * rows.num_rows // max(1, size_bytes)
     return max(1, min(rows_max, fitting))
 

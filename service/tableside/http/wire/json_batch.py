@@ -20,7 +20,7 @@ from ...core import (
     values,
 )
 from ...core.changes import packed
-from ...core.concurrency import LongPieces, Pieces
+from ...core.concurrency import LongPieces, Pieces, PieceSize
 from ...core.element_limit import has_too_many_elements
 from ...core.json_errors import NotJson
 from . import operation_members
@@ -125,15 +125,16 @@ class _OperationDecoder:
     ) -> LongPieces[None]:
         """Decode operations from their texts, which are parts of the body, until the deadline has expired."""
         piece: list[bytes] = []
-        piece_bytes = 0
+        piece_bytes, size = 0, PieceSize(PIECE_BYTES)
         for index, text in enumerate(texts, 1):
             piece.append(bytes(text))
             piece_bytes += len(piece[-1])
-            if piece_bytes >= PIECE_BYTES or len(piece) == PIECE_OPERATIONS:
+            if piece_bytes >= size.size_bytes or len(piece) == PIECE_OPERATIONS:
                 if piece_bytes >= LONG_BYTES_MIN:
                     yield partial(self._decode_piece, body, piece)
                 else:
-                    self._decode_piece(body, piece)
+                    with size.measure():
+                        self._decode_piece(body, piece)
                     yield None
                 piece, piece_bytes = [], 0
                 if expired():
