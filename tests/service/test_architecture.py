@@ -93,7 +93,16 @@ STORE_API = {
         "normalize_number",
         "parse",
     ),
-    *("Yielder", "chunks_of", "exponential_backoff_s", "gather_bounded", "run_in_thread", "run_until", "size_bytes"),
+    *(
+        "Yielder",
+        "chunks_of",
+        "exponential_backoff_s",
+        "gather_bounded",
+        "run_apart",
+        "run_in_thread",
+        "run_until",
+        "size_bytes",
+    ),
 }
 """The API of plug-ins. Removing or renaming one of these names breaks them."""
 

@@ -30,7 +30,7 @@ from .errors import (
 )
 from .key_ranges import Range, ranges_between, scan_range
 from .keys import KeyField, KeySchema, PartType, checked_part, part_from_text, prefix_end
-from .lane import run_in_thread
+from .lane import run_apart, run_in_thread
 from .operations import (
     NO_EXPIRY,
     Delete,
@@ -159,6 +159,7 @@ __all__ = [
     "prefix_end",
     "quoted_list",
     "ranges_between",
+    "run_apart",
     "run_in_thread",
     "run_until",
     "scan_range",

@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from .lane import SLICE_S, next_slice, run_in_thread
+from .errors import TableError
+from .lane import SLICE_S, next_slice, run_apart
 
 FIRST_PIECE_BYTES = 2**13
 PIECE_BYTES_MIN = 2**9
@@ -19,8 +21,11 @@ Result = TypeVar("Result")
 Pieces: TypeAlias = Generator[None, None, Result]
 """Work that awaits nothing, as a generator: it yields between its pieces and returns the result."""
 
-LongPieces: TypeAlias = Generator[Callable[[], None] | None, None, Result]
-"""Like `Pieces`, but the generator yields a piece that cannot be divided and takes long as a function to call."""
+LongPieces: TypeAlias = Generator[Callable[[], Any] | None, Any, Result]
+"""Like `Pieces`, but the generator yields a piece that cannot be divided and takes long as a function to call.
+
+The function must be picklable. The generator receives its result, or the TableError that it raised.
+"""
 
 
 async def gather_bounded(coroutines: Sequence[Coroutine[Any, Any, Result]], concurrency_max: int) -> list[Result]:
@@ -118,18 +123,23 @@ class Yielder:
 async def in_pieces(work: LongPieces[Result]) -> Result:
     """Run work that yields between its pieces, and let other tasks run every `SLICE_S`. Return its result.
 
-    Long pieces run in a thread.
+    Long pieces run apart from the event loop.
     """
     time = asyncio.get_running_loop().time
     yield_at = time() + SLICE_S
+    proceed = following = partial(next, work)
     while True:
         try:
-            long_piece = next(work)
+            long_piece = proceed()
         except StopIteration as finished:
             result: Result = finished.value
             return result
+        proceed = following
         if long_piece is not None:
-            await run_in_thread(long_piece)
+            try:
+                proceed = partial(work.send, await run_apart(long_piece))
+            except TableError as error:
+                proceed = partial(work.throw, error)
         elif time() >= yield_at:
             await next_slice()
         else:

@@ -1,10 +1,12 @@
-"""Decides writes: short ones immediately, long ones in a thread, while other requests continue."""
+"""Decides writes: short ones immediately, long ones in the helper process, while other requests continue."""
 
 from functools import partial
 
-from .changes import changes_bytes
+from msgspec.structs import replace
+
+from .changes import changes_bytes, packed
 from .errors import RecordUnreadable
-from .lane import run_in_thread
+from .lane import run_apart
 from .operations import Update, Write
 from .store import TableSpec
 from .transitions import Stored, Transition, transition
@@ -17,8 +19,10 @@ async def decide(
     stored: Stored | RecordUnreadable | None, write: Write, spec: TableSpec, *, now_ms: int, etag: str
 ) -> Transition:
     """Return the `transition` of a record. The caller checks afterwards whether the record is still the same."""
-    decided = partial(transition, stored, write, spec, now_ms=now_ms, etag=etag)
-    return await run_in_thread(decided) if takes_long(stored, write) else decided()
+    if not (isinstance(write, Update) and takes_long(stored, write)):
+        return transition(stored, write, spec, now_ms=now_ms, etag=etag)
+    copied, light_spec = replace(write, changes=packed(write.changes)), replace(spec, options=None)
+    return await run_apart(partial(transition, stored, copied, light_spec, now_ms=now_ms, etag=etag))
 
 
 def takes_long(stored: Stored | RecordUnreadable | None, write: Write) -> bool:

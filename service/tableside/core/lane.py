@@ -10,8 +10,11 @@ request. A batch of 1,000 small records therefore does not wait for batches that
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
+
+from .helper_process import HelperFailed, HelperProcess
 
 SLICE_S = 0.002
 """How long a computation may occupy the event loop before it awaits its next slice."""
@@ -29,9 +32,13 @@ Result = TypeVar("Result")
 
 
 class Lane:
-    """The computations of one event loop that wait for a slice, in the order of their arrival."""
+    """The computations of one event loop that wait for a slice, in the order of their arrival.
+
+    `helper` is the process that long computations may use, if there is one.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.helper: HelperProcess | None = None
         self._call_soon = loop.call_soon
         self._create_future = loop.create_future
         self._first: deque[asyncio.Future[None]] = deque()
@@ -61,6 +68,15 @@ class Lane:
         self._threads += 1
         running.add_done_callback(self._on_thread_end)
         return await asyncio.shield(running)
+
+    async def run_apart(self, work: Callable[[], Result]) -> Result:
+        """Call a picklable function in the helper process, or in a thread if it is not ready. Return its result."""
+        if self.helper is not None:
+            if self.helper.ready:
+                with suppress(HelperFailed):
+                    return await self.helper.run(work)
+            self.helper.start_soon()
+        return await self.run_in_thread(work)
 
     def _on_thread_end(self, _: "asyncio.Future[Result]") -> None:
         self._threads -= 1
@@ -99,6 +115,19 @@ def next_slice() -> "asyncio.Future[None]":
 async def run_in_thread(work: Callable[[], Result]) -> Result:
     """Call a function in a thread, while no later slice of the running loop runs. Return its result."""
     return await _running().run_in_thread(work)
+
+
+async def run_apart(work: Callable[[], Result]) -> Result:
+    """Call a picklable function in the helper process of the running loop, or in a thread. Return its result.
+
+    The parameters and the result are copied. An error must be a TableError.
+    """
+    return await _running().run_apart(work)
+
+
+def use_helper(helper: HelperProcess | None) -> None:
+    """Let `run_apart` use a helper process in the running loop, or none from now on."""
+    _running().helper = helper
 
 
 _LANES: WeakKeyDictionary[asyncio.AbstractEventLoop, Lane] = WeakKeyDictionary()

@@ -15,6 +15,7 @@ from tableside.core.concurrency import (
     gather_bounded,
     in_pieces,
 )
+from tableside.core.errors import InvalidOperation
 from tableside.core.lane import SLICE_S
 
 
@@ -129,7 +130,33 @@ async def test_long_pieces_run_in_a_thread_before_the_work_continues() -> None:
     assert threads != [threading.get_ident()]
 
 
-async def test_the_error_of_a_long_piece_is_raised() -> None:
+async def test_the_result_of_a_long_piece_is_returned_to_the_work() -> None:
+    def work() -> LongPieces[int]:
+        first: int = yield lambda: 20
+        yield None
+        second: int = yield lambda: 22
+        return first + second
+
+    assert await in_pieces(work()) == 42
+
+
+async def test_the_work_may_handle_the_table_error_of_a_long_piece() -> None:
+    def fails() -> None:
+        raise InvalidOperation("no object")
+
+    def work(error: type[Exception]) -> LongPieces[str]:
+        try:
+            yield fails
+        except error as caught:
+            return str(caught)
+        raise AssertionError
+
+    assert await in_pieces(work(InvalidOperation)) == "no object"
+    with pytest.raises(InvalidOperation):
+        await in_pieces(work(KeyError))
+
+
+async def test_another_error_of_a_long_piece_is_raised() -> None:
     def work() -> LongPieces[None]:
         yield lambda: [][0]
 

@@ -1,22 +1,27 @@
 """The cost of a batch is proportional to its size: decoding is limited in advance, and done in pieces."""
 
 import json
+import pickle
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from starlette.types import Message
 
 from service.http.api_client import ARROW, ApiClient, check_refused, fresh, read, stream
-from support.pieces import counted, finish
+from support.pieces import counted, done, finish
 from tableside.core import (
     DeadlineExceeded,
     Get,
     InvalidOperation,
     Key,
+    KeyField,
+    KeySchema,
     MalformedRequest,
+    Operation,
     Page,
     PartitionOutcome,
     Put,
@@ -25,8 +30,8 @@ from tableside.core import (
     TableError,
     TableSpec,
     TooLarge,
+    Update,
     Written,
-    values,
 )
 from tableside.core.concurrency import LongPieces, in_pieces
 from tableside.core.json_errors import NotJson
@@ -323,11 +328,8 @@ def test_the_ends_of_large_operations_are_found_in_pieces() -> None:
 LONG = '{"text":"%s"}' % ("x" * 2 * LONG_BYTES_MIN)
 
 
-def long_pieces(work: LongPieces[json_batch.Batch]) -> Iterator[Callable[[], None]]:
-    for piece in work:
-        if piece is not None:
-            piece()
-            yield piece
+def long_pieces(work: LongPieces[json_batch.Batch]) -> list[Callable[[], Any]]:
+    return [piece for piece in done(work)[1] if piece is not None]
 
 
 def as_json(value: str) -> LongPieces[json_batch.Batch]:
@@ -335,13 +337,18 @@ def as_json(value: str) -> LongPieces[json_batch.Batch]:
 
 
 def as_arrow(value: str) -> LongPieces[json_batch.Batch]:
-    return arrow_batch.decode(pa.table({"key": ["a"] * 3, "value": [value] * 3}), SPEC, arrow_batch.RowSettings("put"))
+    texts = [value + " " * index for index in range(3)]
+    return arrow_batch.decode(pa.table({"key": ["a"] * 3, "value": texts}), SPEC, arrow_batch.RowSettings("put"))
 
 
 @pytest.mark.parametrize("decode", [as_json, as_arrow])
-def test_long_operations_are_decoded_in_a_thread(decode: Callable[[str], LongPieces[json_batch.Batch]]) -> None:
-    assert len(list(long_pieces(decode(LONG)))) == 3
-    assert not list(long_pieces(decode('{"n":1}')))
+def test_long_operations_are_decoded_apart_from_the_loop_by_picklable_functions(
+    decode: Callable[[str], LongPieces[json_batch.Batch]],
+) -> None:
+    pieces = long_pieces(decode(LONG))
+    assert len(pieces) == 3
+    assert [pickle.loads(pickle.dumps(piece))() for piece in pieces] == [piece() for piece in pieces]
+    assert not long_pieces(decode('{"n":1}'))
 
 
 async def test_the_error_of_a_long_operation_names_its_byte() -> None:
@@ -352,19 +359,54 @@ async def test_the_error_of_a_long_operation_names_its_byte() -> None:
     assert all(f"column 'value': not JSON at byte {at}: " in str(error) for error in batch.operations)
 
 
-def test_equal_long_values_of_rows_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[object] = []
-
-    def noting(text: bytes | str) -> values.Json:
-        parsed.append(text)
-        return values.parse_unlimited(text)
-
-    monkeypatch.setattr(values, "parse", noting)
+def test_equal_long_values_of_rows_are_parsed_once() -> None:
     texts = [LONG, LONG, LONG.replace("x", "y"), LONG]
     table = pa.table({"key": ["a"] * 4, "value": texts})
-    batch = finish(arrow_batch.decode(table, SPEC, arrow_batch.RowSettings("put")))
+    batch, pieces = done(arrow_batch.decode(table, SPEC, arrow_batch.RowSettings("put")))
     assert [one.value.decode() for one in batch.operations if isinstance(one, Put)] == texts
-    assert len(parsed) == 3
+    assert sum(piece is not None for piece in pieces) == 3
+
+
+@pytest.mark.parametrize("op", ["put", "update"])
+def test_long_members_have_the_same_outcomes_as_short_ones(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [
+        '{"id":"a","n":1.0}',
+        '{"id":"b"}',
+        "[1]",
+        "null",
+        '{"_ts":1}',
+        "{",
+        '{"$inc":{"n":1}}',
+        '{"$set":1}',
+        None,
+    ]
+    rows = {"key": ["a"] * len(values), "op": [op] * len(values)}
+    tables = [pa.table(rows | {name: values} | other) for name, other in _MEMBERS_OF[op]]
+    specs = SPEC, TableSpec("t", KeySchema((KeyField("id"),)))
+
+    def outcomes() -> list[str]:
+        batches = [
+            finish(arrow_batch.decode(table, spec, arrow_batch.RowSettings())) for table in tables for spec in specs
+        ]
+        return [unpacked(one) for batch in batches for one in batch.operations]
+
+    expected = outcomes()
+    monkeypatch.setattr(arrow_batch, "LONG_BYTES_MIN", 1)
+    assert outcomes() == expected
+    assert len(expected) == 2 * len(tables) * len(values)
+
+
+_MEMBERS_OF: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "put": [("value", {})],
+    "update": [("update", {}), ("default", {"update": ["{}"] * 9})],
+}
+
+
+def unpacked(operation: Operation | TableError) -> str:
+    """Return an operation as text, with the changes of an update as objects, or the error."""
+    if isinstance(operation, Update):
+        operation = replace(operation, changes=tuple(operation.changes))
+    return f"{type(operation).__name__} {operation}"
 
 
 @pytest.mark.parametrize("text", [b"0,", b'"",', b"[],"])

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...auth import Caller
-from ...core import Delete, Get, InvalidOperation, Record, TableError, TableSpec, values
-from ...core.lane import run_in_thread
+from ...core import (
+    Delete,
+    Get,
+    InvalidOperation,
+    Key,
+    KeySchema,
+    Record,
+    TableError,
+    TableSpec,
+    run_apart,
+    values,
+)
+from ...core.long_texts import merge_patch, patch_members, put_members, update_document, update_members
 from ..responses import problem_response
 from ..wire import json_batch, operation_members, request_headers
 from ..wire.answers import Answer, answer, rfc3339
@@ -67,11 +78,12 @@ async def put_record(request: TableRequest) -> Response:
     """Replace or create one record. The body is its value."""
     request_headers.media_type(request, (JSON,), default=JSON)
     body = await request.read_body()
-    since = _start_of_long_work(request, body)
-    value = values.parse(body) if since is None else await run_in_thread(partial(values.parse, body))
-    members = {"op": "put", "value": value, "if_absent": request_headers.create_only(request)}
-    del body, value  # While the store is busy, only the operation needs memory.
-    return await _write(request, members, since)
+    members = {"op": "put", "if_absent": request_headers.create_only(request)}
+    if len(body) > SHORT_BODY_BYTES_MAX:
+        long = LongBody(body, put_members)
+        del body  # While the store is busy, only the operation needs memory.
+        return await _write(request, members, long)
+    return await _write(request, members | {"value": values.parse(body)})
 
 
 async def patch_record(request: TableRequest) -> Response:
@@ -81,17 +93,15 @@ async def patch_record(request: TableRequest) -> Response:
     except TableError as error:
         return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
     body = await request.read_body()
-    since = _start_of_long_work(request, body)
-    document = values.parse(body) if since is None else await run_in_thread(partial(values.parse, body))
     if request_headers.create_only(request):
         raise InvalidOperation("If-None-Match is not supported for an update")
-    if media == JSON:
-        return await _write(request, {"op": "update", **_update_members(document)}, since)
-    if not isinstance(document, dict):
-        raise InvalidOperation("a merge patch must be an object")
-    if any(name.startswith("$") for name in document):
-        raise InvalidOperation("a merge patch cannot contain operators: send them as application/json")
-    return await _write(request, {"op": "update", "update": document}, since)
+    if len(body) > SHORT_BODY_BYTES_MAX:
+        long = LongBody(body, update_members if media == JSON else patch_members)
+        del body
+        return await _write(request, {"op": "update"}, long)
+    document = values.parse(body)
+    members = update_document(document) if media == JSON else {"update": merge_patch(document)}
+    return await _write(request, {"op": "update", **members})
 
 
 async def delete_record(request: TableRequest) -> Response:
@@ -101,26 +111,37 @@ async def delete_record(request: TableRequest) -> Response:
     return await _write(request, {"op": "delete"})
 
 
-def _start_of_long_work(request: TableRequest, body: bytes) -> float | None:
-    """Return when a body was received that is decoded in a thread, None for one that is decoded in one step."""
-    return None if len(body) <= SHORT_BODY_BYTES_MAX else request.received_at
+class LongBody:
+    """A long body, which is parsed apart from the event loop once its table and key are known, and then dropped."""
+
+    def __init__(self, text: bytes, parse: Callable[[bytes, KeySchema, Key], dict[str, Any]]) -> None:
+        self._parse: Callable[[KeySchema, Key], dict[str, Any]] | None = partial(parse, text)
+
+    async def members(self, schema: KeySchema, key: Key) -> dict[str, Any]:
+        """Return the members of the operation. Raise a TableError if the body is not valid."""
+        parse, self._parse = self._parse, None
+        assert parse is not None
+        return await run_apart(partial(parse, schema, key))
 
 
-async def _write(request: TableRequest, members: dict[str, Any], since: float | None = None) -> Response:
-    """Do a write, and clear its members. Its deadline counts from `since`, if that is given."""
+async def _write(request: TableRequest, members: dict[str, Any], long: LongBody | None = None) -> Response:
+    """Do a write, and clear its members. The deadline of one with a long body counts from when it was received."""
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
     preferences = request_headers.preferences(request)
     key = spec.key.from_path(request.key_segments)
     _add_parameters(request, members, preferences)
-    build = partial(operation_members.build, spec, members["op"], key, members)
-    operation = build() if since is None else await run_in_thread(build)
+    if long is not None:
+        members = await long.members(spec.key, key) | members
+    operation = operation_members.build(spec, members["op"], key, members)
     members.clear()
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if preferences.representation and len(partitions) > 1 and not isinstance(operation, Delete):
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
-    wait_s = preferences.wait_s if since is None else _remaining_s(since, preferences.wait_s, table.deadline_s)
+    wait_s = preferences.wait_s
+    if long is not None:
+        wait_s = _remaining_s(request.received_at, wait_s, table.deadline_s)
     response = _response(answer(await table.one(operation, wait_s, request.context.bytes_in)), partitions)
     if preferences.representation and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
@@ -148,12 +169,6 @@ def _add_parameters(request: TableRequest, members: dict[str, Any], preferences:
     members["return"] = preferences.representation
     if preferences.representation:
         request_headers.check_accepts(request, JSON)
-
-
-def _update_members(document: values.Json) -> dict[str, Any]:
-    if not isinstance(document, dict) or not document.keys() <= {"update", "default", "ttl_s"}:
-        raise InvalidOperation("the body must be an object with update, and optionally default and ttl_s")
-    return document
 
 
 def _response(answer: Answer, partitions: Sequence[int] = (), age_s: float | None = None) -> Response:

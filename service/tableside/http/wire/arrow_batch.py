@@ -22,8 +22,9 @@ from ...core import (
     values,
 )
 from ...core.changes import CHECKED_TYPES, packed
-from ...core.concurrency import LongPieces, Pieces, PieceSize
+from ...core.concurrency import LongPieces, PieceSize
 from ...core.json_errors import NotJson
+from ...core.long_texts import member_text
 from . import operation_members
 from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
 from .arrow_columns import check_combination
@@ -64,13 +65,10 @@ def decode(
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
-    rows = _RowDecoder(spec, settings)
+    rows = _RowDecoder(spec, settings, expired)
     operations: list[Operation | TableError] = []
     for start in range(0, table.num_rows, PIECE_ROWS):
-        for long_piece in rows.decode(table.slice(start, PIECE_ROWS), operations):
-            yield long_piece
-            if expired():
-                break
+        yield from rows.decode(table.slice(start, PIECE_ROWS), operations)
         yield None
         if expired():
             operations += [not_decoded(spec)] * (table.num_rows - len(operations))
@@ -79,15 +77,16 @@ def decode(
 
 
 class _RowDecoder:
-    """Decodes the rows of one batch."""
+    """Decodes the rows of one batch, until the deadline has `expired`."""
 
-    def __init__(self, spec: TableSpec, settings: RowSettings) -> None:
+    def __init__(self, spec: TableSpec, settings: RowSettings, expired: Callable[[], bool]) -> None:
         self._spec = spec
         self._settings = settings
+        self._expired = expired
         # By text, because a batch often has the same update for many records.
         self._parsed_updates: dict[Any, Changes] = {}
-        self._last_text: Any = None
-        self._last_document: Json = None
+        self._last_long: Any = None
+        self._last_checked: Any = None
         self._piece_size = PieceSize(PIECE_BYTES)
 
     def decode(self, table: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
@@ -101,19 +100,15 @@ class _RowDecoder:
     def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
         """Append operations of one kind, or of all kinds, with a column for it, if `op` is None."""
         size_bytes, start = rows.nbytes, 0
-        while start < rows.num_rows:
+        while start < rows.num_rows and not (start and self._expired()):
             piece = rows.slice(start, _piece_rows(rows, size_bytes, self._piece_size.size_bytes))
             start += piece.num_rows
-            decoded = self._piece(op, piece, operations)
-            if size_bytes >= LONG_BYTES_MIN and piece.nbytes >= LONG_BYTES_MIN:
-                yield partial(_finish, decoded)
-            else:
-                yield from decoded
+            yield from self._piece(op, piece, operations)
 
-    def _piece(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
+    def _piece(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
         if "partitions" in rows.column_names and not self._spec.partitions:
             operations += [not_partitioned()] * rows.num_rows
-            yield
+            yield None
             return
         with self._piece_size.measure():
             keys = _keys(rows.column("key"), self._spec)
@@ -122,7 +117,7 @@ class _RowDecoder:
             yield from self._mixed(op, keys, rows, operations)
         else:
             operations += plain
-            yield
+            yield None
 
     def _plain(self, op: str | None, keys: list[Any], rows: pa.Table) -> Sequence[Operation] | None:
         """Decode operations without special members in one step. Return None if they have any or one may be invalid."""
@@ -150,7 +145,7 @@ class _RowDecoder:
 
     def _mixed(
         self, op: str | None, keys: list[Any], table: pa.Table, operations: list[Operation | TableError]
-    ) -> Pieces[None]:
+    ) -> LongPieces[None]:
         names = [name for name in table.column_names if name != "key"]
         rows = zip(*(table.column(name).to_pylist() for name in names), strict=True) if names else ((),) * len(keys)
         piece_bytes = 0
@@ -159,35 +154,41 @@ class _RowDecoder:
                 name: cell for name, cell in zip(names, row, strict=True) if cell is not None or name == "partitions"
             }
             piece_bytes += ROW_BYTES + sum(len(members.get(name, "")) for name in _TEXT)
-            operations.append(self._operation(self._with_settings(members, key, op)))
+            operations.append((yield from self._operation(self._with_settings(members, key, op))))
             if piece_bytes >= MIXED_PIECE_BYTES:
                 piece_bytes = 0
-                yield
+                yield None
+                if self._expired():
+                    return
 
-    def _operation(self, members: dict[str, Any]) -> Operation | TableError:
+    def _operation(self, members: dict[str, Any]) -> LongPieces[Operation | TableError]:
         try:
-            if members.get("op") == "update" and "update" in members:
+            checked = dict[str, Any]()
+            for name in _TEXT:
+                if len(members.get(name) or "") >= LONG_BYTES_MIN:
+                    checked[name] = yield from self._checked(name, members[name], members["key"])
+            if members.get("op") == "update" and "update" in members and "update" not in checked:
                 members["update"] = _parsed_update(members["update"], self._parsed_updates)
             for name in _TEXT:
-                if name in members and not isinstance(members[name], CHECKED_TYPES):
-                    members[name] = self._parse(name, members[name])
+                if name in members and name not in checked and not isinstance(members[name], CHECKED_TYPES):
+                    members[name] = _parsed(name, members[name])
+            members |= checked
             if members.get("if_absent") is False:
                 del members["if_absent"]
             return operation_members.operation(self._spec, members)
         except TableError as error:
             return error.with_traceback(None)
 
-    def _parse(self, column: str, text: Any) -> Json:
-        """Parse the text of a cell. Equal long texts in a row are parsed once, unless the result may be changed."""
-        try:
-            if len(text) < PIECE_BYTES or self._spec.key.has_names:
-                return values.parse(text)
-            if text != self._last_text:
-                self._last_document = values.parse(text)
-                self._last_text = text
-            return self._last_document
-        except NotJson as error:
-            raise MalformedRequest(f"column {column!r}: {error.detail}") from None
+    def _checked(self, column: str, text: Any, key: Any) -> LongPieces[Any]:
+        """Check a long text. Equal ones in a row are checked once, unless the result depends on the key."""
+        schema = self._spec.key
+        if schema.has_names or (column, text) != self._last_long:
+            try:
+                self._last_checked = yield partial(member_text, column, text, schema, schema.from_json(key))
+            except NotJson as error:
+                raise _malformed(column, error) from None
+            self._last_long = column, text
+        return self._last_checked
 
     def _with_settings(self, members: dict[str, Any], key: Any, op: str | None) -> dict[str, Any]:
         settings = self._settings
@@ -204,9 +205,15 @@ class _RowDecoder:
         return members
 
 
-def _finish(pieces: Pieces[None]) -> None:
-    for _ in pieces:
-        pass
+def _parsed(column: str, text: Any) -> Json:
+    try:
+        return values.parse(text)
+    except NotJson as error:
+        raise _malformed(column, error) from None
+
+
+def _malformed(column: str, error: NotJson) -> MalformedRequest:
+    return MalformedRequest(f"column {column!r}: {error.detail}")
 
 
 def _piece_rows(rows: pa.Table, size_bytes: int, piece_bytes: int) -> int:

@@ -23,6 +23,7 @@ from ...core.changes import packed
 from ...core.concurrency import LongPieces, Pieces, PieceSize
 from ...core.element_limit import has_too_many_elements
 from ...core.json_errors import NotJson
+from ...core.long_texts import operation_members as operation_members_of
 from . import operation_members
 from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
 from .body_parts import Encoded, joined
@@ -130,12 +131,13 @@ class _OperationDecoder:
             piece.append(bytes(text))
             piece_bytes += len(piece[-1])
             if piece_bytes >= size.size_bytes or len(piece) == PIECE_OPERATIONS:
-                if piece_bytes >= LONG_BYTES_MIN:
-                    yield partial(self._decode_piece, body, piece)
-                else:
-                    with size.measure():
-                        self._decode_piece(body, piece)
+                long = piece.pop() if len(piece[-1]) >= LONG_BYTES_MIN else None
+                with size.measure():
+                    self._decode_piece(body, piece)
+                if long is None:
                     yield None
+                else:
+                    yield from self._decode_long(body, long)
                 piece, piece_bytes = [], 0
                 if expired():
                     self._skip(len(texts) - index)
@@ -153,6 +155,16 @@ class _OperationDecoder:
                 raise not_json_body(body, error.reason, len(self._operations) + len(documents)) from None
         self._decode_packed(documents)
 
+    def _decode_long(self, body: bytes, text: bytes) -> LongPieces[None]:
+        members: values.Json | TableError
+        try:
+            members = yield partial(operation_members_of, text, self._spec.key)
+        except NotJson as error:
+            raise not_json_body(body, error.reason, len(self._operations)) from None
+        except TableError as error:
+            members = error.with_traceback(None)
+        self.decode([members])
+
     def _decode_packed(self, raws: Sequence[values.Json | TooLarge]) -> None:
         start = len(self._operations)
         self.decode(raws)
@@ -164,22 +176,22 @@ class _OperationDecoder:
         self._operations += [not_decoded(self._spec)] * count
         self._fields += [None] * count
 
-    def decode(self, raws: Sequence[values.Json | TooLarge]) -> None:
-        """Decode operations. One that was too large to be parsed is its error."""
+    def decode(self, raws: Sequence[values.Json | TableError]) -> None:
+        """Decode operations. One that could not be parsed is its error."""
         if (plain := plain_operations(raws, self._spec)) is not None:
             self._operations += plain
             self._fields += [None] * len(plain)
         else:
             self._decode_each(raws)
 
-    def _decode_each(self, raws: Sequence[values.Json | TooLarge]) -> None:
+    def _decode_each(self, raws: Sequence[values.Json | TableError]) -> None:
         from_json = self._spec.key.from_json
         operations, fields = self._operations, self._fields
         for raw in raws:
             only: Fields = None
             try:
                 if type(raw) is not dict:
-                    raise raw if isinstance(raw, TooLarge) else InvalidOperation("an operation must be an object")
+                    raise raw if isinstance(raw, TableError) else InvalidOperation("an operation must be an object")
                 if len(raw) == 2 and raw.get("op") == "get" and "key" in raw:
                     operations.append(Get(from_json(raw["key"])))
                 else:

@@ -18,9 +18,9 @@ from ...core import (
     TableSpec,
     Update,
     updates,
-    values,
 )
 from ...core.changes import CHECKED_TYPES
+from ...core.long_texts import value_text
 from ...core.operations import Token
 from ...core.transitions import checked_ttl_s
 from . import partitions
@@ -103,7 +103,7 @@ def _get(spec: TableSpec, key: Key, members: Members) -> Operation:
 def _put(spec: TableSpec, key: Key, members: Members) -> Operation:
     if members.get("value") is None:
         raise InvalidOperation("a put needs a value, which must be an object")
-    text = _value(spec, key, members["value"])
+    text = _text(spec, key, members["value"])
     if members.keys() <= _BARE_PUT:
         return Put(key, text)
     if_match, if_absent = _conditions(members)
@@ -115,7 +115,7 @@ def _update(spec: TableSpec, key: Key, members: Members) -> Operation:
     if members.get("update") is None:
         raise InvalidOperation("an update needs a member update, which must be an object or an array of objects")
     default = members.get("default")
-    text = None if default is None else _value(spec, key, default)
+    text = None if default is None else _text(spec, key, default)
     if_match, _ = _conditions(members)
     update = members["update"]  # JSON has neither of these types, so such an update is already checked.
     changes = update if isinstance(update, CHECKED_TYPES) else updates.parse(update)
@@ -136,10 +136,9 @@ _BUILD: dict[str, Callable[[TableSpec, Key, Members], Operation]] = {
 }
 
 
-def _value(spec: TableSpec, key: Key, value: Json) -> bytes:
-    if spec.key.has_names and isinstance(value, dict):
-        value = spec.key.without_key(value, key)
-    return values.encode(value)
+def _text(spec: TableSpec, key: Key, value: Json | bytes) -> bytes:
+    """Return the canonical text of a value. JSON has no bytes, so bytes are a text that is already canonical."""
+    return value if isinstance(value, bytes) else value_text(value, spec.key, key)
 
 
 def _conditions(members: Members) -> tuple[tuple[str, ...] | None, bool]:

@@ -26,12 +26,17 @@ from ...core import (
     StoreUnavailable,
     TableError,
     TableSpec,
+    Transition,
+    Update,
     Write,
     WriteHealth,
     WritesRejected,
     Written,
+    decide,
+    takes_long,
     transition,
     value_bytes,
+    with_etag,
 )
 from .database import Database
 from .group_commit import Turn
@@ -43,8 +48,13 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
+ATTEMPTS_MAX = 4
+"""How often a long update is decided apart from the writer thread, if its record changes each time."""
+
 KEYS_PER_READ_MAX = 32
 """How many records a write reads in one call: a turn of the writer thread may end after any of them."""
+
+_LONG = StoreUnavailable("the update takes long and must be decided apart from the writer thread")
 
 
 class RocksdbStore:
@@ -72,6 +82,11 @@ class RocksdbStore:
                     return outcomes + [stopped] * (len(operations) - len(outcomes))
                 remaining = operations[len(outcomes) :] if outcomes else operations
                 written = await self._database.run_write(partial(self._write, remaining))
+                if _LONG in written:
+                    written = [
+                        await self._update_long(operation, until) if outcome is _LONG else outcome
+                        for operation, outcome in zip(remaining, written, strict=False)
+                    ]
                 read_bytes += value_bytes(written)
                 outcomes += written
         except Exception as error:
@@ -107,8 +122,45 @@ class RocksdbStore:
 
     # Operations
 
-    def _write(self, operations: Sequence[Operation], turn: Turn) -> list[Outcome]:
-        """Execute the first operations, as many as the turn allows, and return their outcomes."""
+    async def _update_long(self, update: Operation, until: float) -> Outcome:
+        try:
+            return await self._decide_long(update, until)
+        except Exception as error:
+            log.exception("RocksDB failed")
+            return self._unavailable(error, update)
+
+    async def _decide_long(self, update: Operation, until: float) -> Outcome:
+        """Decide a long update apart from the writer thread, and write it if the record is still the same."""
+        assert isinstance(update, Update)
+        [key] = self.spec.key.encode_all([update.key], self._prefix)
+        for _ in range(ATTEMPTS_MAX):
+            if asyncio.get_running_loop().time() >= until:
+                return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
+            [raw] = await self._database.run_read(partial(self._database.get, [key]))
+            step = await decide(_stored(raw), update, self.spec, now_ms=self._database.now_ms(), etag="")
+            [outcome] = await self._database.run_write(partial(self._replace, key, raw, step))
+            if outcome is not _LONG:
+                return outcome
+        [outcome] = await self._database.run_write(partial(self._write, [update], any_length=True))
+        return outcome
+
+    def _replace(self, key: bytes, raw: bytes | None, step: Transition, turn: Turn) -> list[Outcome]:
+        """Write a decision if the record is still `raw`. Otherwise the outcome is `_LONG`."""
+        turn.spend(len(raw or b""))
+        if self._database.get([key]) != [raw]:
+            return [_LONG]
+        if isinstance(step, Changed):
+            batch, step = WriteBatch(raw_mode=True), with_etag(step, self._database.next_etag())
+            self._add_record(batch, key, step.stored)
+            turn.spend(batch.size_in_bytes(), 0)
+            self._database.write(batch)
+        return [step.outcome]
+
+    def _write(self, operations: Sequence[Operation], turn: Turn, *, any_length: bool = False) -> list[Outcome]:
+        """Execute the first operations, as many as the turn allows, and return their outcomes.
+
+        Those of updates that would take long are `_LONG`, unless `any_length` is true.
+        """
         batch, outcomes = WriteBatch(raw_mode=True), list[Outcome]()
         while len(outcomes) < len(operations) and not (outcomes and turn.over):
             start = len(outcomes)
@@ -123,7 +175,9 @@ class RocksdbStore:
                 turn.spend(sum([len(raw) for raw in raws if raw is not None]), 0)
                 outcomes += self._put_plain(batch, keys, puts, turn)
             else:
-                outcomes += self._apply_each(batch, list(zip(keys, raws, part, strict=True)), turn)
+                outcomes += self._apply_each(
+                    batch, list(zip(keys, raws, part, strict=True)), turn, any_length=any_length
+                )
         if not batch.is_empty():
             self._database.write(batch)
         return outcomes
@@ -141,7 +195,12 @@ class RocksdbStore:
         return [Written(f"{version:016x}") for version in versions]
 
     def _apply_each(
-        self, batch: WriteBatch, part: Sequence[tuple[bytes, bytes | None, Operation]], turn: Turn
+        self,
+        batch: WriteBatch,
+        part: Sequence[tuple[bytes, bytes | None, Operation]],
+        turn: Turn,
+        *,
+        any_length: bool,
     ) -> list[Outcome]:
         """Execute operations one by one, until the turn has ended."""
         now, outcomes = self._database.now_ms(), list[Outcome]()
@@ -152,7 +211,9 @@ class RocksdbStore:
             if isinstance(operation, Get):
                 outcomes.append(read(raw, now))
             else:
-                outcomes.append(self._add_write(batch, key, raw, operation, now))
+                stored = _stored(raw)
+                long = not any_length and takes_long(stored, operation)
+                outcomes.append(_LONG if long else self._add_write(batch, key, stored, operation, now))
             written_bytes = batch.size_in_bytes()
             turn.spend(len(raw or b"") + written_bytes - before_bytes)
             before_bytes = written_bytes
@@ -167,12 +228,9 @@ class RocksdbStore:
             return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
         return NOT_READ if read_bytes > READ_BYTES_MAX else None
 
-    def _add_write(self, batch: WriteBatch, key: bytes, raw: bytes | None, operation: Write, now: int) -> Outcome:
-        stored: Stored | RecordUnreadable | None
-        try:
-            stored = None if raw is None else unpack(raw)
-        except RecordUnreadable as error:
-            stored = error
+    def _add_write(
+        self, batch: WriteBatch, key: bytes, stored: Stored | RecordUnreadable | None, operation: Write, now: int
+    ) -> Outcome:
         step = transition(stored, operation, self.spec, now_ms=now, etag=self._database.next_etag())
         if isinstance(step, Changed):
             self._add_record(batch, key, step.stored)
@@ -185,3 +243,10 @@ class RocksdbStore:
             raw = pack(stored)
             self._database.note_write(len(raw), None if is_plain(raw) else self._prefix)
             batch.put(key, raw)
+
+
+def _stored(raw: bytes | None) -> Stored | RecordUnreadable | None:
+    try:
+        return None if raw is None else unpack(raw)
+    except RecordUnreadable as error:
+        return error.with_traceback(None)

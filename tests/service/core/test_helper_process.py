@@ -1,0 +1,154 @@
+"""The helper process computes what its callers give it, and threads replace it while it is not there."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tableside.core import InvalidOperation, Update, decide, values
+from tableside.core.changes import packed
+from tableside.core.helper_process import PART_BYTES_MIN, RESTART_PAUSE_S, HelperFailed, HelperProcess
+from tableside.core.json_errors import NotJson
+from tableside.core.keys import KeyField, KeySchema
+from tableside.core.lane import run_apart, use_helper
+from tableside.core.long_texts import operation_members, put_members
+from tableside.core.store import TableSpec
+from tableside.core.transitions import Changed, Stored, transition
+from tableside.core.updates import parse
+
+SCHEMA = KeySchema()
+START_MAX_S = 30.0
+
+
+async def ready(helper: HelperProcess) -> int:
+    """Start a helper, and return its process id."""
+    helper.start_soon()
+    await wait_until(lambda: helper.ready)
+    assert helper.pid is not None
+    return helper.pid
+
+
+async def wait_until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(START_MAX_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def helper() -> AsyncIterator[HelperProcess]:
+    """A helper that runs."""
+    started = HelperProcess()
+    await ready(started)
+    yield started
+    await started.close()
+
+
+async def test_work_is_done_in_another_process(helper: HelperProcess) -> None:
+    assert await helper.run(os.getpid) == helper.pid != os.getpid()
+
+
+@pytest.mark.parametrize("size_bytes", [0, PART_BYTES_MIN - 1, PART_BYTES_MIN, 3 * 2**20])
+async def test_parameters_and_results_of_any_size_are_the_same_as_without_it(
+    helper: HelperProcess, size_bytes: int
+) -> None:
+    text = orjson.dumps({"text": "x" * size_bytes, "n": 1.0})
+    assert await helper.run(partial(put_members, text, SCHEMA, "a")) == put_members(text, SCHEMA, "a")
+
+
+async def test_errors_of_operations_are_raised_with_all_their_members(helper: HelperProcess) -> None:
+    with pytest.raises(NotJson) as found:
+        await helper.run(partial(values.parse, b'{"a":}'))
+    assert (found.value.detail, found.value.position) == (
+        "not JSON at byte 5: unexpected character, expected a JSON value",
+        5,
+    )
+    with pytest.raises(InvalidOperation, match="an operation must be an object"):
+        await helper.run(partial(operation_members, b"[]", SCHEMA))
+
+
+async def test_work_that_fails_or_cannot_be_sent_is_left_to_the_caller(helper: HelperProcess) -> None:
+    with pytest.raises(HelperFailed, match="ZeroDivisionError"):
+        await helper.run(partial(divmod, 1, 0))
+    with pytest.raises(HelperFailed):
+        await helper.run(lambda: 1)
+    assert await helper.run(os.getpid) == helper.pid, "it still works"
+
+
+async def test_work_of_a_cancelled_caller_is_not_started(helper: HelperProcess, tmp_path: Path) -> None:
+    file = tmp_path / "started"
+    first = asyncio.create_task(helper.run(partial(time.sleep, 0.3)))
+    second = asyncio.create_task(helper.run(file.touch))
+    await asyncio.sleep(0.1)
+    second.cancel()
+    await first
+    assert await helper.run(os.getpid) == helper.pid
+    assert not file.exists()
+
+
+async def test_a_killed_helper_is_replaced_by_threads_and_later_by_another() -> None:
+    now_s = 0.0
+    helper = HelperProcess(clock=lambda: now_s)
+    use_helper(helper)
+    try:
+        first = await ready(helper)
+        assert await run_apart(os.getpid) == first
+        os.kill(first, signal.SIGKILL)
+        assert await run_apart(os.getpid) == os.getpid()
+        assert await run_apart(threading.get_ident) != threading.get_ident()
+        now_s += RESTART_PAUSE_S
+        assert await run_apart(os.getpid) == os.getpid(), "it starts in the background"
+        await wait_until(lambda: helper.ready)
+        assert await run_apart(os.getpid) == helper.pid != first
+    finally:
+        use_helper(None)
+        await helper.close()
+
+
+async def test_the_process_ends_when_it_is_closed_even_at_work() -> None:
+    helper = HelperProcess()
+    pid = await ready(helper)
+    working = asyncio.create_task(helper.run(partial(time.sleep, 60)))
+    await asyncio.sleep(0.1)
+    await helper.close()
+    with pytest.raises(HelperFailed):
+        await working
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    helper.start_soon()
+    assert not helper.ready, "a closed helper does not start again"
+
+
+async def test_a_helper_that_was_never_used_has_no_process() -> None:
+    helper = HelperProcess()
+    await helper.close()
+    assert helper.pid is None
+
+
+async def test_long_updates_have_the_same_effect_in_the_helper(helper: HelperProcess) -> None:
+    use_helper(helper)
+    try:
+        numbers = list(range(30_000))
+        stored = Stored(orjson.dumps({"n": 1, "list": numbers}), "a", writers=(("w", 1),))
+        spec = TableSpec("t", KeySchema((KeyField("id"),)), options=threading.Lock())
+        for document in (
+            {"$inc": {"n": 1}},
+            {"$push": {"list": {"$each": numbers}}},
+            {"list": None},
+            {"$inc": {"x.y": 2}},
+        ):
+            update = Update("a", parse(document), returning=True)
+            expected = transition(stored, update, spec, now_ms=5, etag="b")
+            assert isinstance(expected, Changed)
+            assert await decide(stored, update, spec, now_ms=5, etag="b") == expected
+        refused = await decide(stored, Update("a", packed(parse({"$inc": {"list": 1}}))), spec, now_ms=5, etag="b")
+        assert isinstance(refused.outcome, InvalidOperation)
+    finally:
+        use_helper(None)
