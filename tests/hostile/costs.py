@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import orjson
+import psutil
 
 from hostile.watched import FILE_VARIABLE, TRIM, Turns
 from support.running import Service, running
@@ -69,9 +70,12 @@ class Answered:
 class Cost:
     """The cost of a request.
 
+    `seconds` and `cpu_s` are its duration and the CPU time of the service and its helper process, and `afterwards_s`
+    the CPU time after its deadline.
+
     `loop_s` is the CPU time of the event loop's thread in its longest turn, and `process_s` that of all threads.
     `turn_s` is the longest turn by the clock, and `gap_s` the longest wait for the answer to a probe. `memory_bytes` is
-    the additional memory of the process, and `allowed_bytes` its limit.
+    the additional memory of both processes, and `allowed_bytes` its limit.
     """
 
     answered: Answered
@@ -137,6 +141,7 @@ class Watched:
     def __init__(self, service: Service, turns: Turns) -> None:
         self.service = service
         self._turns = turns
+        self._pids = [service.pid]
         parts = urlsplit(service.url)
         self._address = parts.hostname or "127.0.0.1", parts.port or 80
 
@@ -153,6 +158,11 @@ class Watched:
         finally:
             connection.close()
 
+    def has_helper(self) -> bool:
+        """Return whether the service has a helper process. It is measured too from now on."""
+        self._pids = [self.service.pid, *(child.pid for child in psutil.Process(self.service.pid).children())]
+        return len(self._pids) > 1
+
     def get_json(self, path: str) -> Any:
         """Return a document of the service."""
         return httpx.get(self.service.url + path).raise_for_status().json()
@@ -163,8 +173,9 @@ class Watched:
         `touched_bytes` is the size of the stored records that it needs, and `response_bytes` the limit on a response.
         """
         self._trim()
-        before_bytes = self._status("VmRSS")
-        Path(f"/proc/{self.service.pid}/clear_refs").write_text("5")
+        before_bytes = self._memory_bytes("VmRSS")
+        for pid in self._pids:
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
         self._turns.reset()
         with Probes(self._address) as probes:
             started_s, cpu_s = time.monotonic(), self._cpu_s()
@@ -173,7 +184,7 @@ class Watched:
             afterwards_s = self._afterwards_s() if "deadline_exceeded" in answered.codes else 0.0
         loop_s, process_s, turn_s = self._longest_turn()
         allowed_bytes = TIMES_MAX * (sent.size_bytes + touched_bytes) + response_bytes
-        memory_bytes = self._status("VmHWM") - before_bytes
+        memory_bytes = self._memory_bytes("VmHWM") - before_bytes
         return Cost(
             *(answered, seconds, cpu_s, afterwards_s, loop_s, process_s, turn_s, probes.gap_s),
             *(memory_bytes, sent.size_bytes, allowed_bytes),
@@ -196,14 +207,11 @@ class Watched:
         return self._cpu_s() - before_s
 
     def _cpu_s(self) -> float:
-        """Return the CPU time of the process. The clock follows from its id, see clock_getcpuclockid(3)."""
-        return time.clock_gettime((~self.service.pid << 3) | 2)
+        """Return the CPU time of the processes. A process's clock follows from its id, see clock_getcpuclockid(3)."""
+        return sum(time.clock_gettime((~pid << 3) | 2) for pid in self._pids)
 
-    def _status(self, name: str) -> int:
-        text = Path(f"/proc/{self.service.pid}/status").read_text(encoding="ascii", errors="replace")
-        found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
-        assert found is not None, text
-        return int(found[1]) * 1024
+    def _memory_bytes(self, name: str) -> int:
+        return sum(_status_bytes(pid, name) for pid in self._pids)
 
 
 class Probes:
@@ -243,6 +251,13 @@ def watched(directory: Path, config: str, environment: Mapping[str, str] | None 
     variables = {**(environment or {}), FILE_VARIABLE: str(turns)}
     with running(directory, file, module="hostile.watched", environment=variables) as service:
         yield Watched(service, shared)
+
+
+def _status_bytes(pid: int, name: str) -> int:
+    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+    assert found is not None, text
+    return int(found[1]) * 1024
 
 
 _CODE = re.compile(rb'"code":"(\w+)"')

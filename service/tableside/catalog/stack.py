@@ -6,7 +6,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
 from ..core import Store
-from ..core.store import Policy
+from ..core.store import Policy, SharesUpdates
 from ..policies import Cache, bulkhead, cache, coalesce, rate_limit, retry, store_metrics, timeout
 from ..policies.cache import Peers
 from ..settings import BatchSettings, CacheSettings, CostSettings, DirectionSettings, TableSettings
@@ -140,9 +140,13 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack
             traces=context.traces,
         )
     batch = settings.batch or BatchSettings()
-    if remote and batch.share_reads and batch.linger_s is None:
-        inner = coalesce.SharedReads(
-            inner, operations_max=batch.operations_max, metrics=metrics.coalesce, traces=context.traces
+    if remote and batch.linger_s is None:
+        inner = coalesce.SharedSingles(
+            inner,
+            gets_max=batch.operations_max if batch.share_reads else 0,
+            updates_max=store.updates_per_call_max if isinstance(store, SharesUpdates) else 0,
+            metrics=metrics.coalesce,
+            traces=context.traces,
         )
     caching = None
     if (kept := settings.cache) is not None:

@@ -17,7 +17,7 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -126,6 +126,14 @@ class Store(Protocol):
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table into 1 to `count_max` disjoint splits that together cover it."""
         ...
+
+
+@runtime_checkable
+class SharesUpdates(Protocol):
+    """A store that applies several updates of different callers in one round trip. Others need not implement it."""
+
+    updates_per_call_max: int
+    """How many single updates may share a call."""
 
 
 class Policy:

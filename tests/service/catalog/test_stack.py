@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from contract import StoreContract, Time, same
+from contract import StoreContract, Time, same, update
 from support.naive import Naive, Sent
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
@@ -80,6 +80,24 @@ async def test_single_gets_of_remote_stores_share_calls_unless_disabled(
     store.gate.set()
     assert await gets == [[None]] * len(KEYS)
     assert len(store.calls) == (2 if shares else len(KEYS))  # the first get does not wait
+
+
+@pytest.mark.parametrize(("share", "linger_s"), [(True, None), (False, None), (True, 0)])
+async def test_single_updates_share_calls_if_the_store_shares_updates(share: bool, linger_s: float | None) -> None:
+    store = Scripted()
+    if share:
+        store.updates_per_call_max = 5  # type: ignore[attr-defined]  # makes it a SharesUpdates
+    store.gate = asyncio.Event()
+    context = StackContext(StackMetrics(CollectorRegistry()), remote=True)
+    settings = TableSettings.model_validate({"store": "s", "batch": {"share_reads": False, "linger_s": linger_s}})
+    top = build_stack(store, settings, context).top
+    increments = asyncio.gather(*(top.apply([update(key, {"$inc": {"n": 1}}, {})]) for key in KEYS))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    store.gate.set()
+    await increments
+    sizes = [len(call) for call in store.calls]
+    assert sizes == ([12] if linger_s == 0 else [1, 5, 5, 1] if share else [1] * len(KEYS))
 
 
 class TestEveryPolicyIdle(StoreContract):

@@ -2,6 +2,6 @@
 
 from .metrics import CoalesceMetrics
 from .policy import Coalesce
-from .shared_reads import SharedReads
+from .shared_singles import SharedSingles
 
-__all__ = ["Coalesce", "CoalesceMetrics", "SharedReads"]
+__all__ = ["Coalesce", "CoalesceMetrics", "SharedSingles"]

@@ -36,6 +36,9 @@ from .writes import RecordWriter
 class RedisStore:
     """The records of one table. `never_evicts`: Redis keeps the data of tokens and of the indexes of partitions."""
 
+    updates_per_call_max = 100
+    """Redis runs nothing else while a script updates so many records: about a millisecond."""
+
     def __init__(
         self,
         servers: Servers,

@@ -1,4 +1,7 @@
-"""SharedReads sends the single gets of one turn of the event loop in one call, and changes no other call."""
+"""SharedSingles sends the single gets, or updates, of one turn of the event loop in one call.
+
+It changes no other call.
+"""
 
 import asyncio
 from typing import Any
@@ -6,27 +9,29 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from contract import PolicyContract, Time, one, put
+from contract import PolicyContract, Time, one, put, update, value
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
+from tableside.core.changes import PACKED_BYTES_MIN, packed
 from tableside.core.errors import DeadlineExceeded, Internal, StoreUnavailable
-from tableside.core.operations import Get, Operation, Outcome, Record, Written
+from tableside.core.operations import Get, Operation, Outcome, Record, Token, Update, Written
 from tableside.core.store import Policy, Store
-from tableside.policies.coalesce import CoalesceMetrics, SharedReads
+from tableside.core.updates import parse
+from tableside.policies.coalesce import CoalesceMetrics, SharedSingles
 
 OPERATIONS_MAX = 10
 CALL_S = 1.0
 
 
-class TestSharedReads(PolicyContract):
+class TestSharedSingles(PolicyContract):
     """The shared suite of policies."""
 
     def around(self, inner: Store, time: Time) -> Policy:
-        return SharedReads(inner, operations_max=3, metrics=CoalesceMetrics(CollectorRegistry()))
+        return SharedSingles(inner, gets_max=3, updates_max=2, metrics=CoalesceMetrics(CollectorRegistry()))
 
 
-def shared(store: Store, metrics: CoalesceMetrics | None = None) -> SharedReads:
-    return SharedReads(store, operations_max=OPERATIONS_MAX, metrics=metrics)
+def shared(store: Store, metrics: CoalesceMetrics | None = None) -> SharedSingles:
+    return SharedSingles(store, gets_max=OPERATIONS_MAX, updates_max=OPERATIONS_MAX, metrics=metrics)
 
 
 def slow() -> Scripted:
@@ -191,7 +196,6 @@ async def test_closing_waits_for_the_gets_in_flight() -> None:
     gets = asyncio.create_task(together(policy, Get("a"), Get("b")))
     await asyncio.sleep(CALL_S / 2)
     await policy.close()
-    assert not policy._calls
     assert await gets == [None, None]
 
 
@@ -206,3 +210,80 @@ async def test_metrics_show_shared_calls_and_shared_gets() -> None:
     assert sample("tableside_call_operations_count", reason="waited") == 1
     assert sample("tableside_call_operations_sum", reason="waited") == 2
     assert sample("tableside_coalesced_gets_total") == 1
+
+
+def increment(key: str, **options: Any) -> Operation:
+    return update(key, {"$inc": {"n": 1}}, {}, **options)
+
+
+async def updates_together(policy: Policy, *operations: Operation) -> list[Outcome]:
+    """Do updates of concurrent callers. One before them, still in flight, makes them wait for each other."""
+    alone = asyncio.create_task(one(policy, increment("in flight")))
+    await asyncio.sleep(0)
+    outcomes = await asyncio.gather(*(one(policy, operation) for operation in operations))
+    await alone
+    return outcomes
+
+
+@in_virtual_time
+async def test_single_updates_of_one_turn_share_calls_of_limited_size() -> None:
+    store = slow()
+    outcomes = await updates_together(shared(store), *(increment(f"{index}") for index in range(25)))
+    assert all(isinstance(outcome, Written) and outcome.created for outcome in outcomes)
+    assert sizes(store) == [1, 10, 10, 5]
+
+
+@in_virtual_time
+async def test_updates_of_one_record_are_in_different_calls_and_all_are_applied() -> None:
+    store = slow()
+    policy = shared(store)
+    store.fault = lambda operation, call: StoreUnavailable("lost") if operation.key == "bad" else None
+    tokened = increment("a", returning=True, token=Token("w", 1))
+    outcomes = await updates_together(policy, increment("a"), tokened, increment("bad"), increment("b"), increment("a"))
+    assert [type(outcome) for outcome in outcomes] == [Written, Written, StoreUnavailable, Written, Written]
+    assert all(len({operation.key for operation in call}) == len(call) for call in store.calls)
+    assert (await value(policy, "a"), await value(policy, "b")) == ({"n": 3}, {"n": 1})
+    assert isinstance(outcomes[1], Written)
+    assert outcomes[1].value is not None
+
+
+@in_virtual_time
+async def test_gets_and_updates_do_not_share_a_call() -> None:
+    store = slow()
+    policy = shared(store)
+    await asyncio.gather(*(one(policy, each(key)) for key in "abc" for each in (Get, increment)))
+    assert all(len({type(operation) for operation in call}) == 1 for call in store.calls)
+
+
+@in_virtual_time
+async def test_a_long_update_has_a_call_of_its_own() -> None:
+    store = slow()
+    long = Update("long", packed(parse({"s": "x" * PACKED_BYTES_MIN})), b"{}")
+    outcomes = await updates_together(shared(store), increment("a"), long, increment("b"))
+    assert all(isinstance(outcome, Written) for outcome in outcomes)
+    assert sorted(sizes(store)) == [1, 1, 2]
+
+
+@in_virtual_time
+async def test_an_update_whose_caller_was_cancelled_is_not_sent() -> None:
+    store = slow()
+    policy = shared(store)
+    alone = asyncio.create_task(one(policy, increment("in flight")))
+    await asyncio.sleep(0)
+    tasks = [asyncio.create_task(one(policy, increment(key))) for key in "ab"]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    await asyncio.gather(*tasks, alone, return_exceptions=True)
+    assert [[operation.key for operation in call] for call in store.calls] == [["in flight"], ["b"]]
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("gets_max", "updates_max"), [(0, OPERATIONS_MAX), (OPERATIONS_MAX, 0)])
+async def test_operations_with_a_limit_of_0_do_not_share_calls(gets_max: int, updates_max: int) -> None:
+    store = slow()
+    policy = SharedSingles(store, gets_max=gets_max, updates_max=updates_max)
+    await together(policy, Get("a"), Get("b"))
+    assert sizes(store) == ([1, 2] if gets_max else [1, 1, 1])
+    store.calls.clear()
+    await updates_together(policy, increment("a"), increment("b"))
+    assert sizes(store) == ([1, 2] if updates_max else [1, 1, 1])
