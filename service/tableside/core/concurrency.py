@@ -1,6 +1,7 @@
 """Bounded concurrency, timeouts and cooperative yielding for coroutines."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -120,10 +121,10 @@ class Yielder:
         return self._time() >= deadline
 
 
-async def in_pieces(work: LongPieces[Result]) -> Result:
+async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result:
     """Run work that yields between its pieces, and let other tasks run every `SLICE_S`. Return its result.
 
-    Long pieces run apart from the event loop.
+    Long pieces run apart from the event loop. One that has not finished by the time `until` is DeadlineExceeded.
     """
     time = asyncio.get_running_loop().time
     yield_at = time() + SLICE_S
@@ -137,7 +138,7 @@ async def in_pieces(work: LongPieces[Result]) -> Result:
         proceed = following
         if long_piece is not None:
             try:
-                proceed = partial(work.send, await run_apart(long_piece))
+                proceed = partial(work.send, await run_apart(long_piece, until))
             except TableError as error:
                 proceed = partial(work.throw, error)
         elif time() >= yield_at:

@@ -38,7 +38,8 @@ TRIM_BYTES_MIN = 2**20
 PART_BYTES_MIN = 2**16
 """Byte strings of at least this size are sent without a copy."""
 
-STOP_S = 2.0
+START_MAX_S = 30.0
+STOP_MAX_S = 2.0
 
 Message: TypeAlias = list[bytes]
 """A pickled object, after the long byte strings that it contains."""
@@ -106,7 +107,9 @@ class HelperProcess:
                     start_new_session=True,  # Ctrl-C reaches only the service.
                 )
             self._socket = ours
+            ours.settimeout(START_MAX_S)
             _receive(ours)
+            ours.settimeout(None)
             self.ready = not self._closed
         except (OSError, HelperFailed) as error:
             self._socket = ours
@@ -147,7 +150,7 @@ class HelperProcess:
             self._socket.close()
         if self._process is not None:
             try:
-                self._process.wait(STOP_S)
+                self._process.wait(STOP_MAX_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

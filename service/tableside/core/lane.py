@@ -8,12 +8,14 @@ request. A batch of 1,000 small records therefore does not wait for batches that
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from .errors import DeadlineExceeded
 from .helper_process import HelperFailed, HelperProcess
 
 SLICE_S = 0.002
@@ -69,14 +71,18 @@ class Lane:
         running.add_done_callback(self._on_thread_end)
         return await asyncio.shield(running)
 
-    async def run_apart(self, work: Callable[[], Result]) -> Result:
+    async def run_apart(self, work: Callable[[], Result], until: float) -> Result:
         """Call a picklable function in the helper process, or in a thread if it is not ready. Return its result."""
-        if self.helper is not None:
-            if self.helper.ready:
-                with suppress(HelperFailed):
-                    return await self.helper.run(work)
-            self.helper.start_soon()
-        return await self.run_in_thread(work)
+        try:
+            async with asyncio.timeout_at(None if until == math.inf else until):
+                if self.helper is not None:
+                    if self.helper.ready:
+                        with suppress(HelperFailed):
+                            return await self.helper.run(work)
+                    self.helper.start_soon()
+                return await self.run_in_thread(work)
+        except TimeoutError:
+            raise DeadlineExceeded("the deadline was over before a long text was parsed") from None
 
     def _on_thread_end(self, _: "asyncio.Future[Result]") -> None:
         self._threads -= 1
@@ -117,12 +123,13 @@ async def run_in_thread(work: Callable[[], Result]) -> Result:
     return await _running().run_in_thread(work)
 
 
-async def run_apart(work: Callable[[], Result]) -> Result:
+async def run_apart(work: Callable[[], Result], until: float = math.inf) -> Result:
     """Call a picklable function in the helper process of the running loop, or in a thread. Return its result.
 
-    The parameters and the result are copied. An error must be a TableError.
+    The parameters and the result are copied. An error must be a TableError. Raise DeadlineExceeded at the time `until`
+    of the loop's clock. Work that has begun then continues, and its result is discarded.
     """
-    return await _running().run_apart(work)
+    return await _running().run_apart(work, until)
 
 
 def use_helper(helper: HelperProcess | None) -> None:

@@ -15,7 +15,7 @@ from tableside.core.concurrency import (
     gather_bounded,
     in_pieces,
 )
-from tableside.core.errors import InvalidOperation
+from tableside.core.errors import DeadlineExceeded, InvalidOperation
 from tableside.core.lane import SLICE_S
 
 
@@ -154,6 +154,17 @@ async def test_the_work_may_handle_the_table_error_of_a_long_piece() -> None:
     assert await in_pieces(work(InvalidOperation)) == "no object"
     with pytest.raises(InvalidOperation):
         await in_pieces(work(KeyError))
+
+
+async def test_a_long_piece_that_takes_too_long_is_a_deadline_exceeded() -> None:
+    def work() -> LongPieces[str]:
+        try:
+            yield lambda: time.sleep(0.2)
+        except DeadlineExceeded:
+            return "late"
+        raise AssertionError
+
+    assert await in_pieces(work(), asyncio.get_running_loop().time() + 0.01) == "late"
 
 
 async def test_another_error_of_a_long_piece_is_raised() -> None:

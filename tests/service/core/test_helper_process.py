@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tableside.core import InvalidOperation, Update, decide, values
+from tableside.core import DeadlineExceeded, InvalidOperation, Update, decide, values
 from tableside.core.changes import packed
 from tableside.core.helper_process import PART_BYTES_MIN, RESTART_PAUSE_S, HelperFailed, HelperProcess
 from tableside.core.json_errors import NotJson
@@ -110,6 +110,20 @@ async def test_a_killed_helper_is_replaced_by_threads_and_later_by_another() -> 
     finally:
         use_helper(None)
         await helper.close()
+
+
+async def test_a_caller_waits_until_its_deadline_and_the_helper_remains(helper: HelperProcess) -> None:
+    use_helper(helper)
+    loop = asyncio.get_running_loop()
+    try:
+        started = loop.time()
+        for _ in range(2):  # The second one waits for the first.
+            with pytest.raises(DeadlineExceeded):
+                await run_apart(partial(time.sleep, 0.5), loop.time() + 0.05)
+        assert loop.time() - started < 0.5
+        assert await run_apart(os.getpid, loop.time() + 30) == helper.pid
+    finally:
+        use_helper(None)
 
 
 async def test_the_process_ends_when_it_is_closed_even_at_work() -> None:

@@ -1,7 +1,6 @@
 """The endpoint of batches: many operations in one request, as JSON or as Arrow."""
 
 import asyncio
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 from starlette.responses import Response
@@ -17,7 +16,7 @@ from ..responses import arrow_response, encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch, request_headers
 from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, valid_operations, with_max_age
 from ..wire.projections import common_projection, project_outcomes
-from .endpoint import TableRequest, check_any, table_route
+from .endpoint import TableRequest, check_any, deadline_s, table_route
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 
@@ -42,16 +41,16 @@ async def apply_batch(request: TableRequest) -> Response:
     now, started_at = asyncio.get_running_loop().time, request.received_at
     table = await request.catalog.table_or_spec(name)
     spec = table if isinstance(table, TableSpec) else table.spec
-    until = started_at + _deadline_s(table, wait_s)
+    until = started_at + deadline_s(table, wait_s)
     decode = _decode_json if media == JSON else _decode_arrow
-    batch = await decode(request, body, spec, query, lambda: now() >= until)
+    batch = await decode(request, body, spec, query, until)
     permitted = with_refusals(caller_of(request.scope), name, batch.operations)
     operations = with_max_age(max_age_s, valid_operations(permitted))
     request.context.operations = len(batch.operations)
     request.context.reads = count_reads(operations) == len(operations)
     if isinstance(table, TableSpec):
         table = await _created(request)
-        until = started_at + _deadline_s(table, wait_s)
+        until = started_at + deadline_s(table, wait_s)
     bytes_max = request.limits.response_bytes_max
     room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
     outcomes: Sequence[Outcome] = await table.batch(operations, until - now(), len(body), room)
@@ -80,20 +79,19 @@ def _default_media(request: TableRequest) -> str | None:
     return JSON if request_headers.header(request, "origin") is None else None
 
 
-def _deadline_s(table: Table | TableSpec, wait_s: float | None) -> float:
-    """Return the deadline of the request. That of a table which does not exist yet is unknown."""
-    own_s = math.inf if isinstance(table, TableSpec) else table.deadline_s
-    return own_s if wait_s is None else min(wait_s, own_s)
-
-
 async def _decode_json(
-    request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], expired: Callable[[], bool]
+    request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], until: float
 ) -> json_batch.Batch:
-    return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, expired))
+    return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, _expired(until)), until)
+
+
+def _expired(until: float) -> Callable[[], bool]:
+    now = asyncio.get_running_loop().time
+    return lambda: now() >= until
 
 
 async def _decode_arrow(
-    request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], expired: Callable[[], bool]
+    request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], until: float
 ) -> json_batch.Batch:
     returning = query.get("return", "false")
     if returning not in ("true", "false"):
@@ -105,7 +103,7 @@ async def _decode_arrow(
     limits = request.limits
     rows = await in_pieces(arrow_stream.read(body, limits.body_bytes_max, limits.operations_max))
     settings = arrow_batch.RowSettings(query.get("op"), query.get("writer"), returning == "true", fields)
-    return await in_pieces(arrow_batch.decode(rows, spec, settings, expired))
+    return await in_pieces(arrow_batch.decode(rows, spec, settings, _expired(until)), until)
 
 
 async def _created(request: TableRequest) -> Table:

@@ -4,6 +4,7 @@ Exceptions that a handler raises pass through: the middleware turns them into pr
 """
 
 import asyncio
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -16,8 +17,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ...auth import UNRESTRICTED, Caller
-from ...catalog import Catalog
-from ...core import TableNotFound, TooLarge
+from ...catalog import Catalog, Table
+from ...core import TableNotFound, TableSpec, TooLarge
 from ...core.lane import next_slice, run_in_thread
 from ...settings import NAME, LimitSettings
 from ..request_context import CALLER_KEY, SCOPE_KEY, RequestContext
@@ -80,6 +81,12 @@ class ServiceRequest(Request):
         body = await run_in_thread(partial(b"".join, chunks))  # This releases the interpreter's lock.
         chunks.clear()
         return body
+
+
+def deadline_s(table: Table | TableSpec, wait_s: float | None) -> float:
+    """Return the seconds that a request may take. The limit of a table that does not exist yet is unknown."""
+    own_s = math.inf if isinstance(table, TableSpec) else table.deadline_s
+    return own_s if wait_s is None else min(wait_s, own_s)
 
 
 class TableRequest(ServiceRequest):

@@ -28,7 +28,7 @@ from ..responses import problem_response
 from ..wire import json_batch, operation_members, request_headers
 from ..wire.answers import Answer, answer, rfc3339
 from ..wire.partitions import choose_partitions, operation_partitions, parse_query
-from .endpoint import SHORT_BODY_BYTES_MAX, TableRequest, table_route
+from .endpoint import SHORT_BODY_BYTES_MAX, TableRequest, deadline_s, table_route
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
 
@@ -117,11 +117,11 @@ class LongBody:
     def __init__(self, text: bytes, parse: Callable[[bytes, KeySchema, Key], dict[str, Any]]) -> None:
         self._parse: Callable[[KeySchema, Key], dict[str, Any]] | None = partial(parse, text)
 
-    async def members(self, schema: KeySchema, key: Key) -> dict[str, Any]:
-        """Return the members of the operation. Raise a TableError if the body is not valid."""
+    async def members(self, schema: KeySchema, key: Key, until: float) -> dict[str, Any]:
+        """Return the members of the operation. Raise a TableError if the body is not valid, or at the time `until`."""
         parse, self._parse = self._parse, None
         assert parse is not None
-        return await run_apart(partial(parse, schema, key))
+        return await run_apart(partial(parse, schema, key), until)
 
 
 async def _write(request: TableRequest, members: dict[str, Any], long: LongBody | None = None) -> Response:
@@ -132,7 +132,8 @@ async def _write(request: TableRequest, members: dict[str, Any], long: LongBody 
     key = spec.key.from_path(request.key_segments)
     _add_parameters(request, members, preferences)
     if long is not None:
-        members = await long.members(spec.key, key) | members
+        until = request.received_at + deadline_s(found, preferences.wait_s)
+        members = await long.members(spec.key, key, until) | members
     operation = operation_members.build(spec, members["op"], key, members)
     members.clear()
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
@@ -141,16 +142,11 @@ async def _write(request: TableRequest, members: dict[str, Any], long: LongBody 
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
     wait_s = preferences.wait_s
     if long is not None:
-        wait_s = _remaining_s(request.received_at, wait_s, table.deadline_s)
+        wait_s = request.received_at + deadline_s(table, wait_s) - asyncio.get_running_loop().time()
     response = _response(answer(await table.one(operation, wait_s, request.context.bytes_in)), partitions)
     if preferences.representation and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response
-
-
-def _remaining_s(since: float, wait_s: float | None, deadline_s: float) -> float:
-    allowed_s = deadline_s if wait_s is None else min(wait_s, deadline_s)
-    return since + allowed_s - asyncio.get_running_loop().time()
 
 
 def _add_parameters(request: TableRequest, members: dict[str, Any], preferences: request_headers.Preferences) -> None:
