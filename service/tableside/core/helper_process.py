@@ -101,7 +101,7 @@ class HelperProcess:
         try:
             with its:
                 self._process = subprocess.Popen(  # noqa: S603  # our own command line
-                    [sys.executable, "-c", code],
+                    [sys.executable, "-P", "-c", code],
                     pass_fds=[its.fileno()],
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,  # Ctrl-C reaches only the service.

@@ -59,10 +59,7 @@ def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[
         yield None
         yield from decoder.decode_texts(body, texts, expired)
     else:
-        raws = _parse_whole(body, operations_max)
-        for start in range(0, len(raws), PIECE_OPERATIONS):
-            decoder.decode(raws[start : start + PIECE_OPERATIONS])
-            yield None
+        yield from decoder.decode_whole(body, _parse_whole(body, operations_max))
     return decoder.batch()
 
 
@@ -120,6 +117,16 @@ class _OperationDecoder:
     def batch(self) -> Batch:
         """Return the operations decoded so far."""
         return Batch(self._operations, self._fields if self._projected else None)
+
+    def decode_whole(self, body: bytes, raws: Sequence[values.Json]) -> LongPieces[None]:
+        """Decode operations of a body that was parsed in one step."""
+        start, size, mean_bytes = 0, PieceSize(PIECE_BYTES), len(body) // max(1, len(raws))
+        while start < len(raws):
+            count = min(PIECE_OPERATIONS, size.size_bytes // mean_bytes + 1)
+            with size.measure():
+                self.decode(raws[start : start + count])
+            start += count
+            yield None
 
     def decode_texts(
         self, body: bytes, texts: Sequence[memoryview | msgspec.Raw], expired: Callable[[], bool]
