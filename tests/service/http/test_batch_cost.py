@@ -15,6 +15,7 @@ from service.http.api_client import ARROW, ApiClient, check_refused, fresh, read
 from support.pieces import counted, done, finish
 from tableside.core import (
     DeadlineExceeded,
+    Delete,
     Get,
     InvalidOperation,
     Key,
@@ -394,6 +395,30 @@ def test_long_members_have_the_same_outcomes_as_short_ones(op: str, monkeypatch:
     monkeypatch.setattr(arrow_batch, "LONG_BYTES_MIN", 1)
     assert outcomes() == expected
     assert len(expected) == 2 * len(tables) * len(values)
+
+
+@pytest.mark.parametrize("ttl_s", [None, 60.0], ids=["plain", "mixed"])
+@pytest.mark.parametrize("checks", range(12))
+def test_the_operations_before_a_deadline_keep_their_positions(
+    checks: int, ttl_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_batch, "MIXED_PIECE_BYTES", 1)
+    monkeypatch.setattr(arrow_batch, "PIECE_OPERATIONS", 4)
+    monkeypatch.setattr(arrow_batch, "PIECE_ROWS", 48)
+    keys, remaining = [f"k{index}" for index in range(96)], iter(range(checks))
+    ops = (["put"] * 16 + ["delete"] * 16) * 3
+    values, ttls = zip(*((("{}", ttl_s) if op == "put" else (None, None)) for op in ops), strict=True)
+    table = pa.table({"key": keys, "op": ops, "value": values, "ttl_s": ttls})
+    work = arrow_batch.decode(table, SPEC, arrow_batch.RowSettings(), lambda: next(remaining, None) is None)
+    operations = finish(work).operations
+    assert len(operations) == len(keys)
+    for operation, key, op in zip(operations, keys, ops, strict=True):
+        if isinstance(operation, TableError):
+            assert isinstance(operation, DeadlineExceeded)
+        else:
+            assert (operation.key, type(operation)) == (key, {"put": Put, "delete": Delete}[op])
+    assert any(isinstance(operation, DeadlineExceeded) for operation in operations)
+    assert not isinstance(operations[0], TableError)
 
 
 _MEMBERS_OF: dict[str, list[tuple[str, dict[str, Any]]]] = {

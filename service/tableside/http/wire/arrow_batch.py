@@ -96,6 +96,8 @@ class _RowDecoder:
             return
         for op, rows in runs(table):
             yield from self._run(op, rows, operations)
+            if self._expired():
+                return
 
     def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
         """Append operations of one kind, or of all kinds, with a column for it, if `op` is None."""
