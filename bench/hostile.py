@@ -5,7 +5,8 @@ request may block the event loop for at most 50 ms at a time. Its memory may be 
 on responses. The longest turn of the loop is measured in CPU time, which other processes hardly affect.
 
 The mixed load then sends such requests over several connections, while another process sends single gets at a fixed
-rate. Rounds with and without the load alternate, so that disturbances affect both.
+rate. Rounds without the load and with it alternate, so that disturbances affect all. In further rounds the load goes to
+another service on the same machine: no service can delay gets less, because they compete for the processors.
 """
 
 import random
@@ -50,7 +51,11 @@ DEALT = 24
 
 RATE_PER_S = 200.0
 RECORDS = 1000
-WITHOUT, WITH = "others alone", "others next to hostile requests"
+WITHOUT, ELSEWHERE, WITH = (
+    "others alone",
+    "others, hostile requests to another service",
+    "others next to hostile requests",
+)
 
 
 @dataclass(frozen=True)
@@ -75,10 +80,11 @@ def run(tables: Sequence[str], matching: str, seconds: float, rounds: int = 3) -
         folder, shared = Path(stack.enter_context(tempfile.TemporaryDirectory())), stack.enter_context(servers())
         addresses = {name: str(shared.address(name)) for name in tables if name in REMOTE}
         places = stack.enter_context(service(folder, addresses))
+        elsewhere = stack.enter_context(service(folder / "elsewhere", {}))
         lines = [line for table in tables for line in _lines(places, table, matching)]
         lines.sort(key=lambda line: line.badness, reverse=True)
         _show(lines[:SHOWN])
-        return [*map(_result, lines), *_mixed(places, tables[0], seconds, rounds)]
+        return [*map(_result, lines), *_mixed(places, elsewhere, tables[0], seconds, rounds)]
 
 
 def _lines(places: Places, table: str, matching: str) -> Iterator[Line]:
@@ -132,18 +138,22 @@ def _result(line: Line) -> Result:
     )
 
 
-def _mixed(places: Places, table: str, seconds: float, rounds: int) -> list[Result]:
+def _mixed(places: Places, elsewhere: Places, table: str, seconds: float, rounds: int) -> list[Result]:
     """Measure a normal caller in turn without and with hostile requests, and return 1 / p99 of its gets."""
-    watched, seen = places.watched, dict[str, list[Seen]]({WITHOUT: [], WITH: []})
+    watched, seen = places.watched, dict[str, list[Seen]]({WITHOUT: [], ELSEWHERE: [], WITH: []})
     path = f"/v1/tables/{table}/records/normal"
     watched.send(Sent("PUT", path, b'{"n":1}', {"Content-Type": "application/json"}))
-    dealt = random.Random(1).sample([one for one in every(places.bounds[table]) if not one.needs], DEALT)
-    requests = [one.make() for one in dealt]
+    requests = {}
+    for of, bounds in ((places, places.bounds[table]), (elsewhere, elsewhere.bounds[EMBEDDED[0]])):
+        dealt = random.Random(1).sample([one for one in every(bounds) if not one.needs], DEALT)
+        requests[of.watched] = [one.make() for one in dealt]
     for _ in range(rounds):
         seen[WITHOUT].append(_gets(watched, path, seconds))
-        with _load(watched, requests) as load:
-            seen[WITH].append(_gets(watched, path, seconds))
-        print(f"  hostile requests: {dict(load.statuses)}, resident MB {load.sizes_mb}", flush=True)
+        for way, attacked in ((ELSEWHERE, elsewhere.watched), (WITH, watched)):
+            with _load(attacked, requests[attacked]) as load:
+                seen[way].append(_gets(watched, path, seconds))
+            sizes = f"resident MB, with its helper: {load.sizes_mb}"
+            print(f"  {way}: {dict(load.statuses)}, {sizes}", flush=True)
     for way, each in seen.items():
         times = ", ".join(f"p{share * 100:g} {_median_s(each, share) * 1e3:.2f} ms" for share in (0.5, 0.9, 0.99))
         print(f"  {way}: {times}; {dict(sum((one.statuses for one in each), Counter()))}", flush=True)
@@ -193,8 +203,9 @@ class _Load:
 
     def _sample(self) -> None:
         process = psutil.Process(self._watched.service.pid)
-        while not self._over.wait(1.0):
-            self.sizes_mb.append(round(process.memory_info().rss / 1e6))
+        while not self._over.wait(5.0):
+            sizes = [one.memory_info().rss for one in (process, *process.children())]
+            self.sizes_mb.append(round(sum(sizes) / 1e6))
 
 
 @contextmanager
