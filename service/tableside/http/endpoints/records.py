@@ -28,6 +28,7 @@ from ..responses import problem_response
 from ..wire import json_batch, operation_members, request_headers
 from ..wire.answers import Answer, answer, rfc3339
 from ..wire.partitions import choose_partitions, operation_partitions, parse_query
+from ..wire.repeated_updates import short_update
 from .endpoint import SHORT_BODY_BYTES_MAX, TableRequest, deadline_s, table_route
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
@@ -99,6 +100,8 @@ async def patch_record(request: TableRequest) -> Response:
         long = LongBody(body, update_members if media == JSON else patch_members)
         del body
         return await _write(request, {"op": "update"}, long)
+    if media == JSON and (changes := short_update(body)) is not None:
+        return await _write(request, {"op": "update", "update": changes})
     document = values.parse(body)
     members = update_document(document) if media == JSON else {"update": merge_patch(document)}
     return await _write(request, {"op": "update", **members})
