@@ -196,7 +196,7 @@ async def test_a_long_write_that_the_server_does_not_read_leaves_no_connection()
         store = RedisStore(
             create_servers(settings), TableSpec("t"), KeyNames("t:", STRINGS), None, WriteHealth(), never_evicts=True
         )
-        outcomes = await apply_in_time(store, [put(f"{index}", {"long": "x" * 9_000_000}) for index in range(6)])
+        outcomes = await apply_in_time(store, [put(f"{index}", {"long": "x" * 9_000_000}) for index in range(3)])
         assert all(isinstance(outcome, DeadlineExceeded) for outcome in outcomes)
         assert "unknown" in {outcome.applied for outcome in outcomes if isinstance(outcome, TableError)}
         await asyncio.sleep(0.1)
