@@ -21,8 +21,9 @@ async def decide(
     """Return the `transition` of a record. The caller checks afterwards whether the record is still the same."""
     if not (isinstance(write, Update) and takes_long(stored, write)):
         return transition(stored, write, spec, now_ms=now_ms, etag=etag)
-    copied, light_spec = replace(write, changes=packed(write.changes)), replace(spec, options=None)
-    return await run_apart(partial(transition, stored, copied, light_spec, now_ms=now_ms, etag=etag))
+    # As text, the changes are sent in one piece. The options are of the store, whose driver the helper does not load.
+    packed_write, bare_spec = replace(write, changes=packed(write.changes)), replace(spec, options=None)
+    return await run_apart(partial(transition, stored, packed_write, bare_spec, now_ms=now_ms, etag=etag))
 
 
 def takes_long(stored: Stored | RecordUnreadable | None, write: Write) -> bool:

@@ -41,7 +41,7 @@ from ..core import (
 )
 
 ATTEMPTS_MAX = 4
-"""How often a long update is decided in a thread before it is decided in one step, if its record changes each time."""
+"""How often a long update is decided apart from the event loop, if its record changes each time."""
 
 EXPIRY_CHECKS_PER_WRITE = 2
 """How many records each write checks for expiry. Two keep expired records fewer than live ones."""

@@ -33,7 +33,7 @@ PIECE_BYTES = 2**15
 """How many operations, and how many bytes of their values, are decoded or encoded before other requests have a turn."""
 
 LONG_BYTES_MIN = 2**16
-"""Operations of at least this size are decoded in a thread, because parsing a text cannot be divided."""
+"""Operations of at least this size are decoded in the helper process: parsing a text cannot be divided."""
 
 PIECE_ANSWERS = 1000
 """How many outcomes become answers before other requests have a turn."""
