@@ -28,6 +28,9 @@ A TLS transport encrypts all bytes immediately and then reports that none are un
 noticed.
 """
 
+TURN_BYTES = 4 * PIECE_BYTES
+"""How many bytes of a response are passed to the transport before other requests have a turn."""
+
 WRITE_BUFFER_BYTES = 65_536
 """How many bytes a TLS transport may keep before it pauses the writer. Other transports have this default."""
 
@@ -245,7 +248,14 @@ class HttpConnection(asyncio.Protocol):
             self.server_state.unread.count(self)
 
     def _write_pieces(self) -> None:
+        left_bytes = TURN_BYTES
         while self._unsent and self.writable.is_set():
+            if left_bytes <= 0:
+                self.read_progress.sending = True
+                self.writable.clear()
+                self._loop.call_soon(self.resume_writing)
+                return
+            left_bytes -= PIECE_BYTES
             piece, rest = self._unsent[0][:PIECE_BYTES], self._unsent[0][PIECE_BYTES:]
             self._unsent[0] = rest
             if not rest:
@@ -259,6 +269,9 @@ class HttpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Continue after the client has read nearly all that was sent."""
+        if self.transport.is_closing():
+            return
+        self.read_progress.sending = False
         self.writable.set()
         self._write_pieces()
         self.server_state.unread.count(self)

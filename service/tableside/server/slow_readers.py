@@ -20,19 +20,23 @@ MEASURED_S = 1.0
 
 
 class ReadProgress:
-    """Measures how fast the client of one connection reads: `bytes_per_s`, infinity without a measurement."""
+    """Measures how fast the client of one connection reads: `bytes_per_s`, infinity without a measurement.
+
+    While `sending`, the service delays the response, not the client, so nothing is measured.
+    """
 
     def __init__(self) -> None:
         self.sent_bytes = 0
         self.bytes_per_s = math.inf
         self.measured_s = 0.0
+        self.sending = False
         self._since: float | None = None
         self._read_before = 0
         self._read_bytes = 0
 
     def measure(self, now: float, unread_bytes: int) -> None:
         """Note how much is unread. The measurement starts at the first call with unread bytes."""
-        if not unread_bytes:
+        if self.sending or not unread_bytes:
             self._since, self.bytes_per_s, self.measured_s = None, math.inf, 0.0
             return
         if self._since is None:

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
 from tableside.server import slow_readers
-from tableside.server.connection import PIECE_BYTES, HttpConnection
+from tableside.server.connection import PIECE_BYTES, TURN_BYTES, HttpConnection
 from tableside.server.exchange import JOINED_BYTES_MAX, SharedState
 from tableside.server.server import close_late
 
@@ -149,6 +149,42 @@ async def test_all_parts_of_a_response_with_a_length_are_counted_as_unread() -> 
     assert protocol.unread_bytes == len(parts) * PIECE_BYTES
     protocol.connection_lost(None)
     assert protocol.unread_bytes == 0
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+async def test_other_requests_have_a_turn_while_a_response_is_sent_to_a_fast_client(parts: int) -> None:
+    body = bytes(range(256)) * (16 * TURN_BYTES // 256)
+    recorder, protocol = connected(answering(*[body[at::parts] for at in range(parts)]))
+    protocol.data_received(GET % b"")
+    sizes = []
+    while protocol.server_state.tasks or protocol.unread_bytes:
+        before = len(recorder.done)
+        await asyncio.sleep(0)
+        sizes.append(sum(len(one) for one in recorder.done[before:]))
+        assert not protocol.is_late(asyncio.get_running_loop().time())
+    assert max(sizes) <= TURN_BYTES + PIECE_BYTES
+    sent = b"".join(one for one in recorder.done if isinstance(one, bytes | memoryview))
+    assert sent.partition(b"\r\n\r\n")[2] == b"".join(body[at::parts] for at in range(parts))
+    protocol.data_received(GET % b"next")
+    assert protocol.server_state.tasks
+
+
+async def test_what_a_client_has_read_is_measured_from_its_first_pause() -> None:
+    recorder, protocol = connected(answering(b"x" * 4 * TURN_BYTES))
+    write, kernel_bytes = recorder.write, 2 * TURN_BYTES + PIECE_BYTES
+
+    def write_until_full(data: bytes) -> None:
+        write(data)
+        if sum(map(len, recorder.done)) >= kernel_bytes:
+            protocol.pause_writing()
+
+    recorder.write = write_until_full  # type: ignore[method-assign]  # the kernel keeps so much, unread
+    await answered(recorder, protocol)
+    while protocol.writable.is_set() or protocol.read_progress.sending:
+        await asyncio.sleep(0)
+    now = asyncio.get_running_loop().time()
+    assert not protocol.is_late(now + 29)
+    assert protocol.is_late(now + 31)
 
 
 async def test_a_response_in_parts_without_a_length_ends_with_the_connection() -> None:
