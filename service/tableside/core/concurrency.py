@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from .errors import TableError
-from .lane import SLICE_S, next_slice, run_apart
+from .lane import SLICE_S, next_slice, run_apart, run_in_thread
 
 FIRST_PIECE_BYTES = 2**13
 PIECE_BYTES_MIN = 2**9
@@ -25,8 +25,12 @@ Pieces: TypeAlias = Generator[None, None, Result]
 LongPieces: TypeAlias = Generator[Callable[[], Any] | None, Any, Result]
 """Like `Pieces`, but the generator yields a piece that cannot be divided and takes long as a function to call.
 
-The function must be picklable. The generator receives its result, or the TableError that it raised.
+The function must be picklable or `InThread`. The generator receives its result, or the TableError that it raised.
 """
+
+
+class InThread(partial[Any]):
+    """A long piece for a thread of this process, because it releases the interpreter's lock."""
 
 
 async def gather_bounded(coroutines: Sequence[Coroutine[Any, Any, Result]], concurrency_max: int) -> list[Result]:
@@ -133,12 +137,14 @@ async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result
         try:
             long_piece = proceed()
         except StopIteration as finished:
-            result: Result = finished.value
-            return result
+            returned: Result = finished.value
+            return returned
         proceed = following
         if long_piece is not None:
             try:
-                proceed = partial(work.send, await run_apart(long_piece, until))
+                in_thread = isinstance(long_piece, InThread)
+                result = await (run_in_thread(long_piece) if in_thread else run_apart(long_piece, until))
+                proceed = partial(work.send, result)
             except TableError as error:
                 proceed = partial(work.throw, error)
         elif time() >= yield_at:
@@ -146,6 +152,16 @@ async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result
         else:
             continue
         yield_at = time() + SLICE_S
+
+
+def finish(work: Pieces[Result]) -> Result:
+    """Do all pieces of some work without a break, and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as finished:
+            result: Result = finished.value
+            return result
 
 
 async def run_until(coroutine: Coroutine[Any, Any, Result], deadline: float) -> Result:

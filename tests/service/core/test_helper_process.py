@@ -15,6 +15,7 @@ import pytest
 
 from tableside.core import DeadlineExceeded, InvalidOperation, Update, decide, values
 from tableside.core.changes import packed
+from tableside.core.concurrency import InThread, LongPieces, in_pieces
 from tableside.core.helper_process import PART_BYTES_MIN, RESTART_PAUSE_S, HelperFailed, HelperProcess
 from tableside.core.json_errors import NotJson
 from tableside.core.keys import KeyField, KeySchema
@@ -53,6 +54,16 @@ async def helper() -> AsyncIterator[HelperProcess]:
 
 async def test_work_is_done_in_another_process(helper: HelperProcess) -> None:
     assert await helper.run(os.getpid) == helper.pid != os.getpid()
+
+
+async def test_a_long_piece_may_ask_for_a_thread_of_this_process(helper: HelperProcess) -> None:
+    def work() -> LongPieces[tuple[int, int]]:
+        here = yield InThread(os.getpid)
+        there = yield os.getpid
+        return here, there
+
+    use_helper(helper)
+    assert await in_pieces(work()) == (os.getpid(), helper.pid)
 
 
 @pytest.mark.parametrize("size_bytes", [0, PART_BYTES_MIN - 1, PART_BYTES_MIN, 3 * 2**20])

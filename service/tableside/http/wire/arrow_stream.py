@@ -1,9 +1,12 @@
 """Reads an Arrow IPC stream into a table, within the limits of a request."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pyarrow as pa
 
 from ...core import MalformedRequest, TooLarge
-from ...core.concurrency import Pieces
+from ...core.concurrency import InThread, LongPieces, Pieces, finish
 from .arrow_columns import check_types
 from .arrow_limits import decompressed_bytes, list_items, size_bytes
 
@@ -11,15 +14,35 @@ LIST_ITEMS_MAX = 100_000
 """The maximum number of items of all lists in a stream."""
 
 
-def read(body: bytes, bytes_max: int, operations_max: int) -> Pieces[pa.Table]:
+LONG_BYTES_MIN = 2**18
+"""Streams of this decompressed size are read in a thread, because PyArrow releases the interpreter's lock."""
+
+
+def read(body: bytes, bytes_max: int, operations_max: int) -> LongPieces[pa.Table]:
     """Read an Arrow stream. Raise MalformedRequest if it is invalid, TooLarge if it is too large once decompressed."""
+    with _refusing():
+        size = max(len(body), decompressed_bytes(body))
+    if size > bytes_max:
+        raise _too_many_bytes(bytes_max)
+    reading = _read(body, bytes_max, operations_max)
+    if size < LONG_BYTES_MIN:
+        return (yield from reading)
+    table: pa.Table = yield InThread(finish, reading)
+    return table
+
+
+def _read(body: bytes, bytes_max: int, operations_max: int) -> Pieces[pa.Table]:
+    with _refusing(), pa.ipc.open_stream(body) as reader:
+        check_types(reader.schema)
+        batches = yield from _bounded(reader, bytes_max, operations_max)
+        return pa.Table.from_batches(batches, reader.schema)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Raise MalformedRequest for an error of PyArrow."""
     try:
-        if decompressed_bytes(body) > bytes_max:
-            raise _too_many_bytes(bytes_max)
-        with pa.ipc.open_stream(body) as reader:
-            check_types(reader.schema)
-            batches = yield from _bounded(reader, bytes_max, operations_max)
-            return pa.Table.from_batches(batches, reader.schema)
+        yield
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise MalformedRequest(f"not an Arrow stream: {type(error).__name__}") from None
 
