@@ -21,6 +21,7 @@ from ..core import (
     Yielder,
     run_until,
 )
+from ..core.concurrency import in_pieces
 from ..core.directions import all_succeeded, applied_if_unanswered
 from ..core.read_limit import NOT_READ, not_read
 from .admission import InFlightLimit
@@ -30,6 +31,8 @@ from .table_metrics import TableMetrics
 from .value_room import ValueRoom
 
 Result = TypeVar("Result")
+
+_UNANSWERED: tuple[Applied, Applied] = ("no", "unknown")
 
 GRACE_S = 0.1
 """Extra time after the deadline for the store to return and report the operations that it has finished."""
@@ -101,13 +104,15 @@ class Table:
         count = self._count(operations) if self.spec.partitions else len(operations)
         self._enter(count, body_bytes)
         try:
+            yielder = Yielder()
             keys_differ = len({operation.key for operation in operations}) == len(operations)
+            await yielder.maybe_yield()
             apply = self._apply_all if keys_differ else self._apply_in_rounds
             outcomes = await apply(operations, self._until(deadline_s), room or ValueRoom(math.inf))
         finally:
             self._leave(count, body_bytes)
         if self._metrics is not None:
-            self._metrics.many(operations, outcomes, time.perf_counter() - started)
+            await in_pieces(self._metrics.many(operations, outcomes, time.perf_counter() - started))
         return outcomes
 
     async def scan(self, scan: Scan, deadline_s: float | None = None) -> Page:
@@ -236,7 +241,8 @@ class Table:
         try:
             return await run_until(self._store.apply(operations, until), until + GRACE_S)
         except TimeoutError:
-            return [self._deadline_exceeded(applied_if_unanswered(operation)) for operation in operations]
+            errors = {applied: self._deadline_exceeded(applied) for applied in _UNANSWERED}
+            return [errors[applied_if_unanswered(operation)] for operation in operations]
 
     def _until(self, deadline_s: float | None) -> float:
         allowed_s = self.deadline_s if deadline_s is None else min(deadline_s, self.deadline_s)

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry
 
 from ..core import Delete, Get, Operation, Outcome, Put, Record, TableError, Update, Written
+from ..core.concurrency import Pieces
 from ..core.directions import count_reads
 from ..telemetry import Histogram, counters
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
+
+PIECE_OPERATIONS = 1000
+"""How many operations are counted before other requests have a turn."""
 
 DROPPED = "dropped"
 """Outcome label of a write to no partition of a table."""
@@ -65,10 +69,15 @@ class TableMetrics:
         """Count a single operation."""
         self._count(_KINDS[type(operation)], _label(outcome), 1, seconds)
 
-    def many(self, operations: Sequence[Operation], outcomes: Sequence[Outcome], seconds: float) -> None:
+    def many(self, operations: Sequence[Operation], outcomes: Sequence[Outcome], seconds: float) -> Pieces[None]:
         """Count a batch."""
         self._batch.observe(len(operations))
-        for (operation, outcome), count in _counted(operations, outcomes).items():
+        counted = Counter(_counted(operations[:PIECE_OPERATIONS], outcomes[:PIECE_OPERATIONS]))
+        for start in range(PIECE_OPERATIONS, len(operations), PIECE_OPERATIONS):
+            yield
+            end = start + PIECE_OPERATIONS
+            counted.update(_counted(operations[start:end], outcomes[start:end]))
+        for (operation, outcome), count in counted.items():
             self._count(operation, outcome, count, seconds)
 
     def scanned(self, kind: str, error: TableError | None, seconds: float) -> None:

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from .errors import DeadlineExceeded
 from .helper_process import HelperFailed, HelperProcess
 
-SLICE_S = 0.002
+SLICE_S = 0.001
 """How long a computation may occupy the event loop before it awaits its next slice."""
 
 FREE_TURNS = 3

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..auth import Unauthenticated
-from ..core import TableError
+from ..core import TableError, Yielder
 from .request_context import context_of
 from .wire import arrow_batch, json_batch, problems
 from .wire.body_parts import Encoded
@@ -68,6 +68,8 @@ class PartsResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        yielder = Yielder()
         for part in self._parts:
+            await yielder.maybe_yield()
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

@@ -32,6 +32,7 @@ from ..core import (
     Transition,
     Write,
     Yielder,
+    chunks_of,
     decide,
     live_record,
     now_ms,
@@ -42,6 +43,9 @@ from ..core import (
 
 ATTEMPTS_MAX = 4
 """How often a long update is decided apart from the event loop, if its record changes each time."""
+
+PIECE_GETS = 500
+"""How many records are read before other tasks may run."""
 
 EXPIRY_CHECKS_PER_WRITE = 2
 """How many records each write checks for expiry. Two keep expired records fewer than live ones."""
@@ -115,7 +119,7 @@ class MemoryStore:
         """Apply the operations, each in one atomic step. Other tasks may run between two of them."""
         now = self._clock()
         if set(map(type, operations)) == {Get}:
-            return [self._get(operation.key, now) for operation in operations]
+            return await self._get_all(operations, now)
         if len(operations) == 1:
             return [await self._apply_one(operations[0], now)]
         yielder = Yielder()
@@ -153,6 +157,13 @@ class MemoryStore:
             return []
         keys: Sequence[bytes] = self._records.irange(key_range.low, key_range.high, inclusive=(True, False))
         return keys
+
+    async def _get_all(self, gets: Sequence[Operation], now: int) -> list[Outcome]:
+        outcomes, yielder = list[Outcome](), Yielder()
+        for piece in chunks_of(gets, PIECE_GETS):
+            await yielder.maybe_yield()
+            outcomes += [self._get(get.key, now) for get in piece]
+        return outcomes
 
     def _get(self, key: Key, now: int) -> Record | None:
         return live_record(self._records.get(self.spec.key.encode(key)), now)

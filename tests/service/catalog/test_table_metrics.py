@@ -9,7 +9,7 @@ from contract import put, update
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
 from tableside.catalog.table import Table
-from tableside.catalog.table_metrics import OperationMetrics, TableMetrics
+from tableside.catalog.table_metrics import PIECE_OPERATIONS, OperationMetrics, TableMetrics
 from tableside.core.errors import TableError
 from tableside.core.operations import Delete, Get, Token
 from tableside.core.store import Capabilities, Scan, TableSpec
@@ -46,6 +46,18 @@ async def test_operations_are_counted_by_outcome() -> None:
     assert count(registry, "get", "written") is None
     assert registry.get_sample_value("tableside_batch_operations_count", {"table": "t"}) == 3
     assert registry.get_sample_value("tableside_batch_operations_sum", {"table": "t"}) == 13
+
+
+@pytest.mark.parametrize("operations", [1, PIECE_OPERATIONS, PIECE_OPERATIONS + 1, 2 * PIECE_OPERATIONS + 500])
+async def test_batches_of_any_length_are_counted(operations: int) -> None:
+    registry = CollectorRegistry()
+    table = measured(registry)
+    await table.batch([put(str(number), {}) for number in range(0, operations, 2)])
+    await table.batch([Get(str(number)) for number in range(operations)])
+    await table.batch([put(str(number), {}) for number in range(operations)])
+    assert count(registry, "get", "found") == (operations + 1) // 2
+    assert (count(registry, "get", "absent") or 0) == operations // 2
+    assert count(registry, "put", "written") == (operations + 1) // 2 + operations
 
 
 async def test_folded_operations_are_counted_separately() -> None:

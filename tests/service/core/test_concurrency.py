@@ -111,7 +111,7 @@ def test_the_size_of_a_piece_follows_the_time_that_its_bytes_take() -> None:
 
     assert process(10, 1e-9) < SLICE_S
     assert size.size_bytes == 2**15
-    assert process(10, 1e-6) == pytest.approx(SLICE_S / 2, rel=0.01)
+    assert process(10, 5e-7) == pytest.approx(SLICE_S / 2, rel=0.01)
     process(10, 1e-3)
     assert size.size_bytes == PIECE_BYTES_MIN
     process(10, 1e-9)

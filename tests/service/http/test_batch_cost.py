@@ -34,7 +34,7 @@ from tableside.core import (
     Update,
     Written,
 )
-from tableside.core.concurrency import LongPieces, in_pieces
+from tableside.core.concurrency import InThread, LongPieces, in_pieces
 from tableside.core.json_errors import NotJson
 from tableside.core.projection import projection
 from tableside.http.responses import arrow_response
@@ -150,6 +150,45 @@ def test_rows_are_decoded_in_pieces(columns: list[str]) -> None:
     batch, turns = counted(arrow_batch.decode(table, SPEC, arrow_batch.RowSettings(op)))
     assert [operation.key for operation in batch.operations if isinstance(operation, Get | Put)] == cells["key"]
     assert turns >= (4 * MIB // PIECE_BYTES if "value" in columns else rows // arrow_batch.PIECE_ROWS)
+
+
+def compressed(rows: int, text: str = "x") -> bytes:
+    """Return a stream of less than 64 KB with two columns of `rows` texts."""
+    sink = pa.BufferOutputStream()
+    table = pa.table({"key": [str(n) for n in range(rows)], "value": [json.dumps(text)] * rows})
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    body: bytes = sink.getvalue().to_pybytes()
+    assert len(body) < 2**16
+    return body
+
+
+@pytest.mark.parametrize(
+    ("body", "long"),
+    [
+        (stream({"key": [str(n) for n in range(1000)]}), False),
+        (stream({"key": ["a"], "value": [json.dumps("x" * arrow_stream.LONG_BYTES_MIN)]}), True),
+        (compressed(100), False),
+        (compressed(100, "x" * arrow_stream.LONG_BYTES_MIN), True),
+    ],
+    ids=["short", "long", "compressed", "long once decompressed"],
+)
+def test_long_streams_are_read_in_a_thread(body: bytes, *, long: bool) -> None:
+    table, pieces = done(arrow_stream.read(body, 2**30, OPERATIONS_MAX))
+    assert table.num_rows == pa.ipc.open_stream(body).read_all().num_rows
+    assert any(isinstance(piece, InThread) for piece in pieces) == long
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "says"),
+    [
+        (stream({"key": ["a"], "value": ["x" * arrow_stream.LONG_BYTES_MIN]})[:-100], MalformedRequest, "Arrow stream"),
+        (stream({"key": [f"{n:099}" for n in range(OPERATIONS_MAX + 1)]}), TooLarge, f"{OPERATIONS_MAX} operations"),
+    ],
+)
+async def test_errors_of_long_streams_are_those_of_short_ones(body: bytes, error: type[TableError], says: str) -> None:
+    with pytest.raises(error, match=says):
+        await in_pieces(arrow_stream.read(body, BYTES_MAX, OPERATIONS_MAX))
 
 
 def test_keys_without_documents_are_decoded_in_one_step() -> None:
@@ -546,6 +585,18 @@ def test_a_large_arrow_answer_has_absent_values(size: int) -> None:
     found = read(encoded if isinstance(encoded, bytes) else b"".join(encoded))
     assert found.column("value").to_pylist() == [b"x" * size, None, b""]
     assert found.column("status").to_pylist() == [200, 404, 200]
+
+
+def test_an_arrow_answer_is_encoded_in_pieces_of_rows() -> None:
+    outcomes = [Record(b"1", "a"), None, DeadlineExceeded("late"), Written(etag="b", created=True, replayed=True)]
+    found = [answer(outcome) for outcome in outcomes]
+    count = arrow_answers.PIECE_ANSWERS // len(found)
+    short = finish(arrow_answers.encode(found * count))
+    long, turns = counted(arrow_answers.encode([*found * 3 * count, found[0]]))
+    assert isinstance(short, bytes)
+    assert isinstance(long, bytes)
+    assert read(long).equals(pa.concat_tables([*[read(short)] * 3, read(short)[:1]]))
+    assert turns == 5
 
 
 async def test_a_large_arrow_answer_is_sent_in_parts_with_its_length() -> None:

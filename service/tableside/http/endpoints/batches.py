@@ -9,7 +9,7 @@ from starlette.routing import Route
 from ...auth import with_refusals
 from ...catalog import Table, ValueRoom
 from ...core import InvalidOperation, MalformedRequest, Outcome, Record, TableSpec
-from ...core.concurrency import in_pieces
+from ...core.concurrency import Yielder, in_pieces
 from ...core.directions import count_reads
 from ..request_context import caller_of
 from ..responses import arrow_response, encoded_response
@@ -44,6 +44,7 @@ async def apply_batch(request: TableRequest) -> Response:
     until = started_at + deadline_s(table, wait_s)
     decode = _decode_json if media == JSON else _decode_arrow
     batch = await decode(request, body, spec, query, until)
+    yielder = Yielder()
     permitted = with_refusals(caller_of(request.scope), name, batch.operations)
     operations = with_max_age(max_age_s, valid_operations(permitted))
     request.context.operations = len(batch.operations)
@@ -51,20 +52,27 @@ async def apply_batch(request: TableRequest) -> Response:
     if isinstance(table, TableSpec):
         table = await _created(request)
         until = started_at + deadline_s(table, wait_s)
+    await yielder.maybe_yield()
     bytes_max = request.limits.response_bytes_max
     room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
     outcomes: Sequence[Outcome] = await table.batch(operations, until - now(), len(body), room)
+    await yielder.maybe_yield()
     if len(operations) != len(permitted):
         outcomes = merge_rejected(permitted, outcomes)
     partitioned = bool(spec.partitions)
     if batch.fields is not None:
         outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: now() >= until))
+    # Freeing thousands of objects takes time, so each statement frees some.
+    del body, permitted, operations
+    await yielder.maybe_yield()
     if records := _all_found(outcomes, bytes_max if media == ARROW else min(bytes_max, COPIED_BYTES_MAX)):
         if media == JSON:
             return Response(await in_pieces(json_batch.encode_records(records)), media_type=JSON)
         return arrow_response(await in_pieces(arrow_answers.encode_records(records, partitioned=partitioned)))
     found = await in_pieces(answers(outcomes, bytes_max=bytes_max, operations=batch.operations))
     request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
+    del batch, outcomes
+    await yielder.maybe_yield()
     if media == JSON:
         return encoded_response(await in_pieces(json_batch.encode(found)), JSON)
     return arrow_response(await in_pieces(arrow_answers.encode(found, partitioned=partitioned)))

@@ -35,7 +35,7 @@ PIECE_BYTES = 2**15
 LONG_BYTES_MIN = 2**16
 """Operations of at least this size are decoded in the helper process: parsing a text cannot be divided."""
 
-PIECE_ANSWERS = 1000
+PIECE_ANSWERS = 500
 """How many outcomes become answers before other requests have a turn."""
 
 

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from ...core import Record, TableError
+from ...core import Record, TableError, chunks_of
 from ...core.concurrency import Pieces
 from .answers import Answer, rfc3339
 from .arrow_parts import binary_column, encode_stream
@@ -21,6 +21,9 @@ _COLUMNS = [
     pa.field("applied", pa.utf8()),
     pa.field("replayed", pa.bool_()),
 ]
+PIECE_ANSWERS = 1000
+"""How many answers become columns before other requests have a turn."""
+
 EXPIRES_AT = pa.field("expires_at", pa.utf8())
 """The column after the others, if any record has an expiry."""
 
@@ -73,23 +76,30 @@ def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
 
 
 def _columns(answers: Sequence[Answer]) -> Pieces[list[pa.Array]]:
+    pieces = []
+    for some in chunks_of(answers, PIECE_ANSWERS):
+        pieces.append(_short_columns(some))
+        yield
+    [first, *others] = pieces or [_short_columns(answers)]
+    columns = [pa.concat_arrays(column) for column in zip(first, *others, strict=True)] if others else first
+    columns.insert(1, binary_column([answer.value for answer in answers]))
+    yield
+    return columns
+
+
+def _short_columns(answers: Sequence[Answer]) -> list[pa.Array]:
+    """Return the columns without `value`."""
     errors = [answer.error for answer in answers]
     some = any(error is not None for error in errors)
-    makers: tuple[Callable[[], pa.Array], ...] = (
-        lambda: pa.array([answer.status for answer in answers], pa.uint16()),
-        lambda: binary_column([answer.value for answer in answers]),
-        lambda: pa.array([answer.etag for answer in answers], pa.utf8()),
-        lambda: _error_column(errors, some, pa.utf8(), lambda error: error.code),
-        lambda: _error_column(errors, some, pa.utf8(), lambda error: error.detail),
-        lambda: _error_column(errors, some, pa.bool_(), lambda error: error.retriable),
-        lambda: _error_column(errors, some, pa.utf8(), lambda error: error.applied),
-        lambda: pa.array([answer.replayed for answer in answers], pa.bool_()),
-    )
-    columns = []
-    for make in makers:
-        columns.append(make())
-        yield
-    return columns
+    return [
+        pa.array([answer.status for answer in answers], pa.uint16()),
+        pa.array([answer.etag for answer in answers], pa.utf8()),
+        _error_column(errors, some, pa.utf8(), lambda error: error.code),
+        _error_column(errors, some, pa.utf8(), lambda error: error.detail),
+        _error_column(errors, some, pa.bool_(), lambda error: error.retriable),
+        _error_column(errors, some, pa.utf8(), lambda error: error.applied),
+        pa.array([answer.replayed for answer in answers], pa.bool_()),
+    ]
 
 
 def _partitions(answers: Sequence[Answer]) -> Pieces[pa.Array]:
