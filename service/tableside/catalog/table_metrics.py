@@ -1,7 +1,7 @@
 """Counts and times the operations of callers, by table, operation and outcome, but never by key."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 
@@ -72,11 +72,11 @@ class TableMetrics:
     def many(self, operations: Sequence[Operation], outcomes: Sequence[Outcome], seconds: float) -> Pieces[None]:
         """Count a batch."""
         self._batch.observe(len(operations))
-        counted = Counter(_counted(operations[:PIECE_OPERATIONS], outcomes[:PIECE_OPERATIONS]))
-        for start in range(PIECE_OPERATIONS, len(operations), PIECE_OPERATIONS):
-            yield
-            end = start + PIECE_OPERATIONS
-            counted.update(_counted(operations[start:end], outcomes[start:end]))
+        counted: Mapping[tuple[str, str], int]
+        if len(operations) <= PIECE_OPERATIONS:
+            counted = _counted(operations, outcomes)
+        else:
+            counted = yield from _counted_in_pieces(operations, outcomes)
         for (operation, outcome), count in counted.items():
             self._count(operation, outcome, count, seconds)
 
@@ -94,6 +94,17 @@ class TableMetrics:
             self._metrics.dropped.labels(self._table).inc(count)
         child[0].inc(count)
         child[1].observe(seconds)
+
+
+def _counted_in_pieces(
+    operations: Sequence[Operation], outcomes: Sequence[Outcome]
+) -> Pieces[Counter[tuple[str, str]]]:
+    counted: Counter[tuple[str, str]] = Counter()
+    for start in range(0, len(operations), PIECE_OPERATIONS):
+        end = start + PIECE_OPERATIONS
+        counted.update(_counted(operations[start:end], outcomes[start:end]))
+        yield
+    return counted
 
 
 def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> dict[tuple[str, str], int]:

@@ -24,7 +24,7 @@ SLICE_S = 0.001
 FREE_TURNS = 3
 """How many turns of the loop pass between two slices. A short request needs so many: it is received, started, sent."""
 
-FIRST_SLICES = 4
+FIRST_SLICES = 8
 """How many slices of a request come before the later slices of others."""
 
 FIRST_IN_ROW_MAX = 4

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -9,16 +10,20 @@ from starlette.routing import Route
 from ...auth import with_refusals
 from ...catalog import Table, ValueRoom
 from ...core import InvalidOperation, MalformedRequest, Outcome, Record, TableSpec
-from ...core.concurrency import Yielder, in_pieces
+from ...core.concurrency import Pieces, Yielder, in_pieces
 from ...core.directions import count_reads
 from ..request_context import caller_of
-from ..responses import arrow_response, encoded_response
+from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch, request_headers
 from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, valid_operations, with_max_age
+from ..wire.body_parts import Encoded
 from ..wire.projections import common_projection, project_outcomes
 from .endpoint import TableRequest, check_any, deadline_s, table_route
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
+
+FREED_OBJECTS_MAX = 1000
+"""How many objects of a request are freed before other requests have a turn."""
 
 COPIED_BYTES_MAX = 2**22
 """The maximum size of the values that are copied into a JSON response. Others are sent in parts."""
@@ -55,27 +60,38 @@ async def apply_batch(request: TableRequest) -> Response:
     await yielder.maybe_yield()
     bytes_max = request.limits.response_bytes_max
     room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
-    outcomes: Sequence[Outcome] = await table.batch(operations, until - now(), len(body), room)
+    outcomes = await table.batch(operations, until - now(), len(body), room)
     await yielder.maybe_yield()
     if len(operations) != len(permitted):
         outcomes = merge_rejected(permitted, outcomes)
+    del permitted, operations  # They may refer to the objects that `_freed` frees.
     partitioned = bool(spec.partitions)
     if batch.fields is not None:
         outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: now() >= until))
-    # Freeing thousands of objects takes time, so each statement frees some.
-    del body, permitted, operations
-    await yielder.maybe_yield()
+    encoded: Encoded
     if records := _all_found(outcomes, bytes_max if media == ARROW else min(bytes_max, COPIED_BYTES_MAX)):
         if media == JSON:
-            return Response(await in_pieces(json_batch.encode_records(records)), media_type=JSON)
-        return arrow_response(await in_pieces(arrow_answers.encode_records(records, partitioned=partitioned)))
-    found = await in_pieces(answers(outcomes, bytes_max=bytes_max, operations=batch.operations))
-    request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
-    del batch, outcomes
-    await yielder.maybe_yield()
-    if media == JSON:
-        return encoded_response(await in_pieces(json_batch.encode(found)), JSON)
-    return arrow_response(await in_pieces(arrow_answers.encode(found, partitioned=partitioned)))
+            encoded = await in_pieces(json_batch.encode_records(records))
+        else:
+            encoded = await in_pieces(arrow_answers.encode_records(records, partitioned=partitioned))
+        await in_pieces(_freed(batch.operations, records))
+    else:
+        found = await in_pieces(answers(outcomes, bytes_max=bytes_max, operations=batch.operations))
+        request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
+        if media == JSON:
+            encoded = await in_pieces(json_batch.encode(found))
+        else:
+            encoded = await in_pieces(arrow_answers.encode(found, partitioned=partitioned))
+        await in_pieces(_freed(batch.operations, outcomes, found))
+    return encoded_response(encoded, media)
+
+
+def _freed(*lists: list[Any]) -> Pieces[None]:
+    """Empty lists of this request. Freeing all their objects at once would take milliseconds."""
+    for objects in lists:
+        while len(objects) > FREED_OBJECTS_MAX:
+            del objects[-FREED_OBJECTS_MAX:]
+            yield
 
 
 def _default_media(request: TableRequest) -> str | None:

@@ -17,6 +17,7 @@ from ...core import (
     TableSpec,
     TooLarge,
     Update,
+    chunks_of,
     values,
 )
 from ...core.changes import packed
@@ -26,7 +27,7 @@ from ...core.json_errors import NotJson
 from ...core.long_texts import operation_members as operation_members_of
 from . import operation_members
 from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
-from .body_parts import Encoded, joined
+from .body_parts import Encoded, join_short, joined
 from .operation_texts import NO_ARRAY, NO_BATCH, not_json_body, operation_texts, too_many
 from .plain_operations import plain_operations
 from .problems import problem
@@ -65,17 +66,18 @@ def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[
 
 def encode(answers: Sequence[Answer]) -> Pieces[Encoded]:
     """Encode the answers as the response body: in parts if it has large values."""
-    parts = [b'{"results":[']
-    for start in range(0, len(answers), PIECE_OPERATIONS):
-        for answer in answers[start : start + PIECE_OPERATIONS]:
-            parts.append(b",{")
-            _add_members(answer, parts)
-            parts.append(b"}")
+    parts: list[bytes | memoryview] = []
+    opening = b'{"results":[{'
+    for some in chunks_of(answers, PIECE_OPERATIONS):
+        piece: list[bytes] = []
+        for answer in some:
+            piece.append(opening)
+            _add_members(answer, piece)
+            piece.append(b"}")
+            opening = b",{"
+        parts += join_short(piece)
         yield
-    if answers:
-        parts[1] = b"{"
-    parts.append(b"]}")
-    return joined(parts)
+    return joined([*parts, b"]}"] if answers else [b'{"results":[]}'])
 
 
 def encode_records(records: Sequence[Record]) -> Pieces[bytes]:
