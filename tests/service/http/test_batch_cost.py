@@ -318,6 +318,19 @@ def test_a_large_body_is_decoded_and_its_answers_are_encoded_in_pieces() -> None
     assert json.loads(encoded) == {"results": [{"status": 200, "value": {}, "etag": "e"}] * 1024}
 
 
+def test_values_are_freed_while_their_copies_join_a_json_response() -> None:
+    count, value = 4096, b'"%b"' % (b"x" * 4096)
+    encoded: list[bytes | memoryview] = []
+
+    def respond() -> None:
+        answers = [answer(Record(bytes(bytearray(value)), "e")) for _ in range(count)]
+        parts = finish(json_batch.encode(answers))
+        encoded.extend([parts] if isinstance(parts, bytes) else parts)
+
+    assert peak_bytes(respond) < 1.2 * count * len(value)
+    assert [one["value"] for one in json.loads(b"".join(encoded))["results"]] == [json.loads(value)] * count
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_large_values_are_not_copied_into_a_json_response(count: int) -> None:
     large = b'{"text":"%b"}' % (b"x" * PART_BYTES_MIN)

@@ -22,7 +22,7 @@ from .endpoint import TableRequest, check_any, deadline_s, table_route
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 
-FREED_OBJECTS_MAX = 1000
+FREED_OBJECTS_MAX = 250
 """How many objects of a request are freed before other requests have a turn."""
 
 COPIED_BYTES_MAX = 2**22
@@ -78,11 +78,12 @@ async def apply_batch(request: TableRequest) -> Response:
     else:
         found = await in_pieces(answers(outcomes, bytes_max=bytes_max, operations=batch.operations))
         request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
+        await in_pieces(_freed(batch.operations, outcomes))
         if media == JSON:
             encoded = await in_pieces(json_batch.encode(found))
         else:
             encoded = await in_pieces(arrow_answers.encode(found, partitioned=partitioned))
-        await in_pieces(_freed(batch.operations, outcomes, found))
+        await in_pieces(_freed(found))
     return encoded_response(encoded, media)
 
 

@@ -17,7 +17,6 @@ from ...core import (
     TableSpec,
     TooLarge,
     Update,
-    chunks_of,
     values,
 )
 from ...core.changes import packed
@@ -64,11 +63,15 @@ def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[
     return decoder.batch()
 
 
-def encode(answers: Sequence[Answer]) -> Pieces[Encoded]:
-    """Encode the answers as the response body: in parts if it has large values."""
+def encode(answers: list[Answer]) -> Pieces[Encoded]:
+    """Encode the answers as the response body: in parts if it has large values.
+
+    The list is empty afterwards, so that values and their copies are not in memory together.
+    """
     parts: list[bytes | memoryview] = []
     opening = b'{"results":[{'
-    for some in chunks_of(answers, PIECE_OPERATIONS):
+    while answers:
+        some, answers[:PIECE_OPERATIONS] = answers[:PIECE_OPERATIONS], []
         piece: list[bytes] = []
         for answer in some:
             piece.append(opening)
@@ -76,8 +79,9 @@ def encode(answers: Sequence[Answer]) -> Pieces[Encoded]:
             piece.append(b"}")
             opening = b",{"
         parts += join_short(piece)
+        del some, piece, answer
         yield
-    return joined([*parts, b"]}"] if answers else [b'{"results":[]}'])
+    return joined([*parts, b"]}"] if parts else [b'{"results":[]}'])
 
 
 def encode_records(records: Sequence[Record]) -> Pieces[bytes]:
