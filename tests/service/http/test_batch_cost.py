@@ -152,6 +152,16 @@ def test_rows_are_decoded_in_pieces(columns: list[str]) -> None:
     assert turns >= (4 * MIB // PIECE_BYTES if "value" in columns else rows // arrow_batch.PIECE_ROWS)
 
 
+def test_small_pieces_of_rows_with_several_columns_end_a_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_batch, "PIECE_BYTES", 2**10)
+    value = json.dumps({"text": "x" * 2**10})
+    cells = {"key": [str(n) for n in range(1000)], "value": [value] * 1000, "if_absent": [True] * 1000}
+    table = finish(arrow_stream.read(stream(cells), BYTES_MAX, OPERATIONS_MAX))
+    batch, turns = counted(arrow_batch.decode(table, SPEC, arrow_batch.RowSettings("put")))
+    assert len(batch.operations) == 1000
+    assert turns >= 1000
+
+
 def compressed(rows: int, text: str = "x") -> bytes:
     """Return a stream of less than 64 KB with two columns of `rows` texts."""
     sink = pa.BufferOutputStream()

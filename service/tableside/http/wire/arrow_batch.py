@@ -119,7 +119,7 @@ class _RowDecoder:
             yield from self._mixed(op, keys, rows, operations)
         else:
             operations += plain
-            yield None
+        yield None
 
     def _plain(self, op: str | None, keys: list[Any], rows: pa.Table) -> Sequence[Operation] | None:
         """Decode operations without special members in one step. Return None if they have any or one may be invalid."""

@@ -66,22 +66,22 @@ def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[
 def encode(answers: list[Answer]) -> Pieces[Encoded]:
     """Encode the answers as the response body: in parts if it has large values.
 
-    The list is empty afterwards, so that values and their copies are not in memory together.
+    The list is empty afterwards, so that values and their copies are not in memory together. The last values are freed
+    first: the C library returns memory to the operating system from the end of the heap.
     """
-    parts: list[bytes | memoryview] = []
-    opening = b'{"results":[{'
+    pieces: list[list[bytes | memoryview]] = []
     while answers:
-        some, answers[:PIECE_OPERATIONS] = answers[:PIECE_OPERATIONS], []
+        start = max(0, len(answers) - PIECE_OPERATIONS)
+        some, answers[start:] = answers[start:], []
         piece: list[bytes] = []
-        for answer in some:
-            piece.append(opening)
+        for index, answer in enumerate(some, start):
+            piece.append(b",{" if index else b"{")
             _add_members(answer, piece)
             piece.append(b"}")
-            opening = b",{"
-        parts += join_short(piece)
+        pieces.append(join_short(piece))
         del some, piece, answer
         yield
-    return joined([*parts, b"]}"] if parts else [b'{"results":[]}'])
+    return joined([b'{"results":[', *(part for piece in reversed(pieces) for part in piece), b"]}"])
 
 
 def encode_records(records: Sequence[Record]) -> Pieces[bytes]:
