@@ -49,7 +49,7 @@ USUAL_OF_STORES = (
 USUAL_STORES = ("rocksdb", "redis", "postgres")
 TRIES = 3
 
-EXCEPTIONS = {"batch update, one key, returned": "small values in a response take up to 5 times its limit in memory"}
+EXCEPTIONS = {"batch update, one key, returned": "small values in a response take up to twice its limit in memory"}
 """Inputs that may break the named part of the rule."""
 
 
