@@ -104,11 +104,11 @@ class Table:
         count = self._count(operations) if self.spec.partitions else len(operations)
         self._enter(count, body_bytes)
         try:
-            yielder = Yielder()
+            yielder, until = Yielder(), self._until(deadline_s)
             keys_differ = len({operation.key for operation in operations}) == len(operations)
             await yielder.maybe_yield()
             apply = self._apply_all if keys_differ else self._apply_in_rounds
-            outcomes = await apply(operations, self._until(deadline_s), room or ValueRoom(math.inf))
+            outcomes = await apply(operations, until, room or ValueRoom(math.inf))
         finally:
             self._leave(count, body_bytes)
         if self._metrics is not None:

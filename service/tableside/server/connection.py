@@ -269,8 +269,6 @@ class HttpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Continue after the client has read nearly all that was sent."""
-        if self.transport.is_closing():
-            return
         self.read_progress.sending = False
         self.writable.set()
         self._write_pieces()

@@ -159,6 +159,8 @@ class MemoryStore:
         return keys
 
     async def _get_all(self, gets: Sequence[Operation], now: int) -> list[Outcome]:
+        if len(gets) <= PIECE_GETS:
+            return [self._get(get.key, now) for get in gets]
         outcomes, yielder = list[Outcome](), Yielder()
         for piece in chunks_of(gets, PIECE_GETS):
             await yielder.maybe_yield()
