@@ -6,7 +6,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +21,7 @@ from support.running import Service, running
 from support.waiting import until
 
 PROBE_S = 0.005
+SAMPLE_S = 0.002
 AFTERWARDS_S = 0.3
 """The duration of the measurement after a deadline. The service should not work on the request then."""
 
@@ -173,18 +174,20 @@ class Watched:
         `touched_bytes` is the size of the stored records that it needs, and `response_bytes` the limit on a response.
         """
         self._trim()
-        before_bytes = self._memory_bytes("VmRSS")
+        before_bytes = {pid: _status_bytes(pid, "VmRSS") for pid in self._pids}
         for pid in self._pids:
             Path(f"/proc/{pid}/clear_refs").write_text("5")
         self._turns.reset()
-        with Probes(self._address) as probes:
+        with Probes(self._address) as probes, Peak(self._resident_bytes) as peak:
             started_s, cpu_s = time.monotonic(), self._cpu_s()
             answered = self.send(sent)
             seconds, cpu_s = time.monotonic() - started_s, self._cpu_s() - cpu_s
             afterwards_s = self._afterwards_s() if "deadline_exceeded" in answered.codes else 0.0
         loop_s, process_s, turn_s = self._longest_turn()
         allowed_bytes = TIMES_MAX * (sent.size_bytes + touched_bytes) + response_bytes
-        memory_bytes = self._memory_bytes("VmHWM") - before_bytes
+        # The kernel knows the exact peak of each process, but the peaks may be at different times.
+        peaks = [_status_bytes(pid, "VmHWM") - before for pid, before in before_bytes.items()]
+        memory_bytes = max(peak.size_bytes - sum(before_bytes.values()), *peaks)
         return Cost(
             *(answered, seconds, cpu_s, afterwards_s, loop_s, process_s, turn_s, probes.gap_s),
             *(memory_bytes, sent.size_bytes, allowed_bytes),
@@ -210,8 +213,8 @@ class Watched:
         """Return the CPU time of the processes. A process's clock follows from its id, see clock_getcpuclockid(3)."""
         return sum(time.clock_gettime((~pid << 3) | 2) for pid in self._pids)
 
-    def _memory_bytes(self, name: str) -> int:
-        return sum(_status_bytes(pid, name) for pid in self._pids)
+    def _resident_bytes(self) -> int:
+        return sum(_status_bytes(pid, "VmRSS") for pid in self._pids)
 
 
 class Probes:
@@ -239,6 +242,28 @@ class Probes:
                 self._connection.request("GET", "/livez")
                 self._connection.getresponse().read()
             self.gap_s = max(self.gap_s, time.monotonic() - started_s)
+
+
+class Peak:
+    """Samples a size, and keeps its maximum."""
+
+    def __init__(self, sample: Callable[[], int]) -> None:
+        self.size_bytes = 0
+        self._sample = sample
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="peak")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(SAMPLE_S):
+            self.size_bytes = max(self.size_bytes, self._sample())
 
 
 @contextlib.contextmanager
