@@ -13,8 +13,8 @@ from tableside.core.errors import DeadlineExceeded
 from tableside.core.operations import Get, Operation, Written
 from tableside.core.page_builder import PAGE_SKIPPED_MAX
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.rocksdb import RocksdbBackend, group_commit
-from tableside.stores.rocksdb.scans import BYTES_PER_TURN_MAX, KEYS_PER_TURN_MAX, RANGES_PER_TURN_MAX
+from tableside.stores.rocksdb import RocksdbBackend, group_commit, scans
+from tableside.stores.rocksdb.scans import BYTES_PER_TURN_MAX, KEYS_PER_TURN_MAX
 
 
 @pytest.fixture
@@ -97,10 +97,17 @@ async def test_scans_occupy_one_reader_thread_at_a_time(backend: RocksdbBackend)
     assert set(await asyncio.gather(*(backend._database.run_scan(turn) for _ in range(50)))) == {1}
 
 
-async def test_splits_are_computed_in_turns(store: Store, examined: list[int]) -> None:
+async def test_a_turn_of_splits_ends_after_the_range_at_which_its_time_is_over(
+    store: Store, examined: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     await store.apply([put(f"{index:05}") for index in range(3000)])
-    assert len(await store.splits(64)) == 64
-    assert max(examined) <= 2 * RANGES_PER_TURN_MAX
+    expected = await store.splits(64)
+    examined.clear()
+    monkeypatch.setattr(scans, "TURN_S", 0.0)
+    assert await store.splits(64) == expected
+    assert len(expected) == 64
+    assert len(examined) > 64
+    assert max(examined) <= 2
 
 
 async def test_other_writes_run_between_the_turns_of_a_large_batch(

@@ -3,7 +3,8 @@
 Between two turns of a scan the thread serves other reads. A scan that its caller has given up ends with its turn.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator
 from functools import partial
 
 from ...core import (
@@ -13,7 +14,6 @@ from ...core import (
     Scan,
     TableError,
     TableSpec,
-    chunks_of,
     prefix_end,
     ranges_between,
     scan_range,
@@ -30,8 +30,8 @@ BYTES_PER_TURN_MAX = 4 * 2**20
 RANGES_PER_SPLIT = 16
 """How many ranges of keys are found for each split: more make the splits more even."""
 
-RANGES_PER_TURN_MAX = 64
-"""How many ranges one turn halves. Each takes three searches."""
+TURN_S = 0.005
+"""How long one turn halves ranges. A search that passes many deleted records takes milliseconds."""
 
 
 class Scanner:
@@ -81,13 +81,20 @@ class Scanner:
         ranges, halved = [self._in_database(Range())], True
         while halved and len(ranges) < count_max:
             halves: list[Range] = []
-            for some in chunks_of(ranges, RANGES_PER_TURN_MAX):
-                halves += await self._database.run_scan(partial(self._halve, some))
+            rest = iter(ranges)
+            while some := await self._database.run_scan(partial(self._halve, rest)):
+                halves += some
             halved, ranges = len(halves) > len(ranges), halves
         return ranges
 
-    def _halve(self, ranges: Sequence[Range]) -> list[Range]:
-        return [half for key_range in ranges for half in self._halves(key_range)]
+    def _halve(self, ranges: Iterator[Range]) -> list[Range]:
+        """Halve the next ranges for `TURN_S`. Return nothing if there are none."""
+        halves, until = list[Range](), time.perf_counter() + TURN_S
+        for key_range in ranges:
+            halves += self._halves(key_range)
+            if time.perf_counter() >= until:
+                break
+        return halves
 
     def _halves(self, key_range: Range) -> list[Range]:
         first, last = self._database.first_key(key_range), self._database.last_key(key_range)
