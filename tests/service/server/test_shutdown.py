@@ -182,7 +182,7 @@ async def check(service: Service, clients: list[Client]) -> None:
 async def test_the_shutdown_of_several_workers_loses_nothing(tmp_path: Path, redis_url: str) -> None:
     store = f"{{kind: redis, url: '{redis_url}'}}"
     config = configured(tmp_path, store, drain_s=0.2, shutdown_s=5)
-    config.write_text(config.read_text().replace("t: {store: s}", f"t: {{store: s, name: {os.urandom(8).hex()}}}"))
+    config.write_text(config.read_text().replace("t: {store: s}", f"t: {{store: s, name: t{os.urandom(8).hex()}}}"))
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     clients = clients_of(0)
