@@ -13,23 +13,13 @@ from ..core.errors import Overloaded
 from ..http import IN_FLIGHT_KEY, PROBES
 from .exchange import Exchange, SharedState, problem_response
 from .request_parser import RequestParser
-from .slow_readers import ReadProgress
+from .response_sender import ResponseSender
 
 HEAD_MAX_S = 30.0
 """The timeout for the head of a request, from its first byte or, before that, from the start of the connection."""
 
 PIPELINED_MAX = 100
 """How many requests may wait on a connection for the responses to those before them."""
-
-PIECE_BYTES = 131_072
-"""How many bytes of a response are passed to the transport when the client has read nearly all before them.
-
-A TLS transport encrypts all bytes immediately and then reports that none are unread, so slow clients would not be
-noticed.
-"""
-
-TURN_BYTES = 4 * PIECE_BYTES
-"""How many bytes of a response are passed to the transport before other requests have a turn."""
 
 WRITE_BUFFER_BYTES = 65_536
 """How many bytes a TLS transport may keep before it pauses the writer. Other transports have this default."""
@@ -47,6 +37,7 @@ class HttpConnection(asyncio.Protocol):
     """A connection. Instead of setting timers, it expects that the server calls `is_late` regularly."""
 
     transport: asyncio.Transport
+    sender: ResponseSender
 
     def __init__(
         self,
@@ -56,8 +47,6 @@ class HttpConnection(asyncio.Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.server_state = server_state
-        self.read_progress = ReadProgress()
-        self.writable = asyncio.Event()
         app = config.loaded_app
         # The outer layers of the framework only set `app`, for each request.
         self._app: ASGIApp = getattr(app, "middleware_stack", None) or app
@@ -75,15 +64,13 @@ class HttpConnection(asyncio.Protocol):
         self._receiving: Exchange | None = None
         self._answering: Exchange | None = None
         self.pipeline: deque[Exchange | bytes] = deque()
-        self._unsent: deque[memoryview] = deque()
-        self._unsent_bytes = 0
         self._paused = self._ended = False
         self._late_at: float | None = self._loop.time() + HEAD_MAX_S
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Start to receive requests."""
         self.transport = transport
-        self.writable.set()
+        self.sender = ResponseSender(transport, self.server_state.unread, self._on_writable)
         self.server_state.connections.add(self)
         address, encrypted = transport.get_extra_info("sockname"), transport.get_extra_info("sslcontext") is not None
         self.scope["server"], self.scope["scheme"] = address and address[:2], "https" if encrypted else "http"
@@ -95,39 +82,23 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the disconnect to the request that is being answered."""
         self.server_state.connections.discard(self)
-        self.server_state.unread.forget(self)
-        self._drop_unsent()
         if self._answering is not None and not self._answering.complete:
             self._answering.disconnect()
-        self.writable.set()
-
-    @property
-    def unread_bytes(self) -> int:
-        """Return how many bytes of responses wait in this process until the client reads them."""
-        return self._unsent_bytes + self.transport.get_write_buffer_size()
-
-    def abort(self) -> None:
-        """Disconnect the client and drop its unread responses."""
-        self._drop_unsent()
-        self.transport.abort()
-
-    def _drop_unsent(self) -> None:
-        self._unsent.clear()
-        self._unsent_bytes = 0
+        self.sender.close()
 
     def is_late(self, now: float) -> bool:
         """Return whether a response is not being read, the head of a request takes too long, or the client is idle.
 
         `now` is a time of the event loop. The timeout for bodies is the application's.
         """
-        if self.read_progress.is_late(now, self.unread_bytes):
+        if self.sender.is_late(now):
             return True
         return not self._busy and self._late_at is not None and now > self._late_at
 
     @property
     def _busy(self) -> bool:
         """Whether a response is being computed, or has to be read before the next request is served."""
-        return self._answering is not None or not self.writable.is_set()
+        return self._answering is not None or not self.sender.writable.is_set()
 
     # Receiving
 
@@ -193,7 +164,7 @@ class HttpConnection(asyncio.Protocol):
         """
         parser, own = self._parser, self.server_state.default_headers
         close = not parser.keep_alive or parser.expects_continue or self.server_state.draining
-        self.write(problem_response(error, own, parser.headers, close=close, head_only=parser.method == "HEAD"))
+        self.sender.write(problem_response(error, own, parser.headers, close=close, head_only=parser.method == "HEAD"))
         if close:
             self.transport.close()
             return
@@ -224,7 +195,7 @@ class HttpConnection(asyncio.Protocol):
     def _start(self, item: Exchange | bytes) -> None:
         """Send the problem that ends the connection, or let the application answer a request."""
         if isinstance(item, bytes):
-            self.write(item)
+            self.sender.write(item)
             self.transport.close()
         else:
             self._answering = item
@@ -233,47 +204,16 @@ class HttpConnection(asyncio.Protocol):
             self.server_state.tasks.add(item.task)
             item.task.add_done_callback(self.server_state.tasks.discard)
 
-    def write(self, data: bytes) -> None:
-        """Send bytes, or queue them until the client has read nearly all before them."""
-        if self.transport.is_closing():
-            return
-        self.read_progress.sent_bytes += len(data)
-        if len(data) <= PIECE_BYTES and self.writable.is_set():
-            self.transport.write(data)
-        else:
-            self._unsent.append(memoryview(data))
-            self._unsent_bytes += len(data)
-            self._write_pieces()
-        if not self.writable.is_set():
-            self.server_state.unread.count(self)
-
-    def _write_pieces(self) -> None:
-        left_bytes = TURN_BYTES
-        while self._unsent and self.writable.is_set():
-            if left_bytes <= 0:
-                self.read_progress.sending = True
-                self.writable.clear()
-                self._loop.call_soon(self.resume_writing)
-                return
-            left_bytes -= PIECE_BYTES
-            piece, rest = self._unsent[0][:PIECE_BYTES], self._unsent[0][PIECE_BYTES:]
-            self._unsent[0] = rest
-            if not rest:
-                self._unsent.popleft()
-            self._unsent_bytes -= len(piece)
-            self.transport.write(piece)
-
     def pause_writing(self) -> None:
         """Pause the responses, because the client does not read them as fast."""
-        self.writable.clear()
+        self.sender.pause()
 
     def resume_writing(self) -> None:
         """Continue after the client has read nearly all that was sent."""
-        self.read_progress.sending = False
-        self.writable.set()
-        self._write_pieces()
-        self.server_state.unread.count(self)
-        if self.writable.is_set() and (self._answering is None or self._answering.complete):
+        self.sender.resume()
+
+    def _on_writable(self) -> None:
+        if self._answering is None or self._answering.complete:
             self._go_on()
 
     def on_response_complete(self, exchange: Exchange) -> None:
@@ -281,7 +221,7 @@ class HttpConnection(asyncio.Protocol):
         self.server_state.total_requests += 1
         if self._receiving is exchange:
             self._receiving = None
-        if self.writable.is_set():
+        if self.sender.writable.is_set():
             self._go_on()
         else:
             self.pause_reading()

@@ -17,6 +17,7 @@ from ..core import TableError
 from ..http import SCOPE_KEY, RequestContext, request_id
 from ..http.wire import problems
 from .request_parser import RequestParser
+from .response_sender import ResponseSender
 from .slow_readers import UnreadResponses
 
 log = logging.getLogger(__name__)
@@ -58,16 +59,13 @@ class SharedState(ServerState):
 
 
 class Connection(Protocol):
-    """The connection of an exchange. `writable` is set if no bytes are queued. `pipeline` are the next requests."""
+    """The connection of an exchange. `sender` sends the responses. `pipeline` are the next requests."""
 
     pipeline: "deque[Exchange | bytes]"
     scope: Scope
     server_state: SharedState
     transport: asyncio.Transport
-    writable: asyncio.Event
-
-    def write(self, data: bytes) -> None:
-        """Send or queue bytes."""
+    sender: ResponseSender
 
     def pause_reading(self) -> None:
         """Receive no more for now."""
@@ -131,7 +129,7 @@ class Exchange:
     async def receive(self) -> Message:
         """Return the next part of the request's body, or the disconnection of the client."""
         if self._expects_continue and not self._disconnected:
-            self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._connection.sender.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._expects_continue = False
         while not (self._body or self._disconnected or (self._body_complete and not self._body_delivered)):
             self._connection.resume_reading()
@@ -155,8 +153,8 @@ class Exchange:
         if message["type"] == "http.response.start":
             self._head = message
             return
-        while self.started and self._remaining_bytes is None and not self._connection.writable.is_set():
-            await self._connection.writable.wait()
+        while self.started and self._remaining_bytes is None and not self._connection.sender.writable.is_set():
+            await self._connection.sender.writable.wait()
         if self._disconnected or self.complete:
             return
         body, last = message.get("body", b""), not message.get("more_body", False)
@@ -175,10 +173,10 @@ class Exchange:
             if self._remaining_bytes < 0:
                 raise RuntimeError("the body is longer than its Content-Length")
         if len(body) <= JOINED_BYTES_MAX:
-            self._connection.write(head + body)
+            self._connection.sender.write(head + body)
         else:
-            self._connection.write(head)
-            self._connection.write(body)
+            self._connection.sender.write(head)
+            self._connection.sender.write(body)
 
     def _encode_head(self, body_bytes: int | None) -> bytes:
         """Return the bytes of the head. A body of unknown length (None) ends with the connection."""

@@ -173,6 +173,6 @@ def close_late(state: SharedState, now: float) -> None:
     """Close the connections that are late, and count the unread bytes of all others, including small responses."""
     for connection in [*state.connections]:
         if connection.is_late(now):
-            connection.abort()
-        elif connection.unread_bytes:
-            state.unread.count(connection)
+            connection.sender.abort()
+        elif connection.sender.unread_bytes:
+            state.unread.count(connection.sender)

@@ -8,8 +8,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
 from tableside.server import slow_readers
-from tableside.server.connection import PIECE_BYTES, TURN_BYTES, HttpConnection
+from tableside.server.connection import HttpConnection
 from tableside.server.exchange import JOINED_BYTES_MAX, SharedState
+from tableside.server.response_sender import PIECE_BYTES, TURN_BYTES
 from tableside.server.server import close_late
 
 GET = b"GET /%b HTTP/1.1\r\nhost: test\r\n\r\n"
@@ -127,7 +128,7 @@ async def test_a_part_is_sent_after_the_rest_of_the_part_before_it(headers: list
 
     recorder.write = write_and_fill  # type: ignore[method-assign]  # every write fills the transport
     protocol.data_received(GET % b"")
-    while protocol.server_state.tasks or protocol.unread_bytes:
+    while protocol.server_state.tasks or protocol.sender.unread_bytes:
         await asyncio.sleep(0)
         protocol.resume_writing()
     sent = b"".join(one for one in recorder.done if isinstance(one, bytes | memoryview))
@@ -146,9 +147,9 @@ async def test_all_parts_of_a_response_with_a_length_are_counted_as_unread() -> 
     recorder.write = write_and_fill  # type: ignore[method-assign]  # the first write fills the transport
     await answered(recorder, protocol)
     assert len(recorder.done) == 1
-    assert protocol.unread_bytes == len(parts) * PIECE_BYTES
+    assert protocol.sender.unread_bytes == len(parts) * PIECE_BYTES
     protocol.connection_lost(None)
-    assert protocol.unread_bytes == 0
+    assert protocol.sender.unread_bytes == 0
 
 
 @pytest.mark.parametrize("parts", [1, 4])
@@ -157,7 +158,7 @@ async def test_other_requests_have_a_turn_while_a_response_is_sent_to_a_fast_cli
     recorder, protocol = connected(answering(*[body[at::parts] for at in range(parts)]))
     protocol.data_received(GET % b"")
     sizes = []
-    while protocol.server_state.tasks or protocol.unread_bytes:
+    while protocol.server_state.tasks or protocol.sender.unread_bytes:
         before = len(recorder.done)
         await asyncio.sleep(0)
         sizes.append(sum(len(one) for one in recorder.done[before:]))
@@ -180,7 +181,7 @@ async def test_what_a_client_has_read_is_measured_from_its_first_pause() -> None
 
     recorder.write = write_until_full  # type: ignore[method-assign]  # the kernel keeps so much, unread
     await answered(recorder, protocol)
-    while protocol.writable.is_set() or protocol.read_progress.sending:
+    while protocol.sender.writable.is_set() or protocol.sender.read_progress.sending:
         await asyncio.sleep(0)
     now = asyncio.get_running_loop().time()
     assert not protocol.is_late(now + 29)
@@ -465,17 +466,17 @@ async def test_above_the_limit_of_unread_bytes_the_slowest_readers_are_disconnec
     for index, (recorder, protocol) in enumerate(connections):
         now = index / 10
         recorder.unread = 500 if index < 2 else 0
-        unread.count(protocol)
+        unread.count(protocol.sender)
     _, second, third = connections
     now, second[0].unread = 2.0, 499
-    unread.count(second[1])
+    unread.count(second[1].sender)
     assert [recorder.done for recorder, _ in connections] == [[], [], []], "the limit is not exceeded"
     third[0].unread = 2
-    unread.count(third[1])
+    unread.count(third[1].sender)
     assert [recorder.done for recorder, _ in connections] == [["aborted"], [], []], "the first has read nothing"
     now, second[0].unread, third[0].unread = 10.0, 400, 601
-    third[1].read_progress.sent_bytes += 100_000
-    unread.count(third[1])
+    third[1].sender.read_progress.sent_bytes += 100_000
+    unread.count(third[1].sender)
     assert [recorder.done for recorder, _ in connections] == [["aborted"], ["aborted"], []]
 
 
@@ -486,7 +487,7 @@ async def test_of_equally_slow_readers_the_first_is_disconnected() -> None:
     for recorder, protocol in connections:
         now += 0.01
         recorder.unread = 500
-        unread.count(protocol)
+        unread.count(protocol.sender)
     assert [recorder.done for recorder, _ in connections] == [["aborted"], [], []]
 
 
@@ -495,13 +496,13 @@ async def test_read_responses_and_ended_connections_are_not_counted() -> None:
     connections = [connected(answering(b"")) for _ in range(3)]
     for recorder, protocol in connections:
         recorder.unread = 900
-        unread.count(protocol)
+        unread.count(protocol.sender)
         recorder.unread = 0
     assert [recorder.done for recorder, _ in connections] == [[], [], []], "each was read before the next"
     for recorder, protocol in connections:
         recorder.unread = 900
-        unread.count(protocol)
-        unread.forget(protocol)
+        unread.count(protocol.sender)
+        unread.forget(protocol.sender)
     assert [recorder.done for recorder, _ in connections] == [[], [], []]
 
 

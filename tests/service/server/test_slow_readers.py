@@ -83,7 +83,7 @@ async def unread(server: Server) -> int:
         await asyncio.sleep(0.15)
         [connection] = list(server.server_state.connections)
         assert isinstance(connection, HttpConnection)
-        before, now = now, connection.unread_bytes
+        before, now = now, connection.sender.unread_bytes
     return now
 
 
@@ -167,7 +167,7 @@ def test_unread_responses_never_exceed_their_limit_and_a_reader_gets_its_respons
 
 def unread_total(server: Server) -> int:
     connections = [one for one in server.server_state.connections if isinstance(one, HttpConnection)]
-    return sum(one.unread_bytes for one in connections if not one.transport.is_closing())
+    return sum(one.sender.unread_bytes for one in connections if not one.transport.is_closing())
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
