@@ -33,6 +33,7 @@ HOW = {
 
 _WITHOUT_MEMBERS = ("left_semi", "left_anti")
 _PARSED = "__tableside_parsed"
+_MISFIT = "__tableside_misfit_column"
 _NEED_ALL_RECORDS = ("right", "rightouter", "full", "fullouter", "outer", "cross")
 
 Schema = str | StructType | None
@@ -123,7 +124,9 @@ def _with_members(
     inputs = [*kept, *map(F.col, decoded), text]
     read = found.select(*inputs, value.parse(text).alias(_PARSED))
     if on_mismatch == "fail":
-        read = read.select(*inputs, value.require_fit(F.col(_PARSED)).alias(_PARSED))
+        parsed, misfit = F.col(_PARSED), F.col(_MISFIT)
+        read = read.select(*inputs, parsed, value.misfit(parsed).alias(_MISFIT))
+        read = read.select(*inputs, value.require_fit(parsed, misfit).alias(_PARSED))
     members = [F.col(_PARSED).getField(name) for name in value.schema.names]
     if decoded:
         pairs = zip(decoded, members, strict=True)

@@ -30,27 +30,23 @@ class TypedValue:
         """Return the struct of JSON text. Members that do not fit are null."""
         return _parse(text, self.schema.fields)
 
-    def require_fit(self, parsed: Column) -> Column:
-        """Return the result of `parse`, which has to be a column of the previous projection.
-
-        If any member does not fit, it raises an error of one line. It has to be a column of a projection too: the plan
-        then has the error once, instead of once for each member, which multiplies the time to compile the plan.
-        """
+    def misfit(self, parsed: Column) -> Column:
+        """Return the name of the first member that does not fit, or null. `parsed` is the result of `parse`."""
         text = parsed.getField(_MISFIT)
-        return F.when(text.isNull(), parsed).otherwise(F.raise_error(self._message(text, parsed)))
+        return F.when(text.isNotNull(), self._misfit_column(text, parsed))
 
-    def _message(self, text: Column, parsed: Column) -> Column:
+    def require_fit(self, parsed: Column, misfit: Column) -> Column:
+        """Return `parsed`, or raise an error of one line if the result of `misfit` is not null.
+
+        Both arguments and the result have to be columns of projections of their own. Otherwise the plan repeats the
+        expressions of one where the next refers to it, which multiplies the time to compile the plan.
+        """
         key = F.to_json(F.array(*[quoted(name).cast("string") for name in self.keys]))
         if len(self.keys) == 1:
             key = key.substr(F.lit(2), F.length(key) - 2)
-        # In a lambda, so that the plan contains the expression of the column once.
-        messages = F.transform(
-            F.array(self._misfit_column(text, parsed)),
-            lambda column: F.format_string(
-                MESSAGE, F.lit(self.table), column, _json_type(text, column), key, F.element_at(self._types(), column)
-            ),
-        )
-        return messages[0]
+        kind = _json_type(parsed.getField(_MISFIT), misfit)
+        message = F.format_string(MESSAGE, F.lit(self.table), misfit, kind, key, F.element_at(self._types(), misfit))
+        return F.when(misfit.isNull(), parsed).otherwise(F.raise_error(message))
 
     def _misfit_column(self, text: Column, parsed: Column) -> Column:
         """Return the first column that is null although the text has a value for it, else the first nested misfit."""
