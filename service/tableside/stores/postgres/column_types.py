@@ -29,7 +29,7 @@ TIME_PATTERNS = {
     "time": r"\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?",
     "timetz": r"\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d(:?\d\d)?)",
 }
-UNCHANGED = "="
+UNCHANGED = b"="
 """Sent instead of the text of a member that an update leaves unchanged.
 
 It is not a valid text of the types that `accepts_unchanged` accepts.

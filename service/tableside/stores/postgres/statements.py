@@ -186,7 +186,7 @@ class StatementBuilder:
         arrays, names = [*self._key.arrays], [*self._key.parts]
         for index in range(len(self._values.data)):
             names.append(f"d{index}")
-            arrays.append(f"${len(names)}::text[]")
+            arrays.append(f"${len(names)}::bytea[]")
         for name in self._metadata:
             names.append(name)
             arrays.append(f"${len(names)}::{'bigint' if name == EXPIRES else 'text'}[]")
@@ -194,7 +194,7 @@ class StatementBuilder:
 
     def _assignments(self) -> list[tuple[str, str]]:
         """Return the written columns other than the key, each with the SQL for its new content."""
-        data = [(quoted(column.name), f"u.d{index}::{column.cast}") for index, column in enumerate(self._values.data)]
+        data = [(quoted(column.name), _sent(index, column)) for index, column in enumerate(self._values.data)]
         return data + [(quoted(name), f"u.{name}" + ("::jsonb" if name == WRITERS else "")) for name in self._metadata]
 
     def _insert_into(self) -> str:
@@ -221,10 +221,8 @@ class StatementBuilder:
         changes = [f"{name} = {sent}" for name, sent in self._assignments()] or [f"{key} = t.{key}"]
         for index, column in enumerate(self._values.data):
             if column.name in self._values.accepting_unchanged:
-                name = quoted(column.name)
-                changes[index] = (
-                    f"{name} = CASE u.d{index} WHEN '{UNCHANGED}' THEN t.{name} ELSE u.d{index}::{column.cast} END"
-                )
+                name, sent = quoted(column.name), _sent(index, column)
+                changes[index] = f"{name} = CASE u.d{index} WHEN '{UNCHANGED.decode()}' THEN t.{name} ELSE {sent} END"
         return (
             f"UPDATE {self._table} AS t SET {', '.join(changes)} FROM {self._rows_sent()} "
             f"WHERE {self._key.equal_parts('u')}"
@@ -288,3 +286,8 @@ class StatementBuilder:
             f"{quoted(WRITERS)} = u.writers::jsonb FROM unnest({', '.join(arrays)}) AS u({', '.join(names)}) "
             f"WHERE {self._key.equal_parts('u')}"
         )
+
+
+def _sent(index: int, column: Column) -> str:
+    """Return SQL for the content of a data column, which is sent as the UTF-8 bytes of its text."""
+    return f"convert_from(u.d{index}, 'UTF8')::{column.cast}"

@@ -248,12 +248,14 @@ class PostgresStore:
         return rejected_row_error(error)
 
     async def _rejected_column(self, row: Row, until: float) -> str | None:
-        async def probe(connection: Connection, texts: Sequence[str], progress: Progress) -> list[str | None]:
+        async def probe(connection: Connection, texts: Sequence[bytes], progress: Progress) -> list[str | None]:
             for column, text in zip(self._layout.sql.data, texts, strict=False):
                 if text == UNCHANGED and column.name in self._layout.sql.accepting_unchanged:
                     continue
                 try:
-                    await connection.fetchval(f"SELECT ($1::text::{column.full_type}) IS NULL", text)
+                    await connection.fetchval(
+                        f"SELECT (convert_from($1::bytea, 'UTF8')::{column.full_type}) IS NULL", text
+                    )
                 except asyncpg.DataError:
                     return [column.name]
             return [None]
