@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hiredis import pack_command
 from pydantic import ValidationError
 from redis.asyncio import Redis
 from redis.crc import key_slot
@@ -49,6 +50,7 @@ from tableside.core.store import Scan, Store, TableSpec, now_ms
 from tableside.stores.redis import keyspace
 from tableside.stores.redis.backend import RedisSettings, RedisTableOptions
 from tableside.stores.redis.keys import KeyNames, side_key
+from tableside.stores.redis.scripts import LONG_WORD_BYTES, Script, script_call
 
 pytestmark = pytest.mark.server
 
@@ -600,6 +602,15 @@ async def test_many_long_values_are_sent_and_received_in_several_requests(store:
     found = await pages(store, Scan(100, bytes_max=3_000_000))
     assert {key for page in found for key, _ in page.records} == {f"{index}" for index in range(20)}
     assert all(len(page.records) <= 4 for page in found)
+
+
+def test_a_long_value_is_sent_without_being_copied() -> None:
+    long, script = b"x" * (LONG_WORD_BYTES + 1), Script("return 1")
+    words: list[Any] = ["key", b"", long, 5, "\u00e9", b"\r\n" * LONG_WORD_BYTES, -1]
+    parts = script_call(script, words[:1], words[1:], (), 0).packed()
+    assert any(part is long for part in parts)
+    command: Any = ("EVALSHA", script.sha, 1, *words)
+    assert b"".join(parts) == pack_command(command)
 
 
 async def test_concurrent_first_updates_lose_nothing(redis_url: str) -> None:

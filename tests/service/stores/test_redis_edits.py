@@ -46,9 +46,9 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     send = Node.send
 
-    async def counted(node: Node, packed: bytes, count: int, *rest: Any, **named: Any) -> Any:
+    async def counted(node: Node, parts: list[bytes], count: int, *rest: Any, **named: Any) -> Any:
         counts.append(count)
-        return await send(node, packed, count, *rest, **named)
+        return await send(node, parts, count, *rest, **named)
 
     monkeypatch.setattr(Node, "send", counted)
     return counts

@@ -181,7 +181,7 @@ class Cluster:
         for address in known[first:] + known[:first]:
             node_deadline = min(until, asyncio.get_running_loop().time() + SLOTS_TIMEOUT_S)
             self._next_node_index += 1
-            [reply] = await self._node(address).send(_CLUSTER_SLOTS, 1, node_deadline)
+            [reply] = await self._node(address).send([_CLUSTER_SLOTS], 1, node_deadline)
             if isinstance(reply, list):
                 return [(low, high, _address(owner, address[0])) for low, high, owner, *_ in reply]
             if "cluster support disabled" in str(reply):

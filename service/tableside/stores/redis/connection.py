@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 from redis import exceptions
@@ -27,13 +28,13 @@ from ...core import (
 )
 from .driver import BudgetExceeded, NodeConnection
 from .errors import from_connection_error
-from .scripts import Command
+from .scripts import LONG_WORD_BYTES, Command
 
 Reply: TypeAlias = Any
 """A reply of the server. Error replies are exceptions of the driver. A TableError means that no reply arrived."""
 
-Send: TypeAlias = Callable[[bytes, int], Coroutine[Any, Any, list[Reply]]]
-"""Sends the bytes of one request and returns as many replies."""
+Send: TypeAlias = Callable[[list[bytes], int], Coroutine[Any, Any, list[Reply]]]
+"""Sends the bytes of one request, in parts, and returns as many replies."""
 
 EXPIRY_UNKNOWN = object()
 """Replaces a reply without expiries if the database has expiring keys."""
@@ -105,7 +106,7 @@ class Node:
         return [reply for replies in await gather_bounded(requests, REQUESTS_CONCURRENCY_MAX) for reply in replies]
 
     async def send(
-        self, packed: bytes, count: int, until: float, *, writes: bool = False, budget: ReadBudget | None = None
+        self, parts: list[bytes], count: int, until: float, *, writes: bool = False, budget: ReadBudget | None = None
     ) -> list[Reply]:
         """Send one request and return its `count` replies. Stop receiving, with NOT_READ, if they exceed the budget."""
         if budget is not None and budget.exceeded:
@@ -121,7 +122,7 @@ class Node:
                     connection = await self._acquire()
                     applied = "unknown" if writes else "no"
                     connection.count_replies(budget)
-                    await connection.send_packed_command(packed, check_health=False)
+                    await connection.send_packed_command(_joined(parts), check_health=False)
                     for _ in range(count):
                         replies.append(await _read_reply(connection))  # noqa: PERF401  # kept if a later one fails
                     complete = not _is_demoted(replies)
@@ -153,21 +154,21 @@ class Node:
     async def _run(
         self, commands: Sequence[Command], send: Send, *, asking: bool, script_text: bool = False
     ) -> list[Reply]:
-        packed, yielder = list[bytes](), Yielder()
+        packed, yielder = list[list[bytes]](), Yielder()
         for command in commands:
             if yielder.due:
                 await yielder.maybe_yield()
-            packed.append((ASKING if asking else b"") + command.packed(script_text=script_text))
-        requests = list(chunks_of(packed, REQUEST_COMMANDS_MAX, REQUEST_BYTES_MAX, len))
+            packed.append([ASKING] * asking + command.packed(script_text=script_text))
+        requests = list(chunks_of(packed, REQUEST_COMMANDS_MAX, REQUEST_BYTES_MAX, _bytes))
         stride = 2 if asking else 1
-        calls = [send(b"".join(request), stride * len(request)) for request in requests]
+        calls = [send(list(chain.from_iterable(request)), stride * len(request)) for request in requests]
         answers = await gather_bounded(calls, REQUESTS_CONCURRENCY_MAX)
         return [reply for replies in answers for reply in replies[stride - 1 :: stride]]
 
     async def _read(self, commands: Sequence[Command], send: Send, asking: bool) -> list[Reply]:
-        prefix, stride = (ASKING, 2) if asking else (b"", 1)
-        packed = b"".join([prefix + command.packed() for command in commands])
-        *replies, keyspace = await send(packed + INFO_KEYSPACE, stride * len(commands) + 1)
+        prefix, stride = ([ASKING], 2) if asking else ([], 1)
+        packed = [part for command in commands for part in prefix + command.packed()]
+        *replies, keyspace = await send([*packed, INFO_KEYSPACE], stride * len(commands) + 1)
         if isinstance(keyspace, TableError):
             return [keyspace] * len(commands)
         if isinstance(keyspace, bytes) and not self._has_expiring.search(keyspace):
@@ -224,3 +225,12 @@ async def _read_reply(connection: NodeConnection) -> Reply:
         return error
     except (exceptions.AuthenticationError, exceptions.BusyLoadingError) as error:
         return error  # The driver treats these replies as broken connections.
+
+
+def _bytes(parts: Sequence[bytes]) -> int:
+    return sum(map(len, parts))
+
+
+def _joined(parts: list[bytes]) -> list[bytes]:
+    """Return the parts as one, unless one is long."""
+    return parts if max(map(len, parts)) > LONG_WORD_BYTES else [b"".join(parts)]

@@ -1,7 +1,7 @@
 """The driver's connections, changed so that they close immediately and count the bytes of replies."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 from redis import exceptions
@@ -18,7 +18,7 @@ class NodeConnection(Protocol):
         """Connect and authenticate."""
         ...
 
-    async def send_packed_command(self, command: bytes, check_health: bool = True) -> None:
+    async def send_packed_command(self, command: Sequence[bytes], check_health: bool = True) -> None:
         """Send bytes that contain complete commands."""
         ...
 

@@ -109,7 +109,7 @@ class Keyspace:
         """Return the slots that a node serves and is not migrating to another node."""
         if not self._servers.is_cluster:
             return ALL_SLOTS
-        [reply] = await node.send(_CLUSTER_NODES, 1, math.inf)
+        [reply] = await node.send([_CLUSTER_NODES], 1, math.inf)
         if not isinstance(reply, bytes):
             raise from_unexpected_reply(reply)
         lines = [line.split() for line in reply.decode().splitlines()]

@@ -6,6 +6,10 @@ from typing import Any
 
 import msgspec
 from hiredis import pack_command
+from redis.connection import PythonRespSerializer
+
+LONG_WORD_BYTES = 65_536
+"""Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""
 
 
 class Script:
@@ -27,13 +31,23 @@ class Command(msgspec.Struct, frozen=True):
     slot: int = 0
     script: Script | None = None
 
-    def packed(self, *, script_text: bool = False) -> bytes:
-        """Return the bytes to send. `script_text` sends the script itself, for a server that has not loaded it."""
+    def packed(self, *, script_text: bool = False) -> list[bytes]:
+        """Return the bytes to send, in parts: each word above `LONG_WORD_BYTES` is one.
+
+        `script_text` sends the script itself, for a server that has not loaded it.
+        """
         head: tuple[str, ...] = ()
         if self.script is not None:
             head = ("EVAL", self.script.text) if script_text else ("EVALSHA", self.script.sha)
-        packed: bytes = pack_command(head + self.words)
-        return packed
+        words = head + self.words
+        if any(type(word) is bytes and len(word) > LONG_WORD_BYTES for word in words):
+            parts: list[bytes] = PythonRespSerializer(LONG_WORD_BYTES, _encode).pack(*words)  # type: ignore[no-untyped-call]
+            return parts
+        return [pack_command(words)]
+
+
+def _encode(word: str | bytes | int) -> bytes:
+    return word if isinstance(word, bytes) else str(word).encode()
 
 
 def script_call(

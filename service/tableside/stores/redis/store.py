@@ -18,6 +18,7 @@ from ...core import (
     TableSpec,
     Unsupported,
     WriteHealth,
+    Yielder,
     gather_bounded,
     is_unconditional,
 )
@@ -74,8 +75,11 @@ class RedisStore:
             return await self._reads.get([operation.key for operation in operations], until)
         outcomes: list[Outcome] = [None] * len(operations)
         kinds: dict[str, list[int]] = {}
+        yielder = Yielder()
         for index, operation in enumerate(operations):
             kinds.setdefault(self._kind(operation), []).append(index)
+            if yielder.due:
+                await yielder.maybe_yield()
         calls = [
             self._apply_kind(kind, [operations[index] for index in indexes], until) for kind, indexes in kinds.items()
         ]

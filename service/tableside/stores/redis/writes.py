@@ -1,6 +1,6 @@
 """Puts and deletes without conditions: many in one call of a script."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...core import Changed, Delete, Outcome, Put, TableError, TableSpec, Written, Yielder, chunks_of, transition
 from .connection import REQUEST_BYTES_MAX
@@ -36,9 +36,11 @@ class RecordWriter:
                 values[index] = value, ttl_ms
         keys = [writes[index].key for index in values]
         batch = RecordBatch(self._names.for_keys(keys), keys, list(values.values()))
-        commands = self._commands(batch, list(values), [len(value) for value, _ in values.values()])
-        if yielder.due:
-            await yielder.maybe_yield()
+        commands, sizes = list[Command](), [len(value) for value, _ in values.values()]
+        for command in self._commands(batch, list(values), sizes):
+            commands.append(command)
+            if yielder.due:
+                await yielder.maybe_yield()
         replies = await self._servers.run(commands, until, writes=True)
         yielder = Yielder()
         for command, reply in zip(commands, replies, strict=True):
@@ -61,12 +63,10 @@ class RecordWriter:
         assert planned.stored is not None
         return planned.outcome, pack(write.value), planned.stored.expires_ms
 
-    def _commands(self, batch: RecordBatch, positions: Sequence[int], sizes: Sequence[int]) -> list[Command]:
-        return [
-            self._scripts.write(batch, part, group.slot, [positions[at] for at in part])
-            for group in self._servers.groups(batch.names)
-            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
-        ]
+    def _commands(self, batch: RecordBatch, positions: Sequence[int], sizes: Sequence[int]) -> Iterator[Command]:
+        for group in self._servers.groups(batch.names):
+            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__):
+                yield self._scripts.write(batch, part, group.slot, [positions[at] for at in part])
 
 
 def _outcome(outcome: Outcome, raw: bytes, result: int | TableError) -> Outcome:
