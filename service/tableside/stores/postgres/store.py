@@ -33,6 +33,7 @@ from ...core import (
     Unsupported,
     Write,
     WriteHealth,
+    Yielder,
     chunks_of,
     is_unconditional,
 )
@@ -98,11 +99,15 @@ class PostgresStore:
         """Apply operations. Operations of one kind share statements of bounded size."""
         if not self._uuids and set(map(type, operations)) == {Get}:
             return await self._reader.get(cast("Sequence[Get]", operations), until)
-        outcomes: list[Outcome] = [self._unsupported(operation) for operation in operations]
+        outcomes: list[Outcome] = [None] * len(operations)
         kinds: dict[Callable[..., Any], list[int]] = {}
+        yielder = Yielder()
         for index, operation in enumerate(operations):
+            outcomes[index] = self._unsupported(operation)
             if outcomes[index] is None:
                 kinds.setdefault(self._kind(operation), []).append(index)
+            if yielder.due:
+                await yielder.maybe_yield()
         for do, indices in kinds.items():
             chosen = [operations[index] for index in indices]
             for index, outcome in zip(indices, await do(chosen, until), strict=True):
