@@ -51,8 +51,8 @@ from .value_columns import ValueLayout
 from .writes import RecordWriter
 
 STATEMENT_WRITES_MAX = 1000
-STATEMENT_BYTES_MAX = 8 * 2**20
-"""Limits the total size of the values that one statement writes."""
+STATEMENT_BYTES_MAX = 2 * 2**20
+"""Limits the total size of the values that one statement writes. Encoding 8 MiB would take up to 25 ms."""
 
 ROUNDS_MAX = 16
 """How often a write is decided because another writer inserted or deleted its record in the meantime."""

@@ -42,7 +42,7 @@ EXPIRY_UNKNOWN = object()
 INFO_KEYSPACE = b"*2\r\n$4\r\nINFO\r\n$8\r\nkeyspace\r\n"
 
 REQUEST_COMMANDS_MAX = 1000
-REQUEST_BYTES_MAX = 4 * 2**20
+REQUEST_BYTES_MAX = 2**20
 REQUESTS_CONCURRENCY_MAX = 4
 """How many requests of one call to a node run concurrently."""
 
