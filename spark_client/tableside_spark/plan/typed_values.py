@@ -38,8 +38,8 @@ class TypedValue:
     def require_fit(self, parsed: Column, misfit: Column) -> Column:
         """Return `parsed`, or raise an error of one line if the result of `misfit` is not null.
 
-        Both arguments and the result have to be columns of projections of their own. Otherwise the plan repeats the
-        expressions of one where the next refers to it, which multiplies the time to compile the plan.
+        Select `parsed`, `misfit` and the result in three projections, one after the other. Otherwise the plan contains
+        their expressions several times, which multiplies the time to compile it.
         """
         key = F.to_json(F.array(*[quoted(name).cast("string") for name in self.keys]))
         if len(self.keys) == 1:

@@ -194,7 +194,9 @@ class StatementBuilder:
 
     def _assignments(self) -> list[tuple[str, str]]:
         """Return the written columns other than the key, each with the SQL for its new content."""
-        data = [(quoted(column.name), _sent(index, column)) for index, column in enumerate(self._values.data)]
+        data = [
+            (quoted(column.name), decoded(f"u.d{index}", column.cast)) for index, column in enumerate(self._values.data)
+        ]
         return data + [(quoted(name), f"u.{name}" + ("::jsonb" if name == WRITERS else "")) for name in self._metadata]
 
     def _insert_into(self) -> str:
@@ -221,7 +223,7 @@ class StatementBuilder:
         changes = [f"{name} = {sent}" for name, sent in self._assignments()] or [f"{key} = t.{key}"]
         for index, column in enumerate(self._values.data):
             if column.name in self._values.accepting_unchanged:
-                name, sent = quoted(column.name), _sent(index, column)
+                name, sent = quoted(column.name), decoded(f"u.d{index}", column.cast)
                 changes[index] = f"{name} = CASE u.d{index} WHEN '{UNCHANGED.decode()}' THEN t.{name} ELSE {sent} END"
         return (
             f"UPDATE {self._table} AS t SET {', '.join(changes)} FROM {self._rows_sent()} "
@@ -288,6 +290,6 @@ class StatementBuilder:
         )
 
 
-def _sent(index: int, column: Column) -> str:
-    """Return SQL for the content of a data column, which is sent as the UTF-8 bytes of its text."""
-    return f"convert_from(u.d{index}, 'UTF8')::{column.cast}"
+def decoded(sent: str, cast: str) -> str:
+    """Return SQL for the content of a data column of type `cast`, which is sent as the UTF-8 bytes of its text."""
+    return f"convert_from({sent}, 'UTF8')::{cast}"

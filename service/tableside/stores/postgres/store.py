@@ -45,7 +45,7 @@ from .reads import RecordReader
 from .rows import Row
 from .scans import Scanner
 from .schema import EXPIRES, WRITERS, TableDefinition
-from .statements import StatementBuilder
+from .statements import StatementBuilder, decoded
 from .transaction_plan import Conflict, DecidedWrite
 from .value_columns import ValueLayout
 from .writes import RecordWriter
@@ -109,8 +109,7 @@ class PostgresStore:
             if yielder.due:
                 await yielder.maybe_yield()
         for do, indices in kinds.items():
-            chosen = [operations[index] for index in indices]
-            for index, outcome in zip(indices, await do(chosen, until), strict=True):
+            for index, outcome in zip(indices, await do([operations[at] for at in indices], until), strict=True):
                 outcomes[index] = outcome
         self._health.observe(outcomes)
         return outcomes
@@ -258,18 +257,15 @@ class PostgresStore:
                 if text == UNCHANGED and column.name in self._layout.sql.accepting_unchanged:
                     continue
                 try:
-                    await connection.fetchval(
-                        f"SELECT (convert_from($1::bytea, 'UTF8')::{column.full_type}) IS NULL", text
-                    )
+                    await connection.fetchval(f"SELECT ({decoded('$1::bytea', column.full_type)}) IS NULL", text)
                 except asyncpg.DataError:
                     return [column.name]
             return [None]
 
         try:
-            [name] = await self._retry.run_together(probe, row.texts, until)  # type: ignore[arg-type]  # texts or None
+            return (await self._retry.run_together(probe, row.texts, until))[0]  # type: ignore[arg-type]  # or None
         except (TableError, *DRIVER_ERRORS):
             return None
-        return name
 
     async def _run(self, query: Callable[[Connection], Any], until: float = math.inf) -> Any:
         async def work(connection: Connection, items: Sequence[None], progress: Progress) -> list[Any]:

@@ -1,7 +1,7 @@
 """Maps values to columns: to one `jsonb` column (a document), or to one column for each top-level member.
 
 A layout provides the SQL that yields a value's JSON text, and converts a value to the texts of the columns to write.
-Texts are UTF-8, because a string of a long value would take four times its size if it contains one emoji.
+Texts are UTF-8 bytes: a Python string that contains one emoji takes four bytes for each character.
 """
 
 from typing import Protocol
