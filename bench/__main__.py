@@ -74,6 +74,7 @@ def main() -> None:
     given = parser.add_argument_group("hostile")
     given.add_argument("--tables", nargs="+", choices=hostile.TABLES, default=["memory", "rocksdb"], help="the stores")
     given.add_argument("--matching", default="", help="only the inputs whose names contain this text")
+    given.add_argument("--connections", type=int, default=4, help="the number that send hostile requests")
     parser.add_argument("--figure", type=Path, help="an SVG file for the ratios of compare")
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"), help="the file for the results")
     arguments = parser.parse_args()
@@ -144,7 +145,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
         case "slow":
             return slow.run(arguments.seconds, arguments.rounds)
         case "hostile":
-            return hostile.run(arguments.tables, arguments.matching, arguments.seconds, arguments.rounds)
+            chosen = arguments.tables, arguments.matching, arguments.connections
+            return hostile.run(*chosen, arguments.seconds, arguments.rounds)
         case "state":
             return state.run(_plan(arguments), arguments.rounds)
     return stores.run(name, arguments.seconds * STORES_SHARE, arguments.rounds)

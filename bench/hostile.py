@@ -4,9 +4,10 @@ The table lists the inputs of `tests/hostile`, the largest of each shape within 
 request may block the event loop for at most 50 ms at a time. Its memory may be at most 8 times its size plus the limit
 on responses. The longest turn of the loop is measured in CPU time, which other processes hardly affect.
 
-The mixed load then sends such requests over several connections, while another process sends single gets at a fixed
-rate. Rounds without the load and with it alternate, so that disturbances affect all. In further rounds the load goes to
-another service on the same machine: no service can delay gets less, because they compete for the processors.
+The mixed load then sends such requests to a table over several connections, while another process sends single gets to
+the same table at a fixed rate. Rounds without the load and with it alternate, so that disturbances affect all. In
+further rounds the load goes to another service on the same machine, and to a table of the same store: no service can
+delay gets less, because they compete for the processors and the store.
 """
 
 import os
@@ -46,9 +47,8 @@ COLUMNS = (
     "breaks the rule",
 )
 
-CONNECTIONS = 4
 DEALT = 24
-"""The number of connections of the mixed load, and of the inputs that they send."""
+"""The number of inputs that the mixed load sends."""
 
 RATE_PER_S = 200.0
 RECORDS = 1000
@@ -75,17 +75,20 @@ class Line:
         )
 
 
-def run(tables: Sequence[str], matching: str, seconds: float, rounds: int = 3) -> list[Result]:
-    """Send every input whose name contains `matching` to the tables, then the mixed load to the first of them."""
+def run(tables: Sequence[str], matching: str, connections: int, seconds: float, rounds: int = 3) -> list[Result]:
+    """Send every input whose name contains `matching` to the tables, then the mixed load to each of them."""
     with ExitStack() as stack:
         folder, shared = Path(stack.enter_context(tempfile.TemporaryDirectory())), stack.enter_context(servers())
         addresses = {name: str(shared.address(name)) for name in tables if name in REMOTE}
         places = stack.enter_context(service(folder, addresses))
-        elsewhere = stack.enter_context(service(folder / "elsewhere", {}))
+        elsewhere = stack.enter_context(service(folder / "elsewhere", addresses))
         lines = [line for table in tables for line in _lines(places, table, matching)]
         lines.sort(key=lambda line: line.badness, reverse=True)
         _show(lines[:SHOWN])
-        return [*map(_result, lines), *_mixed(places, elsewhere, tables[0], seconds, rounds)]
+        results = [*map(_result, lines)]
+        for table in tables:
+            results += _Mixed(places, elsewhere, table, connections).run(seconds, rounds)
+        return results
 
 
 def _lines(places: Places, table: str, matching: str) -> Iterator[Line]:
@@ -139,33 +142,42 @@ def _result(line: Line) -> Result:
     )
 
 
-def _mixed(places: Places, elsewhere: Places, table: str, seconds: float, rounds: int) -> list[Result]:
-    """Measure a normal caller in turn without and with hostile requests, and return 1 / p99 of its gets."""
-    watched, seen = places.watched, dict[str, list[Seen]]({WITHOUT: [], ELSEWHERE: [], WITH: []})
-    path = f"/v1/tables/{table}/records/normal"
-    watched.send(Sent("PUT", path, b'{"n":1}', {"Content-Type": "application/json"}))
-    requests = {}
-    for of, bounds in ((places, places.bounds[table]), (elsewhere, elsewhere.bounds[EMBEDDED[0]])):
-        dealt = random.Random(1).sample([one for one in every(bounds) if not one.needs], DEALT)
-        requests[of.watched] = [one.make() for one in dealt]
-    for _ in range(rounds):
-        seen[WITHOUT].append(_gets(watched, path, seconds))
-        for way, attacked in ((ELSEWHERE, elsewhere.watched), (WITH, watched)):
-            with _load(attacked, requests[attacked]) as load:
-                seen[way].append(_gets(watched, path, seconds))
-            sizes = f"resident MB, with its helper: {load.sizes_mb}"
-            print(f"  {way}: {dict(load.statuses)}, {sizes}", flush=True)
-    for way, each in seen.items():
-        times = ", ".join(f"p{share * 100:g} {_median_s(each, share) * 1e3:.2f} ms" for share in (0.5, 0.9, 0.99))
-        print(f"  {way}: {times}; {dict(sum((one.statuses for one in each), Counter()))}", flush=True)
-    rates = [(way, _rate(_median_s(each, 0.99))) for way, each in seen.items()]
-    return group("hostile requests, p99 of single gets", "gets, each after the last", rates, {})
+class _Mixed:
+    """A normal caller of a table, in turn without and with hostile requests over several connections."""
+
+    def __init__(self, places: Places, elsewhere: Places, table: str, connections: int) -> None:
+        self._attacked = {WITH: places.watched, ELSEWHERE: elsewhere.watched}
+        self._requests = {way: _dealt(of, table) for way, of in ((WITH, places), (ELSEWHERE, elsewhere))}
+        self._table = table
+        self._connections = connections
+        self._path = f"/v1/tables/{table}/records/normal"
+        places.watched.send(Sent("PUT", self._path, b'{"n":1}', {"Content-Type": "application/json"}))
+
+    def run(self, seconds: float, rounds: int) -> list[Result]:
+        """Return 1 / p99 of the gets."""
+        seen = dict[str, list[Seen]]({WITHOUT: [], ELSEWHERE: [], WITH: []})
+        print(f"{self._table}, {self._connections} connections", flush=True)
+        for _ in range(rounds):
+            seen[WITHOUT].append(self._gets(seconds))
+            for way in (ELSEWHERE, WITH):
+                with _load(self._attacked[way], self._requests[way], self._connections) as load:
+                    seen[way].append(self._gets(seconds))
+                print(f"  {way}: {dict(load.statuses)}, resident MB, with its helper: {load.sizes_mb}", flush=True)
+        for way, each in seen.items():
+            times = ", ".join(f"p{share * 100:g} {_median_s(each, share) * 1e3:.2f} ms" for share in (0.5, 0.9, 0.99))
+            print(f"  {way}: {times}; {dict(sum((one.statuses for one in each), Counter()))}", flush=True)
+        rates = [(way, _rate(_median_s(each, 0.99))) for way, each in seen.items()]
+        return group(f"hostile requests, p99 of single gets, {self._table}", "gets, each after the last", rates, {})
+
+    def _gets(self, seconds: float) -> Seen:
+        get = f"GET {self._path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode()
+        url = self._attacked[WITH].service.url
+        return offer(url, [get] * RECORDS, connections=8, seconds=seconds, core=CLIENT_CORE, rate=RATE_PER_S)
 
 
-def _gets(watched: Watched, path: str, seconds: float) -> Seen:
-    get = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode()
-    url = watched.service.url
-    return offer(url, [get] * RECORDS, connections=8, seconds=seconds, core=CLIENT_CORE, rate=RATE_PER_S)
+def _dealt(places: Places, table: str) -> list[Sent]:
+    possible = [one for one in every(places.bounds[table]) if not one.needs]
+    return [one.make() for one in random.Random(1).sample(possible, DEALT)]
 
 
 def _rate(p99_s: float) -> float:
@@ -180,13 +192,13 @@ def _median_s(each: Sequence[Seen], share: float) -> float:
 class _Load:
     """Sends hostile requests over several connections and samples the service's memory until it is stopped."""
 
-    def __init__(self, watched: Watched, requests: Sequence[Sent]) -> None:
+    def __init__(self, watched: Watched, requests: Sequence[Sent], connections: int) -> None:
         self.statuses: Counter[int] = Counter()
         self.sizes_mb: list[int] = []
         self._watched = watched
         self._requests = requests
         self._over = threading.Event()
-        senders = [threading.Thread(target=self._send, args=(number,)) for number in range(CONNECTIONS)]
+        senders = [threading.Thread(target=self._send, args=(number,)) for number in range(connections)]
         self._threads = [*senders, threading.Thread(target=self._sample)]
         for thread in self._threads:
             thread.start()
@@ -212,8 +224,8 @@ class _Load:
 
 
 @contextmanager
-def _load(watched: Watched, requests: Sequence[Sent]) -> Iterator[_Load]:
-    load = _Load(watched, requests)
+def _load(watched: Watched, requests: Sequence[Sent], connections: int) -> Iterator[_Load]:
+    load = _Load(watched, requests, connections)
     try:
         time.sleep(1.0)
         yield load
