@@ -19,6 +19,9 @@ PIECE_CHANGE_MAX = 4
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_now_s = time.perf_counter
+"""The clock of slices. The time of uvloop's event loop is in whole milliseconds, which is longer than a slice."""
+
 Pieces: TypeAlias = Generator[None, None, Result]
 """Work that awaits nothing, as a generator: it yields between its pieces and returns the result."""
 
@@ -103,26 +106,26 @@ class PieceSize:
 
 
 class Yielder:
-    """Waits for another slice of the event loop every few milliseconds of a long computation that awaits nothing."""
+    """Waits for another slice of the event loop whenever a long computation that awaits nothing has used one."""
 
     def __init__(self) -> None:
-        self._time = asyncio.get_running_loop().time
-        self._yield_at = self._time() + SLICE_S
+        self._loop = asyncio.get_running_loop()
+        self._yield_at = _now_s() + SLICE_S
 
     @property
     def due(self) -> bool:
         """Whether `SLICE_S` has passed since the last yield. Testing it first is faster than `maybe_yield`."""
-        return self._time() >= self._yield_at
+        return _now_s() >= self._yield_at
 
     async def maybe_yield(self) -> None:
         """Let other tasks run if `SLICE_S` has passed since the last yield. Otherwise return immediately."""
         if self.due:
             await next_slice()
-            self._yield_at = self._time() + SLICE_S
+            self._yield_at = _now_s() + SLICE_S
 
     def is_past(self, deadline: float) -> bool:
         """Return whether a time of the running loop's clock has passed."""
-        return self._time() >= deadline
+        return self._loop.time() >= deadline
 
 
 async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result:
@@ -130,8 +133,7 @@ async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result
 
     Long pieces run apart from the event loop. One that has not finished by the time `until` is DeadlineExceeded.
     """
-    time = asyncio.get_running_loop().time
-    yield_at = time() + SLICE_S
+    yield_at = _now_s() + SLICE_S
     proceed = following = partial(next, work)
     while True:
         try:
@@ -147,11 +149,11 @@ async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result
                 proceed = partial(work.send, result)
             except TableError as error:
                 proceed = partial(work.throw, error)
-        elif time() >= yield_at:
+        elif _now_s() >= yield_at:
             await next_slice()
         else:
             continue
-        yield_at = time() + SLICE_S
+        yield_at = _now_s() + SLICE_S
 
 
 def finish(work: Pieces[Result]) -> Result:

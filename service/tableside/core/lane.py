@@ -1,6 +1,6 @@
 """Divides the time of the event loop between long computations, so that a short request waits for one slice at most.
 
-A computation that awaits nothing else awaits `next_slice` every few milliseconds. One computation at a time gets a
+A computation that awaits nothing else awaits `next_slice` after each slice. One computation at a time gets a
 slice, in turn. Between two slices, the loop handles everything else that is ready.
 
 The first slices of a request come before the later slices of others, and also while a thread computes for another
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from .errors import DeadlineExceeded
 from .helper_process import HelperFailed, HelperProcess
 
-SLICE_S = 0.001
+SLICE_S = 0.0005
 """How long a computation may occupy the event loop before it awaits its next slice."""
 
 FREE_TURNS = 3
