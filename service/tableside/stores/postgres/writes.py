@@ -86,14 +86,14 @@ class RecordWriter:
                 decisions[index] = decided
             else:
                 outcomes[index] = decided
-            if yielder.due:
-                await yielder.maybe_yield()
+            await yielder.maybe_yield()
         if decisions:
             time = [now] if self._statements.put_takes_time else []
             progress.applied = "unknown"
             found = await self._send_rows(connection, self._statements.put, list(decisions.values()), progress, *time)
             for index, decision in decisions.items():
                 outcomes[index] = await self._outcome(decision, found)
+                await yielder.maybe_yield()
         return outcomes
 
     async def delete(self, connection: Connection, deletes: Sequence[Delete], progress: Progress) -> list[Outcome]:
