@@ -1,6 +1,7 @@
 """An event loop whose clock moves only when no callback is ready, and then straight to the next timer.
 
-Tests of deadlines, pauses and rates take no time and always see the same times. If all tasks wait and no timer is
+Tests of deadlines, pauses and rates take no time and always see the same times. Slices are measured with the same
+clock, so a computation never waits for one because the machine is slow. If all tasks wait and no timer is
 set, the test fails immediately instead of hanging.
 """
 
@@ -9,6 +10,9 @@ import functools
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
+from unittest.mock import patch
+
+from tableside.core import concurrency
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -43,7 +47,7 @@ def in_virtual_time(
 
     @functools.wraps(test)
     def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        with patch.object(concurrency, "slice_clock", now), asyncio.Runner(loop_factory=VirtualLoop) as runner:
             return runner.run(test(*arguments, **named))
 
     return run

@@ -19,8 +19,8 @@ PIECE_CHANGE_MAX = 4
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_now_s = time.perf_counter
-"""The clock of slices. The time of uvloop's event loop is in whole milliseconds, which is longer than a slice."""
+slice_clock = time.perf_counter
+"""The clock of slices, in seconds. The time of uvloop's event loop is in whole milliseconds, longer than a slice."""
 
 Pieces: TypeAlias = Generator[None, None, Result]
 """Work that awaits nothing, as a generator: it yields between its pieces and returns the result."""
@@ -110,18 +110,18 @@ class Yielder:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._yield_at = _now_s() + SLICE_S
+        self._yield_at = slice_clock() + SLICE_S
 
     @property
     def due(self) -> bool:
         """Whether `SLICE_S` has passed since the last yield. Testing it first is faster than `maybe_yield`."""
-        return _now_s() >= self._yield_at
+        return slice_clock() >= self._yield_at
 
     async def maybe_yield(self) -> None:
         """Let other tasks run if `SLICE_S` has passed since the last yield. Otherwise return immediately."""
         if self.due:
             await next_slice()
-            self._yield_at = _now_s() + SLICE_S
+            self._yield_at = slice_clock() + SLICE_S
 
     def is_past(self, deadline: float) -> bool:
         """Return whether a time of the running loop's clock has passed."""
@@ -133,7 +133,7 @@ async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result
 
     Long pieces run apart from the event loop. One that has not finished by the time `until` is DeadlineExceeded.
     """
-    yield_at = _now_s() + SLICE_S
+    yield_at = slice_clock() + SLICE_S
     proceed = following = partial(next, work)
     while True:
         try:
@@ -149,11 +149,11 @@ async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result
                 proceed = partial(work.send, result)
             except TableError as error:
                 proceed = partial(work.throw, error)
-        elif _now_s() >= yield_at:
+        elif slice_clock() >= yield_at:
             await next_slice()
         else:
             continue
-        yield_at = _now_s() + SLICE_S
+        yield_at = slice_clock() + SLICE_S
 
 
 def finish(work: Pieces[Result]) -> Result:

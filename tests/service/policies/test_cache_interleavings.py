@@ -54,9 +54,10 @@ def test_no_get_is_older_than_an_acknowledged_write_in_thousands_of_interleaving
 class Interleaving(Policy):
     """Replicas with several callers each, around a store that records the history of every key.
 
-    An operation takes effect some turns of the event loop after the call, returns some turns later, and sometimes has
-    an unknown outcome. A get has to return the last state that the same replica had acknowledged before, or a later
-    one. When no operation is running any more, each replica has to return the last state.
+    The operations of a call take effect one by one, some turns of the event loop apart. The call returns some turns
+    later, and sometimes its outcomes are unknown. A get has to return the last state that the same replica had
+    acknowledged before, or a later one. When no operation is running any more, each replica has to return the last
+    state.
     """
 
     def __init__(self, seed: int, replicas: int, configuration: dict[str, Any]) -> None:
@@ -98,13 +99,15 @@ class Interleaving(Policy):
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         self._calls += 1
-        await self.turns()
-        outcomes = await self._inner.apply(operations, until)
-        for operation, outcome in zip(operations, outcomes, strict=True):
+        outcomes = list[Outcome]()
+        for operation in operations:
+            await self.turns()
+            [outcome] = await self._inner.apply([operation], until)
             if isinstance(outcome, Written):
                 [now] = await self._inner.apply([Get(operation.key)])
                 self._effective[WRITE.get()] = len(self._states[operation.key])
                 self._states[operation.key].append(value_of(now))
+            outcomes.append(outcome)
         await self.turns()
         if self._chance.random() < 0.1:
             return [StoreUnavailable("x", applied="unknown")] * len(operations)
