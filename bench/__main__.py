@@ -74,7 +74,7 @@ def main() -> None:
     given = parser.add_argument_group("hostile")
     given.add_argument("--tables", nargs="+", choices=hostile.TABLES, default=["memory", "rocksdb"], help="the stores")
     given.add_argument("--matching", default="", help="only the inputs whose names contain this text")
-    given.add_argument("--connections", type=int, default=4, help="the number that send hostile requests")
+    given.add_argument("--connections", type=int, default=4, help="the number of connections with hostile requests")
     parser.add_argument("--figure", type=Path, help="an SVG file for the ratios of compare")
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"), help="the file for the results")
     arguments = parser.parse_args()
