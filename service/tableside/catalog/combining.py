@@ -32,14 +32,11 @@ from ..core.read_limit import NOT_READ
 from ..core.update_folding import fold
 from ..core.updates import apply
 
-UPDATED_BYTES_MAX = 2**16
-"""Maximum size of a put's value that later updates may change here. Parsing it blocks the event loop."""
-
 COMBINED_OPERATIONS_MAX = 256
 """Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""
 
 COMBINED_BYTES_MAX = 2**15
-"""Maximum size of the values and updates that are combined into one operation, which the store applies in one step."""
+"""Maximum size of the values and updates that are combined into one operation: it blocks the event loop."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -132,8 +129,6 @@ class _Run:
         size = size_bytes(update)
         if isinstance(self._last, Put) or len(self._positions) == 1:
             size += size_bytes(self._last)
-        if isinstance(self._last, Put) and len(self._last.value) > UPDATED_BYTES_MAX:
-            return False
         self._bytes += size
         return self._bytes <= COMBINED_BYTES_MAX
 

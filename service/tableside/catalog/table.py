@@ -10,6 +10,7 @@ from ..core import (
     Applied,
     Capabilities,
     DeadlineExceeded,
+    Key,
     Operation,
     Outcome,
     Page,
@@ -19,6 +20,7 @@ from ..core import (
     TableSpec,
     TooLarge,
     Yielder,
+    chunks_of,
     run_until,
 )
 from ..core.concurrency import in_pieces
@@ -31,6 +33,9 @@ from .table_metrics import TableMetrics
 from .value_room import ValueRoom
 
 Result = TypeVar("Result")
+
+COMPARED_KEYS = 1000
+"""How many keys of a batch are compared before other requests have a turn."""
 
 _UNANSWERED: tuple[Applied, Applied] = ("no", "unknown")
 
@@ -104,10 +109,8 @@ class Table:
         count = self._count(operations) if self.spec.partitions else len(operations)
         self._enter(count, body_bytes)
         try:
-            yielder, until = Yielder(), self._until(deadline_s)
-            keys_differ = len({operation.key for operation in operations}) == len(operations)
-            await yielder.maybe_yield()
-            apply = self._apply_all if keys_differ else self._apply_in_rounds
+            until = self._until(deadline_s)
+            apply = self._apply_all if await _keys_differ(operations) else self._apply_in_rounds
             outcomes = await apply(operations, until, room or ValueRoom(math.inf))
         finally:
             self._leave(count, body_bytes)
@@ -255,3 +258,14 @@ class Table:
 def _partition_count(operation: Operation) -> int:
     """Return how often an operation counts: once for each partition that it names."""
     return 1 if operation.partitions is None else len(operation.partitions)
+
+
+async def _keys_differ(operations: Sequence[Operation]) -> bool:
+    yielder, keys = Yielder(), set[Key]()
+    for some in chunks_of(operations, COMPARED_KEYS):
+        seen = len(keys)
+        keys.update([operation.key for operation in some])
+        if len(keys) < seen + len(some):
+            return False
+        await yielder.maybe_yield()
+    return True

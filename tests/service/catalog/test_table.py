@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from contract import COMPOSITE, put, same, update
-from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX, UPDATED_BYTES_MAX, steps_by_key
+from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX, steps_by_key
 from tableside.catalog.table import Table
 from tableside.core import concurrency, transitions, values
 from tableside.core.changes import PackedChanges, packed
@@ -397,7 +397,7 @@ async def test_an_update_with_options_is_not_combined_with_a_put(
 
 
 async def test_a_long_value_is_updated_by_the_store(table: Table, store: RecordingStore) -> None:
-    ok(await table.batch([put("a", {"s": "x" * UPDATED_BYTES_MAX}), update("a", {"m": 1})]))
+    ok(await table.batch([put("a", {"s": "x" * COMBINED_BYTES_MAX}), update("a", {"m": 1})]))
     assert len(store.calls) == 2
 
 

@@ -35,9 +35,6 @@ PIECE_BYTES = 2**15
 LONG_BYTES_MIN = 2**16
 """Operations of at least this size are decoded in the helper process: parsing a text cannot be divided."""
 
-PIECE_ANSWERS = 500
-"""How many outcomes become answers before other requests have a turn."""
-
 
 class Answer(msgspec.Struct, frozen=True):
     """The answer to one operation: the status of the equivalent single request, with its value or error.
@@ -88,7 +85,7 @@ def answer(outcome: Outcome, fields: Fields = None) -> Answer:
 def answers(outcomes: Sequence[Outcome], *, bytes_max: int, operations: Sequence[object]) -> Pieces[list[Answer]]:
     """Return the answers to a batch. Once the values together exceed `bytes_max`, later answers have none."""
     found: list[Answer] = []
-    for some in chunks_of(outcomes, PIECE_ANSWERS):
+    for some in chunks_of(outcomes, PIECE_OPERATIONS):
         found += map(answer, some)
         yield
     total = sum([len(one.value) for one in found if one.value is not None])

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from ...core import Record, TableError, chunks_of
 from ...core.concurrency import Pieces
-from .answers import Answer, rfc3339
+from .answers import PIECE_OPERATIONS, Answer, rfc3339
 from .arrow_parts import binary_column, encode_stream
 from .body_parts import Encoded
 
@@ -21,8 +21,6 @@ _COLUMNS = [
     pa.field("applied", pa.utf8()),
     pa.field("replayed", pa.bool_()),
 ]
-PIECE_ANSWERS = 1000
-"""How many answers become columns before other requests have a turn."""
 
 EXPIRES_AT = pa.field("expires_at", pa.utf8())
 """The column after the others, if any record has an expiry."""
@@ -77,7 +75,7 @@ def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
 
 def _columns(answers: Sequence[Answer]) -> Pieces[list[pa.Array]]:
     pieces = []
-    for some in chunks_of(answers, PIECE_ANSWERS):
+    for some in chunks_of(answers, PIECE_OPERATIONS):
         pieces.append(_short_columns(some))
         yield
     [first, *others] = pieces or [_short_columns(answers)]
