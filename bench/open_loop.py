@@ -1,7 +1,8 @@
 """An open-loop load generator: it sends requests at a fixed rate, whether or not earlier ones have completed.
 
-It runs in a separate process on a separate core, with real-time priority if that is permitted. With HTTP/1.1, a connection has one request at a time: requests that
-are due while all connections are busy are counted as not sent.
+It runs in a separate process on a separate core. With HTTP/1.1, a connection has one request at a time: requests that
+are due while all connections are busy are counted as not sent. A client with a fixed rate has real-time priority if
+that is permitted: on a machine of its own, it would not wait for a processor.
 """
 
 import os
@@ -60,8 +61,9 @@ def _offer(
     url: str, requests: Sequence[bytes], connections: int, seconds: float, core: int, rate: float | None
 ) -> Seen:
     os.sched_setaffinity(0, {core})
-    with suppress(PermissionError):  # On a machine of its own, the client would not wait for a processor.
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    if rate is not None:
+        with suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     parts = urlsplit(url)
     loop = _Loop((parts.hostname or "127.0.0.1", parts.port or 80), requests, connections)
     return loop.run(seconds, rate)
