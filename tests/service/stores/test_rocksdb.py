@@ -20,7 +20,6 @@ from tableside.core.transitions import Stored, Transition, transition
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 from tableside.stores.rocksdb.database import UNKNOWN_BYTES
 from tableside.stores.rocksdb.group_commit import Turn
-from tableside.stores.rocksdb.reads import KEYS_PER_GET_MIN
 from tableside.stores.rocksdb.records import pack, unpack
 from tableside.stores.rocksdb.store import RocksdbStore
 
@@ -398,5 +397,5 @@ async def test_a_call_stops_reading_when_its_values_are_large_together(tmp_path:
         gets: list[Operation] = [Get(str(index)) for index in range(60)]
         outcomes = await store.apply([put("other"), *gets] if writes else gets)
         found = [outcome for outcome in outcomes if outcome is not NOT_READ]
-        assert READ_BYTES_MAX < value_bytes(found) <= READ_BYTES_MAX + (KEYS_PER_GET_MIN + 1) * (mib + 100)
+        assert READ_BYTES_MAX < value_bytes(found) <= READ_BYTES_MAX + (1 + writes) * (mib + 100)
         assert outcomes.count(NOT_READ) == 60 + writes - len(found)
