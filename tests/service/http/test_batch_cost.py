@@ -601,6 +601,11 @@ def test_the_values_of_a_large_arrow_answer_are_copied_once(size: int) -> None:
     assert read(b"".join(parts)).column("value").to_pylist() == values
 
 
+def test_the_values_of_a_large_arrow_answer_are_copied_in_pieces() -> None:
+    _, turns = counted(arrow_answers.encode_records([Record(b"x" * 2**16, "e")] * 64))
+    assert turns == 1 + 64 * 2**16 // arrow_parts.PIECE_BYTES
+
+
 @pytest.mark.parametrize("size", [10, 2 * MIB])
 def test_a_large_arrow_answer_has_absent_values(size: int) -> None:
     outcomes = [Record(b"x" * size, "e"), None, Record(b"", "e")]

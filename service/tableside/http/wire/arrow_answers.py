@@ -51,7 +51,7 @@ def encode_records(records: Sequence[Record], *, partitioned: bool = False) -> P
     false = pa.repeat(pa.scalar(False), count)
     columns = [
         pa.repeat(pa.scalar(200, pa.uint16()), count),
-        binary_column([record.value for record in records]),
+        (yield from binary_column([record.value for record in records])),
         pa.array([record.etag for record in records], pa.utf8()),
         nothing,
         nothing,
@@ -80,7 +80,7 @@ def _columns(answers: Sequence[Answer]) -> Pieces[list[pa.Array]]:
         yield
     [first, *others] = pieces or [_short_columns(answers)]
     columns = [pa.concat_arrays(column) for column in zip(first, *others, strict=True)] if others else first
-    columns.insert(1, binary_column([answer.value for answer in answers]))
+    columns.insert(1, (yield from binary_column([answer.value for answer in answers])))
     yield
     return columns
 

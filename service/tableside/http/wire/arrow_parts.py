@@ -5,21 +5,33 @@ from itertools import accumulate
 
 import pyarrow as pa
 
+from ...core.concurrency import Pieces
 from .body_parts import Encoded, joined
 
 JOINED_BYTES_MAX = 2**20
 """Longer streams go out as parts of PyArrow's memory, and longer columns are built in memory of their size."""
 
+PIECE_BYTES = 2**18
+"""How many bytes of values are copied before other requests have a turn."""
 
-def binary_column(values: Sequence[bytes | None]) -> pa.Array:
-    """Return a column of values, which PyArrow would grow in steps to twice their size."""
-    text = b"".join(filter(None, values))
-    if len(text) <= JOINED_BYTES_MAX:
+
+def binary_column(values: Sequence[bytes | None]) -> Pieces[pa.Array]:
+    """Return a column of values. PyArrow would grow a large one in steps to twice its size, and copy it at once."""
+    size_bytes = sum([len(value) for value in values if value])
+    if size_bytes <= JOINED_BYTES_MAX:
         return pa.array(values, pa.binary())
-    ends = pa.array(list(accumulate((len(value or b"") for value in values), initial=0)), pa.int32())
+    ends = list(accumulate((len(value or b"") for value in values), initial=0))
+    text = pa.allocate_buffer(size_bytes)
+    view, copied_to = memoryview(text).cast("B"), 0
+    for value, start, end in zip(values, ends, ends[1:], strict=False):
+        if value:
+            view[start:end] = value
+        if end - copied_to >= PIECE_BYTES:
+            copied_to = end
+            yield
     present = pa.array([value is not None for value in values], pa.bool_())
     return pa.Array.from_buffers(
-        pa.binary(), len(values), [present.buffers()[1], ends.buffers()[1], pa.py_buffer(text)]
+        pa.binary(), len(values), [present.buffers()[1], pa.array(ends, pa.int32()).buffers()[1], text]
     )
 
 

@@ -48,7 +48,7 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
     keys: list[Any] = [key for key, _ in page.records]
     columns = [pa.array(_structs(keys, spec) if spec.key.composite else keys, key_type(spec))]
     yield
-    columns.append(arrow_parts.binary_column([record.value for _, record in page.records]))
+    columns.append((yield from arrow_parts.binary_column([record.value for _, record in page.records])))
     yield
     columns.append(pa.array([record.etag for _, record in page.records], pa.utf8()))
     yield
