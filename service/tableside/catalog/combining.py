@@ -36,7 +36,7 @@ COMBINED_OPERATIONS_MAX = 256
 """Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""
 
 COMBINED_BYTES_MAX = 2**15
-"""Maximum size of the values and updates that are combined into one operation: it blocks the event loop."""
+"""Maximum size of the values and updates that are combined into one operation. Combining blocks the event loop."""
 
 
 class Step(msgspec.Struct, frozen=True):

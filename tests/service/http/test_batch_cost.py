@@ -618,7 +618,7 @@ def test_a_large_arrow_answer_has_absent_values(size: int) -> None:
 def test_an_arrow_answer_is_encoded_in_pieces_of_rows() -> None:
     outcomes = [Record(b"1", "a"), None, DeadlineExceeded("late"), Written(etag="b", created=True, replayed=True)]
     found = [answer(outcome) for outcome in outcomes]
-    count = PIECE_OPERATIONS // len(found)
+    count = 4 * PIECE_OPERATIONS // len(found)
     short = finish(arrow_answers.encode(found * count))
     long, turns = counted(arrow_answers.encode([*found * 3 * count, found[0]]))
     assert isinstance(short, bytes)

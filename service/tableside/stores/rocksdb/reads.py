@@ -35,6 +35,8 @@ class RecordReader:
     async def get(self, keys: Sequence[Key]) -> list[Outcome]:
         """Return the outcomes of gets. After values of READ_BYTES_MAX together, the others are NOT_READ."""
         names = self._schema.encode_all(keys, self._prefix)
+        if len(names) == 1:
+            return read_all(self._database.get(names), self._database.now_ms())
         call = _Call(self._database)
         if len(names) <= INLINE_KEYS_MAX:
             call.read(names)
