@@ -4,15 +4,16 @@ Functions are pure. Every store that reads a record, decides and writes it back 
 has the same effect in every store.
 """
 
+from collections.abc import Sequence
 from functools import partial
-from typing import assert_never
+from typing import TypeGuard, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from . import updates
 from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError, TooLarge
-from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
+from .operations import ANY_ETAG, NO_EXPIRY, Delete, Operation, Outcome, Put, Record, Token, Update, Write, Written
 from .store import TableSpec
 
 WRITERS_MAX = 8
@@ -23,6 +24,9 @@ TOMBSTONE_TTL_S = 24 * 3600.0
 
 VALUE_BYTES_MAX = 16 * 2**20
 """Maximum size of a value's text."""
+
+PLAIN_BYTES_MAX = 2**20
+"""`transition` checks the size of larger values."""
 
 EXPIRY_MS_MAX = 253_402_300_799_000
 """The last time that RFC 3339 can express, 9999-12-31T23:59:59Z. A record with a later expiry does not expire."""
@@ -99,6 +103,26 @@ def transition(
 def is_unconditional(write: Write) -> bool:
     """Return whether a write has no precondition."""
     return write.if_match is None and not (isinstance(write, Put) and write.if_absent)
+
+
+def are_plain_puts(operations: Sequence[Operation]) -> TypeGuard[Sequence[Put]]:
+    """Return whether all are puts of at most `PLAIN_BYTES_MAX` without options.
+
+    Each stores its value in any case: none needs `transition`, except for the default expiry of a table.
+    """
+    if set(map(type, operations)) != {Put}:
+        return False
+    puts: Sequence[Put] = operations  # type: ignore[assignment]  # all types were just checked
+    unusual = [
+        put.ttl_s is not None
+        or put.token is not None
+        or put.if_match is not None
+        or put.if_absent
+        or put.returning
+        or len(put.value) > PLAIN_BYTES_MAX
+        for put in puts
+    ]
+    return True not in unusual
 
 
 def with_etag(changed: Changed, etag: str) -> Changed:

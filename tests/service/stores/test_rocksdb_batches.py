@@ -11,18 +11,10 @@ from service.stores.test_rocksdb import database
 from tableside.core import values
 from tableside.core.operations import Get, Operation, Record, Token
 from tableside.core.store import Store, TableSpec
-from tableside.core.transitions import Stored
+from tableside.core.transitions import PLAIN_BYTES_MAX, Stored, are_plain_puts
 from tableside.stores.rocksdb import RocksdbBackend, reads
 from tableside.stores.rocksdb.database import UNKNOWN_BYTES, Contents
-from tableside.stores.rocksdb.records import (
-    PLAIN_BYTES_MAX,
-    are_plain_puts,
-    is_plain,
-    pack,
-    pack_plain,
-    read,
-    read_all,
-)
+from tableside.stores.rocksdb.records import is_plain, pack, pack_plain, read, read_all
 
 
 @pytest.fixture

@@ -28,9 +28,9 @@ class RecordScripts:
         self._index = index
         self._scripts = SCRIPTS if index is None else INDEXED_SCRIPTS
 
-    def write(self, batch: RecordBatch, part: Sequence[int], slot: int, positions: Sequence[int]) -> Command:
-        """Return the command that writes a part of the batch, and has these positions in the caller's batch."""
-        return self._call(self._scripts.write, batch, part, slot, positions)
+    def write(self, batch: RecordBatch, part: Sequence[int], slot: int) -> Command:
+        """Return the command that writes a part of the batch."""
+        return self._call(self._scripts.write, batch, part, slot, part)
 
     def replace(self, batch: RecordBatch, part: Sequence[int], slot: int) -> Command:
         """Return the command that writes those records of a part of the batch that are as expected."""

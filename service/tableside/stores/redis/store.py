@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ...core import (
     Capabilities,
@@ -19,9 +19,11 @@ from ...core import (
     Unsupported,
     WriteHealth,
     Yielder,
+    chunks_of,
     gather_bounded,
     is_unconditional,
 )
+from ...core.transitions import are_plain_puts
 from .compare_and_set import RedisVersionedRecords
 from .edits import RecordEditor, is_editable
 from .keys import KeyNames
@@ -32,6 +34,9 @@ from .record_scripts import RecordScripts
 from .scans import TableScanner
 from .topology import Servers, slot_splits
 from .writes import RecordWriter
+
+CHECKED_PUTS = 1000
+"""How many puts are checked for options before other requests have a turn."""
 
 
 class RedisStore:
@@ -73,19 +78,10 @@ class RedisStore:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
         if set(map(type, operations)) <= {Get}:
             return await self._reads.get([operation.key for operation in operations], until)
-        outcomes: list[Outcome] = [None] * len(operations)
-        kinds: dict[str, list[int]] = {}
-        yielder = Yielder()
-        for index, operation in enumerate(operations):
-            kinds.setdefault(self._kind(operation), []).append(index)
-            if yielder.due:
-                await yielder.maybe_yield()
-        calls = [
-            self._apply_kind(kind, [operations[index] for index in indexes], until) for kind, indexes in kinds.items()
-        ]
-        for indexes, results in zip(kinds.values(), await gather_bounded(calls, len(calls)), strict=True):
-            for index, outcome in zip(indexes, results, strict=True):
-                outcomes[index] = outcome
+        if self.spec.ttl_s is None and await _are_plain_puts(operations):
+            outcomes = await self._writes.put(cast("Sequence[Put]", operations), until)
+        else:
+            outcomes = await self._apply_by_kind(operations, until)
         self._health.observe(outcomes)
         return outcomes
 
@@ -99,6 +95,22 @@ class RedisStore:
         """Divide the slots of a cluster. A single server is one split."""
         nodes = await self._servers.nodes(math.inf)
         return slot_splits([slots for _, slots in nodes] if self._servers.is_cluster else [], count_max)
+
+    async def _apply_by_kind(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        outcomes: list[Outcome] = [None] * len(operations)
+        kinds: dict[str, list[int]] = {}
+        yielder = Yielder()
+        for index, operation in enumerate(operations):
+            kinds.setdefault(self._kind(operation), []).append(index)
+            if yielder.due:
+                await yielder.maybe_yield()
+        calls = [
+            self._apply_kind(kind, [operations[index] for index in indexes], until) for kind, indexes in kinds.items()
+        ]
+        for indexes, results in zip(kinds.values(), await gather_bounded(calls, len(calls)), strict=True):
+            for index, outcome in zip(indexes, results, strict=True):
+                outcomes[index] = outcome
+        return outcomes
 
     def _kind(self, operation: Operation) -> str:
         if isinstance(operation, Get):
@@ -127,6 +139,15 @@ class RedisStore:
                 return await self._tokened.apply(operations, until)
             case _:
                 return [Unsupported(_NO_TOKENS) for _ in operations]
+
+
+async def _are_plain_puts(operations: Sequence[Operation]) -> bool:
+    yielder = Yielder()
+    for some in chunks_of(operations, CHECKED_PUTS):
+        if not are_plain_puts(some):
+            return False
+        await yielder.maybe_yield()
+    return True
 
 
 _NO_TOKENS = "tokens: this Redis may evict tokens (its maxmemory-policy is not noeviction)"

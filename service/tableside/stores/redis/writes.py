@@ -1,8 +1,8 @@
 """Puts and deletes without conditions: many in one call of a script."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from ...core import Changed, Delete, Outcome, Put, TableError, TableSpec, Written, Yielder, chunks_of, transition
+from ...core import Changed, Delete, Key, Outcome, Put, TableError, TableSpec, Written, Yielder, chunks_of, transition
 from .connection import REQUEST_BYTES_MAX
 from .keys import KeyNames
 from .record_scripts import RecordBatch, RecordScripts, script_results
@@ -10,8 +10,8 @@ from .records import etag_of, pack
 from .scripts import Command
 from .topology import COMMAND_KEYS_MAX, Servers
 
-PLAIN_BYTES_MAX = 2**20
-"""`transition` checks the size of larger values."""
+PACKED_PUTS = 250
+"""How many puts are packed before other requests have a turn."""
 
 
 class RecordWriter:
@@ -22,6 +22,19 @@ class RecordWriter:
         self._names = names
         self._scripts = scripts
         self._spec = spec
+
+    async def put(self, puts: Sequence[Put], until: float) -> list[Outcome]:
+        """Apply plain puts in one round trip per node."""
+        raws, yielder = list[bytes](), Yielder()
+        for some in chunks_of(puts, PACKED_PUTS):
+            raws += [pack(put.value) for put in some]
+            await yielder.maybe_yield()
+        outcomes: list[Outcome] = [None] * len(puts)
+        for positions, results in await self._write([put.key for put in puts], [(raw, 0) for raw in raws], until):
+            for index, result in zip(positions, results, strict=True):
+                outcomes[index] = result if isinstance(result, TableError) else Written(etag_of(raws[index]))
+            await yielder.maybe_yield()
+        return outcomes
 
     async def apply(self, writes: Sequence[Put | Delete], until: float) -> list[Outcome]:
         """Apply the writes in one round trip per node."""
@@ -34,39 +47,41 @@ class RecordWriter:
             outcomes[index], value, ttl_ms = self._plan(write)
             if not isinstance(outcomes[index], TableError):
                 values[index] = value, ttl_ms
-        keys = [writes[index].key for index in values]
-        batch = RecordBatch(self._names.for_keys(keys), keys, list(values.values()))
-        commands, sizes = list[Command](), [len(value) for value, _ in values.values()]
-        for command in self._commands(batch, list(values), sizes):
-            commands.append(command)
-            if yielder.due:
+        indexes = list(values)
+        keys = [writes[index].key for index in indexes]
+        for positions, results in await self._write(keys, list(values.values()), until):
+            for position, result in zip(positions, results, strict=True):
+                index = indexes[position]
+                outcomes[index] = _outcome(outcomes[index], values[index][0], result)
+            await yielder.maybe_yield()
+        return outcomes
+
+    async def _write(
+        self, keys: Sequence[Key], values: Sequence[tuple[bytes, int]], until: float
+    ) -> list[tuple[Sequence[int], list[int | TableError]]]:
+        """Write the values, with their times to live in ms. Return the positions and results of each call."""
+        batch = RecordBatch(self._names.for_keys(keys), keys, values)
+        commands, sizes, yielder = list[Command](), [len(value) for value, _ in values], Yielder()
+        for group in self._servers.groups(batch.names):
+            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__):
+                commands.append(self._scripts.write(batch, part, group.slot))
                 await yielder.maybe_yield()
         replies = await self._servers.run(commands, until, writes=True)
-        yielder = Yielder()
-        for command, reply in zip(commands, replies, strict=True):
-            for index, result in zip(command.positions, script_results(reply, len(command.positions)), strict=True):
-                outcomes[index] = _outcome(outcomes[index], values[index][0], result)
-            if yielder.due:
-                await yielder.maybe_yield()
-        return outcomes
+        return [
+            (command.positions, script_results(reply, len(command.positions)))
+            for command, reply in zip(commands, replies, strict=True)
+        ]
 
     def _plan(self, write: Put | Delete) -> tuple[Outcome, bytes, int]:
         """Return the expected outcome, the bytes to store (empty: delete) and the time to live in ms (0: no expiry)."""
         if isinstance(write, Delete):
             return Written(None), b"", 0
-        if write.ttl_s is None and self._spec.ttl_s is None and len(write.value) <= PLAIN_BYTES_MAX:
-            return Written("", value=write.value if write.returning else None), pack(write.value), 0
         # At time 0 the expiry equals the time to live, which Redis counts from the server's time.
         planned = transition(None, write, self._spec, now_ms=0, etag="")
         if not isinstance(planned, Changed):
             return planned.outcome, b"", 0
         assert planned.stored is not None
         return planned.outcome, pack(write.value), planned.stored.expires_ms
-
-    def _commands(self, batch: RecordBatch, positions: Sequence[int], sizes: Sequence[int]) -> Iterator[Command]:
-        for group in self._servers.groups(batch.names):
-            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__):
-                yield self._scripts.write(batch, part, group.slot, [positions[at] for at in part])
 
 
 def _outcome(outcome: Outcome, raw: bytes, result: int | TableError) -> Outcome:

@@ -12,24 +12,8 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 
 import hashlib
 from collections.abc import Sequence
-from typing import TypeGuard
 
-from ...core import (
-    Operation,
-    Outcome,
-    Put,
-    Record,
-    RecordUnreadable,
-    Stored,
-    TableError,
-    TooLarge,
-    encode,
-    is_unconditional,
-    parse,
-)
-
-PLAIN_BYTES_MAX = 2**20
-"""Puts of larger values are not plain: `transition` checks their size."""
+from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, TooLarge, encode, parse
 
 _FORMAT_VERSION = 1
 _EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
@@ -59,22 +43,6 @@ def pack(stored: Stored) -> bytes:
 def is_plain(raw: bytes) -> bool:
     """Return whether a record has no expiry, no writers and a value."""
     return raw[:2] == _PLAIN_HEADER
-
-
-def are_plain_puts(operations: Sequence[Operation]) -> TypeGuard[Sequence[Put]]:
-    """Return whether all are puts without special members. The plain records that they replace do not affect them."""
-    return all(map(_is_plain_put, operations))
-
-
-def _is_plain_put(operation: Operation) -> bool:
-    return (
-        type(operation) is Put
-        and operation.ttl_s is None
-        and operation.token is None
-        and not operation.returning
-        and is_unconditional(operation)
-        and len(operation.value) <= PLAIN_BYTES_MAX
-    )
 
 
 def pack_plain(value: bytes, version: int) -> bytes:

@@ -38,10 +38,11 @@ from ...core import (
     value_bytes,
     with_etag,
 )
+from ...core.transitions import are_plain_puts
 from .database import Database
 from .group_commit import Turn
 from .reads import RecordReader
-from .records import are_plain_puts, is_plain, pack, pack_plain, read, unpack
+from .records import is_plain, pack, pack_plain, read, unpack
 from .scans import Scanner
 
 log = logging.getLogger(__name__)
