@@ -75,6 +75,7 @@ STORE_API = {
         "decide",
         "takes_long",
         "transition",
+        "are_plain_puts",
         "is_unconditional",
         "with_etag",
     ),

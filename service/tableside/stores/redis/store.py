@@ -19,11 +19,11 @@ from ...core import (
     Unsupported,
     WriteHealth,
     Yielder,
+    are_plain_puts,
     chunks_of,
     gather_bounded,
     is_unconditional,
 )
-from ...core.transitions import are_plain_puts
 from .compare_and_set import RedisVersionedRecords
 from .edits import RecordEditor, is_editable
 from .keys import KeyNames

@@ -32,13 +32,13 @@ from ...core import (
     WriteHealth,
     WritesRejected,
     Written,
+    are_plain_puts,
     decide,
     takes_long,
     transition,
     value_bytes,
     with_etag,
 )
-from ...core.transitions import are_plain_puts
 from .database import Database
 from .group_commit import Turn
 from .reads import RecordReader
