@@ -29,8 +29,10 @@ class RecordWriter:
         for some in chunks_of(puts, PACKED_PUTS):
             raws += [pack(put.value) for put in some]
             await yielder.maybe_yield()
+        written = await self._write([put.key for put in puts], [(raw, 0) for raw in raws], until)
         outcomes: list[Outcome] = [None] * len(puts)
-        for positions, results in await self._write([put.key for put in puts], [(raw, 0) for raw in raws], until):
+        yielder = Yielder()
+        for positions, results in written:
             for index, result in zip(positions, results, strict=True):
                 outcomes[index] = result if isinstance(result, TableError) else Written(etag_of(raws[index]))
             await yielder.maybe_yield()
@@ -48,8 +50,9 @@ class RecordWriter:
             if not isinstance(outcomes[index], TableError):
                 values[index] = value, ttl_ms
         indexes = list(values)
-        keys = [writes[index].key for index in indexes]
-        for positions, results in await self._write(keys, list(values.values()), until):
+        written = await self._write([writes[index].key for index in indexes], list(values.values()), until)
+        yielder = Yielder()
+        for positions, results in written:
             for position, result in zip(positions, results, strict=True):
                 index = indexes[position]
                 outcomes[index] = _outcome(outcomes[index], values[index][0], result)
