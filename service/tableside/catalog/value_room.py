@@ -10,6 +10,9 @@ from ..core import Get, Operation, Outcome, Record, Written, value_bytes, withou
 Reduce: TypeAlias = Callable[[bytes], bytes]
 """Reduces the text of a value to the requested members."""
 
+COPIED_BYTES_MAX = 2**20
+"""Larger values of writes are not copied: there are at most 64 in a response, and a copy takes long."""
+
 
 class ValueRoom:
     """Counts the values of a batch's outcomes. The value that exceeds `bytes_max` is the last.
@@ -24,15 +27,18 @@ class ValueRoom:
 
     def keep(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """Count the values of some outcomes, and return the outcomes to keep."""
-        kept = [*map(self._reduced_outcome, outcomes)] if self._reduction is not None else [*outcomes]
+        kept = [*map(self._kept, outcomes)]
         self._left -= value_bytes(kept)
         return kept
 
-    def _reduced_outcome(self, outcome: Outcome) -> Outcome:
+    def _kept(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Record):
+            if self._reduction is None:
+                return outcome
             return Record(self._reduced(outcome.value), outcome.etag, outcome.expires_ms, outcome.age_s)
         if isinstance(outcome, Written) and outcome.value is not None:
-            return replace(outcome, value=self._reduced(outcome.value))
+            value = outcome.value if self._reduction is None else self._reduced(outcome.value)
+            return replace(outcome, value=_compact(value))
         return outcome
 
     def _reduced(self, value: bytes) -> bytes:
@@ -53,3 +59,12 @@ class ValueRoom:
     def reduced(self, operation: Operation) -> Operation:
         """Return the operation, a write without the request for its value if the value would not fit."""
         return without_value(operation) if self.full else operation
+
+
+def _compact(value: bytes) -> bytes:
+    """Return a copy that takes no more memory than its bytes.
+
+    The encoder writes a value into a larger buffer and shrinks it. The memory behind the value stays unused while the
+    value exists: the buffer of the next value, which may be slightly longer, does not fit.
+    """
+    return value if len(value) > COPIED_BYTES_MAX else bytes(memoryview(value))
