@@ -72,8 +72,9 @@ class KeySchema(msgspec.Struct, frozen=True):
         """Return the key with these percent-encoded path segments as its parts."""
         if len(segments) != len(self.fields):
             raise InvalidOperation(f"a key of this table has {len(self.fields)} parts, one path segment each")
-        parts = [part_from_text(segment, field.type) for segment, field in zip(segments, self.fields, strict=True)]
-        return tuple(parts) if self.composite else parts[0]
+        if not self.composite:
+            return part_from_text(segments[0], self.fields[0].type)
+        return tuple(part_from_text(text, field.type) for text, field in zip(segments, self.fields, strict=True))
 
     def encode(self, key: Key) -> bytes:
         """Return the encoded key. Encoded keys sort in the order of the keys."""

@@ -9,7 +9,6 @@ from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-import httptools
 from starlette.types import ASGIApp, Message, Scope
 from uvicorn.server import ServerState
 
@@ -56,6 +55,15 @@ class SharedState(ServerState):
     def __init__(self) -> None:
         super().__init__()
         self.unread = UnreadResponses(time.monotonic)
+        self._encoded_headers, self._default_lines = self.default_headers, b""
+
+    @property
+    def default_lines(self) -> bytes:
+        """The lines of `default_headers`. The server replaces these every second, because one is `Date`."""
+        if self._encoded_headers is not self.default_headers:
+            self._encoded_headers = self.default_headers
+            self._default_lines = b"".join([name + b": " + value + b"\r\n" for name, value in self.default_headers])
+        return self._default_lines
 
 
 class Connection(Protocol):
@@ -81,7 +89,17 @@ class Exchange:
     """A request and its response. `keep_alive` is false if the response is the last one of its connection."""
 
     def __init__(self, connection: Connection, request: RequestParser) -> None:
-        self.scope = {**connection.scope, **_scope(request)}
+        path, _, query = request.url.partition(b"?")
+        text = path.decode("ascii")
+        self.scope: Scope = {
+            **connection.scope,
+            "http_version": request.version,
+            "method": request.method,
+            "path": unquote(text) if "%" in text else text,
+            "raw_path": path,
+            "query_string": query,
+            "headers": request.headers,
+        }
         self.keep_alive = request.keep_alive
         self.started = self.complete = False
         self.task: asyncio.Task[None] | None = None
@@ -102,6 +120,7 @@ class Exchange:
         except Exception:
             log.exception("a response could not be completed")
         finally:
+            self._connection.server_state.tasks.discard(self.task)
             if not self.complete:
                 self._connection.transport.close()
 
@@ -181,7 +200,7 @@ class Exchange:
     def _encode_head(self, body_bytes: int | None) -> bytes:
         """Return the bytes of the head. A body of unknown length (None) ends with the connection."""
         status, lines, common = self._head["status"], [], COMMON_HEADERS
-        for name, value in (*self._connection.server_state.default_headers, *self._head["headers"]):
+        for name, value in self._head["headers"]:
             name = name.lower()
             if name == b"content-length":
                 self._remaining_bytes = int(value)
@@ -206,20 +225,7 @@ class Exchange:
         head = b"\r\n".join(lines)
         if len(head) - len(head.translate(None, _CONTROL_CHARACTERS)) != 2 * (len(lines) - 1):
             raise RuntimeError("a response header contains a control character")
-        return _STATUS_LINES[status] + head + b"\r\n\r\n"
-
-
-def _scope(request: RequestParser) -> Scope:
-    url = httptools.parse_url(request.url)
-    path = url.path.decode("ascii")
-    return {
-        "http_version": request.version,
-        "method": request.method,
-        "path": unquote(path) if "%" in path else path,
-        "raw_path": url.path,
-        "query_string": url.query or b"",
-        "headers": request.headers,
-    }
+        return _STATUS_LINES[status] + self._connection.server_state.default_lines + head + b"\r\n\r\n"
 
 
 def problem_response(

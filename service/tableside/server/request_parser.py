@@ -29,6 +29,8 @@ class RequestParser:
     arrived in part.
     """
 
+    headers: list[tuple[bytes, bytes]]
+
     def __init__(
         self, on_request: Callable[[], None], on_body: Callable[[bytes], None], on_complete: Callable[[], None]
     ) -> None:
@@ -126,7 +128,7 @@ class RequestParser:
 
     def on_message_begin(self) -> None:
         """Start a head."""
-        self.in_head, self.expects_continue, self.url, self.headers = True, False, b"", list[tuple[bytes, bytes]]()
+        self.in_head, self.url, self.headers = True, b"", []
 
     def on_url(self, url: bytes) -> None:
         """Add a part of the URL."""
@@ -135,10 +137,7 @@ class RequestParser:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header. The trailers of a body are ignored."""
         if self.in_head:
-            name = name.lower()
-            if name == b"expect" and value.lower() == b"100-continue":
-                self.expects_continue = True
-            self.headers.append((name, value))
+            self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Check a head and pass it on."""
@@ -169,7 +168,11 @@ class RequestParser:
             raise Overloaded(f"{HEADS_MAX} requests wait on this connection")
         if names.count(b"host") != 1 or PLAIN_TARGET.fullmatch(self.url) is None:
             self.url = check_head(self.version, self.url, names, headers)
-        self.expects_continue = self.expects_continue and self.version == "1.1"
+        self.expects_continue = (
+            b"expect" in names
+            and self.version == "1.1"
+            and any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+        )
 
     def on_body(self, body: bytes) -> None:
         """Pass a part of a body on."""

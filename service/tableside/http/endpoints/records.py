@@ -1,7 +1,7 @@
 """The endpoints of single records."""
 
-import asyncio
 import re
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -32,6 +32,8 @@ from ..wire.repeated_updates import short_update
 from .endpoint import SHORT_BODY_BYTES_MAX, TableRequest, deadline_s, table_route
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
+
+_CONTENT_TYPE = (b"content-type", JSON.encode())
 
 
 def route() -> Route:
@@ -145,7 +147,7 @@ async def _write(request: TableRequest, members: dict[str, Any], long: LongBody 
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
     wait_s = preferences.wait_s
     if long is not None:
-        wait_s = request.received_at + deadline_s(table, wait_s) - asyncio.get_running_loop().time()
+        wait_s = request.received_at + deadline_s(table, wait_s) - time.monotonic()
     response = _response(answer(await table.one(operation, wait_s, request.context.bytes_in)), partitions)
     if preferences.representation and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
@@ -203,7 +205,7 @@ class RecordResponse(Response):
         if answer.value is not None:
             self.raw_headers += [
                 (b"content-length", b"%d" % len(answer.value)),
-                (b"content-type", json_batch.MEDIA_TYPE.encode()),
+                _CONTENT_TYPE,
             ]
         if answer.etag is not None:
             self.raw_headers.append((b"etag", b'"%b"' % answer.etag.encode()))

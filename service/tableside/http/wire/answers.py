@@ -71,8 +71,9 @@ _OPERATIONS = frozenset({Get, Put, Update, Delete})
 def answer(outcome: Outcome, fields: Fields = None) -> Answer:
     """Return the answer to one operation."""
     match outcome:
-        case Record(value, etag, expires_ms):
-            return Answer(200, value if fields is None else project_value(value, fields), etag, expires_ms)
+        case Record():
+            value = outcome.value if fields is None else project_value(outcome.value, fields)
+            return Answer(200, value, outcome.etag, outcome.expires_ms)
         case None:
             return Answer(404, error=RECORD_NOT_FOUND)
         case Written():

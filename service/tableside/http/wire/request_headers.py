@@ -86,7 +86,8 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
 def read_options(request: Request, media: str) -> ReadOptions:
     """Parse the query and the headers of a GET. Raise NotAcceptable if the client does not accept the media type."""
-    if not request.scope["query_string"] and _READ_HEADERS.isdisjoint(_headers(request)):
+    names = [name for name, _ in request.scope["headers"]]
+    if not request.scope["query_string"] and _READ_HEADERS.isdisjoint(names):
         return _NO_OPTIONS
     query = query_parameters(request, ("fields", "partitions"))
     check_accepts(request, media)
@@ -99,7 +100,7 @@ def read_options(request: Request, media: str) -> ReadOptions:
     )
 
 
-_READ_HEADERS = frozenset({"accept", "cache-control", "if-none-match", "prefer"})
+_READ_HEADERS = frozenset({b"accept", b"cache-control", b"if-none-match", b"prefer"})
 _NO_OPTIONS = ReadOptions(None, None, None, None, None)
 
 
@@ -185,13 +186,13 @@ def _single_use_token(text: str) -> Token:
 
 def media_type(request: Request, known: Collection[str], default: str | None = None) -> str:
     """Return the media type of the body, one of `known`. Raise UnsupportedMediaType if it is another."""
-    if (header(request, "content-encoding") or "identity").lower() != "identity":
+    headers = _headers(request)
+    if headers.get("content-encoding", "identity").lower() not in ("", "identity"):
         raise UnsupportedMediaType("a body with a Content-Encoding is not supported")
-    if (header(request, "transfer-encoding") or "chunked").lower() != "chunked":
+    if headers.get("transfer-encoding", "chunked").lower() not in ("", "chunked"):
         raise UnsupportedMediaType("chunked is the only supported transfer coding")
-    text = header(request, "content-type") or default or ""
-    essence, _, parameters = text.partition(";")
-    charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters, re.IGNORECASE)
+    essence, _, parameters = (headers.get("content-type") or default or "").partition(";")
+    charset = parameters and re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters, re.IGNORECASE)
     if essence.strip().lower() not in known or (charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii")):
         raise UnsupportedMediaType(f"the body must be one of: {', '.join(sorted(known))}")
     return essence.strip().lower()

@@ -40,7 +40,7 @@ class Command(msgspec.Struct, frozen=True):
         if self.script is not None:
             head = ("EVAL", self.script.text) if script_text else ("EVALSHA", self.script.sha)
         words = head + self.words
-        if any(type(word) is bytes and len(word) > LONG_WORD_BYTES for word in words):
+        if True in [type(word) is bytes and len(word) > LONG_WORD_BYTES for word in words]:
             parts: list[bytes] = PythonRespSerializer(LONG_WORD_BYTES, _encode).pack(*words)  # type: ignore[no-untyped-call]
             return parts
         return [pack_command(words)]
