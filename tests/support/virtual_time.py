@@ -1,18 +1,17 @@
 """An event loop whose clock moves only when no callback is ready, and then straight to the next timer.
 
-Tests of deadlines, pauses and rates take no time and always see the same times. Slices are measured with the same
-clock, so a computation never waits for one because the machine is slow. If all tasks wait and no timer is
-set, the test fails immediately instead of hanging.
+Tests of deadlines, pauses and rates take no time and always see the same times. `time.monotonic` returns the time of
+this loop, so a computation never waits for a slice because the machine is slow. If all tasks wait and no timer is set,
+the test fails immediately instead of hanging.
 """
 
 import asyncio
 import functools
 import selectors
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 from unittest.mock import patch
-
-from tableside.core import concurrency
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -46,12 +45,28 @@ def in_virtual_time(
     """Run a test on a new loop with a virtual clock."""
 
     @functools.wraps(test)
-    def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
-        with patch.object(concurrency, "slice_clock", now), asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            return runner.run(test(*arguments, **named))
+    def called(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        return run(test(*arguments, **named))
 
-    return run
+    return called
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine on a new loop with a virtual clock."""
+    with patch.object(time, "monotonic", _monotonic), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main)
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+_real_monotonic = time.monotonic
+
+
+def _monotonic() -> float:
+    """Return the time of the running loop. In a thread without a loop it is the real time."""
+    try:
+        return now()
+    except RuntimeError:
+        return _real_monotonic()

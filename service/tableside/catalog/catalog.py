@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 
@@ -167,7 +168,7 @@ class Catalog:
         """Update the gauges of each store's connections, retry budget and work in flight."""
         for in_flight in self._in_flight.values():
             in_flight.sample()
-        now, metrics = asyncio.get_running_loop().time(), self._environment.metrics
+        now, metrics = time.monotonic(), self._environment.metrics
         for name, backend in self._backends.items():
             if name in self._budgets:
                 metrics.retry.budget.labels(name).set(self._budgets[name].remaining(now))

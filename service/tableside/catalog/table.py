@@ -183,7 +183,7 @@ class Table:
 
     async def _run_within(self, work: Callable[[], Awaitable[Result]], deadline_s: float | None) -> Result:
         until = self._until(deadline_s)
-        if asyncio.get_running_loop().time() >= until:
+        if time.monotonic() >= until:
             raise self._deadline_exceeded("no")
         try:
             async with asyncio.timeout_at(until):
@@ -239,7 +239,7 @@ class Table:
         return outcomes
 
     async def _apply(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
-        if until <= asyncio.get_running_loop().time():
+        if until <= time.monotonic():
             return [self._deadline_exceeded("no")] * len(operations)
         try:
             return await run_until(self._store.apply(operations, until), until + GRACE_S)
@@ -249,7 +249,7 @@ class Table:
 
     def _until(self, deadline_s: float | None) -> float:
         allowed_s = self.deadline_s if deadline_s is None else min(deadline_s, self.deadline_s)
-        return asyncio.get_running_loop().time() + allowed_s
+        return time.monotonic() + allowed_s
 
     def _deadline_exceeded(self, applied: Applied) -> DeadlineExceeded:
         return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over", applied=applied)

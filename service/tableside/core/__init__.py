@@ -9,7 +9,8 @@ from .backoff import exponential_backoff_s
 from .bounded_reads import UPDATE_BYTES_MAX, BoundedReads, ReadBudget
 from .changes import Changes, Edits, MergePatch
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
-from .concurrency import Yielder, chunks_of, gather_bounded, run_until
+from .concurrency import Yielder, chunks_of, gather_bounded
+from .deadlines import run_until
 from .decisions import decide, takes_long
 from .element_limit import check_elements
 from .errors import (

@@ -4,8 +4,8 @@ A call first asks for all records and stops at a limit of bytes. For some time a
 as probably fit.
 """
 
-import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -65,7 +65,7 @@ class BoundedReads:
         if len(items) <= 1:
             return await read(items, ReadBudget(math.inf))
         sent = items
-        if asyncio.get_running_loop().time() < self._limited_until:
+        if time.monotonic() < self._limited_until:
             sent = items[: self._count_max]
         limited = len(sent) < len(items)
         budget = ReadBudget(2 * self._bytes_max if len(sent) > 1 else math.inf)
@@ -82,4 +82,4 @@ class BoundedReads:
         """Let the next calls read as many records as fit if these have the average size, at most twice as many."""
         fitting = int(self._bytes_max * count / max(1, size_bytes))
         self._count_max = max(1, min(fitting, 2 * count))
-        self._limited_until = asyncio.get_running_loop().time() + LARGE_RECORDS_S
+        self._limited_until = time.monotonic() + LARGE_RECORDS_S

@@ -7,6 +7,7 @@ each conflicts only with other processes. The store implements `VersionedRecords
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -145,15 +146,14 @@ class CompareAndSet:
             lock.release()
 
     async def _retry(self, write: Write, until: float) -> Outcome:
-        time = asyncio.get_running_loop().time
         for attempt in range(ATTEMPTS_MAX):
-            if time() >= until:
+            if time.monotonic() >= until:
                 return DeadlineExceeded("the deadline passed while other writers changed the record")
             [outcome] = await self._attempt([write], until)
             if outcome is not False:
                 return _final(outcome)
             pause_s = exponential_backoff_s(attempt, BACKOFF_S, BACKOFF_MAX_S, self._jitter)
-            await asyncio.sleep(min(pause_s, max(0.0, until - time())))
+            await asyncio.sleep(min(pause_s, max(0.0, until - time.monotonic())))
         return Contended(f"other writers changed the record during each of {ATTEMPTS_MAX} attempts")
 
 

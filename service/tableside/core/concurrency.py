@@ -19,9 +19,6 @@ PIECE_CHANGE_MAX = 4
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-slice_clock = time.perf_counter
-"""The clock of slices, in seconds. The time of uvloop's event loop is in whole milliseconds, longer than a slice."""
-
 Pieces: TypeAlias = Generator[None, None, Result]
 """Work that awaits nothing, as a generator: it yields between its pieces and returns the result."""
 
@@ -109,23 +106,22 @@ class Yielder:
     """Waits for another slice of the event loop whenever a long computation that awaits nothing has used one."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._yield_at = slice_clock() + SLICE_S
+        self._yield_at = time.monotonic() + SLICE_S
 
     @property
     def due(self) -> bool:
         """Whether `SLICE_S` has passed since the last yield. Testing it first is faster than `maybe_yield`."""
-        return slice_clock() >= self._yield_at
+        return time.monotonic() >= self._yield_at
 
     async def maybe_yield(self) -> None:
         """Let other tasks run if `SLICE_S` has passed since the last yield. Otherwise return immediately."""
         if self.due:
             await next_slice()
-            self._yield_at = slice_clock() + SLICE_S
+            self._yield_at = time.monotonic() + SLICE_S
 
     def is_past(self, deadline: float) -> bool:
-        """Return whether a time of the running loop's clock has passed."""
-        return self._loop.time() >= deadline
+        """Return whether a time of `time.monotonic` has passed."""
+        return time.monotonic() >= deadline
 
 
 async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result:
@@ -133,7 +129,7 @@ async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result
 
     Long pieces run apart from the event loop. One that has not finished by the time `until` is DeadlineExceeded.
     """
-    yield_at = slice_clock() + SLICE_S
+    yield_at = time.monotonic() + SLICE_S
     proceed = following = partial(next, work)
     while True:
         try:
@@ -149,11 +145,11 @@ async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result
                 proceed = partial(work.send, result)
             except TableError as error:
                 proceed = partial(work.throw, error)
-        elif slice_clock() >= yield_at:
+        elif time.monotonic() >= yield_at:
             await next_slice()
         else:
             continue
-        yield_at = slice_clock() + SLICE_S
+        yield_at = time.monotonic() + SLICE_S
 
 
 def finish(work: Pieces[Result]) -> Result:
@@ -164,21 +160,6 @@ def finish(work: Pieces[Result]) -> Result:
         except StopIteration as finished:
             result: Result = finished.value
             return result
-
-
-async def run_until(coroutine: Coroutine[Any, Any, Result], deadline: float) -> Result:
-    """Run a coroutine with a timeout that sets no timer if the coroutine finishes without waiting.
-
-    `deadline` is a time of the running loop's clock. After it, TimeoutError is raised. The coroutine's first step runs
-    immediately and is not limited in time. A timer is set only if the coroutine waits after it.
-    """
-    try:
-        awaited = coroutine.send(None)
-    except StopIteration as finished:
-        result: Result = finished.value
-        return result
-    async with asyncio.timeout_at(deadline):
-        return await Started(coroutine, awaited)
 
 
 class Started(Generic[Result]):

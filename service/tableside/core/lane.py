@@ -127,7 +127,7 @@ async def run_apart(work: Callable[[], Result], until: float = math.inf) -> Resu
     """Call a picklable function in the helper process of the running loop, or in a thread. Return its result.
 
     The parameters and the result are copied. An error must be a TableError. Raise DeadlineExceeded at the time `until`
-    of the loop's clock. Work that has begun then continues, and its result is discarded.
+    of `time.monotonic`. Work that has begun then continues, and its result is discarded.
     """
     return await _running().run_apart(work, until)
 

@@ -111,7 +111,7 @@ class Store(Protocol):
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Apply the operations independently, and return their outcomes in the same order.
 
-        `until` is the deadline, a time of the running loop's clock. Operations unfinished by then end as
+        `until` is the deadline, a time of `time.monotonic`. Operations unfinished by then end as
         DeadlineExceeded. Finished ones keep their outcomes. A store that never waits for another process may ignore it.
         """
         ...

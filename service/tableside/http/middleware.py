@@ -201,7 +201,7 @@ class RequestInProgress:
         # asyncio.timeout costs three times as much.
         loop = task.get_loop()
         if self._body_started_at is None:
-            self._body_started_at = loop.time()
+            self._body_started_at = time.monotonic()
         timeout_s = BODY_TIMEOUT_S + self.context.bytes_in / BODY_BYTES_PER_S_MIN if self._slow else SLOW_AFTER_S
         self._timer = loop.call_at(self._body_started_at + timeout_s, self._on_body_timeout, task)
 

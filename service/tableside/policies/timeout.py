@@ -9,6 +9,7 @@ Scans have no timeout here. The table's deadline limits them.
 
 import asyncio
 import math
+import time
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter
@@ -61,7 +62,7 @@ class Timeout(Policy):
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Send the operations with an earlier deadline."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         read_until, write_until = min(until, now + self._read_s), min(until, now + self._write_s)
         if read_until == write_until:
             return await self._attempt(operations, read_until, until)

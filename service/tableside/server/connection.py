@@ -1,6 +1,7 @@
 """HTTP/1.1 connections: requests in their order, timeouts, load shedding, and refusals of malformed requests."""
 
 import asyncio
+import time
 from collections import deque
 from typing import Any
 
@@ -65,7 +66,7 @@ class HttpConnection(asyncio.Protocol):
         self._answering: Exchange | None = None
         self.pipeline: deque[Exchange | bytes] = deque()
         self._paused = self._ended = False
-        self._late_at: float | None = self._loop.time() + HEAD_MAX_S
+        self._late_at: float | None = time.monotonic() + HEAD_MAX_S
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Start to receive requests."""
@@ -89,7 +90,7 @@ class HttpConnection(asyncio.Protocol):
     def is_late(self, now: float) -> bool:
         """Return whether a response is not being read, the head of a request takes too long, or the client is idle.
 
-        `now` is a time of the event loop. The timeout for bodies is the application's.
+        `now` is a time of `time.monotonic`. The timeout for bodies is the application's.
         """
         if self.sender.is_late(now):
             return True
@@ -112,7 +113,7 @@ class HttpConnection(asyncio.Protocol):
         except TableError as error:
             self._end_with(error)
         if self._parser.in_head and (self._late_at is None or not was_in_head):
-            self._late_at = self._loop.time() + HEAD_MAX_S
+            self._late_at = time.monotonic() + HEAD_MAX_S
 
     def _on_request(self) -> None:
         """Start a request, or queue it after those before it, unless it is shed."""
@@ -168,7 +169,7 @@ class HttpConnection(asyncio.Protocol):
         if close:
             self.transport.close()
             return
-        self._late_at = self._loop.time() + self._keep_alive_s
+        self._late_at = time.monotonic() + self._keep_alive_s
         self.pause_reading()
         self._loop.call_later(error.retry_after_s or 0, self._read_on)
 
@@ -202,7 +203,6 @@ class HttpConnection(asyncio.Protocol):
             self.resume_reading()
             item.task = self._loop.create_task(item.run(self._app))
             self.server_state.tasks.add(item.task)
-            item.task.add_done_callback(self.server_state.tasks.discard)
 
     def pause_writing(self) -> None:
         """Pause the responses, because the client does not read them as fast."""
@@ -236,7 +236,7 @@ class HttpConnection(asyncio.Protocol):
             self._start(self.pipeline.popleft())
         else:
             self.resume_reading()
-            self._late_at = self._loop.time() + (HEAD_MAX_S if self._parser.in_head else self._keep_alive_s)
+            self._late_at = time.monotonic() + (HEAD_MAX_S if self._parser.in_head else self._keep_alive_s)
             if self.server_state.closing:
                 self.shutdown()
 

@@ -40,7 +40,7 @@ class ResponseSender:
         return self._queued_bytes + self._transport.get_write_buffer_size()
 
     def is_late(self, now: float) -> bool:
-        """Return whether the client reads too slowly. `now` is a time of the event loop."""
+        """Return whether the client reads too slowly. `now` is a time of `time.monotonic`."""
         return self.read_progress.is_late(now, self.unread_bytes)
 
     def write(self, data: bytes) -> None:

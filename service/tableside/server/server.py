@@ -134,7 +134,7 @@ class Server(uvicorn.Server):
         if counter % CERTIFICATE_CHECK_TICKS == 0 and self._certificates is not None:
             self._certificates.check()
         if counter % LATE_CHECK_TICKS == 0:
-            close_late(self.server_state, asyncio.get_running_loop().time())
+            close_late(self.server_state, time.monotonic())
         return await super().on_tick(counter)
 
     def _log_pages(self) -> None:

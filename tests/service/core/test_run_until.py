@@ -1,15 +1,17 @@
 """Work is limited in time as by a timer, and work that finishes without waiting sets no timer."""
 
 import asyncio
+import contextlib
+from time import monotonic
 from typing import Any
 
 import pytest
 
-from tableside.core.concurrency import run_until
+from tableside.core.deadlines import Deadlines, run_until
 
 
 def soon() -> float:
-    return asyncio.get_running_loop().time() + 0.05
+    return monotonic() + 0.05
 
 
 async def test_work_without_waiting_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +21,7 @@ async def test_work_without_waiting_sets_no_timer(monkeypatch: pytest.MonkeyPatc
     async def at_once() -> int:
         return 7
 
-    monkeypatch.setattr(asyncio, "timeout_at", no_timer)
+    monkeypatch.setattr(Deadlines, "add", no_timer)
     assert await run_until(at_once(), soon()) == 7
 
 
@@ -32,7 +34,7 @@ async def test_work_that_waits_several_times_completes() -> None:
             values.append(await asyncio.ensure_future(asyncio.sleep(0, number)))
         return values
 
-    assert await run_until(waits(), asyncio.get_running_loop().time() + 10) == [0, 1, 2]
+    assert await run_until(waits(), monotonic() + 10) == [0, 1, 2]
 
 
 async def test_work_that_exceeds_its_time_is_cancelled_and_can_clean_up() -> None:
@@ -49,6 +51,20 @@ async def test_work_that_exceeds_its_time_is_cancelled_and_can_clean_up() -> Non
         await run_until(hangs(), soon())
     assert tidied == [True]
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]  # there is one
+
+
+async def test_each_of_several_tasks_ends_at_its_own_deadline() -> None:
+    started, ended = monotonic(), dict[int, float]()
+
+    async def ends(number: int, after_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await run_until(asyncio.sleep(1), started + after_s)
+        ended[number] = monotonic() - started
+
+    await asyncio.gather(*(ends(number, after_s) for number, after_s in enumerate((0.3, 0.1, 0.2, 5))))
+    assert [*ended] == [1, 2, 0, 3]
+    assert ended[1] < 0.2 <= ended[2] + 0.001
+    assert ended[3] >= 1
 
 
 @pytest.mark.parametrize("waits_first", [False, True])
@@ -72,7 +88,7 @@ async def test_waiting_work_can_be_cancelled() -> None:
             seen.append("cancelled")
             raise
 
-    task = asyncio.create_task(run_until(hangs(), asyncio.get_running_loop().time() + 10))
+    task = asyncio.create_task(run_until(hangs(), monotonic() + 10))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -90,7 +106,7 @@ async def test_an_earlier_cancellation_takes_effect_at_the_first_wait() -> None:
 
     async def asked() -> None:
         asyncio.current_task().cancel()  # type: ignore[union-attr]  # there is one
-        await run_until(waits(), asyncio.get_running_loop().time() + 10)
+        await run_until(waits(), monotonic() + 10)
 
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(asked())
@@ -103,4 +119,4 @@ async def test_a_time_within_it_and_a_task_group_work() -> None:
             one = group.create_task(asyncio.sleep(0.001, "one"))
         return one.result()
 
-    assert await run_until(inner(), asyncio.get_running_loop().time() + 10) == "one"
+    assert await run_until(inner(), monotonic() + 10) == "one"

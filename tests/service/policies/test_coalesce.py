@@ -2,53 +2,21 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Sequence
-from selectors import SelectorKey, SelectSelector
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import one, put, update, value
+from support.virtual_time import now, run
 from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.coalesce import Coalesce, CoalesceMetrics
 from tableside.stores.memory import MemoryStore
 
-Result = TypeVar("Result")
-
 LARGE: dict[str, Any] = {"operations_max": 1000, "bytes_max": 2**22}
-
-
-# An event loop with virtual time: the clock advances only when no task is ready, and then without waiting
-
-
-class _VirtualTimeSelector(SelectSelector):
-    now_s = 1000.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
-        assert timeout is not None, "everything waits for ever"
-        self.now_s += max(0.0, timeout)
-        return super().select(0)
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._virtual_selector = _VirtualTimeSelector()
-        super().__init__(self._virtual_selector)
-
-    def time(self) -> float:
-        return self._virtual_selector.now_s
-
-
-def run(main: Coroutine[Any, Any, Result]) -> Result:
-    with asyncio.Runner(loop_factory=_Loop) as runner:
-        return runner.run(main)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def turns(count: int = 5) -> None:

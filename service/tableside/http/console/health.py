@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Mapping
 
 from ...core import StoreUnavailable
@@ -29,7 +30,7 @@ class Health:
         `ping` checks all stores, as `Catalog.ping` does. A store that does not answer does not delay the page: it
         returns the last known result, and a later call returns the new one.
         """
-        if asyncio.get_running_loop().time() - self._known_at >= AGE_MAX_S:
+        if time.monotonic() - self._known_at >= AGE_MAX_S:
             if self._pinging is None or self._pinging.done():
                 self._pinging = asyncio.create_task(self._ping(ping))
             await asyncio.wait([self._pinging], timeout=WAIT_MAX_S)
@@ -44,4 +45,4 @@ class Health:
 
     async def _ping(self, ping: Callable[[], Awaitable[Stores]]) -> None:
         self._known = await ping()
-        self._known_at = asyncio.get_running_loop().time()
+        self._known_at = time.monotonic()

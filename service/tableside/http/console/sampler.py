@@ -53,7 +53,7 @@ class Sampler:
         """Record that a page was requested."""
         if not self._watched:
             self._viewed.set()
-        self._viewed_at = _now()
+        self._viewed_at = time.monotonic()
 
     async def run(self) -> None:
         """Take readings until cancelled."""
@@ -64,7 +64,7 @@ class Sampler:
 
     @property
     def _watched(self) -> bool:
-        return _now() - self._viewed_at < WATCHED_S
+        return time.monotonic() - self._viewed_at < WATCHED_S
 
     async def _read_once(self) -> float:
         try:
@@ -72,7 +72,7 @@ class Sampler:
         except Exception:  # show pages without current numbers rather than stop sampling
             log.exception("the metrics cannot be read for the console")
             return 0.0
-        self._history.add(_now(), reading)
+        self._history.add(time.monotonic(), reading)
         return cost_s
 
     async def _pause(self, pause_min_s: float) -> None:
@@ -82,7 +82,3 @@ class Sampler:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(UNWATCHED_EVERY_S - EVERY_S):
                     await self._viewed.wait()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -1,6 +1,6 @@
 """The endpoint of batches: many operations in one request, as JSON or as Arrow."""
 
-import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +43,7 @@ async def apply_batch(request: TableRequest) -> Response:
     query = request_headers.query_parameters(request, ("op", "writer", "return", "fields") if media == ARROW else ())
     wait_s, max_age_s = request_headers.preferences(request).wait_s, request_headers.max_age_s(request)
     body = await request.read_body()
-    now, started_at = asyncio.get_running_loop().time, request.received_at
+    started_at = request.received_at
     table = await request.catalog.table_or_spec(name)
     spec = table if isinstance(table, TableSpec) else table.spec
     until = started_at + deadline_s(table, wait_s)
@@ -60,14 +60,14 @@ async def apply_batch(request: TableRequest) -> Response:
     await yielder.maybe_yield()
     bytes_max = request.limits.response_bytes_max
     room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
-    outcomes = await table.batch(operations, until - now(), len(body), room)
+    outcomes = await table.batch(operations, until - time.monotonic(), len(body), room)
     await yielder.maybe_yield()
     if len(operations) != len(permitted):
         outcomes = merge_rejected(permitted, outcomes)
     del permitted, operations  # They may refer to the objects that `_freed` frees.
     partitioned = bool(spec.partitions)
     if batch.fields is not None:
-        outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: now() >= until))
+        outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: time.monotonic() >= until))
     encoded: Encoded
     if records := _all_found(outcomes, bytes_max if media == ARROW else min(bytes_max, COPIED_BYTES_MAX)):
         if media == JSON:
@@ -111,8 +111,7 @@ async def _decode_json(
 
 
 def _expired(until: float) -> Callable[[], bool]:
-    now = asyncio.get_running_loop().time
-    return lambda: now() >= until
+    return lambda: time.monotonic() >= until
 
 
 async def _decode_arrow(

@@ -3,9 +3,9 @@
 Exceptions that a handler raises pass through: the middleware turns them into problem details.
 """
 
-import asyncio
 import math
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -41,7 +41,7 @@ _PATH_KEY = "tableside.path"
 class ServiceRequest(Request):
     """A request with access to the open tables and the limits of the service.
 
-    `received_at` is the time of the loop at which the body was complete, where deadlines begin.
+    `received_at` is the time of `time.monotonic` at which the body was complete, where deadlines begin.
     """
 
     received_at: float
@@ -72,7 +72,7 @@ class ServiceRequest(Request):
             if size_bytes > bytes_max:
                 raise TooLarge(f"a body may have at most {bytes_max} bytes")
             chunks.append(chunk)
-        self.received_at = asyncio.get_running_loop().time()
+        self.received_at = time.monotonic()
         if size_bytes <= SHORT_BODY_BYTES_MAX:
             return b"".join(chunks)
         if size_bytes <= JOINED_BYTES_MAX:

@@ -6,6 +6,7 @@ cancelled only when its last waiter leaves.
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -20,8 +21,8 @@ GRACE_S = 0.1
 class Load:
     """One call of the store that reads records.
 
-    `read_at` is its begin on the monotonic clock. `until`, its deadline, and `ended_at` are times of the event loop's
-    clock. `link` refers to the span of the request that began it, the parent of the call's span.
+    `read_at` is its begin on the cache's clock. `until`, its deadline, and `ended_at` are times of `time.monotonic`.
+    `link` refers to the span of the request that began it, the parent of the call's span.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Load:
         """Return when the load has ended, at `until`, or when the load's own deadline and grace time have passed."""
         if not self.ended:
             ends = min(until, self.until + GRACE_S)
-            timeout_s = None if ends == math.inf else ends - asyncio.get_running_loop().time()
+            timeout_s = None if ends == math.inf else ends - time.monotonic()
             await asyncio.wait((self.task,), timeout=timeout_s)
 
 
@@ -87,7 +88,7 @@ class Loads:
         self._current.update(dict.fromkeys(load.reads, load))
 
         def has_ended(task: object) -> None:
-            load.ended_at = asyncio.get_running_loop().time()
+            load.ended_at = time.monotonic()
             ended()
 
         load.task.add_done_callback(has_ended)
@@ -99,7 +100,7 @@ class Loads:
         """
         if (load := self._current.get(operation.key)) is None or not young_enough(operation, now - load.read_at):
             return None
-        return load if asyncio.get_running_loop().time() < load.until + GRACE_S else None
+        return load if time.monotonic() < load.until + GRACE_S else None
 
     def forget(self, keys: Sequence[Key] | None = None) -> None:
         """Remove the current loads of these keys, or of all: gets cannot join them, and they are not cached."""

@@ -119,7 +119,7 @@ class Cache(Policy):
         for position, load in joined.items():
             outcomes[position] = self._joined_outcome(operations[position], load, until)
         again = [position for position in joined if outcomes[position] is _TRY_AGAIN]
-        return again if again and asyncio.get_running_loop().time() < until else ()
+        return again if again and time.monotonic() < until else ()
 
     async def _bypass(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Send the operations, and track only the writes: they may end after the cache is resumed."""

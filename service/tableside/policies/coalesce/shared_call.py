@@ -6,24 +6,26 @@ No call starts after its deadline. An exception of the store fails only the oper
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from ...core import Applied, DeadlineExceeded, Get, Internal, Operation, Outcome, Store
+from ...core.deadlines import TIMER_RESOLUTION_S, Deadlines
 from ...core.directions import applied_if_unanswered, count_reads
 from ...core.operations import size_bytes
 from ...telemetry import Traces
 from .key_order import KeyOrder
 from .metrics import TableCoalesceMetrics
-from .waiters import TIMER_RESOLUTION_S, SharedCall, Slot, Waiter, WaiterDeadlines, spans
+from .waiters import SharedCall, Slot, Waiter, spans
 
 log = logging.getLogger(__name__)
 
 
 async def call_store(store: Store, operations: Sequence[Operation], until: float) -> list[Outcome]:
     """Call the store. If it raises, log the exception and return Internal for the operations of this call."""
-    if until <= asyncio.get_running_loop().time():
+    if until <= time.monotonic():
         return [deadline_exceeded(store, "no")] * len(operations)
     try:
         outcomes = await store.apply(operations, until)
@@ -77,7 +79,7 @@ class SharedCalls:
         self._traces = traces
         self._forming: SharedCall | None = None
         self._in_flight: dict[SharedCall, asyncio.Task[None]] = {}
-        self._deadlines = WaiterDeadlines(self._expire)
+        self._deadlines = Deadlines(self._expire)
         self._drained: asyncio.Future[None] | None = None
         self._last_was_unshared = False
 
@@ -95,7 +97,7 @@ class SharedCalls:
         waiter = Waiter(len(operations), until, loop.create_future())
         if self._traces is not None:
             waiter.span = self._traces.start_span("coalesce wait")
-        dispatch_at = self._dispatch_at(loop.time(), until) if self._linger_s else NEXT_ITERATION
+        dispatch_at = self._dispatch_at(time.monotonic(), until) if self._linger_s else NEXT_ITERATION
         for position, operation in enumerate(operations):
             self._add(operation, dispatch_at, waiter, position)
         if self._forming is not None and dispatch_at < self._forming.dispatch_at:
@@ -159,7 +161,7 @@ class SharedCalls:
         if self._forming is not None and self._forming.size_bytes + size > self._limits.bytes_max:
             self._dispatch(self._forming, full=True)
         if self._forming is None:
-            self._forming = SharedCall(asyncio.get_running_loop().time())
+            self._forming = SharedCall(time.monotonic())
         call = self._forming
         call.slots.append(slot)
         call.size_bytes += size
@@ -174,7 +176,7 @@ class SharedCalls:
         call.dispatch_at = dispatch_at
         if call.timer is not None:
             call.timer.cancel()
-        if self._linger_s and dispatch_at > loop.time():
+        if self._linger_s and dispatch_at > time.monotonic():
             call.timer = loop.call_at(dispatch_at, self._dispatch, call)
         else:
             call.dispatch_at = NEXT_ITERATION
@@ -221,7 +223,7 @@ class SharedCalls:
 
     def _observe(self, call: SharedCall, operations: int) -> None:
         if self._metrics is not None:
-            waited_s = asyncio.get_running_loop().time() - call.since
+            waited_s = time.monotonic() - call.since
             self._metrics.shared(operations, call.waiting_count, waited_s, full=call.full)
 
     def _expire(self, waiter: Waiter) -> None:

@@ -7,17 +7,18 @@ operation sees the writes acknowledged before it, because its call is sent after
 
 import asyncio
 import math
+import time
 from collections.abc import Sequence
 
 from opentelemetry.trace import Span
 
 from ...core import Get, Key, Operation, Outcome, Store, Update
+from ...core.deadlines import TIMER_RESOLUTION_S
 from ...core.directions import AllReads
 from ...core.store import Policy
 from ...telemetry import Traces
 from .metrics import CoalesceMetrics, TableCoalesceMetrics
 from .shared_call import call_store
-from .waiters import TIMER_RESOLUTION_S
 
 
 class SingleCall:
@@ -58,7 +59,7 @@ class SingleCall:
     def start(self) -> Sequence[Operation]:
         """Close the call to other operations, and return the ones that still have a caller."""
         self.started = True
-        for key in [key for key, callers in self.callers.items() if all(caller.done() for caller in callers)]:
+        for key in [key for key, callers in self.callers.items() if False not in [caller.done() for caller in callers]]:
             del self.operations[key], self.callers[key]
         return [*self.operations.values()]
 
@@ -155,8 +156,8 @@ class _Sharing:
             await asyncio.wait([call.task for call in self._calls])
 
     async def _share(self, operation: Operation, until: float) -> list[Outcome]:
-        caller = asyncio.get_running_loop().create_future()
         call = self._call(operation, until)
+        caller: asyncio.Future[Outcome] = call.task.get_loop().create_future()
         call.add(operation, caller)
         span = None if self._traces is None else self._traces.start_span("coalesce wait")
         if span is not None:
@@ -176,7 +177,7 @@ class _Sharing:
         if call is not None and call.accepts(operation, until, self._operations_max):
             return call
         loop = asyncio.get_running_loop()
-        call = self._forming = SingleCall(loop.time(), until)
+        call = self._forming = SingleCall(time.monotonic(), until)
         call.task = loop.create_task(self._run(call))
         self._calls.add(call)
         return call
@@ -205,6 +206,6 @@ class _Sharing:
 
     def _observe(self, call: SingleCall) -> None:
         if self._metrics is not None:
-            waited_s = asyncio.get_running_loop().time() - call.since
+            waited_s = time.monotonic() - call.since
             full = len(call.operations) == self._operations_max
             self._metrics.shared(len(call.operations), call.waiting, waited_s, full=full)

@@ -5,7 +5,7 @@ A slot is one operation in a shared call. Several waiters can share the slot of 
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from opentelemetry.trace import Span
 
@@ -122,48 +122,3 @@ class SharedCall:
 def spans(slots: Sequence[Slot]) -> list[Span]:
     """Return the spans of the waiters of these slots, in order of arrival."""
     return [*dict.fromkeys(waiter.span for slot in slots for waiter in slot.waiters() if waiter.span is not None)]
-
-
-TIMER_RESOLUTION_S = 0.001
-"""Resolution of the event loop's timers: deadlines within this time count as passed."""
-
-
-class WaiterDeadlines:
-    """Calls `expire` for each waiter that is still registered at its deadline, with one timer for all."""
-
-    def __init__(self, expire: Callable[[Waiter], None]) -> None:
-        self._expire = expire
-        self._waiters: set[Waiter] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._expires_at = math.inf  # uvloop has timers without `when` if they are due within a millisecond.
-
-    def add(self, waiter: Waiter) -> None:
-        """Register a waiter."""
-        self._waiters.add(waiter)
-        if waiter.until < self._expires_at:
-            self._set_timer(waiter.until)
-
-    def remove(self, waiter: Waiter) -> None:
-        """Unregister a waiter. The timer stays. When it fires, it is set for the waiters registered then."""
-        self._waiters.discard(waiter)
-
-    def stop(self) -> None:
-        """Cancel the timer if no waiter is registered."""
-        if not self._waiters:
-            self._set_timer(math.inf)
-
-    def _set_timer(self, until: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(until, self._expire_due) if until < math.inf else None
-        self._expires_at = until
-
-    def _expire_due(self) -> None:
-        self._timer, self._expires_at = None, math.inf
-        now = asyncio.get_running_loop().time()
-        for waiter in [each for each in self._waiters if each.until <= now + TIMER_RESOLUTION_S]:
-            self._waiters.discard(waiter)
-            self._expire(waiter)
-        if self._waiters:
-            self._set_timer(min(waiter.until for waiter in self._waiters))

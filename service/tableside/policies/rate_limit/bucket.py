@@ -7,6 +7,7 @@ until the bucket is full and leaves a debt, and later calls wait for it.
 
 import asyncio
 import math
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -117,7 +118,7 @@ class Bucket:
             raise
 
     def _fill(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         most = self.burst + (self._per_s * TIMER_LATENESS_S if self._queue else 0)
         if self._credits < most:
             self._credits = min(most, self._credits + (now - self._counted_at) * self._per_s)

@@ -27,7 +27,7 @@ class Credits(Protocol):
     async def take(self, costs: Sequence[float], until: float) -> int:
         """Wait for credits to pay the first of these costs, and possibly more. Return their number, or 0.
 
-        It is 0 if no credits arrive by `until`, a time of the running loop's clock. A cancelled call has taken nothing.
+        It is 0 if no credits arrive by `until`, a time of `time.monotonic`. A cancelled call has taken nothing.
         """
         ...
 

@@ -1,6 +1,7 @@
 """Pays for the operations of a call: in one call if the credits are available, otherwise in parts as they arrive."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 from ...core import Operation, Outcome, Store, Throttled, gather_bounded
@@ -91,12 +92,12 @@ class Gate:
             return 0
         if taken := credit.take_some(costs):
             return taken
-        started = asyncio.get_running_loop().time()
+        started = time.monotonic()
         if started + credit.wait_s(costs[0]) > until + RETRY_AFTER_MIN_S:
             return 0
         with wait_span(self._traces, "rate limit wait"):
             taken = await credit.take(costs, until)
-        self._counters.waited(asyncio.get_running_loop().time() - started)
+        self._counters.waited(time.monotonic() - started)
         return taken
 
     def _throttled(self, costs: list[float], credit: Credits) -> list[Outcome]:

@@ -7,6 +7,7 @@ credits of a window were taken together, no more are available until its end.
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -158,7 +159,7 @@ class LeasedBucket:
 
     def wait_s(self, cost: float) -> float:
         """Return the seconds until, at the earliest, an operation of this cost can pass, or 0 if that is unknown."""
-        left_s = self._ready_at - asyncio.get_running_loop().time()
+        left_s = self._ready_at - time.monotonic()
         if left_s <= 0:
             return 0.0
         return left_s + max(0.0, self._wanted + self._need(cost) - self._credits - self._lease_size) / self._per_s
@@ -167,19 +168,18 @@ class LeasedBucket:
         return min(cost, self._most)
 
     def _available(self) -> float:
-        if self._credits > 0 and asyncio.get_running_loop().time() > self._leased_at + KEEP_S:
+        if self._credits > 0 and time.monotonic() > self._leased_at + KEEP_S:
             self._credits = 0.0
         return self._credits
 
     async def _lease_until(self, need: float, until: float) -> bool:
         """Lease until the needed credits are here. Return False as soon as that is impossible by `until`."""
         self._available()
-        now = asyncio.get_running_loop().time
         while (missing := need - self._credits) > ROUNDING:
             lease = await self._lease(missing)
             self._credits += lease.credits
             if not lease.credits:
-                self._ready_at = now() + lease.wait_s
+                self._ready_at = time.monotonic() + lease.wait_s
                 if self._ready_at + max(0.0, missing - self._lease_size) / self._per_s > until:
                     return False
                 await asyncio.sleep(lease.wait_s)
@@ -190,7 +190,7 @@ class LeasedBucket:
 
         If fewer are available, wait for all of them: one request serves many operations.
         """
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         lasted_s = max(WAIT_MIN_S, now - self._leased_at)
         used_soon = self._leased * min(2.0, LEASE_S / lasted_s)
         least = min(self._lease_size, max(missing, self._wanted - self._credits, used_soon))
@@ -199,7 +199,7 @@ class LeasedBucket:
         if lease is None:
             lease = self._own_lease(wanted, least)
         if lease.credits:
-            self._leased, self._leased_at = lease.credits, asyncio.get_running_loop().time()
+            self._leased, self._leased_at = lease.credits, time.monotonic()
         return lease
 
     def _own_lease(self, wanted: float, least: float) -> Lease:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -56,7 +57,7 @@ class Retry(Policy):
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Send the operations, and retry the ones with a transient error."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         self._budget.earn(len(operations), now)
         if self._without_total:
             outcomes = await self._inner.apply(operations, until)
@@ -133,7 +134,7 @@ class Retry(Policy):
 
     def _in_time(self, operations: Sequence[Operation], waits_s: dict[int, float], deadlines: _Deadlines) -> list[int]:
         """Return the positions whose pause ends before the deadline and the total time."""
-        now, all_left = asyncio.get_running_loop().time(), list(waits_s)
+        now, all_left = time.monotonic(), list(waits_s)
         before_deadline = [at for at in all_left if now + waits_s[at] < deadlines.deadline]
         self._give_up(operations, all_left, before_deadline, "deadline")
         in_time = [at for at in before_deadline if now + waits_s[at] < deadlines.total]
@@ -142,7 +143,7 @@ class Retry(Policy):
 
     def _affordable(self, operations: Sequence[Operation], positions: list[int]) -> list[int]:
         """Return the positions if the budget allows a retry, and none otherwise."""
-        if not positions or self._budget.spend(len(positions), asyncio.get_running_loop().time()):
+        if not positions or self._budget.spend(len(positions), time.monotonic()):
             return positions
         self._give_up(operations, positions, [], "budget")
         return []

@@ -6,6 +6,7 @@ until the deadline, and then reported as Throttled, never as absent or written.
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -178,7 +179,7 @@ class _Backoff:
         self.count += 1
         self._stalled = 0 if progress else self._stalled + 1
         pause_s = exponential_backoff_s(self._stalled, PAUSE_S, PAUSE_MAX_S, self._jitter)
-        left_s = self._until - asyncio.get_running_loop().time()
+        left_s = self._until - time.monotonic()
         if pause_s >= left_s or self.count >= ROUNDS_MAX:
             return False
         await asyncio.sleep(pause_s)

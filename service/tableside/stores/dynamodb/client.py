@@ -6,6 +6,7 @@ An error states whether a write may have been applied. This module does not retr
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
@@ -122,7 +123,7 @@ class Client:
             async with asyncio.timeout_at(None if until == math.inf else until):
                 client = self._client or await self._open()
                 async with self._slots:
-                    if asyncio.get_running_loop().time() >= until:
+                    if time.monotonic() >= until:
                         raise TimeoutError
                     sent = True
                     self._calls += 1

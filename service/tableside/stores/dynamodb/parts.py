@@ -1,6 +1,6 @@
 """Divides large batches of writes into parts, because an item takes up to 60 times the memory of its JSON text."""
 
-import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -21,7 +21,7 @@ async def in_parts(
     for part in chunks_of(writes, OPERATIONS_MAX, TEXT_BYTES_MAX, size_bytes):
         if returned_bytes > READ_BYTES_MAX:
             results: list[Outcome] = [NOT_READ] * len(part)
-        elif asyncio.get_running_loop().time() >= until:
+        elif time.monotonic() >= until:
             results = [DeadlineExceeded("the deadline passed before the write was sent")] * len(part)
         else:
             results = await apply(part, until)

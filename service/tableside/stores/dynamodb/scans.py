@@ -3,7 +3,7 @@
 A position is the key of the last item read, in DynamoDB's notation. A split is a segment.
 """
 
-import asyncio
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -49,7 +49,7 @@ class PageReader:
         """Read a page. Raise a TableError if it cannot be read."""
         verb, parameters = self._asked(scan)
         start = None if scan.position is None else self._start(scan.position)
-        page, ends_at = PageBuilder(scan), asyncio.get_running_loop().time() + PAGE_SEARCH_S
+        page, ends_at = PageBuilder(scan), time.monotonic() + PAGE_SEARCH_S
         for _ in range(CALLS_MAX):
             response = await self._call(verb, _call_parameters(parameters, start, scan.limit - len(page.records)))
             start = response.get("LastEvaluatedKey")
@@ -57,7 +57,7 @@ class PageReader:
                 return Page(page.records, self._position(last))
             if start is None:
                 return Page(page.records, None)
-            if page.complete or asyncio.get_running_loop().time() >= ends_at:
+            if page.complete or time.monotonic() >= ends_at:
                 break
         assert start is not None
         return Page(page.records, self._position(start))

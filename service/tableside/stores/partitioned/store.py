@@ -5,6 +5,7 @@ Each partition is a separate store with separate policies, so a cache never cont
 
 import asyncio
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TypeAlias
@@ -105,12 +106,12 @@ class PartitionedStore:
         split = Split(0, count - 1) if scan.split is None else parse_split(scan.split)
         start = Position(split.first) if scan.position is None else parse_position(scan.position)
         selected = range(count) if scan.partitions is None else scan.partitions
-        page, loop, ends_at = PageBuilder(scan), asyncio.get_running_loop(), math.inf
+        page, ends_at = PageBuilder(scan), math.inf
         for index in (index for index in selected if max(start.partition, split.first) <= index <= split.last):
             inner = start.inner if index == start.partition else None
-            if page.full or loop.time() >= ends_at:
+            if page.full or time.monotonic() >= ends_at:
                 return page.build(Position(index))
-            ends_at = min(ends_at, loop.time() + PAGE_SEARCH_S)
+            ends_at = min(ends_at, time.monotonic() + PAGE_SEARCH_S)
             try:
                 async with asyncio.timeout(NEXT_PARTITION_TIMEOUT_S if page.records else None):
                     found = await self._stores[index].scan(page.remaining_scan(split.inner, inner))

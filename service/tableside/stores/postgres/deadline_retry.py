@@ -7,6 +7,7 @@ half, so that only the rejected ones fail.
 import asyncio
 import math
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -82,7 +83,7 @@ class DeadlineRetry:
                     async with self._pool.connection(fresh=fresh) as connection:
                         return await work(connection, items, progress)
             except DRIVER_ERRORS as error:
-                if isinstance(error, TimeoutError) and asyncio.get_running_loop().time() >= until:
+                if isinstance(error, TimeoutError) and time.monotonic() >= until:
                     raise self._deadline_exceeded(progress.applied) from None
                 if isinstance(error, asyncpg.PostgresError) and is_row_error(error):
                     raise _RowsRejected(error, progress) from error
@@ -97,7 +98,7 @@ class DeadlineRetry:
     async def pause(self, attempt: int, until: float) -> None:
         """Wait with exponential backoff. Raise DeadlineExceeded if the deadline comes first."""
         pause_s = exponential_backoff_s(attempt, PAUSE_S, PAUSE_MAX_S, self._jitter)
-        if asyncio.get_running_loop().time() + pause_s >= until:
+        if time.monotonic() + pause_s >= until:
             raise self._deadline_exceeded("no")
         await asyncio.sleep(pause_s)
 

@@ -1,8 +1,8 @@
 """The store of one PostgreSQL table: chooses the statements for operations, and reports the table's capabilities."""
 
-import asyncio
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -128,7 +128,7 @@ class PostgresStore:
         """Delete some expired records. Raise a TableError if that fails or exceeds SWEEP_MAX_S."""
         if not self.capabilities.ttl:
             return
-        until = asyncio.get_running_loop().time() + SWEEP_MAX_S
+        until = time.monotonic() + SWEEP_MAX_S
         for _ in range(SWEEP_STATEMENTS_MAX):
             done = await self._run(
                 lambda connection: connection.execute(self._statements.sweep, self._clock(), SWEEP_ROWS_MAX), until

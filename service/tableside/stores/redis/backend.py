@@ -5,7 +5,7 @@ depends on the current record reads it, decides in Python, and replaces the reco
 Records expire by Redis's own expiry and the server's clock.
 """
 
-import asyncio
+import time
 from functools import partial
 from typing import Any
 
@@ -159,7 +159,7 @@ class RedisBackend:
 
     async def ping(self) -> None:
         """Raise a TableError unless the server, or any node of a cluster, responds and has not just rejected writes."""
-        until = asyncio.get_running_loop().time() + PING_TIMEOUT_S
+        until = time.monotonic() + PING_TIMEOUT_S
         nodes = await self._servers.nodes(until)
         pings = [node.run([Command(("PING",))], until, writes=False) for node, _ in nodes]
         replies = [reply for [reply] in await gather_bounded(pings, NODES_CONCURRENCY_MAX)] if pings else []
@@ -218,7 +218,7 @@ def create_servers(settings: RedisSettings) -> Servers:
 
 
 def _open_deadline() -> float:
-    return asyncio.get_running_loop().time() + OPEN_TIMEOUT_S
+    return time.monotonic() + OPEN_TIMEOUT_S
 
 
 def _parse_info(reply: Any) -> dict[str, str]:

@@ -7,6 +7,7 @@ has not run such a command, so the command is sent again, until the deadline at 
 import asyncio
 import math
 import random
+import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -111,7 +112,6 @@ class Cluster:
 
     async def _route(self, commands: Sequence[Command], until: float, send: Send) -> list[Reply]:
         call = _RoutedCall(commands)
-        time = asyncio.get_running_loop().time
         for attempt in range(ATTEMPTS_MAX):
             try:
                 await self._refresh_slots(until)
@@ -120,7 +120,7 @@ class Cluster:
                 break
             await self._send_pending(call, send)
             pause_s = exponential_backoff_s(attempt, RETRY_PAUSE_S, RETRY_PAUSE_MAX_S, random.random)
-            if not call.pending or time() + pause_s >= until:
+            if not call.pending or time.monotonic() + pause_s >= until:
                 break
             if attempt or call.migrating:
                 await asyncio.sleep(pause_s)
@@ -179,7 +179,7 @@ class Cluster:
         # Start with another node each time: a call with a short deadline cannot get past a silent node.
         first = self._next_node_index % len(known)
         for address in known[first:] + known[:first]:
-            node_deadline = min(until, asyncio.get_running_loop().time() + SLOTS_TIMEOUT_S)
+            node_deadline = min(until, time.monotonic() + SLOTS_TIMEOUT_S)
             self._next_node_index += 1
             [reply] = await self._node(address).send([_CLUSTER_SLOTS], 1, node_deadline)
             if isinstance(reply, list):

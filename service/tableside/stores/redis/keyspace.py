@@ -6,8 +6,8 @@ scan of that node starts again. Slots of a cluster are done if the scanned node 
 scan.
 """
 
-import asyncio
 import math
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,10 +32,9 @@ ROUNDS_MAX = 64
 
 def rounds() -> Iterator[int]:
     """Count the requests of one page. The first is always sent."""
-    loop = asyncio.get_running_loop()
-    ends_at = loop.time() + PAGE_SEARCH_S
+    ends_at = time.monotonic() + PAGE_SEARCH_S
     for index in range(ROUNDS_MAX):
-        if index and loop.time() >= ends_at:
+        if index and time.monotonic() >= ends_at:
             return
         yield index
 

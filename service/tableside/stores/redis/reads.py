@@ -4,7 +4,7 @@ Large reads use MGET (GETs on a cluster), followed by a check whether any key of
 that also returns the expiry and type of each record is used for small reads, and for databases with expiring keys.
 """
 
-import asyncio
+import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
@@ -66,7 +66,7 @@ class RecordReader:
         return await self._bounded.read(names, partial(self._get_names, until))
 
     async def _get_names(self, until: float, names: Sequence[str], budget: ReadBudget) -> list[Outcome]:
-        if len(names) <= SCRIPT_RECORDS_MAX or asyncio.get_running_loop().time() < self._expiring_until:
+        if len(names) <= SCRIPT_RECORDS_MAX or time.monotonic() < self._expiring_until:
             return await self._get_by_script(names, until, budget)
         outcomes: list[Outcome] = [None] * len(names)
         retried: list[int] = []
@@ -74,7 +74,7 @@ class RecordReader:
         for command, reply in zip(commands, await self._servers.read(commands, until, budget), strict=True):
             if reply is EXPIRY_UNKNOWN:
                 retried += command.positions
-                self._expiring_until = asyncio.get_running_loop().time() + EXPIRY_CHECK_S
+                self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
             else:
                 start, stop = command.positions[0], command.positions[-1] + 1
                 outcomes[start:stop] = self._parse_values(reply, stop - start)

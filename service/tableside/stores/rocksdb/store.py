@@ -1,8 +1,8 @@
 """The RocksDB store: one table's operations."""
 
-import asyncio
 import logging
 import math
+import time
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -135,7 +135,7 @@ class RocksdbStore:
         assert isinstance(update, Update)
         [key] = self.spec.key.encode_all([update.key], self._prefix)
         for _ in range(ATTEMPTS_MAX):
-            if asyncio.get_running_loop().time() >= until:
+            if time.monotonic() >= until:
                 return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
             [raw] = await self._database.run_read(partial(self._database.get, [key]))
             step = await decide(_stored(raw), update, self.spec, now_ms=self._database.now_ms(), etag="")
@@ -225,7 +225,7 @@ class RocksdbStore:
 
         `read_bytes` is the size of the values that the others returned.
         """
-        if asyncio.get_running_loop().time() >= until:
+        if time.monotonic() >= until:
             return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
         return NOT_READ if read_bytes > READ_BYTES_MAX else None
 

@@ -7,6 +7,7 @@ established (again). A replica ignores its own messages.
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -127,7 +128,7 @@ class Channel:
             return
         self._closed = True
         if self._publishing:
-            await self._publisher.flushed(asyncio.get_running_loop().time() + CLOSE_FLUSH_MAX_S, CLOSE_FLUSH_MAX_S)
+            await self._publisher.flushed(time.monotonic() + CLOSE_FLUSH_MAX_S, CLOSE_FLUSH_MAX_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Collection
 
 from redis.asyncio.connection import Connection
@@ -58,7 +59,7 @@ class Publisher:
         """Wait until all keys so far are published, but at most `wait_max_s`."""
         pending = next((one for one in (self._pending, self._publishing) if one.tables), None)
         loop = asyncio.get_running_loop()
-        wait_s = min(wait_max_s, until - loop.time())
+        wait_s = min(wait_max_s, until - time.monotonic())
         if pending is None or not self._healthy or wait_s <= 0:
             return
         future = loop.create_future()
