@@ -4,12 +4,13 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
-from socket import socket
 from types import FrameType
 
 from uvicorn.config import STARTUP_FAILURE
@@ -26,13 +27,16 @@ _ENDED_DURING_STARTUP = -signal.SIGTERM
 
 
 class Supervisor:
-    """Runs the worker processes. They share the listening sockets and a directory with the files of their metrics.
+    """Runs the worker processes. They share the ports and a directory with the files of their metrics.
 
     SIGTERM and SIGINT shut all workers down. A second one kills them. SIGHUP is passed on to the workers.
     """
 
     def __init__(self, config: ServerConfig) -> None:
         self._sockets = config.bind_sockets()
+        if _EACH_LISTENS:
+            # Set after binding: another service cannot use the same port, but the workers can.
+            self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._config = config
         self._workers: list[SpawnProcess] = []
         self._stopping_since: float | None = None
@@ -94,16 +98,35 @@ class Supervisor:
 
 
 class _WorkerServer(Server):
-    async def startup(self, sockets: list[socket] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then reload the settings if a SIGHUP has arrived before."""
         await super().startup(sockets)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
-def _work(config: ServerConfig, sockets: list[socket]) -> None:
+def _work(config: ServerConfig, sockets: list[socket.socket]) -> None:
     # A terminal sends SIGINT to all processes, and the supervisor then sends SIGTERM.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    if _EACH_LISTENS:
+        sockets = [_listener(sockets[0]), *sockets[1:]]
     _WorkerServer(config).run(sockets)
+
+
+_EACH_LISTENS = sys.platform == "linux"
+"""Whether each worker has its own listening socket. Linux then distributes the connections among the workers.
+
+On a common socket, the first worker that wakes up accepts all connections of a client.
+"""
+
+
+def _listener(reserved: socket.socket) -> socket.socket:
+    """Return a socket of this worker with the address of a reserved one, which it closes."""
+    listener = socket.socket(reserved.family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.bind(reserved.getsockname())
+    reserved.close()
+    return listener
 
 
 @contextmanager
