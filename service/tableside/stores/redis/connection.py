@@ -5,7 +5,6 @@ never used as the reply to another request.
 """
 
 import asyncio
-import math
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -25,7 +24,9 @@ from ...core import (
     Yielder,
     chunks_of,
     gather_bounded,
+    run_until,
 )
+from ...core.deadlines import is_over
 from .driver import BudgetExceeded, NodeConnection
 from .errors import from_connection_error
 from .scripts import LONG_WORD_BYTES, Command
@@ -114,8 +115,10 @@ class Node:
         applied: Applied = "no"
         error: TableError
         replies: list[Reply] = []
-        try:
-            async with asyncio.timeout_at(None if until == math.inf else until) as limit, self._semaphore:
+
+        async def exchange() -> None:
+            nonlocal applied
+            async with self._semaphore:
                 connection, complete = None, False
                 self._in_use += 1
                 try:
@@ -128,12 +131,15 @@ class Node:
                     complete = not _is_demoted(replies)
                 finally:
                     self._release(connection, reusable=complete)
+
+        try:
+            await run_until(exchange(), until)
         except BudgetExceeded:
             error = NOT_READ
         except TableError as failure:
             error = failure
         except (exceptions.RedisError, OSError) as failure:  # OSError: TimeoutError too
-            if limit.expired():
+            if isinstance(failure, TimeoutError) and is_over(until):
                 error = DeadlineExceeded("the deadline passed before Redis replied", applied=applied)
             else:
                 error = from_connection_error(failure, applied)
