@@ -206,7 +206,7 @@ async def test_a_long_write_that_the_server_does_not_read_leaves_no_connection()
 
 async def test_outcomes_finished_by_the_deadline_are_kept(proxy: FaultProxy, store: Any) -> None:
     table = Table(store, deadline_s=PATIENCE_S)
-    operations = [Get("kept"), put("put", {"n": 1}), update("update", {"$push": {"list": 1}}, {})]
+    operations: list[Operation] = [Get("kept"), put("put", {"n": 1}), update("update", {"$push": {"list": 1}}, {})]
     await written(store, put("kept", {"n": 1}))
     await table.batch(operations)  # This opens the connections and loads the scripts.
     proxy.delay(PATIENCE_S * 0.7)
