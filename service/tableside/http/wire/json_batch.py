@@ -26,13 +26,16 @@ from ...core.json_errors import NotJson
 from ...core.long_texts import operation_members as operation_members_of
 from . import operation_members
 from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
-from .body_parts import Encoded, join_short, joined
+from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
 from .operation_texts import NO_ARRAY, NO_BATCH, not_json_body, operation_texts, too_many
 from .plain_operations import plain_operations
 from .problems import problem
 from .projections import Fields
 
 MEDIA_TYPE = "application/json"
+
+ENCODED_BYTES = 2 * PART_BYTES_MIN
+"""About how many bytes of values are copied into the response before they are freed."""
 
 WHOLE_BYTES_MAX = 2**18
 """The maximum size of a body that is parsed in one step. Larger ones are parsed operation by operation."""
@@ -67,12 +70,16 @@ def encode(answers: list[Answer]) -> Pieces[Encoded]:
     """Encode the answers as the response body: in parts if it has large values.
 
     The list is empty afterwards, so that values and their copies are not in memory together. The last values are freed
-    first: the C library returns memory to the operating system from the end of the heap.
+    first: the C library returns memory to the operating system from the end of the heap. A piece takes the memory that
+    the values of the piece before have left.
     """
     pieces: list[list[bytes | memoryview]] = []
     while answers:
-        start = max(0, len(answers) - PIECE_OPERATIONS)
-        some, answers[start:] = answers[start:], []
+        some = answers[-PIECE_OPERATIONS:]
+        if (size_bytes := sum([len(one.value) for one in some if one.value is not None])) > ENCODED_BYTES:
+            some = some[-(len(some) * ENCODED_BYTES // size_bytes + 1) :]
+        start = len(answers) - len(some)
+        del answers[start:]
         piece: list[bytes] = []
         for index, answer in enumerate(some, start):
             piece.append(b",{" if index else b"{")
