@@ -18,11 +18,6 @@ TIMER_RESOLUTION_S = 0.001
 Result = TypeVar("Result")
 
 
-def is_over(until: float) -> bool:
-    """Return whether a deadline has passed, as timers measure it."""
-    return until <= time.monotonic() + TIMER_RESOLUTION_S
-
-
 class Expiring(Protocol):
     """An object with a deadline, a time of `time.monotonic`."""
 
@@ -65,7 +60,8 @@ class Deadlines(Generic[Item]):
 
     def _expire_due(self) -> None:
         self._timer, self._expires_at = None, math.inf
-        for item in [each for each in self._items if is_over(each.until)]:
+        now = time.monotonic()
+        for item in [each for each in self._items if each.until <= now + TIMER_RESOLUTION_S]:
             self._items.discard(item)
             self._expire(item)
         if self._items:

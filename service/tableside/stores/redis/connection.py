@@ -26,7 +26,6 @@ from ...core import (
     gather_bounded,
     run_until,
 )
-from ...core.deadlines import is_over
 from .driver import BudgetExceeded, NodeConnection
 from .errors import from_connection_error
 from .scripts import LONG_WORD_BYTES, Command
@@ -113,40 +112,38 @@ class Node:
         if budget is not None and budget.exceeded:
             return [NOT_READ] * count
         applied: Applied = "no"
-        error: TableError
+        error: TableError | None = None
         replies: list[Reply] = []
 
         async def exchange() -> None:
-            nonlocal applied
-            async with self._semaphore:
-                connection, complete = None, False
-                self._in_use += 1
-                try:
-                    connection = await self._acquire()
-                    applied = "unknown" if writes else "no"
-                    connection.count_replies(budget)
-                    await connection.send_packed_command(_joined(parts), check_health=False)
-                    for _ in range(count):
-                        replies.append(await _read_reply(connection))  # noqa: PERF401  # kept if a later one fails
-                    complete = not _is_demoted(replies)
-                finally:
-                    self._release(connection, reusable=complete)
+            nonlocal applied, error
+            try:
+                async with self._semaphore:
+                    connection, complete = None, False
+                    self._in_use += 1
+                    try:
+                        connection = await self._acquire()
+                        applied = "unknown" if writes else "no"
+                        connection.count_replies(budget)
+                        await connection.send_packed_command(_joined(parts), check_health=False)
+                        for _ in range(count):
+                            replies.append(await _read_reply(connection))  # noqa: PERF401  # kept if a later one fails
+                        complete = not _is_demoted(replies)
+                    finally:
+                        self._release(connection, reusable=complete)
+            except BudgetExceeded:
+                error = NOT_READ
+            except TableError as failure:
+                error = failure
+            except (exceptions.RedisError, OSError) as failure:
+                error = from_connection_error(failure, applied)
+                self._drop_idle()
 
         try:
             await run_until(exchange(), until)
-        except BudgetExceeded:
-            error = NOT_READ
-        except TableError as failure:
-            error = failure
-        except (exceptions.RedisError, OSError) as failure:  # OSError: TimeoutError too
-            if isinstance(failure, TimeoutError) and is_over(until):
-                error = DeadlineExceeded("the deadline passed before Redis replied", applied=applied)
-            else:
-                error = from_connection_error(failure, applied)
-                self._drop_idle()
-        else:
-            return replies
-        return replies + [error] * (count - len(replies))
+        except TimeoutError:
+            error = DeadlineExceeded("the deadline passed before Redis replied", applied=applied)
+        return replies if error is None else replies + [error] * (count - len(replies))
 
     def connections(self) -> Connections:
         """Return the current number of connections."""
