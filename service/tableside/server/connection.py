@@ -23,7 +23,7 @@ PIPELINED_MAX = 100
 """How many requests may wait on a connection for the responses to those before them."""
 
 WRITE_BUFFER_BYTES = 65_536
-"""How many bytes a TLS transport may keep before it pauses the writer. Other transports have this default."""
+"""How many unread bytes a transport may keep before it pauses the writer. It resumes when it keeps none."""
 
 IDLE_S = 0.02
 """How long a connection must be idle before a shutdown closes it: a request may just be arriving."""
@@ -75,8 +75,7 @@ class HttpConnection(asyncio.Protocol):
         self.server_state.connections.add(self)
         address, encrypted = transport.get_extra_info("sockname"), transport.get_extra_info("sslcontext") is not None
         self.scope["server"], self.scope["scheme"] = address and address[:2], "https" if encrypted else "http"
-        if encrypted:
-            transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES, low=0)
         if self.server_state.closing:
             self.shutdown()
 

@@ -33,11 +33,17 @@ class ResponseSender:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
+        self._held_bytes = 0
 
     @property
     def unread_bytes(self) -> int:
         """Return how many bytes of responses wait in this process until the client reads them."""
         return self._queued_bytes + self._transport.get_write_buffer_size()
+
+    @property
+    def held_bytes(self) -> int:
+        """Return how much memory the unread bytes occupy: until all of a response is read, none of it is freed."""
+        return max(self._held_bytes, self.unread_bytes)
 
     def is_late(self, now: float) -> bool:
         """Return whether the client reads too slowly. `now` is a time of `time.monotonic`."""
@@ -53,6 +59,7 @@ class ResponseSender:
         else:
             self._queue.append(memoryview(data))
             self._queued_bytes += len(data)
+            self._held_bytes += len(data)
             self._write_pieces()
         if not self.writable.is_set():
             self._total_unread.count(self)
@@ -63,6 +70,8 @@ class ResponseSender:
 
     def resume(self) -> None:
         """Continue after the client has read nearly all that was sent."""
+        if not self.unread_bytes:
+            self._held_bytes = 0
         self.read_progress.sending = False
         self.writable.set()
         self._write_pieces()
@@ -99,4 +108,4 @@ class ResponseSender:
 
     def _drop_queue(self) -> None:
         self._queue.clear()
-        self._queued_bytes = 0
+        self._queued_bytes = self._held_bytes = 0

@@ -13,7 +13,7 @@ RESPONSE_WAIT_S = 30.0
 BYTES_PER_S_MIN = 1024
 
 UNREAD_BYTES_MAX = 512 * 2**20
-"""The limit of unread bytes on all connections. Above it the slowest clients are disconnected immediately."""
+"""The limit on the memory for unread responses. Above it the slowest clients are disconnected immediately."""
 
 MEASURED_S = 1.0
 """How long a client must have read before its speed is known. Clients with a known speed are disconnected first."""
@@ -66,12 +66,17 @@ class Reader(Protocol):
         """Return how many bytes of responses wait in this process until the client reads them."""
         ...
 
+    @property
+    def held_bytes(self) -> int:
+        """Return how much memory the unread bytes occupy."""
+        ...
+
     def abort(self) -> None:
         """Disconnect the client and drop its unread responses."""
 
 
 class UnreadResponses:
-    """The unread bytes of all connections of this process. `clock` is the event loop's.
+    """The memory for the unread responses of all connections of this process. `clock` is the event loop's.
 
     Between two calls for a connection its client only reads, so the total is never too small.
     """
@@ -79,32 +84,32 @@ class UnreadResponses:
     def __init__(self, clock: Callable[[], float], bytes_max: int = UNREAD_BYTES_MAX) -> None:
         self._clock = clock
         self._bytes_max = bytes_max
-        self._unread: dict[Reader, int] = {}
+        self._held: dict[Reader, int] = {}
         self._total = 0
 
     def count(self, reader: Reader) -> None:
-        """Count the unread bytes of a connection. Above the limit, disconnect the slowest readers."""
+        """Count the unread responses of a connection. Above the limit, disconnect the slowest readers."""
         self._update(reader, self._clock())
         if self._total > self._bytes_max:
             self._disconnect_slowest()
 
     def forget(self, reader: Reader) -> None:
         """Count nothing for a connection that has ended."""
-        self._total -= self._unread.pop(reader, 0)
+        self._total -= self._held.pop(reader, 0)
 
     def _update(self, reader: Reader, now: float) -> None:
         unread_bytes = reader.unread_bytes
         reader.read_progress.measure(now, unread_bytes)
         self.forget(reader)
         if unread_bytes:
-            self._unread[reader] = unread_bytes
-            self._total += unread_bytes
+            self._held[reader] = reader.held_bytes
+            self._total += reader.held_bytes
 
     def _disconnect_slowest(self) -> None:
         now = self._clock()
-        for reader in [*self._unread]:
+        for reader in [*self._held]:
             self._update(reader, now)
-        for reader in sorted(self._unread, key=lambda one: one.read_progress.slowness):
+        for reader in sorted(self._held, key=lambda one: one.read_progress.slowness):
             if self._total <= self._bytes_max:
                 return
             self.forget(reader)
