@@ -202,11 +202,12 @@ class Table:
         if all_succeeded(outcomes) or not (waiting := not_read(outcomes)):
             return outcomes if last else room.keep(outcomes)
         outcomes = room.keep(outcomes)
-        while sent := [position for position in waiting if room.fits(operations[position])]:
+        while fitting := [position for position in waiting if room.fits(operations[position])]:
+            sent, later = fitting[: room.count_max], fitting[room.count_max :]
             answers = await self._apply([room.reduced(operations[position]) for position in sent], until)
             for position, answer in zip(sent, room.keep(answers), strict=True):
                 outcomes[position] = answer
-            waiting = [sent[index] for index in not_read(answers)]
+            waiting = [sent[index] for index in not_read(answers)] + later
         return outcomes
 
     async def _apply_in_rounds(self, operations: Sequence[Operation], until: float, room: ValueRoom) -> list[Outcome]:

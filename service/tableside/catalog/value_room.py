@@ -6,12 +6,15 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from ..core import Get, Operation, Outcome, Record, Written, value_bytes, without_value
+from ..core.read_limit import not_read
 
 Reduce: TypeAlias = Callable[[bytes], bytes]
 """Reduces the text of a value to the requested members."""
 
 COPIED_BYTES_MAX = 2**20
 """Larger values of writes are not copied: there are at most 64 in a response, and a copy takes long."""
+
+UNLIMITED = 2**31
 
 
 class ValueRoom:
@@ -22,13 +25,17 @@ class ValueRoom:
 
     def __init__(self, bytes_max: float, reduction: Callable[[], Reduce] | None = None) -> None:
         self._left = bytes_max
+        self._counted, self._counted_bytes = 0, 0
         self._reduction = reduction
         self._reduce: Reduce | None = None
 
     def keep(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """Count the values of some outcomes, and return the outcomes to keep."""
         kept = [*map(self._kept, outcomes)]
-        self._left -= value_bytes(kept)
+        size_bytes = value_bytes(kept)
+        self._left -= size_bytes
+        self._counted += len(kept) - len(not_read(kept))
+        self._counted_bytes += size_bytes
         return kept
 
     def _kept(self, outcome: Outcome) -> Outcome:
@@ -46,6 +53,13 @@ class ValueRoom:
             assert self._reduction is not None
             self._reduce = self._reduction()
         return self._reduce(value)
+
+    @property
+    def count_max(self) -> int:
+        """How many more values probably fit, at least one. If none does, writes need no limit."""
+        if self.full or not self._counted_bytes:
+            return UNLIMITED
+        return max(1, int(min(UNLIMITED, self._left * self._counted / self._counted_bytes)))
 
     @property
     def full(self) -> bool:

@@ -8,6 +8,7 @@ each conflicts only with other processes. The store implements `VersionedRecords
 import asyncio
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -43,7 +44,7 @@ class Replacement(msgspec.Struct, frozen=True):
     """One record to replace: its current version, and the new one (`changed.stored`, None removes the record)."""
 
     write: Write
-    current: VersionedRecord
+    version: Any
     changed: Changed
 
 
@@ -109,10 +110,11 @@ class CompareAndSet:
             return []
         outcomes: list[Outcome | bool] = []
         replacements: dict[int, Replacement] = {}
-        current = await self._records.read([write.key for write in writes], until)
+        current = deque(await self._records.read([write.key for write in writes], until))
         now, yielder = self._clock(), Yielder()
         late = yielder.is_past(until)
-        for index, (write, found) in enumerate(zip(writes, current, strict=True)):
+        for index, write in enumerate(writes):
+            found = current.popleft()
             if yielder.due:
                 await yielder.maybe_yield()
                 late = yielder.is_past(until)
@@ -125,7 +127,8 @@ class CompareAndSet:
             decided = await decide(found.stored, write, self._spec, now_ms=now, etag=self._etag())
             outcomes.append(decided.outcome)
             if isinstance(decided, Changed):
-                replacements[index] = Replacement(write, found, decided)
+                replacements[index] = Replacement(write, found.version, decided)
+        del found  # A large value needs its memory for the copies that the driver makes.
         if replacements:
             answers = await self._records.replace(list(replacements.values()), until)
             for index, answer in zip(replacements, answers, strict=True):

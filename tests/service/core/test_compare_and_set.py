@@ -44,7 +44,7 @@ class Dictionary(VersionedRecords):
 
     def _replaced(self, step: Replacement) -> bool:
         key = step.write.key
-        if self.records.get(key) is not step.current.version:
+        if self.records.get(key) is not step.version:
             self.lost += 1
             return False
         if step.changed.stored is None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
 from ...core import (
     Clock,
     DeadlineExceeded,
@@ -36,6 +38,13 @@ Result = TypeVar("Result")
 
 WRITES_CONCURRENCY = 32
 """How many writes of one batch run concurrently."""
+
+
+class ReadItem(msgspec.Struct, frozen=True):
+    """An item as it was read, None if it is absent, and its record."""
+
+    item: Item | None
+    stored: Stored | RecordUnreadable | None
 
 
 async def each_write(
@@ -100,13 +109,15 @@ class TableItems:
         return await each_write(replacements, self._replace, until)
 
     async def _versioned(self, item: Item | TableError | None) -> VersionedRecord | TableError:
-        if item is None or isinstance(item, TableError):
-            return VersionedRecord(None) if item is None else item
-        convert = partial(self.layout.stored, item, self._clock())
-        try:
-            return VersionedRecord(await converted(text_bytes(item), convert), item)
-        except RecordUnreadable as error:
-            return VersionedRecord(error, item)
+        if isinstance(item, TableError):
+            return item
+        stored: Stored | RecordUnreadable | None = None
+        if item is not None:
+            try:
+                stored = await converted(text_bytes(item), partial(self.layout.stored, item, self._clock()))
+            except RecordUnreadable as error:
+                stored = error
+        return VersionedRecord(stored, ReadItem(item, stored))
 
     async def _replace(self, replacement: Replacement, until: float) -> Outcome | bool:
         try:
@@ -122,7 +133,7 @@ class TableItems:
 
     def _request(self, replacement: Replacement) -> tuple[str, dict[str, Any], str]:
         """Return the call that replaces a record, and the record's new etag."""
-        stored, current = replacement.changed.stored, replacement.current.version
+        stored, current = replacement.changed.stored, replacement.version.item
         placeholders = Placeholders()
         conditions = unchanged_conditions(placeholders, self.layout, current)
         if stored is None:
@@ -141,10 +152,12 @@ class TableItems:
         self, replacement: Replacement, stored: Stored, placeholders: Placeholders, conditions: list[str]
     ) -> tuple[str, dict[str, Any], str] | None:
         """Return the call that writes only changed members, or None if it exceeds a limit for expressions."""
-        assert isinstance(replacement.current.stored, Stored)
-        assert replacement.current.stored.value is not None
+        found: ReadItem = replacement.version
+        assert isinstance(found.stored, Stored)
+        assert found.item is not None
+        assert found.stored.value is not None
         assert stored.value is not None
-        item, before = replacement.current.version, decode(replacement.current.stored.value)
+        item, before = found.item, decode(found.stored.value)
         after = decode(stored.value)
         self.layout.check_members(after)
         changed = [name for name, member in after.items() if name not in before or not equal_json(before[name], member)]
@@ -154,7 +167,7 @@ class TableItems:
         wanted: Item = {name: to_attribute_like(after[name], item.get(name)) for name in changed}
         wanted[VERSION] = {"S": stored.etag}
         metadata = self.layout.metadata(stored)
-        if stored.writers != replacement.current.stored.writers:
+        if stored.writers != found.stored.writers:
             wanted[WRITERS] = metadata[WRITERS]
         if isinstance(replacement.write, Update) and replacement.write.ttl_s is not None:
             for name in (self.layout.ttl_attribute, EXPIRES_MS):
@@ -175,6 +188,6 @@ class TableItems:
 
 def _changes_existing(replacement: Replacement) -> bool:
     """Return whether a write changes members of an existing record instead of replacing the record."""
-    if not isinstance(replacement.write, Update) or not isinstance(replacement.current.stored, Stored):
+    if not isinstance(replacement.write, Update) or not isinstance(replacement.version.stored, Stored):
         return False
     return not getattr(replacement.changed.outcome, "created", False)

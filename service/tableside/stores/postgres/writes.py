@@ -111,10 +111,12 @@ class RecordWriter:
         [write] = writes
         rows = await connection.fetch(self._statements.look, *self._key_arrays([write.key]), INTEGER_MAX)
         stored = await stored_record(rows[0], self._parts) if rows else None
+        statements, etag = (self._statements.replace, [rows[0]["etag"]]) if rows else (self._statements.insert, [])
+        del rows  # A large value needs its memory for the copies that the driver makes.
         decided = await self._decide(stored, write, self._clock())
         if not isinstance(decided, DecidedWrite):
             return [decided]
-        statements, etag = (self._statements.replace, [rows[0]["etag"]]) if rows else (self._statements.insert, [])
+        del stored
         progress.applied = "unknown"
         found = await self._send_rows(connection, statements, [decided], progress, *etag)
         return [await self._outcome(decided, found) if found else CONFLICT]

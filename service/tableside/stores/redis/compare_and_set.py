@@ -16,7 +16,6 @@ from ...core import (
     Outcome,
     ReadBudget,
     Replacement,
-    Stored,
     TableError,
     Update,
     VersionedRecord,
@@ -75,7 +74,7 @@ class RedisVersionedRecords:
         raws = [_raw(replacement) for replacement in replacements]
         arguments = [*map(_arguments, replacements, raws)]
         sizes = [
-            len(raw) + len(replacement.current.version.value)
+            len(raw) + len(replacement.version.value)
             for raw, replacement in zip(raws, replacements, strict=True)
         ]
         batch = RecordBatch(self._names.for_keys(keys), keys, arguments)
@@ -109,7 +108,7 @@ def _raw(replacement: Replacement) -> bytes:
 
 
 def _arguments(replacement: Replacement, raw: bytes) -> tuple[str | bytes | int, ...]:
-    version: RecordBytes = replacement.current.version
+    version: RecordBytes = replacement.version
     new = replacement.changed.stored
     ttl_ms = 0 if new is None else new.expires_ms
     side: tuple[str | bytes, ...] = ("u", b"", b"")
@@ -123,8 +122,7 @@ def _action(replacement: Replacement, raw: bytes) -> str:
     """Return the script's action: `d` delete, `k` put and keep the expiry, `p` put."""
     if not raw:
         return "d"
-    current = replacement.current.stored
-    exists = isinstance(current, Stored) and current.value is not None
+    exists = replacement.version.state == "v"
     return "k" if exists and isinstance(replacement.write, Update) and replacement.write.ttl_s is None else "p"
 
 

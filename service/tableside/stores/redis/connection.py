@@ -128,6 +128,7 @@ class Node:
                         await connection.send_packed_command(_joined(parts), check_health=False)
                         for _ in range(count):
                             replies.append(await _read_reply(connection))  # noqa: PERF401  # kept if a later one fails
+                        connection.free_buffer()
                         complete = not _is_demoted(replies)
                     finally:
                         self._release(connection, reusable=complete)

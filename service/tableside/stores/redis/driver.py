@@ -30,6 +30,10 @@ class NodeConnection(Protocol):
         """Count the bytes of the next replies. Reading raises BudgetExceeded if they are too many."""
         ...
 
+    def free_buffer(self) -> None:
+        """Free the buffer of the received replies, if they were large. No reply may be expected."""
+        ...
+
     async def can_read(self) -> bool:
         """Whether the connection was closed, or has unexpected data."""
         ...
@@ -37,6 +41,10 @@ class NodeConnection(Protocol):
     def abort(self) -> None:
         """Close the connection without sending the rest of its data."""
         ...
+
+
+BUFFER_BYTES_MAX = 2**20
+"""The parser keeps a buffer of the size of the replies until the next ones arrive. Larger buffers are freed before."""
 
 
 class BudgetExceeded(Exception):
@@ -47,6 +55,7 @@ class CountingParser(_AsyncHiredisParser):
     """The driver's parser, which also counts the bytes that it receives."""
 
     budget: ReadBudget | None = None
+    received_bytes = 0
     _stream: Any
     _reader: Any
 
@@ -55,9 +64,11 @@ class CountingParser(_AsyncHiredisParser):
         received = await self._stream.read(self._read_size)
         if not received:
             raise exceptions.ConnectionError("the server closed the connection")
+        self.received_bytes += len(received)
         if self.budget is not None:
             self.budget.spend(len(received))
             if self.budget.exceeded:
+                self._reader = None  # frees the replies: the connection will be closed
                 raise BudgetExceeded
         self._reader.feed(received)
         return True
@@ -70,7 +81,12 @@ class _AbortMixin:
 
     def count_replies(self, budget: ReadBudget | None) -> None:
         """Count the bytes of the next replies."""
-        self._parser.budget = budget
+        self._parser.budget, self._parser.received_bytes = budget, 0
+
+    def free_buffer(self) -> None:
+        """Replace the parser's reader, which has the buffer."""
+        if self._parser.received_bytes > BUFFER_BYTES_MAX:
+            self._parser.on_connect(self)
 
     async def disconnect(self, *_: Any, **__: Any) -> None:
         """Close the connection, as the driver does after errors, without waiting for a peer that does not read."""

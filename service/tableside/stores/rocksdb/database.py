@@ -26,6 +26,15 @@ Result = TypeVar("Result")
 
 UNKNOWN_BYTES = 2**63
 
+KEYS_PER_READ_UNKNOWN = 8
+"""How many records one call reads until the first sweep has found the size of the largest.
+
+Each call waits for the interpreter afterwards, so that fewer records in a call cost time.
+"""
+
+SMALL_BYTES_MAX = 2**16
+"""Until the first sweep, one call reads several records only if those before had at most this mean size."""
+
 
 @dataclass
 class Contents:
@@ -63,6 +72,15 @@ class Database:
         """Return a limit on the size of each record in bytes, or `UNKNOWN_BYTES` until the first sweep has ended."""
         return UNKNOWN_BYTES if self._swept is None else max(self._written.bytes_max, self._swept.bytes_max)
 
+    def keys_per_read(self, bytes_left: int, read: int, read_bytes: int) -> int:
+        """Return how many records the next call should read so that they have at most `bytes_left`, at least one.
+
+        Before it, `read` records with `read_bytes` were read.
+        """
+        if self._swept is None:
+            return KEYS_PER_READ_UNKNOWN if read_bytes < SMALL_BYTES_MAX * read else 1
+        return max(1, bytes_left // (self.record_bytes_max + 1))
+
     def all_plain(self, prefix: bytes) -> bool:
         """Return whether all records of a table are known to be plain: without expiry, writers and tombstones."""
         return self._swept is not None and prefix not in self._swept.not_plain and prefix not in self._written.not_plain
@@ -93,6 +111,8 @@ class Database:
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """Read many keys in one call. Safe on any thread."""
+        if len(keys) == 1:
+            return [self._handle.current.get(keys[0])]
         return cast("list[bytes | None]", self._handle.current.get(cast("list[Any]", keys)))
 
     def items(self, key_range: Range) -> Iterator[tuple[bytes, bytes]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ...core import NOT_READ, READ_BYTES_MAX, Key, KeySchema, Outcome, chunks_of
-from .database import UNKNOWN_BYTES, Database
+from .database import Database
 from .records import read_all
 
 INLINE_KEYS_MAX = 16
@@ -15,13 +15,6 @@ INLINE_KEYS_MAX = 16
 
 KEYS_PER_TURN_MAX = 1000
 """How many records one turn of a reader thread reads."""
-
-KEYS_PER_GET_UNKNOWN = 8
-"""How many records are read in one call until the first sweep has found the size of the largest.
-
-Afterwards, a call reads as many as certainly fit into READ_BYTES_MAX. The reader waits for the interpreter after each
-call, so that fewer records in a call cost time.
-"""
 
 
 class RecordReader:
@@ -59,12 +52,9 @@ class _Call:
         """Read records until the values of all turns are too large together."""
         start = 0
         while start < len(names) and self._bytes <= READ_BYTES_MAX:
-            found = self._database.get(names[start : start + self._count()])
+            count = self._database.keys_per_read(READ_BYTES_MAX - self._bytes, len(self.outcomes), self._bytes)
+            found = self._database.get(names[start : start + count])
             start += len(found)
             self._bytes += sum([len(raw) for raw in found if raw is not None])
             self.outcomes += read_all(found, self._now_ms)
-
-    def _count(self) -> int:
-        if (record_bytes_max := self._database.record_bytes_max) == UNKNOWN_BYTES:
-            return KEYS_PER_GET_UNKNOWN
-        return max(1, (READ_BYTES_MAX - self._bytes) // (record_bytes_max + 1))
+            del found

@@ -40,9 +40,9 @@ from ...core import (
     with_etag,
 )
 from .database import Database
-from .group_commit import Turn
+from .group_commit import BYTES_PER_TURN_MAX, Turn
 from .reads import RecordReader
-from .records import is_plain, pack, pack_plain, read, unpack
+from .records import identity, is_plain, pack, pack_plain, read, unpack
 from .scans import Scanner
 
 log = logging.getLogger(__name__)
@@ -137,19 +137,29 @@ class RocksdbStore:
         for _ in range(ATTEMPTS_MAX):
             if time.monotonic() >= until:
                 return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
-            [raw] = await self._database.run_read(partial(self._database.get, [key]))
-            step = await decide(_stored(raw), update, self.spec, now_ms=self._database.now_ms(), etag="")
-            [outcome] = await self._database.run_write(partial(self._replace, key, raw, step))
+            version, step = await self._decided(key, update)
+            [outcome] = await self._database.run_write(partial(self._replace, key, version, step))
             if outcome is not _LONG:
                 return outcome
         [outcome] = await self._database.run_write(partial(self._write, [update], any_length=True))
         return outcome
 
-    def _replace(self, key: bytes, raw: bytes | None, step: Transition, turn: Turn) -> list[Outcome]:
-        """Write a decision if the record is still `raw`. Otherwise the outcome is `_LONG`."""
+    async def _decided(self, key: bytes, update: Update) -> tuple[bytes | None, Transition]:
+        """Return the `identity` of the record and the effect of the update. The record itself is freed."""
+        version, stored = await self._database.run_read(partial(self._read_stored, key))
+        return version, await decide(stored, update, self.spec, now_ms=self._database.now_ms(), etag="")
+
+    def _read_stored(self, key: bytes) -> tuple[bytes | None, Stored | RecordUnreadable | None]:
+        [raw] = self._database.get([key])
+        return None if raw is None else identity(raw), _stored(raw)
+
+    def _replace(self, key: bytes, version: bytes | None, step: Transition, turn: Turn) -> list[Outcome]:
+        """Write a decision if the record still has this `identity`. Otherwise the outcome is `_LONG`."""
+        [raw] = self._database.get([key])
         turn.spend(len(raw or b""))
-        if self._database.get([key]) != [raw]:
+        if (None if raw is None else identity(raw)) != version:
             return [_LONG]
+        del raw  # A large value needs its memory for the copies that the driver makes.
         if isinstance(step, Changed):
             batch, step = WriteBatch(raw_mode=True), with_etag(step, self._database.next_etag())
             self._add_record(batch, key, step.stored)
@@ -162,7 +172,7 @@ class RocksdbStore:
 
         Those of updates that would take long are `_LONG`, unless `any_length` is true.
         """
-        batch, outcomes = WriteBatch(raw_mode=True), list[Outcome]()
+        batch, outcomes, read_bytes = WriteBatch(raw_mode=True), list[Outcome](), 0
         while len(outcomes) < len(operations) and not (outcomes and turn.over):
             start = len(outcomes)
             part = operations[start : start + min(KEYS_PER_READ_MAX, turn.operations_left)]
@@ -171,13 +181,14 @@ class RocksdbStore:
             if puts is not None and self._database.all_plain(self._prefix):
                 outcomes += self._put_plain(batch, keys, puts, turn)
                 continue
-            raws = self._database.get(keys)
+            raws = self._database.get(keys[: self._database.keys_per_read(BYTES_PER_TURN_MAX, start, read_bytes)])
+            read_bytes += sum([len(raw) for raw in raws if raw is not None])
             if puts is not None and all(raw is None or is_plain(raw) for raw in raws):
                 turn.spend(sum([len(raw) for raw in raws if raw is not None]), 0)
-                outcomes += self._put_plain(batch, keys, puts, turn)
+                outcomes += self._put_plain(batch, keys[: len(raws)], puts[: len(raws)], turn)
             else:
                 outcomes += self._apply_each(
-                    batch, list(zip(keys, raws, part, strict=True)), turn, any_length=any_length
+                    batch, list(zip(keys, raws, part, strict=False)), turn, any_length=any_length
                 )
         if not batch.is_empty():
             self._database.write(batch)
