@@ -20,6 +20,12 @@ RETURNED = {**JSON, "Prefer": f"wait={WAIT_S}, return=representation"}
 MANY = 16
 """The number of large records of one kind."""
 
+LARGEST = 5
+"""The number of records of nearly the maximum size: more than fit into a response."""
+
+ROOM_BYTES = 2**20
+"""How much an update may add to such a record."""
+
 _DEFAULT = b'{"n":0,"s":"","l":[]}'
 _COSTLY_VALUES = ("[1.0, ...]", "[[[]], ...]", '{"0":1, "1":1, ...}', "[{}, ...]")
 
@@ -35,6 +41,7 @@ class Input:
 
 def records(bounds: Bounds) -> Mapping[str, Shape]:
     """Return the large records that inputs need, by key."""
+    largest = shapes.VALUES["[strings of 1 KB, ...]"](max(bounds.record_bytes, bounds.value_bytes - ROOM_BYTES))
     named: dict[str, Shape] = {
         "integers": lambda size: filled(b'{"a":[', names_as_text(), b"]}", size),
         "members": shapes.VALUES['{"0":1, "1":1, ...}'],
@@ -44,7 +51,11 @@ def records(bounds: Bounds) -> Mapping[str, Shape]:
         "text": shapes.VALUES["one string"],
     }
     found = {key: partial(within, shape, bounds.elements // 2) for key, shape in named.items()}
-    return {**found, **{f"large-{number}": partial(_part, found["members"]) for number in range(MANY)}}
+    return {
+        **found,
+        **{f"large-{number}": partial(_part, found["members"]) for number in range(MANY)},
+        **{f"largest-{number}": lambda _: largest for number in range(LARGEST)},
+    }
 
 
 def _part(shape: Shape, size_bytes: int) -> bytes:

@@ -37,7 +37,10 @@ MEMORY_MARGIN_BYTES = 32 * 2**20
 """Memory that the allocator and the store retain after the request."""
 
 TIMES_MAX = 8
-"""The memory that a request may take, as a multiple of its size plus the size of the records that it touches."""
+"""The memory that a request may take, as a multiple of its size and the size of the largest record that it needs."""
+
+ROCKSDB_BYTES_MAX = 48 * 2**20
+"""The caches and write buffers of RocksDB."""
 
 
 @dataclass(frozen=True)
@@ -168,10 +171,11 @@ class Watched:
         """Return a document of the service."""
         return httpx.get(self.service.url + path).raise_for_status().json()
 
-    def cost(self, sent: Sent, touched_bytes: int, response_bytes: int) -> Cost:
+    def cost(self, sent: Sent, record_bytes: int, more_bytes: int) -> Cost:
         """Send a request, and return its cost.
 
-        `touched_bytes` is the size of the stored records that it needs, and `response_bytes` the limit on a response.
+        `record_bytes` is the size of the largest record that it needs. `more_bytes` is the memory that it may take
+        besides: the limit on a response, and the store's own memory.
         """
         self._trim()
         before_bytes = {pid: _status_bytes(pid, "VmRSS") for pid in self._pids}
@@ -184,7 +188,7 @@ class Watched:
             seconds, cpu_s = time.monotonic() - started_s, self._cpu_s() - cpu_s
             afterwards_s = self._afterwards_s() if "deadline_exceeded" in answered.codes else 0.0
         loop_s, process_s, turn_s = self._longest_turn()
-        allowed_bytes = TIMES_MAX * (sent.size_bytes + touched_bytes) + response_bytes
+        allowed_bytes = TIMES_MAX * (sent.size_bytes + record_bytes) + more_bytes
         # The kernel knows the exact peak of each process, but the peaks may be at different times.
         peaks = [_status_bytes(pid, "VmHWM") - before for pid, before in before_bytes.items()]
         memory_bytes = max(peak.size_bytes - sum(before_bytes.values()), *peaks)

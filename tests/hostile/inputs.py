@@ -6,7 +6,10 @@ from hostile.bounds import Bounds
 from hostile.costly import Input, singles
 from hostile.costly_arrow import arrow
 from hostile.costly_batches import batches
+from hostile.costly_largest import of_largest
 from hostile.costly_reads import heads, pages, scans
+
+__all__ = ["every", "of_largest", "of_store"]
 
 
 def every(bounds: Bounds) -> Iterator[Input]:

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from hostile.bounds import Bounds, bounds_of
 from hostile.costly import JSON, Input, records
-from hostile.costs import Cost, Sent, Watched, watched
-from hostile.inputs import every
+from hostile.costs import ROCKSDB_BYTES_MAX, Cost, Sent, Watched, watched
+from hostile.inputs import every, of_largest
 from support.kinds import AWS
 from support.waiting import until
 
@@ -73,15 +73,17 @@ class Places:
 
     def input(self, table: str, name: str) -> Input:
         """Return the input with this name for a table."""
+        bounds = self.bounds[table]
         if table not in self._inputs:
-            self._inputs[table] = {one.name: one for one in every(self.bounds[table])}
+            self._inputs[table] = {one.name: one for one in (*every(bounds), *of_largest(bounds))}
         return self._inputs[table][name]
 
     def cost(self, table: str, one: Input) -> Cost:
         """Make the records that an input needs, send it, and return its cost."""
         bounds = self.bounds[table]
-        touched_bytes = sum(self._size_bytes(bounds, key) for key in one.needs)
-        return self.watched.cost(one.make(), touched_bytes, bounds.response_bytes)
+        record_bytes = max((self._size_bytes(bounds, key) for key in one.needs), default=0)
+        store_bytes = ROCKSDB_BYTES_MAX if table == "rocksdb" else 0
+        return self.watched.cost(one.make(), record_bytes, bounds.response_bytes + store_bytes)
 
     def _size_bytes(self, bounds: Bounds, key: str) -> int:
         if (bounds.table, key) not in self._made or key == "gone":

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from hostile.costly import WAIT_S
-from hostile.inputs import every, of_store
+from hostile.inputs import every, of_largest, of_store
 from hostile.places import EMBEDDED, REMOTE, Places, service
 from servers.shared import Connected, Servers
 
@@ -67,6 +67,12 @@ def places(
 )
 def test_a_costly_request_keeps_the_limits_on_time_and_memory(places: Places, table: str, name: str) -> None:
     assert not faults(places, table, name)
+
+
+@pytest.mark.parametrize("table", ["memory", *USUAL_STORES])
+def test_the_largest_records_keep_the_limits(places: Places, table: str) -> None:
+    found = {one.name: faults(places, table, one.name) for one in of_largest(places.bounds[table])}
+    assert not {name: texts for name, texts in found.items() if texts}
 
 
 @pytest.mark.full

@@ -138,14 +138,10 @@ class RecordWriter:
             if size_bytes > bytes_max:
                 await connection.execute("ROLLBACK")
                 return [NOT_READ] * len(writes)
-            found, yielder = {}, Yielder()
-            for row in locked:
-                await yielder.maybe_yield()
-                found[row_key(row, self._parts)] = await stored_record(row, self._parts)
-            plan = await self._make_plan(writes, found, side)
+            existing, plan = await self._make_plan(writes, locked, side)
             await self._execute(connection, plan, progress)
             if side is not None:
-                await self._update_side_rows(connection, plan, found)
+                await self._update_side_rows(connection, plan, existing)
             progress.applied = "unknown" if plan.changes_anything else "no"
             await connection.execute("COMMIT")
         return plan.outcomes
@@ -165,10 +161,11 @@ class RecordWriter:
     async def _make_plan(
         self,
         writes: Sequence[Write],
-        found: Mapping[Key, Stored | RecordUnreadable],
+        locked: list[Any],
         side: Mapping[Key, SideRow] | None,
-    ) -> TransactionPlan:
-        now, plan = self._clock(), TransactionPlan(len(writes))
+    ) -> tuple[Collection[Key], TransactionPlan]:
+        """Return the keys of the `locked` rows, and the plan. The rows and their records are freed."""
+        now, plan, found = self._clock(), TransactionPlan(len(writes)), await self._records(locked)
         if side is not None:
             plan.created_keys = [key for key, row in side.items() if row == SideRow()]
         yielder = Yielder()  # The transaction ends at the deadline while other tasks run.
@@ -189,7 +186,16 @@ class RecordWriter:
                 plan.inserts[index] = decided
             else:
                 plan.outcomes[index] = decided
-        return plan
+        return set(found), plan
+
+    async def _records(self, rows: list[Any]) -> dict[Key, Stored | RecordUnreadable]:
+        """Return the records of rows by key. The list is empty afterwards."""
+        found, yielder = dict[Key, Stored | RecordUnreadable](), Yielder()
+        while rows:
+            await yielder.maybe_yield()
+            row = rows.pop()
+            found[row_key(row, self._parts)] = await stored_record(row, self._parts)
+        return found
 
     def _plan_delete(self, plan: TransactionPlan, index: int, decision: DecidedWrite, *, exists: bool) -> None:
         plan.outcomes[index] = decision.changed.outcome

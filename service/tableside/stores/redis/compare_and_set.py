@@ -73,10 +73,7 @@ class RedisVersionedRecords:
         keys = [replacement.write.key for replacement in replacements]
         raws = [_raw(replacement) for replacement in replacements]
         arguments = [*map(_arguments, replacements, raws)]
-        sizes = [
-            len(raw) + len(replacement.version.value)
-            for raw, replacement in zip(raws, replacements, strict=True)
-        ]
+        sizes = [len(raw) + len(replacement.version.value) for raw, replacement in zip(raws, replacements, strict=True)]
         batch = RecordBatch(self._names.for_keys(keys), keys, arguments)
         commands = [
             self._scripts.replace(batch, part, group.slot)
