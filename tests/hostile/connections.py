@@ -70,6 +70,8 @@ class _Seen:
     def is_closing(self) -> bool:
         return self.closing
 
+    def set_write_buffer_limits(self, high: int, low: int) -> None: ...
+
     def get_write_buffer_size(self) -> int:
         return 0
 

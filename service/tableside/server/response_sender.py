@@ -43,7 +43,7 @@ class ResponseSender:
     @property
     def held_bytes(self) -> int:
         """Return how much memory the unread bytes occupy: until all of a response is read, none of it is freed."""
-        return max(self._held_bytes, self.unread_bytes)
+        return max(self._held_bytes, unread_bytes) if (unread_bytes := self.unread_bytes) else 0
 
     def is_late(self, now: float) -> bool:
         """Return whether the client reads too slowly. `now` is a time of `time.monotonic`."""
@@ -54,6 +54,8 @@ class ResponseSender:
         if self._transport.is_closing():
             return
         self.read_progress.sent_bytes += len(data)
+        if self._held_bytes and not self.unread_bytes:
+            self._held_bytes = 0
         if len(data) <= PIECE_BYTES and self.writable.is_set():
             self._transport.write(data)
         else:
@@ -70,8 +72,6 @@ class ResponseSender:
 
     def resume(self) -> None:
         """Continue after the client has read nearly all that was sent."""
-        if not self.unread_bytes:
-            self._held_bytes = 0
         self.read_progress.sending = False
         self.writable.set()
         self._write_pieces()

@@ -26,6 +26,8 @@ class Recorder:
         self.unread = 0
         self.reading = True
 
+    def set_write_buffer_limits(self, high: int, low: int) -> None: ...
+
     def get_write_buffer_size(self) -> int:
         return self.unread
 

@@ -111,11 +111,13 @@ def test_the_unread_bytes_of_a_response_are_counted(tls: tuple[TlsFiles, ssl.SSL
             [connection] = list(server.server_state.connections)
             assert isinstance(connection, HttpConnection)
             now = asyncio.get_running_loop().time()
+            assert connection.sender.held_bytes > ANSWER_BYTES_MIN, "all of it is in memory until all is read"
             assert not connection.is_late(now)
             assert connection.is_late(now + 31)
             results = json.loads(await caller.answer())["results"]
             assert [result["value"] == json.loads(VALUE) for result in results] == [True] * 8
             assert json.loads(await caller.answer()) == json.loads(VALUE)
+            assert connection.sender.held_bytes == 0
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(run())
