@@ -242,10 +242,14 @@ async def test_a_sweep_finds_the_size_of_the_largest_record(tmp_path: Path) -> N
         assert 6000 < (largest := backend._database.record_bytes_max) < 6100
     async with database(tmp_path, sweep_every_s=0.05) as backend:
         assert backend._database.record_bytes_max == UNKNOWN_BYTES
+        after = [backend._database.keys_per_read(2**24, 10, 10 * mean_bytes) for mean_bytes in (100, 2**20)]
+        assert [backend._database.keys_per_read(2**24, 0, 0), *after] == [1, 8, 1], "more if those before were small"
         async with asyncio.timeout(30):
             while backend._database.record_bytes_max == UNKNOWN_BYTES:
                 await asyncio.sleep(0.02)
         assert backend._database.record_bytes_max == largest
+        assert backend._database.keys_per_read(2**24, 0, 0) == 2**24 // (largest + 1)
+        assert backend._database.keys_per_read(2, 0, 0) == 1
         await written(await backend.store(TableSpec("t")), put("c", {"text": "x" * 7000}))
         await asyncio.sleep(0.2)  # later sweeps do not lower the limit
         assert 7000 < backend._database.record_bytes_max < 7100
