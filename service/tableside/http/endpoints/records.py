@@ -133,9 +133,10 @@ async def _write(request: TableRequest, members: dict[str, Any], long: LongBody 
     """Do a write, and clear its members. The deadline of one with a long body counts from when it was received."""
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
-    preferences = request_headers.preferences(request)
-    key = spec.key.from_path(request.key_segments)
-    _add_parameters(request, members, preferences)
+    key, preferences = spec.key.from_path(request.key_segments), request_headers.NO_PREFERENCES
+    if request_headers.has_write_options(request):
+        preferences = request_headers.preferences(request)
+        _add_parameters(request, members, preferences)
     if long is not None:
         until = request.received_at + deadline_s(found, preferences.wait_s)
         members = await long.members(spec.key, key, until) | members

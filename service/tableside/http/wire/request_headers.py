@@ -55,7 +55,7 @@ def preferences(request: Request) -> Preferences:
     """Parse `Prefer` (RFC 7240). Unknown preferences are ignored."""
     representation, wait_s = False, None
     if (text := header(request, "prefer")) is None:
-        return _NO_PREFERENCES
+        return NO_PREFERENCES
     for preference in text.split(","):
         name, _, value = preference.partition(";")[0].partition("=")
         name, value = name.strip().lower(), value.strip().strip('"')
@@ -68,7 +68,7 @@ def preferences(request: Request) -> Preferences:
     return Preferences(representation, wait_s)
 
 
-_NO_PREFERENCES = Preferences()
+NO_PREFERENCES = Preferences()
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
@@ -102,6 +102,15 @@ def read_options(request: Request, media: str) -> ReadOptions:
 
 _READ_HEADERS = frozenset({b"accept", b"cache-control", b"if-none-match", b"prefer"})
 _NO_OPTIONS = ReadOptions(None, None, None, None, None)
+
+
+def has_write_options(request: Request) -> bool:
+    """Return whether a write has a query or a header that changes it."""
+    names = [name for name, _ in request.scope["headers"]]
+    return bool(request.scope["query_string"]) or not _WRITE_HEADERS.isdisjoint(names)
+
+
+_WRITE_HEADERS = frozenset({b"idempotency-key", b"if-match", b"if-none-match", b"prefer", b"tableside-token"})
 
 
 def max_age_s(request: Request) -> float | None:
@@ -187,6 +196,8 @@ def _single_use_token(text: str) -> Token:
 def media_type(request: Request, known: Collection[str], default: str | None = None) -> str:
     """Return the media type of the body, one of `known`. Raise UnsupportedMediaType if it is another."""
     headers = _headers(request)
+    if _BODY_CODINGS.isdisjoint(headers) and (plain := headers.get("content-type", "")) in known:
+        return plain
     if headers.get("content-encoding", "identity").lower() not in ("", "identity"):
         raise UnsupportedMediaType("a body with a Content-Encoding is not supported")
     if headers.get("transfer-encoding", "chunked").lower() not in ("", "chunked"):
@@ -196,6 +207,9 @@ def media_type(request: Request, known: Collection[str], default: str | None = N
     if essence.strip().lower() not in known or (charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii")):
         raise UnsupportedMediaType(f"the body must be one of: {', '.join(sorted(known))}")
     return essence.strip().lower()
+
+
+_BODY_CODINGS = frozenset({"content-encoding", "transfer-encoding"})
 
 
 def check_accepts(request: Request, media: str) -> None:
