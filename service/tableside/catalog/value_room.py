@@ -14,7 +14,7 @@ Reduce: TypeAlias = Callable[[bytes], bytes]
 COPIED_BYTES_MAX = 2**20
 """Larger values of writes are not copied: there are at most 64 in a response, and a copy takes long."""
 
-UNLIMITED = 2**31
+UNLIMITED_COUNT = 2**31
 
 
 class ValueRoom:
@@ -56,10 +56,13 @@ class ValueRoom:
 
     @property
     def count_max(self) -> int:
-        """How many more values probably fit, at least one. If none does, writes need no limit."""
+        """How many operations to send: as many as have values that probably fit, at least one.
+
+        Without room there is no limit, because writes then return no values.
+        """
         if self.full or not self._counted_bytes:
-            return UNLIMITED
-        return max(1, int(min(UNLIMITED, self._left * self._counted / self._counted_bytes)))
+            return UNLIMITED_COUNT
+        return max(1, int(min(UNLIMITED_COUNT, self._left * self._counted / self._counted_bytes)))
 
     @property
     def full(self) -> bool:
