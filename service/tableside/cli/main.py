@@ -174,7 +174,6 @@ def _configure_process(settings: Settings) -> None:
     from ..telemetry import logs
 
     logs.configure(settings.logs)
-    gc.freeze()  # imported modules stay in memory
     gc.set_threshold(GC_THRESHOLD, 20, 100)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
