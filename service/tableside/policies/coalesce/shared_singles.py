@@ -124,8 +124,8 @@ class SharedSingles(Policy):
 class _Sharing:
     """The calls for operations of one kind.
 
-    An operation waits for one turn of the event loop, but not if no other one is in progress and the one before was
-    alone. Operations share a call only if their deadlines are equal, within the resolution of timers.
+    An operation waits for one turn of the event loop, and for another one while a call is in flight. It does not wait if
+    no other one is in progress and the one before was alone. Operations share a call only if their deadlines are equal, within the resolution of timers.
     """
 
     def __init__(
@@ -183,9 +183,11 @@ class _Sharing:
         return call
 
     async def _run(self, call: SingleCall) -> None:
-        if self._forming is call:
-            self._forming = None
         try:
+            if len(self._calls) > 1:
+                await asyncio.sleep(0)
+            if self._forming is call:
+                self._forming = None
             if operations := call.start():
                 self._last_was_unshared = call.waiting == 1 and len(self._calls) == 1 and not self._alone
                 self._observe(call)
@@ -195,6 +197,8 @@ class _Sharing:
             raise
         finally:
             self._calls.discard(call)
+            if self._forming is call:
+                self._forming = None
 
     async def _send(self, call: SingleCall, operations: Sequence[Operation]) -> list[Outcome]:
         if type(operations[0]) is Get:
