@@ -83,7 +83,10 @@ class Node:
         slot that it is importing. Commands whose replies exceed the `budget` return NOT_READ.
         """
         send = partial(self.send, until=until, writes=writes, budget=budget)
-        replies = await self._run(commands, send, asking=asking)
+        if len(commands) == 1 and not asking:  # A call for single operations: most calls.
+            replies = await send(commands[0].packed(), 1)
+        else:
+            replies = await self._run(commands, send, asking=asking)
         not_loaded = [index for index, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
         if not_loaded:  # The server has restarted and lost its scripts. It has not run these commands.
             retried = [commands[index] for index in not_loaded]
