@@ -124,8 +124,9 @@ class SharedSingles(Policy):
 class _Sharing:
     """The calls for operations of one kind.
 
-    An operation waits for one turn of the event loop, and for another one while a call is in flight. It does not wait if
-    no other one is in progress and the one before was alone. Operations share a call only if their deadlines are equal, within the resolution of timers.
+    An operation waits for one turn of the event loop, and for another one while a call is in flight. It does not wait
+    if no other one is in progress and the one before was alone. Operations share a call only if their deadlines are
+    equal, within the resolution of timers.
     """
 
     def __init__(
