@@ -154,6 +154,27 @@ async def test_all_parts_of_a_response_with_a_length_are_counted_as_unread() -> 
     assert protocol.sender.unread_bytes == 0
 
 
+async def test_a_response_occupies_its_memory_until_all_of_it_is_read() -> None:
+    recorder, protocol = connected(answering(b"x" * 3 * PIECE_BYTES))
+    write = recorder.write
+
+    def write_and_fill(data: bytes) -> None:
+        write(data)
+        recorder.unread = 1
+        protocol.pause_writing()
+
+    recorder.write = write_and_fill  # type: ignore[method-assign]  # every write fills the transport
+    await answered(recorder, protocol)
+    for _ in range(3):
+        assert protocol.sender.held_bytes >= 3 * PIECE_BYTES
+        protocol.resume_writing()
+    recorder.unread = 0
+    assert protocol.sender.held_bytes == 0
+    await answered(recorder, protocol)
+    recorder.unread = 1
+    assert 3 * PIECE_BYTES <= protocol.sender.held_bytes < 4 * PIECE_BYTES, "the response before is not counted again"
+
+
 @pytest.mark.parametrize("parts", [1, 4])
 async def test_other_requests_have_a_turn_while_a_response_is_sent_to_a_fast_client(parts: int) -> None:
     body = bytes(range(256)) * (16 * TURN_BYTES // 256)

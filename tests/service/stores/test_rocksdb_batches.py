@@ -51,7 +51,7 @@ async def test_a_large_batch_of_gets_leaves_turns_to_other_gets(store: Store, mo
 
 @pytest.mark.parametrize(
     ("size_bytes", "known", "first", "most"),
-    [(10, True, 100, 100), (10, False, 8, 32), (100_000, True, 19, 20), (100_000, False, 8, 20)],
+    [(10, True, 100, 100), (10, False, 1, 8), (100_000, True, 19, 20), (100_000, False, 1, 1)],
 )
 async def test_records_that_may_be_large_are_read_a_few_at_a_time(
     backend: RocksdbBackend, monkeypatch: pytest.MonkeyPatch, size_bytes: int, known: bool, first: int, most: int

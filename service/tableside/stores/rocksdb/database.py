@@ -77,9 +77,9 @@ class Database:
 
         Before it, `read` records with `read_bytes` were read.
         """
-        if self._swept is None:
+        if (record_bytes_max := self.record_bytes_max) == UNKNOWN_BYTES:
             return KEYS_PER_READ_UNKNOWN if read_bytes < SMALL_BYTES_MAX * read else 1
-        return max(1, bytes_left // (self.record_bytes_max + 1))
+        return max(1, bytes_left // (record_bytes_max + 1))
 
     def all_plain(self, prefix: bytes) -> bool:
         """Return whether all records of a table are known to be plain: without expiry, writers and tombstones."""

@@ -4,6 +4,7 @@ A batch uses one reader thread at a time, because two gain nothing: both need th
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from ...core import NOT_READ, READ_BYTES_MAX, Key, KeySchema, Outcome
 from .database import Database
@@ -36,7 +37,7 @@ class RecordReader:
         if len(names) <= INLINE_KEYS_MAX:
             call.read(INLINE_BYTES_MAX)
         while not call.complete:
-            await self._database.run_read(call.read)
+            await self._database.run_read(partial(call.read, READ_BYTES_MAX))
         return call.outcomes + [NOT_READ] * (len(names) - len(call.outcomes))
 
 
@@ -55,7 +56,7 @@ class _Call:
         """Whether all records were read, or as many as fit."""
         return len(self.outcomes) == len(self._names) or self._bytes > READ_BYTES_MAX
 
-    def read(self, bytes_max: int = READ_BYTES_MAX) -> None:
+    def read(self, bytes_max: int) -> None:
         """Read the next records, until the values of all turns exceed `bytes_max`."""
         stop = min(len(self._names), len(self.outcomes) + KEYS_PER_TURN_MAX)
         while (start := len(self.outcomes)) < stop and self._bytes <= bytes_max:
