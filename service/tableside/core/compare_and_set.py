@@ -128,7 +128,7 @@ class CompareAndSet:
             outcomes.append(decided.outcome)
             if isinstance(decided, Changed):
                 replacements[index] = Replacement(write, found.version, decided)
-        del found  # A large value needs its memory for the copies that the driver makes.
+        del found  # It may be large, and the driver is about to copy the new value.
         if replacements:
             answers = await self._records.replace(list(replacements.values()), until)
             for index, answer in zip(replacements, answers, strict=True):

@@ -17,6 +17,7 @@ _ETAGS = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\xff]|\\["\\])*)"')
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
 
+_BODY_CODINGS = frozenset({"content-encoding", "transfer-encoding"})
 _SCOPE_KEY = "tableside.headers"
 
 
@@ -207,9 +208,6 @@ def media_type(request: Request, known: Collection[str], default: str | None = N
     if essence.strip().lower() not in known or (charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii")):
         raise UnsupportedMediaType(f"the body must be one of: {', '.join(sorted(known))}")
     return essence.strip().lower()
-
-
-_BODY_CODINGS = frozenset({"content-encoding", "transfer-encoding"})
 
 
 def check_accepts(request: Request, media: str) -> None:

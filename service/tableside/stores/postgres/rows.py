@@ -82,6 +82,16 @@ async def stored_record(row: Any, parts: int) -> Stored | RecordUnreadable:
     return Stored(value, etag, expires or 0, parse_writers(writers))
 
 
+async def stored_records(rows: list[Any], parts: int) -> dict[Key, Stored | RecordUnreadable]:
+    """Return the stored records from the rows of a `lock` statement by key. The list is empty afterwards."""
+    found, yielder = dict[Key, Stored | RecordUnreadable](), Yielder()
+    while rows:
+        await yielder.maybe_yield()
+        row = rows.pop()
+        found[row_key(row, parts)] = await stored_record(row, parts)
+    return found
+
+
 def side_row(row: Any, parts: int) -> SideRow:
     """Return the side row from a row of a `side_lock` statement."""
     version, expires, writers = row[parts:]

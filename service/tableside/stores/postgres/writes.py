@@ -55,6 +55,7 @@ from .rows import (
     row_key,
     side_row,
     stored_record,
+    stored_records,
     with_side_row,
 )
 from .statements import Statements
@@ -112,7 +113,7 @@ class RecordWriter:
         rows = await connection.fetch(self._statements.look, *self._key_arrays([write.key]), INTEGER_MAX)
         stored = await stored_record(rows[0], self._parts) if rows else None
         statements, etag = (self._statements.replace, [rows[0]["etag"]]) if rows else (self._statements.insert, [])
-        del rows  # A large value needs its memory for the copies that the driver makes.
+        del rows  # Their value may be large, and the driver is about to copy the new one.
         decided = await self._decide(stored, write, self._clock())
         if not isinstance(decided, DecidedWrite):
             return [decided]
@@ -159,13 +160,10 @@ class RecordWriter:
     # Deciding
 
     async def _make_plan(
-        self,
-        writes: Sequence[Write],
-        locked: list[Any],
-        side: Mapping[Key, SideRow] | None,
+        self, writes: Sequence[Write], locked: list[Any], side: Mapping[Key, SideRow] | None
     ) -> tuple[Collection[Key], TransactionPlan]:
         """Return the keys of the `locked` rows, and the plan. The rows and their records are freed."""
-        now, plan, found = self._clock(), TransactionPlan(len(writes)), await self._records(locked)
+        now, plan, found = self._clock(), TransactionPlan(len(writes)), await stored_records(locked, self._parts)
         if side is not None:
             plan.created_keys = [key for key, row in side.items() if row == SideRow()]
         yielder = Yielder()  # The transaction ends at the deadline while other tasks run.
@@ -187,15 +185,6 @@ class RecordWriter:
             else:
                 plan.outcomes[index] = decided
         return set(found), plan
-
-    async def _records(self, rows: list[Any]) -> dict[Key, Stored | RecordUnreadable]:
-        """Return the records of rows by key. The list is empty afterwards."""
-        found, yielder = dict[Key, Stored | RecordUnreadable](), Yielder()
-        while rows:
-            await yielder.maybe_yield()
-            row = rows.pop()
-            found[row_key(row, self._parts)] = await stored_record(row, self._parts)
-        return found
 
     def _plan_delete(self, plan: TransactionPlan, index: int, decision: DecidedWrite, *, exists: bool) -> None:
         plan.outcomes[index] = decision.changed.outcome

@@ -64,4 +64,4 @@ class _Call:
             found = self._database.get([*self._names[start : min(start + count, stop)]])
             self._bytes += sum([len(raw) for raw in found if raw is not None])
             self.outcomes += read_all(found, self._now_ms)
-            del found  # A large value needs its memory for the copy that the driver makes of the next.
+            del found  # They may be large, and the driver is about to copy the next.

@@ -159,7 +159,7 @@ class RocksdbStore:
         turn.spend(len(raw or b""))
         if (None if raw is None else identity(raw)) != version:
             return [_LONG]
-        del raw  # A large value needs its memory for the copies that the driver makes.
+        del raw  # It may be large, and the driver is about to copy the new value.
         if isinstance(step, Changed):
             batch, step = WriteBatch(raw_mode=True), with_etag(step, self._database.next_etag())
             self._add_record(batch, key, step.stored)
