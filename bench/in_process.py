@@ -166,6 +166,12 @@ class _Transport:
     def get_extra_info(self, name: str, default: object = None) -> object:
         return default
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def is_closing(self) -> bool:
         return False
 

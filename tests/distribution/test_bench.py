@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from bench import figure, flight_updates
+from bench import figure, flight_updates, in_process
 from bench.report import group
 from bench.state import figures, inputs
 from bench.state.found import Found
@@ -59,6 +59,12 @@ def test_a_figure_has_a_bar_for_each_group_in_light_and_dark_colors(tmp_path: Pa
     texts = ["".join(text.itertext()) for text in root.iterfind("{*}text")]
     assert {"title", "a < b", "ours / other", "0.50", "ours / driver", "3.00"} < set(texts)
     assert "prefers-color-scheme: dark" in (tmp_path / "drawn.svg").read_text()
+
+
+async def test_each_layer_of_a_get_is_measured() -> None:
+    taken = await in_process.run(calls=64, rounds=1)
+    assert {in_process.BARE, "the table", "the service, as HTTP"} < set(taken)
+    assert all(seconds > 0 for seconds in taken.values())
 
 
 @pytest.mark.full
