@@ -10,10 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.pieces import finish
-from tableside.core import Get, KeyField, KeySchema, Operation, Record, TableError, TableSpec, TooLarge, Update
+from tableside.core import (
+    Get,
+    KeyField,
+    KeySchema,
+    Operation,
+    Record,
+    TableError,
+    TableSpec,
+    TooLarge,
+    Update,
+    Written,
+)
 from tableside.core.concurrency import LongPieces, in_pieces
 from tableside.core.directions import AllReads
-from tableside.http.wire import arrow_batch, json_batch
+from tableside.http.wire import arrow_answers, arrow_batch, json_batch
 from tableside.http.wire.answers import answers, valid_operations
 from tableside.http.wire.arrow_runs import RUN_ROWS_MIN, runs
 from tableside.http.wire.plain_operations import plain_gets, plain_operations, plain_puts
@@ -147,6 +158,13 @@ async def test_found_records_are_encoded_at_once_with_the_same_result() -> None:
     records = [Record(b'{"a":%d}' % index, f"e{index}") for index in range(600)]
     found = await in_pieces(answers(records, bytes_max=10**6, operations=records))
     assert await in_pieces(json_batch.encode_records(records)) == await in_pieces(json_batch.encode(found))
+
+
+async def test_writes_are_encoded_at_once_with_the_same_result() -> None:
+    writes = [Written(f"e{index}", created=index % 3 == 0, expires_ms=index % 2) for index in range(600)]
+    found = await in_pieces(answers(writes, bytes_max=10**6, operations=writes))
+    assert await in_pieces(arrow_answers.encode_writes(writes)) == await in_pieces(arrow_answers.encode(found))
+    assert await in_pieces(json_batch.encode_writes(writes)) == await in_pieces(json_batch.encode(found))
 
 
 def test_a_batch_of_gets_is_marked_as_reads_only() -> None:

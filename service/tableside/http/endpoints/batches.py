@@ -9,13 +9,13 @@ from starlette.routing import Route
 
 from ...auth import with_refusals
 from ...catalog import Table, ValueRoom
-from ...core import InvalidOperation, MalformedRequest, Outcome, Record, TableSpec
+from ...core import InvalidOperation, MalformedRequest, Outcome, Record, TableSpec, Written
 from ...core.concurrency import Pieces, Yielder, in_pieces
 from ...core.directions import count_reads
 from ..request_context import caller_of
 from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch, request_headers
-from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, valid_operations, with_max_age
+from ..wire.answers import RECORD_NOT_FOUND, Answer, answers, merge_rejected, valid_operations, with_max_age
 from ..wire.body_parts import Encoded
 from ..wire.projections import common_projection, project_outcomes
 from .endpoint import TableRequest, check_any, deadline_s, table_route
@@ -65,26 +65,35 @@ async def apply_batch(request: TableRequest) -> Response:
     if len(operations) != len(permitted):
         outcomes = merge_rejected(permitted, outcomes)
     del permitted, operations  # They may refer to the objects that `_freed` frees.
-    partitioned = bool(spec.partitions)
     if batch.fields is not None:
         outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: time.monotonic() >= until))
-    encoded: Encoded
-    if records := _all_found(outcomes, bytes_max if media == ARROW else min(bytes_max, COPIED_BYTES_MAX)):
-        if media == JSON:
-            encoded = await in_pieces(json_batch.encode_records(records))
-        else:
-            encoded = await in_pieces(arrow_answers.encode_records(records, partitioned=partitioned))
-        await in_pieces(_freed(batch.operations, records))
-    else:
-        found = await in_pieces(answers(outcomes, bytes_max=bytes_max, operations=batch.operations))
-        request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
-        await in_pieces(_freed(batch.operations, outcomes))
-        if media == JSON:
-            encoded = await in_pieces(json_batch.encode(found))
-        else:
-            encoded = await in_pieces(arrow_answers.encode(found, partitioned=partitioned))
-        await in_pieces(_freed(found))
+    encoded = await _encode(request, outcomes, batch.operations, media, partitioned=bool(spec.partitions))
     return encoded_response(encoded, media)
+
+
+async def _encode(
+    request: TableRequest, outcomes: list[Outcome], operations: list[Any], media: str, *, partitioned: bool
+) -> Encoded:
+    """Encode the outcomes, and empty both lists. If all have the same simple form, no answers are made of them."""
+    bytes_max, is_json = request.limits.response_bytes_max, media == JSON
+    found: list[Answer] = []
+    pieces: Pieces[Encoded]
+    if records := _all_found(outcomes, min(bytes_max, COPIED_BYTES_MAX) if is_json else bytes_max):
+        pieces = (
+            json_batch.encode_records(records)
+            if is_json
+            else arrow_answers.encode_records(records, partitioned=partitioned)
+        )
+    elif writes := _all_written(outcomes):
+        pieces = (json_batch if is_json else arrow_answers).encode_writes(writes)
+    else:
+        found = await in_pieces(answers(outcomes, bytes_max=bytes_max, operations=operations))
+        request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
+        await in_pieces(_freed(operations, outcomes))
+        pieces = json_batch.encode(found) if is_json else arrow_answers.encode(found, partitioned=partitioned)
+    encoded = await in_pieces(pieces)
+    await in_pieces(_freed(operations, outcomes, found))
+    return encoded
 
 
 def _freed(*lists: list[Any]) -> Pieces[None]:
@@ -144,3 +153,12 @@ def _all_found(outcomes: Sequence[Outcome], bytes_max: int) -> list[Record]:
     if any(found.expires_ms for found in records) or sum([len(found.value) for found in records]) > bytes_max:
         return []
     return records
+
+
+def _all_written(outcomes: Sequence[Outcome]) -> list[Written]:
+    """Return the writes if every outcome is a write that was applied now and has only an etag, else none."""
+    if set(map(type, outcomes)) != {Written}:
+        return []
+    writes: list[Written] = outcomes  # type: ignore[assignment]  # all types were just checked
+    others = [one for one in writes if one.etag is None or one.replayed or one.value is not None or one.partitions]
+    return [] if others or writes[0].partitions is not None else writes

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from ...core import Record, TableError, chunks_of
+from ...core import Record, TableError, Written, chunks_of
 from ...core.concurrency import Pieces
 from .answers import PIECE_OPERATIONS, Answer, rfc3339
 from .arrow_parts import binary_column, encode_stream
@@ -46,26 +46,30 @@ def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> Pieces[En
 
 def encode_records(records: Sequence[Record], *, partitioned: bool = False) -> Pieces[Encoded]:
     """Encode the answers to gets that all found a record, column by column. `encode` returns the same."""
-    count = len(records)
+    statuses = pa.repeat(pa.scalar(200, pa.uint16()), len(records))
+    values = yield from binary_column([record.value for record in records])
+    etags = pa.array([record.etag for record in records], pa.utf8())
+    yield
+    return _encode_successes(statuses, values, etags, partitioned=partitioned)
+
+
+def encode_writes(writes: Sequence[Written]) -> Pieces[Encoded]:
+    """Encode the answers to writes that were applied now and have only an etag. `encode` returns the same."""
+    statuses = pa.array([201 if write.created else 204 for write in writes], pa.uint16())
+    etags = pa.array([write.etag for write in writes], pa.utf8())
+    yield
+    return _encode_successes(statuses, pa.nulls(len(writes), pa.binary()), etags)
+
+
+def _encode_successes(statuses: pa.Array, values: pa.Array, etags: pa.Array, *, partitioned: bool = False) -> Encoded:
+    count = len(etags)
     nothing, no_flag = pa.nulls(count, pa.utf8()), pa.nulls(count, pa.bool_())
     false = pa.repeat(pa.scalar(False), count)
-    columns = [
-        pa.repeat(pa.scalar(200, pa.uint16()), count),
-        (yield from binary_column([record.value for record in records])),
-        pa.array([record.etag for record in records], pa.utf8()),
-        nothing,
-        nothing,
-        no_flag,
-        nothing,
-        false,
-    ]
-    yield
-    if not partitioned:
-        return encode_stream(pa.record_batch(columns, schema=pa.schema(_COLUMNS)))
-    columns += [pa.nulls(count, _PARTITIONS), false]
-    return encode_stream(
-        pa.record_batch(columns, schema=pa.schema([*_COLUMNS, pa.field("partitions", _PARTITIONS), _DROPPED]))
-    )
+    columns, fields = [statuses, values, etags, nothing, nothing, no_flag, nothing, false], [*_COLUMNS]
+    if partitioned:
+        columns += [pa.nulls(count, _PARTITIONS), false]
+        fields += [pa.field("partitions", _PARTITIONS), _DROPPED]
+    return encode_stream(pa.record_batch(columns, schema=pa.schema(fields)))
 
 
 def expiry_column(expires_ms: Sequence[int]) -> pa.Array:

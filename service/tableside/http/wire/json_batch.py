@@ -17,6 +17,7 @@ from ...core import (
     TableSpec,
     TooLarge,
     Update,
+    Written,
     values,
 )
 from ...core.changes import packed
@@ -98,6 +99,18 @@ def encode_records(records: Sequence[Record]) -> Pieces[bytes]:
         parts += [
             b'{"status":200,"value":%b,"etag":"%b"}' % (record.value, record.etag.encode())
             for record in records[start : start + PIECE_OPERATIONS]
+        ]
+        yield
+    return b'{"results":[%b]}' % b",".join(parts)
+
+
+def encode_writes(writes: Sequence[Written]) -> Pieces[bytes]:
+    """Encode the answers to writes that were applied now and have only an etag. `encode` returns the same."""
+    parts: list[bytes] = []
+    for start in range(0, len(writes), PIECE_OPERATIONS):
+        parts += [
+            b'{"status":%d,"etag":"%b"}' % (201 if write.created else 204, (write.etag or "").encode())
+            for write in writes[start : start + PIECE_OPERATIONS]
         ]
         yield
     return b'{"results":[%b]}' % b",".join(parts)
