@@ -23,8 +23,8 @@ class RocksdbSettings(BaseModel, frozen=True, extra="forbid"):
     """The database's directory, its memory in bytes and the interval between expiry sweeps in seconds."""
 
     path: str = Field(min_length=1)
-    block_cache_bytes: int = Field(default=256 * 2**20, ge=2**20)
-    row_cache_bytes: int = Field(default=64 * 2**20, ge=2**20)
+    block_cache_bytes: int = Field(default=128 * 2**20, ge=2**20)
+    row_cache_bytes: int = Field(default=192 * 2**20, ge=2**20)
     write_buffer_bytes: int = Field(default=64 * 2**20, ge=2**20)
     sweep_every_s: float = Field(default=60.0, gt=0)
 
