@@ -122,7 +122,9 @@ class RequestMiddleware:
             if context.status:
                 raise
             request.leave()
-            await _error_response(error, context)(scope, request.receive, request.send)
+            response = _error_response(error, context)
+            _drop_tracebacks(error)
+            await response(scope, request.receive, request.send)
 
 
 class RequestInProgress:
@@ -261,6 +263,18 @@ def _error_response(error: Exception, context: RequestContext) -> Response:
         return problem_response(error)
     log.error("request %s %s failed", context.method, context.request_id, exc_info=error)
     return problem_response(Internal("internal error: the log of the service has the details", applied="unknown"))
+
+
+def _drop_tracebacks(error: BaseException) -> None:
+    """Remove the tracebacks of an error and of those that it replaced.
+
+    Their frames have the body of the request and often refer to the error itself. The memory would then be in use until
+    the next full garbage collection, which many rejected requests do not cause.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        found.__traceback__ = None
+        found = found.__context__
 
 
 def _shutdown_error(context: RequestContext) -> TableError:

@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tableside.app import create_app
+from tableside.core import MalformedRequest, TooLarge
+from tableside.core.element_limit import ELEMENTS_MAX
 from tableside.settings import validate
 
 STORES = {"a": {"kind": "memory"}, "b": {"kind": "memory"}, "ab": {"kind": "partitioned", "partitions": ["a", "b"]}}
@@ -77,6 +79,30 @@ async def test_finished_requests_leave_no_objects(asked: str) -> None:
             await ASKED[asked](client)
         grown = {kind: count for kind, count in (counted() - before).items() if count > NOISE}
     assert grown == {}
+
+
+@pytest.mark.usefixtures("only_new_objects")
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b'{"a":[%b1]}' % (b"1," * ELEMENTS_MAX), 413), (b'{"a":"%b' % (b"x" * 2**17), 400), (b"[", 400)],
+    ids=["too many elements", "long and malformed", "malformed"],
+)
+async def test_a_rejected_body_is_freed_without_a_garbage_collection(body: bytes, status: int) -> None:
+    app = create_app(validate({"stores": STORES, "tables": TABLES, "console": {"enabled": False}}))
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://tableside") as client,
+    ):
+        gc.disable()
+        try:
+            for _ in range(3):
+                assert (await client.put("/v1/tables/t/records/a", content=body)).status_code == status
+            await asyncio.sleep(0.01)  # The turn of the loop in which the error arrived refers to it.
+            left = [repr(one) for one in gc.get_objects() if isinstance(one, TooLarge | MalformedRequest)]
+        finally:
+            gc.enable()
+    assert left == []
 
 
 def counted() -> Counter[str]:
