@@ -266,10 +266,10 @@ def _error_response(error: Exception, context: RequestContext) -> Response:
 
 
 def _drop_tracebacks(error: BaseException) -> None:
-    """Remove the tracebacks of an error and of those that it replaced.
+    """Remove the tracebacks of an error and of the errors before it.
 
-    Their frames have the body of the request and often refer to the error itself. The memory would then be in use until
-    the next full garbage collection, which many rejected requests do not cause.
+    The frames of a traceback have the body of the request, and often refer to the error itself. The body would stay in
+    memory until the next full garbage collection, and rejected requests cause few of these.
     """
     found: BaseException | None = error
     while found is not None:

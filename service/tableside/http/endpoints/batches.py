@@ -74,7 +74,7 @@ async def apply_batch(request: TableRequest) -> Response:
 async def _encode(
     request: TableRequest, outcomes: list[Outcome], operations: list[Any], media: str, *, partitioned: bool
 ) -> Encoded:
-    """Encode the outcomes, and empty both lists. If all have the same simple form, no answers are made of them."""
+    """Encode the outcomes, and empty both lists. Found records and plain writes are encoded without answers."""
     bytes_max, is_json = request.limits.response_bytes_max, media == JSON
     found: list[Answer] = []
     pieces: Pieces[Encoded]
@@ -160,5 +160,5 @@ def _all_written(outcomes: Sequence[Outcome]) -> list[Written]:
     if set(map(type, outcomes)) != {Written}:
         return []
     writes: list[Written] = outcomes  # type: ignore[assignment]  # all types were just checked
-    others = [one for one in writes if one.etag is None or one.replayed or one.value is not None or one.partitions]
-    return [] if others or writes[0].partitions is not None else writes
+    more = [one.etag is None or one.replayed or one.value is not None or one.partitions is not None for one in writes]
+    return [] if True in more else writes
