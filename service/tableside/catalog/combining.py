@@ -4,7 +4,7 @@ Two puts, for example, become one: the last. Operations that cannot be combined 
 """
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from itertools import chain
 
@@ -49,14 +49,17 @@ class Step(msgspec.Struct, frozen=True):
 async def steps_by_key(
     operations: Sequence[Operation], key_names: frozenset[str], *, folding: bool, until: float = math.inf
 ) -> dict[Key, deque[Step]]:
-    """Combine operations that follow each other on a key, and return for each key the steps to send in turn.
+    """Combine operations that follow each other on a key, and return the steps to send in turn for each such key.
 
-    `key_names` are the names of the key's fields. With `folding`, the store accepts any value. Raise TimeoutError
-    after the deadline `until`.
+    Keys that occur once are not in the result. `key_names` are the names of the key's fields. With `folding`, the store
+    accepts any value. Raise TimeoutError after the deadline `until`.
     """
+    counts = Counter(operation.key for operation in operations)
     runs: dict[Key, list[_Run]] = {}
     yielder = Yielder()
     for position, operation in enumerate(operations):
+        if counts[operation.key] == 1:
+            continue
         of_key = runs.setdefault(operation.key, [])
         if not (of_key and of_key[-1].add(position, operation, key_names, folding=folding)):
             of_key.append(_Run(position, operation))

@@ -27,7 +27,7 @@ from ..core.concurrency import in_pieces
 from ..core.directions import all_succeeded, applied_if_unanswered
 from ..core.read_limit import NOT_READ, not_read
 from .admission import InFlightLimit
-from .combining import Step, set_outcomes, steps_by_key
+from .combining import set_outcomes, steps_by_key
 from .store_in_flight import StoreInFlight
 from .table_metrics import TableMetrics
 from .value_room import ValueRoom
@@ -211,30 +211,35 @@ class Table:
         return outcomes
 
     async def _apply_in_rounds(self, operations: Sequence[Operation], until: float, room: ValueRoom) -> list[Outcome]:
-        """Send the first step of every key, then the second step of every key that has one, and so on."""
+        """Send the first operation or step of every key, then the second step of every key that has one, and so on."""
         outcomes: list[Outcome] = [None] * len(operations)
         folding = self.capabilities.any_value
         try:
-            waiting = await steps_by_key(operations, self.spec.key.names, folding=folding, until=until)
+            steps = await steps_by_key(operations, self.spec.key.names, folding=folding, until=until)
         except TimeoutError:
             return [self._deadline_exceeded("no")] * len(operations)
+        single = {position: operation for position, operation in enumerate(operations) if operation.key not in steps}
+        waiting = [*steps.values()]
         yielder = Yielder()
-        while waiting:
+        while single or waiting:
             await yielder.maybe_yield()
-            keys = list(waiting)
-            steps = [waiting[key].popleft() for key in keys]
-            for key, step, answer in zip(keys, steps, await self._apply_round(steps, until, room), strict=True):
-                set_outcomes(waiting[key], step, answer, operations, outcomes)
-                if not waiting[key]:
-                    del waiting[key]
+            taken = [(later, later.popleft()) for later in waiting]
+            sent = single | {step.positions[0]: step.operation for _, step in taken}
+            order = sorted(sent)
+            answers = await self._apply_round([sent[position] for position in order], until, room)
+            for position, answer in zip(order, answers, strict=True):
+                outcomes[position] = answer
+            for later, step in taken:
+                set_outcomes(later, step, outcomes[step.positions[0]], operations, outcomes)
+            single, waiting = {}, [later for later in waiting if later]
         return outcomes
 
-    async def _apply_round(self, steps: Sequence[Step], until: float, room: ValueRoom) -> list[Outcome]:
-        """Apply one step of each key, but no gets whose values do not fit."""
-        outcomes: list[Outcome] = [NOT_READ] * len(steps)
-        fitting = [index for index, step in enumerate(steps) if room.fits(step.operation)]
-        operations = [room.reduced(steps[index].operation) for index in fitting]
-        answers = await self._apply_all(operations, until, room, last=False) if operations else []
+    async def _apply_round(self, operations: Sequence[Operation], until: float, room: ValueRoom) -> list[Outcome]:
+        """Apply operations on distinct keys, but no gets whose values do not fit."""
+        outcomes: list[Outcome] = [NOT_READ] * len(operations)
+        fitting = [index for index, operation in enumerate(operations) if room.fits(operation)]
+        sent = [room.reduced(operations[index]) for index in fitting]
+        answers = await self._apply_all(sent, until, room, last=False) if sent else []
         for index, answer in zip(fitting, answers, strict=True):
             outcomes[index] = answer
         return outcomes

@@ -141,6 +141,15 @@ async def test_rounds_are_as_many_as_the_longest_key_needs(table: Table, store: 
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["a", "b"], ["a"]]
 
 
+async def test_keys_that_occur_once_keep_their_place_between_repeated_ones(table: Table, store: RecordingStore) -> None:
+    await table.batch([put(key, {"key": key}) for key in "abcd"])
+    read = [Get(key) for key in ("b", "c", "a", "d")]
+    outcomes = await table.batch([*read[:3], put("b", {"key": "new"}), read[3], read[2]])
+    assert [operation.key for operation in store.calls[1]] == ["b", "c", "a", "d"]
+    found = [values.decode(one.value)["key"] if isinstance(one, Record) else type(one) for one in outcomes]
+    assert found == ["b", "c", "a", Written, "d", "a"]
+
+
 async def test_many_operations_on_one_key_and_single_ones_on_many(table: Table) -> None:
     operations = [increment(f"k{index % 50}") for index in range(5000)]
     ok(await table.batch(operations))
