@@ -14,6 +14,7 @@ from tableside.core.operations import Get, Operation, Written
 from tableside.core.page_builder import PAGE_SKIPPED_MAX
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, group_commit, scans
+from tableside.stores.rocksdb.reads import INLINE_BYTES_MAX
 from tableside.stores.rocksdb.scans import BYTES_PER_TURN_MAX, KEYS_PER_TURN_MAX
 
 
@@ -95,6 +96,28 @@ async def test_scans_occupy_one_reader_thread_at_a_time(backend: RocksdbBackend)
         return most
 
     assert set(await asyncio.gather(*(backend._database.run_scan(turn) for _ in range(50)))) == {1}
+
+
+async def test_one_turn_of_the_event_loop_reads_one_large_record(
+    backend: RocksdbBackend, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = backend._database.get
+    turns: list[int] = []
+
+    def noted(names: list[bytes]) -> list[bytes | None]:
+        turns.append(turn)
+        return read(names)
+
+    await store.apply([put(f"{index}", {"long": "x" * INLINE_BYTES_MAX}) for index in range(3)])
+    await written(store, put("short"))
+    monkeypatch.setattr(backend._database, "get", noted)
+    calls = [[Get("0")], [Get("short"), Get("1")], [Get("short")], [Get("2")]]
+    tasks = [asyncio.create_task(store.apply(call)) for call in calls]
+    turn = 0
+    while not all(task.done() for task in tasks):
+        turn += 1
+        await asyncio.sleep(0)
+    assert turns == [1, 2, 2, 3, 3]
 
 
 async def test_a_turn_of_splits_ends_after_the_range_at_which_its_time_is_over(

@@ -3,6 +3,7 @@
 A batch uses one reader thread at a time, because two gain nothing: both need the interpreter between their reads.
 """
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
@@ -27,18 +28,34 @@ class RecordReader:
         self._database = database
         self._prefix = prefix
         self._schema = schema
+        self._turn_is_over = False
 
     async def get(self, keys: Sequence[Key]) -> list[Outcome]:
         """Return the outcomes of gets. After values of READ_BYTES_MAX together, the others are NOT_READ."""
         names = self._schema.encode_all(keys, self._prefix)
+        inline = len(names) <= INLINE_KEYS_MAX
+        while inline and self._turn_is_over:  # noqa: ASYNC110  # an event would not keep the order of the reads
+            await asyncio.sleep(0)
         if len(names) == 1:
-            return read_all(self._database.get(names), self._database.now_ms())
+            found = self._database.get(names)
+            self._note_inline(len(found[0] or b""))
+            return read_all(found, self._database.now_ms())
         call = _Call(self._database, names)
-        if len(names) <= INLINE_KEYS_MAX:
+        if inline:
             call.read(INLINE_BYTES_MAX)
+            self._note_inline(call.size_bytes)
         while not call.complete:
             await self._database.run_read(partial(call.read, READ_BYTES_MAX))
         return call.outcomes + [NOT_READ] * (len(names) - len(call.outcomes))
+
+    def _note_inline(self, size_bytes: int) -> None:
+        """After a large read, let the next ones wait for the next turn of the event loop, which serves others first."""
+        if size_bytes > INLINE_BYTES_MAX:
+            self._turn_is_over = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._turn_is_over = False
 
 
 class _Call:
@@ -48,20 +65,20 @@ class _Call:
         self._database = database
         self._names = names
         self._now_ms = database.now_ms()
-        self._bytes = 0
+        self.size_bytes = 0
         self.outcomes: list[Outcome] = []
 
     @property
     def complete(self) -> bool:
         """Whether all records were read, or as many as fit."""
-        return len(self.outcomes) == len(self._names) or self._bytes > READ_BYTES_MAX
+        return len(self.outcomes) == len(self._names) or self.size_bytes > READ_BYTES_MAX
 
     def read(self, bytes_max: int) -> None:
         """Read the next records, until the values of all turns exceed `bytes_max`."""
         stop = min(len(self._names), len(self.outcomes) + KEYS_PER_TURN_MAX)
-        while (start := len(self.outcomes)) < stop and self._bytes <= bytes_max:
-            count = self._database.keys_per_read(bytes_max - self._bytes, start, self._bytes)
+        while (start := len(self.outcomes)) < stop and self.size_bytes <= bytes_max:
+            count = self._database.keys_per_read(bytes_max - self.size_bytes, start, self.size_bytes)
             found = self._database.get([*self._names[start : min(start + count, stop)]])
-            self._bytes += sum([len(raw) for raw in found if raw is not None])
+            self.size_bytes += sum([len(raw) for raw in found if raw is not None])
             self.outcomes += read_all(found, self._now_ms)
             del found  # They may be large, and the driver is about to copy the next.
