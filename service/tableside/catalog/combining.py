@@ -49,10 +49,10 @@ class Step(msgspec.Struct, frozen=True):
 async def steps_by_key(
     operations: Sequence[Operation], key_names: frozenset[str], *, folding: bool, until: float = math.inf
 ) -> dict[Key, deque[Step]]:
-    """Combine operations that follow each other on a key, and return the steps to send in turn for each such key.
+    """Combine successive operations on a key, and return the steps to send in turn for each key that occurs repeatedly.
 
-    Keys that occur once are not in the result. `key_names` are the names of the key's fields. With `folding`, the store
-    accepts any value. Raise TimeoutError after the deadline `until`.
+    `key_names` are the names of the key's fields. With `folding`, the store accepts any value. Raise TimeoutError
+    after the deadline `until`.
     """
     counts = Counter(operation.key for operation in operations)
     runs: dict[Key, list[_Run]] = {}

@@ -211,7 +211,10 @@ class Table:
         return outcomes
 
     async def _apply_in_rounds(self, operations: Sequence[Operation], until: float, room: ValueRoom) -> list[Outcome]:
-        """Send the first operation or step of every key, then the second step of every key that has one, and so on."""
+        """Send the first step of every key, then the second step of every key that has one, and so on.
+
+        The only step of a key that occurs once is its operation.
+        """
         outcomes: list[Outcome] = [None] * len(operations)
         folding = self.capabilities.any_value
         try:
