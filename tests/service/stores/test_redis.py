@@ -50,7 +50,7 @@ from tableside.core.store import Scan, Store, TableSpec, now_ms
 from tableside.stores.redis import keyspace
 from tableside.stores.redis.backend import RedisSettings, RedisTableOptions
 from tableside.stores.redis.keys import KeyNames, side_key
-from tableside.stores.redis.scripts import LONG_WORD_BYTES, Script, script_call
+from tableside.stores.redis.scripts import LONG_WORD_BYTES, Command, Script, script_call
 
 pytestmark = pytest.mark.server
 
@@ -611,6 +611,24 @@ def test_a_long_value_is_sent_without_being_copied() -> None:
     assert any(part is long for part in parts)
     command: Any = ("EVALSHA", script.sha, 1, *words)
     assert b"".join(parts) == pack_command(command)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"t:{number:04d}" for number in range(500)],
+        [f"t:{number}" for number in range(500)],
+        [f"t:\u00e9{number:04d}" for number in range(500)],
+        [f"t:\u00e9{number:04d}" if number % 2 else f"t:e{number:04d}" for number in range(500)],
+        [b"t:%04d" % number for number in range(500)],
+        ["t:\r\n$4"] * 500,
+        [""] * 500,
+    ],
+    ids=["one length", "several lengths", "beyond ASCII", "one length, several in UTF-8", "bytes", "lines", "empty"],
+)
+def test_long_commands_are_packed_like_the_driver_packs_them(names: list[Any]) -> None:
+    words: Any = ("MGET", *names)
+    assert b"".join(Command(words).packed()) == pack_command(words)
 
 
 async def test_concurrent_first_updates_lose_nothing(redis_url: str) -> None:

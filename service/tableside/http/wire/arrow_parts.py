@@ -17,7 +17,7 @@ PIECE_BYTES = 2**18
 
 def binary_column(values: Sequence[bytes | None]) -> Pieces[pa.Array]:
     """Return a column of values. PyArrow would grow a large one in steps to twice its size, and copy it at once."""
-    size_bytes = sum([len(value) for value in values if value])
+    size_bytes = sum(map(len, filter(None, values)))
     if size_bytes <= JOINED_BYTES_MAX:
         return pa.array(values, pa.binary())
     ends = list(accumulate((len(value or b"") for value in values), initial=0))

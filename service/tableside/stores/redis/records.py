@@ -24,6 +24,7 @@ _MARKER = b"\r\t\r\t"
 _RANDOM_LENGTH = 12
 _SUFFIX_LENGTH = len(_MARKER) + _RANDOM_LENGTH
 _VALUE_END = b"}" + _MARKER
+_BRACE = ord("{")
 _RANDOM_HALVES = [bytes(run) for run in itertools.product(b" \t\n\r", repeat=_RANDOM_LENGTH // 2)]
 _HALVES = len(_RANDOM_HALVES)
 
@@ -50,12 +51,13 @@ def value_of(raw: bytes) -> bytes:
 
 def read_all(raws: Sequence[bytes | None]) -> list[Outcome]:
     """Return the outcomes of Gets of records without expiry. Makes no call for each record that the service wrote."""
-    digest, end, start, stop = xxh3_128_hexdigest, _VALUE_END, -_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH
+    digest, end, brace = xxh3_128_hexdigest, _VALUE_END, _BRACE
+    value, value_end = slice(-_SUFFIX_LENGTH), slice(-_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)  # Making them takes time.
     return [
         None
         if raw is None
-        else Record(raw[:-_SUFFIX_LENGTH], digest(raw))
-        if raw[start:stop] == end and raw[:1] == b"{"
+        else Record(raw[value], digest(raw))
+        if raw[value_end] == end and raw[0] == brace
         else read(raw, 0)
         for raw in raws
     ]

@@ -11,6 +11,9 @@ from redis.connection import PythonRespSerializer
 LONG_WORD_BYTES = 65_536
 """Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""
 
+LONG_COMMAND_WORDS = 100
+"""Commands of so many words are packed in fewer steps if possible: the driver takes 0.1 us for each word."""
+
 
 class Script:
     """A script and its SHA-1 digest, that EVALSHA uses once the server has loaded it."""
@@ -40,10 +43,22 @@ class Command(msgspec.Struct, frozen=True):
         if self.script is not None:
             head = ("EVAL", self.script.text) if script_text else ("EVALSHA", self.script.sha)
         words = head + self.words
+        if len(words) >= LONG_COMMAND_WORDS and (packed := _packed_names(words)):
+            return [packed]
         if True in [type(word) is bytes and len(word) > LONG_WORD_BYTES for word in words]:
             parts: list[bytes] = PythonRespSerializer(LONG_WORD_BYTES, _encode).pack(*words)  # type: ignore[no-untyped-call]
             return parts
         return [pack_command(words)]
+
+
+def _packed_names(words: Sequence[Any]) -> bytes | None:
+    """Return the bytes of a command on names of one length, such as MGET. Return None for any other command."""
+    command, *names = words
+    if set(map(type, words)) != {str} or len(set(map(len, names))) > 1:
+        return None
+    before = f"\r\n${len(names[0])}\r\n"
+    text = f"*{len(words)}\r\n${len(command)}\r\n{command}{before}{before.join(names)}\r\n"
+    return text.encode() if text.isascii() else None
 
 
 def _encode(word: str | bytes | int) -> bytes:
