@@ -1,11 +1,14 @@
 """RocksDB does large work in short turns: scans, splits, batches of writes and the sweep leave time for other calls."""
 
 import asyncio
+import math
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rocksdict import WriteBatch
 
 from contract import Time, one, pages, put, scanned, written
 from service.stores.test_rocksdb import database
@@ -120,17 +123,45 @@ async def test_one_turn_of_the_event_loop_reads_one_large_record(
     assert turns == [1, 2, 2, 3, 3]
 
 
-async def test_a_turn_of_splits_ends_after_the_range_at_which_its_time_is_over(
+async def test_a_turn_of_splits_ends_after_the_piece_at_which_its_time_is_over(
     store: Store, examined: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    halves = scans._halves
+
+    def counted(*arguments: Any) -> Any:
+        examined[-1] += 1
+        return halves(*arguments)
+
     await store.apply([put(f"{index:05}") for index in range(3000)])
+    monkeypatch.setattr(scans, "SPLITS_S", math.inf)
     expected = await store.splits(64)
     examined.clear()
     monkeypatch.setattr(scans, "TURN_S", 0.0)
+    monkeypatch.setattr(scans, "_halves", counted)
     assert await store.splits(64) == expected
     assert len(expected) == 64
-    assert len(examined) > 64
-    assert max(examined) <= 2
+    assert max(examined) == 1
+
+
+async def test_splits_are_fewer_if_the_time_is_over(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.apply([put(f"{index:05}") for index in range(3000)])
+    monkeypatch.setattr(scans, "SPLITS_S", 0.0)
+    [part] = await store.splits(64)
+    assert await scanned(store, split=part) == await scanned(store)
+
+
+def test_keys_are_found_next_to_others(backend: RocksdbBackend) -> None:
+    keys = [b"a", b"b\0", b"b\0\0", b"c"]
+    batch = WriteBatch(raw_mode=True)
+    for key in keys:
+        batch.put(key, b"{}")
+    backend._database.write(batch)
+    search = backend._database.search()
+    for place in (b"", b"a", b"b", *keys, b"b\0\0\0", b"d"):
+        at = bisect_left(keys, place)
+        assert search.first(place) == next(iter(keys[at:]), None)
+        assert search.last(place) == next(iter(keys[:at][::-1]), None)
+    assert search.last(None) == b"c"
 
 
 async def test_other_writes_run_between_the_turns_of_a_large_batch(

@@ -19,6 +19,7 @@ from rocksdict import WriteBatch
 from ...core import Clock, Outcome, Range, WritesRejected, Written
 from .group_commit import GroupCommit, Turn, Work
 from .handle import Handle
+from .key_search import KeySearch
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Database:
         self._clock = clock
         self._version_max = 0
         self._written = Contents()
-        self._swept = Contents() if self.first_key(Range()) is None else None
+        self._swept = Contents() if self.search().first(b"") is None else None
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
         self._scan_turn = asyncio.Lock()
         self._writes: GroupCommit[list[Outcome]] = GroupCommit(handle.sync, _sync_failed)
@@ -145,30 +146,18 @@ class Database:
         self._handle.recover()
         return work(turn)
 
-    def first_key(self, key_range: Range) -> bytes | None:
-        """Return the first key of a range, or None if the range is empty."""
-        return next((key for key, _ in self.items(key_range)), None)
-
-    def last_key(self, key_range: Range) -> bytes | None:
-        """Return the last key of a range, or None if the range is empty."""
-        cursor = self._handle.current.iter()
-        if key_range.high is None:
-            cursor.seek_to_last()
-        else:
-            cursor.seek_for_prev(key_range.high)
-            if cursor.valid() and cursor.key() == key_range.high:
-                cursor.prev()
-        key = cast("bytes", cursor.key()) if cursor.valid() else None
-        return key if key is not None and key >= key_range.low else None
+    def search(self) -> KeySearch:
+        """Return a search for keys."""
+        return KeySearch(self._handle.current)
 
     def table_names(self) -> list[str]:
         """Return the names of the tables that contain records."""
-        names = []
-        key = self.first_key(Range())
+        names, search = [], self.search()
+        key = search.first(b"")
         while key is not None:
             name, _, _ = key.partition(b"\0")
             names.append(name.decode())
-            key = self.first_key(Range(name + b"\1"))
+            key = search.first(name + b"\1")
         return names
 
     async def close(self) -> None:

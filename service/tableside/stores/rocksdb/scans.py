@@ -3,9 +3,11 @@
 Between two turns of a scan the thread serves other reads. A scan that its caller has given up ends with its turn.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import TypeAlias
 
 from ...core import (
     Page,
@@ -19,6 +21,7 @@ from ...core import (
     scan_range,
 )
 from .database import Database
+from .key_search import KeySearch
 from .records import read
 
 KEYS_PER_TURN_MAX = 1000
@@ -27,11 +30,17 @@ KEYS_PER_TURN_MAX = 1000
 BYTES_PER_TURN_MAX = 4 * 2**20
 """How many bytes one turn of a scan examines. The record that exceeds this is the turn's last one."""
 
-RANGES_PER_SPLIT = 16
-"""How many ranges of keys are found for each split: more make the splits more even."""
+PIECES_PER_SPLIT = 16
+"""How many pieces of the keys are found for each split: more make the splits more even."""
 
 TURN_S = 0.005
-"""How long one turn halves ranges. A search that passes many deleted records takes milliseconds."""
+"""How long one turn halves pieces. A search that passes many deleted records takes milliseconds."""
+
+SPLITS_S = 1.0
+"""How long to look for pieces. With thousands of records of megabytes, each search takes several milliseconds."""
+
+Piece: TypeAlias = tuple[bytes, bytes]
+"""The first and the last of successive keys in the database."""
 
 
 class Scanner:
@@ -54,9 +63,9 @@ class Scanner:
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table into parts of similar size."""
-        ranges = await self._ranges(count_max * RANGES_PER_SPLIT)
-        count, prefix_length = max(1, min(count_max, len(ranges))), len(self._prefix)
-        boundaries = [ranges[len(ranges) * index // count].low[prefix_length:] for index in range(1, count)]
+        pieces = await self._pieces(count_max * PIECES_PER_SPLIT)
+        count, prefix_length = max(1, min(count_max, len(pieces))), len(self._prefix)
+        boundaries = [pieces[len(pieces) * index // count][0][prefix_length:] for index in range(1, count)]
         return [part.to_split() for part in ranges_between(boundaries)]
 
     def _turn(self, page: PageBuilder, key_range: Range) -> bytes | None:
@@ -76,39 +85,54 @@ class Scanner:
                 page.add(self._spec.key.decode(last), found)
         return None
 
-    async def _ranges(self, count_max: int) -> list[Range]:
-        """Divide the table's keys: halve every range that contains several, until there are `count_max` ranges."""
-        ranges, halved = [self._in_database(Range())], True
-        while halved and len(ranges) < count_max:
-            halves: list[Range] = []
-            rest = iter(ranges)
-            while some := await self._database.run_scan(partial(self._halve, rest)):
-                halves += some
-            halved, ranges = len(halves) > len(ranges), halves
-        return ranges
+    async def _pieces(self, count_max: int) -> list[Piece]:
+        """Divide the table's keys: halve every piece that has several, until there are `count_max` pieces.
 
-    def _halve(self, ranges: Iterator[Range]) -> list[Range]:
-        """Halve the next ranges for `TURN_S`. Return nothing if there are none."""
-        halves, until = list[Range](), time.perf_counter() + TURN_S
-        for key_range in ranges:
-            halves += self._halves(key_range)
-            if time.perf_counter() >= until:
+        End after `SPLITS_S` with fewer.
+        """
+        pieces, halved = await self._database.run_scan(self._whole), True
+        until = time.perf_counter() + SPLITS_S
+        while halved and len(pieces) < count_max and time.perf_counter() < until:
+            halves: list[Piece] = []
+            rest = iter(pieces)
+            while some := await self._database.run_scan(partial(self._halve, rest, until)):
+                halves += some
+            halved, pieces = len(halves) > len(pieces), halves
+        return pieces
+
+    def _whole(self) -> list[Piece]:
+        """Return one piece with all keys of the table, or none if the table is empty."""
+        search = self._database.search()
+        first, last = search.first(self._prefix), search.last(prefix_end(self._prefix))
+        return [] if first is None or last is None or first > last else [(first, last)]
+
+    def _halve(self, pieces: Iterator[Piece], until: float) -> list[Piece]:
+        """Halve the next pieces for `TURN_S`, but none after `until`. Return nothing if there are none."""
+        halves, search, turn_until = list[Piece](), self._database.search(), math.inf
+        for piece in pieces:
+            halves += _halves(piece, search) if time.perf_counter() < until else [piece]
+            now = time.perf_counter()
+            turn_until = min(turn_until, now + TURN_S)  # The first search may take longer than all others.
+            if now >= turn_until:
                 break
         return halves
-
-    def _halves(self, key_range: Range) -> list[Range]:
-        first, last = self._database.first_key(key_range), self._database.last_key(key_range)
-        if first is None or last is None or first == last:
-            return [key_range]
-        middle = self._database.first_key(Range(_midpoint(first, last), key_range.high))
-        middle = last if middle is None else middle
-        return [Range(key_range.low, middle), Range(middle, key_range.high)] if middle > first else [key_range]
 
     def _in_database(self, key_range: Range) -> Range:
         """Return a range of the table's keys as a range of the database's keys."""
         if key_range.high is None:
             return Range(self._prefix + key_range.low, prefix_end(self._prefix))
         return Range(self._prefix + key_range.low, self._prefix + key_range.high)
+
+
+def _halves(piece: Piece, search: KeySearch) -> list[Piece]:
+    """Halve a piece if it has several keys. Its ends are known, so only the two keys in its middle are searched."""
+    first, last = piece
+    if first == last:
+        return [piece]
+    middle = min(search.first(_midpoint(first, last)) or last, last)
+    if middle <= first:
+        return [piece]
+    return [(first, max(first, search.last(middle) or first)), (middle, last)]
 
 
 def _midpoint(first: bytes, last: bytes) -> bytes:
