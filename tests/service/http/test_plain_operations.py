@@ -24,6 +24,7 @@ from tableside.core import (
 )
 from tableside.core.concurrency import LongPieces, in_pieces
 from tableside.core.directions import AllReads
+from tableside.core.operations import Token
 from tableside.http.wire import arrow_answers, arrow_batch, json_batch
 from tableside.http.wire.answers import answers, valid_operations
 from tableside.http.wire.arrow_runs import RUN_ROWS_MIN, runs
@@ -87,6 +88,45 @@ def test_a_batch_of_arrow_equals_its_rows_decoded_separately(op: str, texts: lis
     assert decode(texts) == each(decode, texts)
 
 
+@pytest.mark.parametrize("spec", SPECS, ids=["string", "named integer", "integer"])
+@pytest.mark.parametrize("op", ["put", "update"])
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.integers(7, 9),
+            st.sampled_from([*VALUES[:6] * 50, *VALUES]),
+            st.sampled_from([*VALUES[:6] * 50, *VALUES, None]),
+            st.sampled_from([*range(40), 2**63 - 1, 2**63, None]),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    writer=st.sampled_from([*["w"] * 20, "", "x" * 129]),
+    has_default=st.booleans(),
+)
+def test_writes_with_tokens_and_defaults_equal_rows_decoded_one_by_one(
+    spec: TableSpec, op: str, rows: list[tuple[int, str, str | None, int | None]], writer: str, has_default: bool
+) -> None:
+    numbers, texts, defaults, sequences = zip(*rows, strict=True)
+    keys = numbers if spec.key.fields[0].type == "integer" else [*map(str, numbers)]
+    columns = {"key": keys, "value" if op == "put" else "update": texts, "sequence": pa.array(sequences, pa.uint64())}
+    if has_default and op == "update":
+        columns["default"] = pa.array(defaults, pa.utf8())
+    together = arrow_batch.decode(pa.table(columns), spec, arrow_batch.RowSettings(op, writer))
+    columns["op"] = [op] * len(keys)  # So few rows with this column are decoded one by one.
+    one_by_one = arrow_batch.decode(pa.table(columns), spec, arrow_batch.RowSettings(writer=writer))
+    assert finished(together) == finished(one_by_one)
+
+
+@pytest.mark.parametrize("columns", [{"value": "{}"}, {"update": "{}", "default": "{}"}], ids=["put", "update"])
+def test_writes_with_tokens_are_decoded_together(columns: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_batch._RowDecoder, "_mixed", None)
+    rows = pa.table({"key": ["a", "b"], "sequence": [1, 2], **{name: [text] * 2 for name, text in columns.items()}})
+    settings = arrow_batch.RowSettings("put" if "value" in columns else "update", "w")
+    operations: Any = finish(arrow_batch.decode(rows, SPECS[0], settings)).operations
+    assert [operation.token for operation in operations] == [Token("w", 1), Token("w", 2)]
+
+
 @pytest.mark.parametrize("kind", [pa.utf8(), pa.large_utf8(), pa.string_view(), pa.dictionary(pa.int8(), pa.utf8())])
 @given(ops=st.lists(st.sampled_from(["get", "put", "update", "delete", "other", None]), min_size=1, max_size=6))
 def test_runs_of_operations_equal_rows_decoded_separately(kind: pa.DataType, ops: list[str | None]) -> None:
@@ -120,7 +160,7 @@ def test_short_runs_are_not_divided() -> None:
 def test_gets_and_puts_are_decoded_together() -> None:
     spec = TableSpec("t")
     assert plain_gets(["a", "b"], spec)
-    assert plain_puts(["a"], [{"a": [1.5, {"b": 1}]}], spec)
+    assert plain_puts(["a"], [{"a": [1.5, {"b": 1}]}], spec, [None])
     assert plain_operations([{"op": "get", "key": "a"}], spec)
     assert plain_operations([{"op": "put", "key": "a", "value": {}}], spec)
     assert plain_operations([{"op": "update", "key": "a", "update": {"$inc": {"n": 1}}}], spec)
@@ -168,7 +208,7 @@ async def test_writes_are_encoded_at_once_with_the_same_result() -> None:
 
 
 def test_a_batch_of_gets_is_marked_as_reads_only() -> None:
-    put = plain_puts(["a"], [{}], SPECS[0]) or []
+    put = plain_puts(["a"], [{}], SPECS[0], [None]) or []
     assert type(valid_operations([Get("a"), Get("b")])) is AllReads
     assert valid_operations([Get("a"), TooLarge("b")]) == [Get("a")]
     assert type(valid_operations([Get("a"), *put])) is not AllReads

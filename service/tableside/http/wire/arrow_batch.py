@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ...core import (
     Changes,
+    InvalidOperation,
     Json,
     MalformedRequest,
     Operation,
@@ -25,6 +26,7 @@ from ...core.changes import CHECKED_TYPES, packed
 from ...core.concurrency import LongPieces, PieceSize
 from ...core.json_errors import NotJson
 from ...core.long_texts import member_text
+from ...core.operations import Token
 from . import operation_members
 from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
 from .arrow_columns import check_combination
@@ -122,19 +124,49 @@ class _RowDecoder:
         yield None
 
     def _plain(self, op: str | None, keys: list[Any], rows: pa.Table) -> Sequence[Operation] | None:
-        """Decode operations without special members in one step. Return None if they have any or one may be invalid."""
+        """Decode operations with the usual members in one step. Return None if one has others, or may be invalid."""
         names = set(rows.column_names)
         if op == "get" and names == {"key"}:
             return plain_gets(keys, self._spec)
         if self._settings.returning:
             return None
-        if op == "put" and names == {"key", "value"}:
+        if op == "put" and names | {"sequence"} == {"key", "value", "sequence"}:
             documents = _short_documents(rows) if _all_present(rows, "value") else None
-            return None if documents is None else plain_puts(keys, documents, self._spec)
-        if op == "update" and names == {"key", "update"} and _all_present(rows, "update"):
-            changes = self._all_changes(rows.column("update").to_pylist())
-            return None if changes is None else plain_updates(keys, changes, self._spec)
+            tokens = self._tokens(rows)
+            return None if documents is None or tokens is None else plain_puts(keys, documents, self._spec, tokens)
+        if op == "update" and names | {"default", "sequence"} == {"key", "update", "default", "sequence"}:
+            changes = self._all_changes(rows.column("update").to_pylist()) if _all_present(rows, "update") else None
+            defaults, tokens = self._defaults(rows), self._tokens(rows)
+            if changes is None or defaults is None or tokens is None:
+                return None
+            return plain_updates(keys, changes, self._spec, defaults, tokens)
         return None
+
+    def _tokens(self, rows: pa.Table) -> Sequence[Token | None] | None:
+        """Return the tokens of rows, all without a token if there is no column. Return None if one may be invalid."""
+        if "sequence" not in rows.column_names:
+            return [None] * rows.num_rows
+        sequences = rows.column("sequence").to_pylist()
+        try:
+            tokens = {sequence: operation_members.token(self._settings.writer, sequence) for sequence in set(sequences)}
+        except InvalidOperation:
+            return None
+        return [tokens[sequence] for sequence in sequences]
+
+    def _defaults(self, rows: pa.Table) -> Sequence[bytes | None] | None:
+        """Return the canonical defaults of rows. Return None if one may be invalid, or depends on its key."""
+        if "default" not in rows.column_names:
+            return [None] * rows.num_rows
+        if self._spec.key.has_names or not _all_present(rows, "default"):
+            return None
+        texts = rows.column("default").to_pylist()
+        distinct = list(set(texts))
+        documents = values.parse_all(distinct) if sum(map(len, distinct)) <= PIECE_BYTES else None
+        encoded = None if documents is None else values.encode_all(documents)
+        if encoded is None:
+            return None
+        defaults = dict(zip(distinct, encoded, strict=True))
+        return [defaults[text] for text in texts]
 
     def _all_changes(self, texts: list[Any]) -> list[Changes] | None:
         """Parse updates. Return None if one is invalid, or if the texts are too long to parse them in one step."""
