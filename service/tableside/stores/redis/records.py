@@ -52,7 +52,8 @@ def value_of(raw: bytes) -> bytes:
 def read_all(raws: Sequence[bytes | None]) -> list[Outcome]:
     """Return the outcomes of Gets of records without expiry. Makes no call for each record that the service wrote."""
     digest, end, brace = xxh3_128_hexdigest, _VALUE_END, _BRACE
-    value, value_end = slice(-_SUFFIX_LENGTH), slice(-_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)  # Making them takes time.
+    # Two slices for all records: `raw[a:b]` makes one for each.
+    value, value_end = slice(-_SUFFIX_LENGTH), slice(-_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)
     return [
         None
         if raw is None

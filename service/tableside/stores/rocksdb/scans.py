@@ -37,7 +37,7 @@ TURN_S = 0.005
 """How long one turn halves pieces. A search that passes many deleted records takes milliseconds."""
 
 SPLITS_S = 1.0
-"""How long to look for pieces. With thousands of records of megabytes, each search takes several milliseconds."""
+"""How long to look for pieces. In a table with many records of several megabytes, each search takes milliseconds."""
 
 Piece: TypeAlias = tuple[bytes, bytes]
 """The first and the last of successive keys in the database."""
