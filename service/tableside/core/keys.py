@@ -103,6 +103,12 @@ class KeySchema(msgspec.Struct, frozen=True):
                 parts.append(part.decode())
         return tuple(parts) if self.composite else parts[0]
 
+    def decode_all(self, texts: Sequence[bytes]) -> list[Key]:
+        """Return the keys from their encodings. Strings take no call of `decode`."""
+        if len(self.fields) == 1 and self.fields[0].type == "string":
+            return [text.decode() for text in texts]
+        return list(map(self.decode, texts))
+
     def bounds(self, partition: Part | None, prefix: str | None) -> tuple[bytes, bytes | None]:
         """Return the bounds of a scan's encoded keys: low (inclusive) and high (exclusive, None means unbounded).
 

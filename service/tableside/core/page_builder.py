@@ -1,6 +1,9 @@
 """Collects the records of one page of a scan, within the limits of a page."""
 
-from .operations import Key, Record
+from collections.abc import Sequence
+from typing import cast
+
+from .operations import Key, Outcome, Record
 from .store import Scan
 
 PAGE_SKIPPED_MAX = 10_000
@@ -24,6 +27,24 @@ class PageBuilder:
         self.records.append((key, record))
         self._bytes_left -= len(record.value)
         self.complete = self._bytes_left < 0 or len(self.records) >= self._limit
+
+    def add_all(self, keys: Sequence[Key], outcomes: Sequence[Outcome]) -> bool:
+        """Add the records of these keys and return True. Add none if one is not a record, or if not all fit."""
+        if len(outcomes) > self.room or set(map(type, outcomes)) != {Record}:
+            return False
+        records = cast("Sequence[Record]", outcomes)
+        size_bytes = sum([len(record.value) for record in records])
+        if size_bytes > self._bytes_left:
+            return False
+        self.records += zip(keys, records, strict=True)
+        self._bytes_left -= size_bytes
+        self.complete = self.room <= 0
+        return True
+
+    @property
+    def room(self) -> int:
+        """How many more records the page may have."""
+        return self._limit - len(self.records)
 
     def skip(self) -> None:
         """Count a record that has expired."""

@@ -18,7 +18,7 @@ from tableside.core.page_builder import PAGE_SKIPPED_MAX
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, group_commit, scans
 from tableside.stores.rocksdb.reads import INLINE_BYTES_MAX
-from tableside.stores.rocksdb.scans import BYTES_PER_TURN_MAX, KEYS_PER_TURN_MAX
+from tableside.stores.rocksdb.scans import BYTES_PER_TURN_MAX, KEYS_PER_TURN_MAX, SKIPPED_PER_TURN
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def examined(backend: RocksdbBackend, monkeypatch: pytest.MonkeyPatch) -> list[i
         counts.append(0)
         return await run_scan(turn)
 
-    def counted(key_range: Any) -> Any:
-        for item in items(key_range):
-            counts[-1] += 1
-            yield item
+    def counted(*arguments: Any) -> Any:
+        found, more = items(*arguments)
+        counts[-1] += len(found)
+        return found, more
 
     monkeypatch.setattr(backend._database, "run_scan", run)
     monkeypatch.setattr(backend._database, "items", counted)
@@ -69,6 +69,12 @@ async def test_a_page_ends_early_among_expired_records(store: Store, time: Time,
     found = await pages(store, Scan(1))
     assert [len(page.records) for page in found] == [0, 0, 1]
     assert max(examined) <= KEYS_PER_TURN_MAX + 1
+
+
+async def test_a_small_page_examines_few_keys(store: Store, examined: list[int]) -> None:
+    await store.apply([put(f"{index:04}", {}) for index in range(1000)])
+    assert len((await store.scan(Scan(10))).records) == 10
+    assert examined == [10 + SKIPPED_PER_TURN]
 
 
 async def test_a_turn_of_a_scan_examines_a_bounded_number_of_bytes(store: Store, examined: list[int]) -> None:

@@ -8,11 +8,13 @@ is closed. A write is durable when the write-ahead log is on disk.
 import asyncio
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from operator import itemgetter
+from typing import Any, TypeAlias, TypeVar, cast
 
 from rocksdict import WriteBatch
 
@@ -24,6 +26,9 @@ from .key_search import KeySearch
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+
+Item: TypeAlias = tuple[bytes, bytes]
+"""A key and the bytes of its record."""
 
 UNKNOWN_BYTES = 2**63
 
@@ -114,13 +119,22 @@ class Database:
         """Read many keys in one call. Safe on any thread: other threads continue, unlike in a call for one key."""
         return cast("list[bytes | None]", self._handle.current.get(cast("list[Any]", keys)))
 
-    def items(self, key_range: Range) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over a range in the order of keys."""
+    def items(self, key_range: Range, count_max: int, bytes_max: int) -> tuple[list[Item], bool]:
+        """Return the first keys and values of a range in order, and whether the range may have more.
+
+        They are at most `count_max`, and end with the value that exceeds `bytes_max`.
+        """
+        found, size_bytes, more = list[Item](), 0, False
         # The binding encodes an upper bound in read options as if the database were not in raw mode: checked here.
-        for key, value in cast("Iterator[tuple[bytes, bytes]]", self._handle.current.items(from_key=key_range.low)):
-            if key_range.high is not None and key >= key_range.high:
-                return
-            yield key, value
+        for item in cast("Iterator[Item]", self._handle.current.items(from_key=key_range.low)):
+            found.append(item)
+            size_bytes += len(item[1])
+            if len(found) == count_max or size_bytes > bytes_max:
+                more = True
+                break
+        if key_range.high is None or not found or found[-1][0] < key_range.high:
+            return found, more
+        return found[: bisect_left(found, key_range.high, key=itemgetter(0))], False
 
     def write(self, batch: WriteBatch) -> None:
         """Write without syncing. Call it only in work passed to `run_write`, which syncs."""

@@ -63,16 +63,13 @@ class ExpirySweeper:
         return position
 
     def _expired_keys(self, low: bytes) -> tuple[list[bytes], bytes | None]:
-        now, size_bytes = self._database.now_ms(), 0
-        expired: list[bytes] = []
-        for count, (key, raw) in enumerate(self._database.items(Range(low))):
-            if count == KEYS_PER_STEP_MAX or size_bytes > BYTES_PER_STEP_MAX:
-                return expired, key
-            size_bytes += len(raw)
+        now, expired = self._database.now_ms(), list[bytes]()
+        items, more = self._database.items(Range(low), KEYS_PER_STEP_MAX, BYTES_PER_STEP_MAX)
+        for key, raw in items:
             self._contents.add(len(raw), None if is_plain(raw) else table_prefix(key))
             if _is_expired(raw, now):
                 expired.append(key)
-        return expired, None
+        return expired, items[-1][0] + b"\0" if more else None
 
     def _delete_expired(self, keys: list[bytes], turn: Turn) -> list[Outcome]:
         """Delete the records that are still expired: a write may have replaced one since it was found."""

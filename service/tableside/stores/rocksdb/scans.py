@@ -13,6 +13,7 @@ from ...core import (
     Page,
     PageBuilder,
     Range,
+    Record,
     Scan,
     TableError,
     TableSpec,
@@ -22,10 +23,13 @@ from ...core import (
 )
 from .database import Database
 from .key_search import KeySearch
-from .records import read
+from .records import read_all
 
 KEYS_PER_TURN_MAX = 1000
 """How many keys one turn of a scan examines."""
+
+SKIPPED_PER_TURN = 100
+"""How many more keys than the page has room for one turn examines, because expired records take no room."""
 
 BYTES_PER_TURN_MAX = 4 * 2**20
 """How many bytes one turn of a scan examines. The record that exceeds this is the turn's last one."""
@@ -50,6 +54,7 @@ class Scanner:
         self._database = database
         self._spec = spec
         self._prefix = prefix
+        self._in_table = slice(len(prefix), None)
 
     async def page(self, scan: Scan) -> Page:
         """Read a page. It ends early when it has skipped PAGE_SKIPPED_MAX expired records."""
@@ -70,20 +75,21 @@ class Scanner:
 
     def _turn(self, page: PageBuilder, key_range: Range) -> bytes | None:
         """Examine the next keys of a range. Return the last one, or None if no key is left."""
-        now, prefix_length = self._database.now_ms(), len(self._prefix)
-        last, count, size_bytes = b"", 0, 0
-        for key, raw in self._database.items(self._in_database(key_range)):
-            if page.complete or count == KEYS_PER_TURN_MAX or size_bytes > BYTES_PER_TURN_MAX:
-                return last
-            last, count, size_bytes = key[prefix_length:], count + 1, size_bytes + len(raw)
-            found = read(raw, now)
-            if isinstance(found, TableError):
-                raise found
-            if found is None:
-                page.skip()
-            else:
-                page.add(self._spec.key.decode(last), found)
-        return None
+        count_max = min(KEYS_PER_TURN_MAX, page.room + SKIPPED_PER_TURN)
+        items, more = self._database.items(self._in_database(key_range), count_max, BYTES_PER_TURN_MAX)
+        names = [name[self._in_table] for name, _ in items]
+        keys, outcomes = self._spec.key.decode_all(names), read_all([raw for _, raw in items], self._database.now_ms())
+        if not page.add_all(keys, outcomes):
+            for position, (key, found) in enumerate(zip(keys, outcomes, strict=True)):
+                if page.complete:
+                    return names[position - 1]
+                if isinstance(found, TableError):
+                    raise found
+                if isinstance(found, Record):
+                    page.add(key, found)
+                else:
+                    page.skip()
+        return names[-1] if more else None
 
     async def _pieces(self, count_max: int) -> list[Piece]:
         """Divide the table's keys: halve every piece that has several, until there are `count_max` pieces.
