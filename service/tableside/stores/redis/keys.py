@@ -123,6 +123,14 @@ def side_key(name: str) -> str:
     return f"_tss:{slot_tag(slot_of(name))}{name}"
 
 
+def with_side_keys(names: Sequence[str]) -> list[str]:
+    """Return each name, and the name of its side key after it."""
+    usual = "}" not in "".join(names)
+    woven = [""] * (2 * len(names))
+    woven[::2], woven[1::2] = names, [f"_ts:{{{name}}}" for name in names] if usual else map(side_key, names)
+    return woven
+
+
 def has_hash_tag(name: str) -> bool:
     """Return whether a cluster hashes only a part of the name. Names with the same beginning then share a slot."""
     start = name.find("{")

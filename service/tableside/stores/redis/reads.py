@@ -125,7 +125,7 @@ class RecordReader:
         if self._servers.is_cluster:
             return [Command(("GET", name), (index,), slot_of(name)) for index, name in enumerate(names)]
         return [
-            Command(("MGET", *names[group.positions[0] : group.positions[-1] + 1]), group.positions)
+            Command(("MGET",), group.positions, names=names[group.positions[0] : group.positions[-1] + 1])
             for group in self._servers.groups(names)
         ]
 
@@ -145,7 +145,7 @@ class RecordReader:
         absent = [index for index, outcome in enumerate(outcomes) if outcome is None and index not in excluded]
         groups = self._servers.groups([names[index] for index in absent])
         parts = [[absent[position] for position in group.positions] for group in groups]
-        commands = [Command(("EXISTS", *(names[index] for index in part)), part) for part in parts]
+        commands = [Command(("EXISTS",), part, names=[names[index] for index in part]) for part in parts]
         replies = await self._servers.run(commands, until) if commands else []
         return list(chain.from_iterable(part for part, reply in zip(parts, replies, strict=True) if reply != 0))
 

@@ -7,7 +7,7 @@ import msgspec
 from ...core import Key, TableError
 from .connection import Reply
 from .errors import from_unexpected_reply
-from .keys import side_key
+from .keys import side_key, with_side_keys
 from .partition_index import PartitionIndex
 from .scripts import Command, Script, script_call
 from .write_scripts import INDEX_SCRIPT, INDEXED_SCRIPTS, SCRIPTS
@@ -49,7 +49,7 @@ class RecordScripts:
     ) -> Command:
         names, arguments = batch.names, batch.arguments
         if self._index is None:
-            sent = [key for at in part for key in (names[at], side_key(names[at]))]
+            sent = with_side_keys([names[at] for at in part])
             words = [word for at in part for word in arguments[at]]
         else:
             entries = list(zip(part, self._index.entries(batch.keys[at] for at in part), strict=True))

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, AnyStr
 
 import msgspec
 from hiredis import pack_command
@@ -11,8 +11,8 @@ from redis.connection import PythonRespSerializer
 LONG_WORD_BYTES = 65_536
 """Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""
 
-LONG_COMMAND_WORDS = 100
-"""Commands of so many words are packed in fewer steps if possible: the driver takes 0.1 us for each word."""
+LONG_COMMAND_NAMES = 100
+"""Commands with so many names are packed in fewer steps: the driver takes 0.1 us for each word."""
 
 
 class Script:
@@ -26,39 +26,54 @@ class Script:
 class Command(msgspec.Struct, frozen=True):
     """One command, or one call of a script, on keys of one slot.
 
-    `positions` are the positions of its records in the caller's batch.
+    `positions` are the positions of its records in the caller's batch. `names` and `arguments` follow the `words`.
     """
 
     words: tuple[Any, ...]
     positions: Sequence[int] = ()
     slot: int = 0
     script: Script | None = None
+    names: Sequence[str] = ()
+    arguments: Sequence[str | bytes | int] = ()
 
     def packed(self, *, script_text: bool = False) -> list[bytes]:
         """Return the bytes to send, in parts: each word above `LONG_WORD_BYTES` is one.
 
         `script_text` sends the script itself, for a server that has not loaded it.
         """
-        head: tuple[str, ...] = ()
+        words = self.words
         if self.script is not None:
             head = ("EVAL", self.script.text) if script_text else ("EVALSHA", self.script.sha)
-        words = head + self.words
-        if len(words) >= LONG_COMMAND_WORDS and (packed := _packed_names(words)):
-            return [packed]
+            words = (*head, len(self.names))
+        if len(self.names) >= LONG_COMMAND_NAMES and (packed := self._packed_long(words)):
+            return packed
+        words += (*self.names, *self.arguments)
         if True in [type(word) is bytes and len(word) > LONG_WORD_BYTES for word in words]:
             parts: list[bytes] = PythonRespSerializer(LONG_WORD_BYTES, _encode).pack(*words)  # type: ignore[no-untyped-call]
             return parts
         return [pack_command(words)]
 
+    def _packed_long(self, words: tuple[Any, ...]) -> list[bytes] | None:
+        """Return the bytes in three parts. Return None if names are not ASCII, or an argument is long."""
+        names = _packed_texts(self.names, "$%d\r\n", "\r\n")
+        arguments = [word if type(word) is bytes else _encode(word) for word in self.arguments]
+        if not names.isascii() or max(map(len, arguments), default=0) > LONG_WORD_BYTES:
+            return None
+        count = len(words) + len(self.names) + len(arguments)
+        _, _, start = pack_command(words).partition(b"\r\n")
+        return [b"*%d\r\n%b" % (count, start), names.encode(), _packed_texts(arguments, b"$%d\r\n", b"\r\n")]
 
-def _packed_names(words: Sequence[Any]) -> bytes | None:
-    """Return the bytes of a command on names of one length, such as MGET. Return None for any other command."""
-    command, *names = words
-    if set(map(type, words)) != {str} or len(set(map(len, names))) > 1:
-        return None
-    before = f"\r\n${len(names[0])}\r\n"
-    text = f"*{len(words)}\r\n${len(command)}\r\n{command}{before}{before.join(names)}\r\n"
-    return text.encode() if text.isascii() else None
+
+def _packed_texts(texts: Sequence[AnyStr], length_form: AnyStr, end: AnyStr) -> AnyStr:
+    """Return texts as they are sent, each after its length. The length is wrong for a string that is not ASCII."""
+    lengths = list(map(len, texts))
+    before = {length: length_form % length for length in set(lengths)}
+    if len(before) == 1:
+        [start] = before.values()
+        return start + (end + start).join(texts) + end
+    parts = [end] * (3 * len(texts))
+    parts[::3], parts[1::3] = [before[length] for length in lengths], texts
+    return end[:0].join(parts)
 
 
 def _encode(word: str | bytes | int) -> bytes:
@@ -66,10 +81,10 @@ def _encode(word: str | bytes | int) -> bytes:
 
 
 def script_call(
-    script: Script, keys: Sequence[str], arguments: Sequence[str | bytes | int], positions: Sequence[int], slot: int
+    script: Script, names: Sequence[str], arguments: Sequence[str | bytes | int], positions: Sequence[int], slot: int
 ) -> Command:
-    """Return the command that calls a script."""
-    return Command((len(keys), *keys, *arguments), positions, slot, script)
+    """Return the command that calls a script on the keys with these names."""
+    return Command((), positions, slot, script, names, arguments)
 
 
 READ_SCRIPT = Script("""
