@@ -1,7 +1,7 @@
-"""Redis applies updates of top-level members in one round trip, with the same results as the general path."""
+"""Redis applies updates of members, and puts with new tokens, in one round trip, with the same results as otherwise."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -145,9 +145,11 @@ NO_TOKENS: list[tuple[str, int]] = []
         ([(f"w{index}", index) for index in range(8)], ("w3", 9), 1),
     ],
 )
-async def test_an_edit_with_a_token_takes_one_round_trip_if_the_token_is_certainly_new(
-    store: Store, requests: list[int], before: list[tuple[str, int]], token: tuple[str, int], trips: int
+@pytest.mark.parametrize("kind", ["update", "put"])
+async def test_a_write_with_a_token_takes_one_round_trip_if_the_token_is_certainly_new(
+    store: Store, requests: list[int], before: list[tuple[str, int]], token: tuple[str, int], trips: int, kind: str
 ) -> None:
+    options: Any = {"returning": True, "token": Token(*token)}
     memory = MemoryStore(TableSpec("edits"))
     found = []
     for each in (store, memory):
@@ -156,7 +158,8 @@ async def test_an_edit_with_a_token_takes_one_round_trip_if_the_token_is_certain
         for writer, sequence in before:
             await written(each, put("a", {"n": 1}, token=Token(writer, sequence)))
         requests.clear()
-        outcome = await written(each, update("a", {"$inc": {"n": 1}}, returning=True, token=Token(*token)))
+        write = update("a", {"$inc": {"n": 1}}, **options) if kind == "update" else put("a", {"n": 2}, **options)
+        outcome = await written(each, write)
         assert requests == [1] * (trips if each is store else 0)
         known = [*before, token, ("unknown", 0)]
         replays = [
@@ -195,6 +198,16 @@ async def test_tokens_of_a_removed_record_are_forgotten(redis_url: str) -> None:
             await tool.delete(f"{spec.options.prefix}a")
 
 
+async def test_a_put_forgets_the_tokens_of_a_removed_record(redis_url: str) -> None:
+    async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
+        spec = own(TableSpec("edits"))
+        store = await backend.store(spec)
+        await written(store, put("a", {"n": 1}, token=Token("w", 5)))
+        await tool.delete(f"{spec.options.prefix}a")
+        for token in (Token("v", 5), Token("w", 5)):
+            assert not (await written(store, put("a", {"n": 2}, token=token))).replayed
+
+
 async def test_an_edit_with_a_token_keeps_the_expiry(store: Store, redis_url: str) -> None:
     await written(store, put("a", {"n": 1}, ttl_s=1000))
     before = await record(store, "a")
@@ -205,8 +218,49 @@ async def test_an_edit_with_a_token_keeps_the_expiry(store: Store, redis_url: st
         assert await tool.pexpiretime(name) == before.expires_ms
 
 
+@pytest.mark.parametrize("ttl_s", [1000, None])
+async def test_a_put_with_a_token_sets_the_expiry_of_record_and_token(
+    store: Store, redis_url: str, ttl_s: float | None
+) -> None:
+    await written(store, put("a", {"n": 1}, ttl_s=500, token=Token("v", 5)))
+    outcome = await written(store, put("a", {"n": 2}, ttl_s=ttl_s, token=Token("w", 5)))
+    assert (outcome.expires_ms > 0, outcome.etag) == (ttl_s is not None, (await record(store, "a")).etag)
+    async with Redis.from_url(redis_url) as tool:
+        names = [name async for name in tool.scan_iter(match=f"*{store.spec.options.prefix}a*")]
+        assert [await tool.pexpiretime(name) for name in names] == [outcome.expires_ms or -1] * 2
+
+
+async def test_puts_with_tokens_are_decided_one_by_one(store: Store, requests: list[int]) -> None:
+    await store.apply([put("replayed", {"n": 1}, token=Token("w", 5)), Delete("absent"), put("present", {"n": 1})])
+    requests.clear()
+    keys = ["replayed", "absent", "present"]
+    outcomes: list[Any] = await store.apply([put(key, {"n": 2}, token=Token("w", 5)) for key in keys])
+    assert [outcome.replayed for outcome in outcomes] == [True, False, False]
+    assert requests == [1, 1], "one for all, and one to read the record of the replay"
+    assert [await value(store, key) for key in keys] == [{"n": 1}, {"n": 2}, {"n": 2}]
+
+
+async def test_a_put_with_a_token_replaces_a_key_of_another_type(redis_url: str) -> None:
+    async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
+        spec = own(TableSpec("edits"))
+        store = await backend.store(spec)
+        await tool.rpush(f"{spec.options.prefix}a", "x")
+        assert not (await written(store, put("a", {"n": 1}, token=Token("w", 5)))).replayed
+        assert await value(store, "a") == {"n": 1}
+
+
 @pytest.mark.parametrize("side", ["", "[1]", "[1,]", '[2,["w",1]]', '[1,["w",1],["v",2]', '[1, ["w",1]]', "[0"])
-async def test_a_side_key_of_another_tool_takes_the_general_path(redis_url: str, side: str) -> None:
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda token: update("a", {"$inc": {"n": 1}}, token=token),
+        lambda token: put("a", {"n": 2}, token=token),
+    ],
+    ids=["update", "put"],
+)
+async def test_a_side_key_of_another_tool_takes_the_general_path(
+    redis_url: str, side: str, write: Callable[[Token], Operation]
+) -> None:
     async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
         spec = own(TableSpec("edits"))
         store = await backend.store(spec)
@@ -216,7 +270,7 @@ async def test_a_side_key_of_another_tool_takes_the_general_path(redis_url: str,
         for token in (Token("w", 7), Token('q"', 7)):
             await written(store, put("a", {"n": 1}))
             await tool.set(name, side)
-            outcome = await one(store, update("a", {"$inc": {"n": 1}}, token=token))
+            outcome = await one(store, write(token))
             found.append((described(outcome), await value(store, "a")))
         assert found[0] == found[1]
 

@@ -216,7 +216,7 @@ async def test_an_index_expires_with_the_last_of_its_records(store: Any, tool: A
         return await tool.pexpiretime("_tsi:visits:u:"), await tool.pexpiretime("_tsx:visits:u:")
 
     early = (await written(store, put(("u", 1), ttl_s=100))).expires_ms
-    late = (await written(store, put(("u", 2), ttl_s=200))).expires_ms
+    late = (await written(store, put(("u", 2), ttl_s=200, token=Token("w", 1)))).expires_ms
     assert await expiry() == (late, late)
     await written(store, Delete(("u", 2)))
     assert await expiry() == (early, early)

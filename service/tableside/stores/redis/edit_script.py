@@ -4,17 +4,10 @@ It changes a record only if the result is certain: the text is one that the serv
 top level before any nested object, and numbers are integers that Lua represents exactly. It leaves other records as
 they are. In canonical text, `"name":` after `{` or `,` is always the name of a member, because a quote within a string
 is escaped.
-
-A token is certainly new only if the side key has the form that the service writes and has no such sequence.
 """
-
-from ...core import WRITERS_MAX
 
 INTEGER_MAX = 2**53 - 1
 """The largest integer that Lua's arithmetic represents exactly, also as the result of an addition."""
-
-SEQUENCE_DIGITS_MAX = 15
-"""The maximum number of digits of a token's sequence that the script compares. Lua represents such numbers exactly."""
 
 EDITED_BYTES_MAX = 4096
 """The maximum size of the text of a value that the script edits, of a default, and of the edits of one record."""
@@ -63,25 +56,6 @@ local function all_edited(value, edits)
     if not body then return nil end
   end
   return body
-end
-
--- Returns the text of the side key after a write with a token, or nil if it is not certain that the token is new.
--- Without a record only a tombstone counts: the tokens of an expired record expire with it.
-local function with_token(side, exists, token)
-  if type(side) == 'table' then return nil end
-  local found, kept = {{}}, {{}}
-  if side and (exists or string.byte(side, 2) ~= 49) then
-    local writer, sequence = string.match(token, '^%["([^"]*)",(%d+)%]$')
-    for element, other, last in string.gmatch(side, '(%["([^"\\\\]*)",(%d+)%])') do
-      table.insert(found, element)
-      if other ~= writer then table.insert(kept, element)
-      elseif #last > {SEQUENCE_DIGITS_MAX} or tonumber(last) >= tonumber(sequence) then return nil end
-    end
-    if #found == 0 or '[1,' .. table.concat(found, ',') .. ']' ~= side then return nil end
-    while #kept >= {WRITERS_MAX} do table.remove(kept, 1) end
-  end
-  table.insert(kept, token)
-  return '[1,' .. table.concat(kept, ',') .. ']'
 end
 
 local unpacked = {{}}

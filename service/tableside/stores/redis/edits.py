@@ -27,17 +27,15 @@ from ...core import (
     transition,
 )
 from .connection import REQUEST_BYTES_MAX, Reply
-from .edit_script import EDITED_BYTES_MAX, INTEGER_MAX, SEQUENCE_DIGITS_MAX
+from .edit_script import EDITED_BYTES_MAX, INTEGER_MAX
 from .errors import from_unexpected_reply
 from .keys import KeyNames
 from .record_scripts import RecordBatch, RecordScripts
 from .records import etag_of, pack, value_of
+from .tokens import element, is_simple
 from .topology import COMMAND_KEYS_MAX, Servers
 
 _SIMPLE_NAME = re.compile("[A-Za-z0-9_-]+")
-_SIMPLE_WRITER = re.compile(r"[ !#-\[\]-~]+")
-"""The names of writers that have no escapes in JSON: printable ASCII without quotes and backslashes."""
-
 _NUMERIC = ("$inc", "$min", "$max")
 
 
@@ -145,12 +143,8 @@ def is_editable(operation: Operation) -> bool:
         isinstance(operation, Update)
         and operation.if_match is None
         and operation.ttl_s is None
-        and (operation.token is None or _is_simple(operation.token))
+        and (operation.token is None or is_simple(operation.token))
     )
-
-
-def _is_simple(token: Token) -> bool:
-    return token.sequence < 10**SEQUENCE_DIGITS_MAX and _SIMPLE_WRITER.fullmatch(token.writer) is not None
 
 
 def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
@@ -177,10 +171,9 @@ def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
     return packed if len(packed) <= EDITED_BYTES_MAX else None
 
 
-def _arguments(token: Token | None, plan: _Planned) -> tuple[str | bytes | int, ...]:
+def _arguments(token: Token | None, plan: _Planned) -> tuple[bytes, ...]:
     default = pack(plan.default) if plan.default else b""
-    element = b"" if token is None else f'["{token.writer}",{token.sequence}]'
-    return plan.edits, pack(b""), default, plan.default_ttl_ms, element
+    return plan.edits, pack(b""), default, b"%d" % plan.default_ttl_ms, b"" if token is None else element(token)
 
 
 def _outcome(update: Update, result: Reply) -> Outcome:

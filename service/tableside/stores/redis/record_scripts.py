@@ -28,6 +28,14 @@ class RecordScripts:
         self._index = index
         self._scripts = SCRIPTS if index is None else INDEXED_SCRIPTS
 
+    def put(self, batch: RecordBatch, part: Sequence[int], slot: int) -> Command:
+        """Return the command that puts the values of a part of the batch, without expiry."""
+        return self._call(self._scripts.put, batch, part, slot, part)
+
+    def put_once(self, batch: RecordBatch, part: Sequence[int], slot: int) -> Command:
+        """Return the command that puts those values of a part of the batch whose tokens are new."""
+        return self._call(self._scripts.put_once, batch, part, slot, part)
+
     def write(self, batch: RecordBatch, part: Sequence[int], slot: int) -> Command:
         """Return the command that writes a part of the batch."""
         return self._call(self._scripts.write, batch, part, slot, part)

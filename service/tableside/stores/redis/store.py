@@ -33,7 +33,7 @@ from .reads import RecordReader
 from .record_scripts import RecordScripts
 from .scans import TableScanner
 from .topology import Servers, slot_splits
-from .writes import RecordWriter
+from .writes import RecordWriter, is_put_once
 
 CHECKED_PUTS = 1000
 """How many puts are checked for options before other requests have a turn."""
@@ -118,6 +118,8 @@ class RedisStore:
         if operation.token is not None:
             if not self.capabilities.tokens:
                 return "unsupported"
+            if is_put_once(operation):
+                return "tokened put"
             return "tokened edit" if is_editable(operation) else "tokened"
         if is_editable(operation):
             return "edit"
@@ -133,6 +135,8 @@ class RedisStore:
                 return await self._edits.apply(operations, until)
             case "tokened edit":
                 return await self._tokened_edits.apply(operations, until)
+            case "tokened put":
+                return await self._writes.put_once(operations, self._tokened, until)
             case "conditional":
                 return await self._conditional.apply(operations, until)
             case "tokened":

@@ -8,6 +8,10 @@ import msgspec
 from ...core import EXPIRY_MS_MAX
 from .edit_script import EDIT
 from .scripts import Script
+from .tokens import WITH_TOKEN
+
+UNDECIDED = -1
+"""The result of `put_once` for a record that it left unchanged."""
 
 EXPIRED_MAX = 16
 """How many expired records one write removes from the index of its partition."""
@@ -167,14 +171,12 @@ end
 )
 
 _PUT_ALL = """
--- Puts all records of the call with one command. Returns nil, without a change, if one of them is a delete, expires or
--- has a side key, or if the command fails: the user may lack its permission, or the server memory.
+-- Puts all records of the call with one command. Returns nil, without a change, if one of them has a side key, or if
+-- the command fails: the user may lack its permission, or the server memory.
 local function put_all()
   local sides, pairs, results = {}, {}, {}
-  for index = 1, #KEYS / 2 do
-    local value = ARGV[index * 2 - 1]
-    if value == '' or ARGV[index * 2] ~= '0' then return nil end
-    pairs[index * 2 - 1], pairs[index * 2] = KEYS[index * 2 - 1], value
+  for index = 1, #ARGV do
+    pairs[index * 2 - 1], pairs[index * 2] = KEYS[index * 2 - 1], ARGV[index]
     sides[index], results[index] = KEYS[index * 2], 0
   end
   if redis.pcall('EXISTS', unpack(sides)) ~= 0 then return nil end
@@ -183,6 +185,26 @@ end
 
 local stored = put_all()
 if stored then return stored end
+"""
+
+_PUT_EACH = """
+-- Puts records that do not expire. KEYS for each record: the record and its side key. ARGV for each record: the value.
+-- Returns 0 for each record.
+return for_each(1, function(key, side, at) return put(key, side, ARGV[at + 1], 0) end)
+"""
+
+_PUT_ONCE = f"""
+-- KEYS for each record: the record and its side key.
+-- ARGV for each record: the value, the time to live in ms (0: no expiry), and the token as an element of the side key.
+-- Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED} if it is not certain that the token is new.
+return for_each(3, function(key, side, at)
+  local tokens = with_token(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, ARGV[at + 3])
+  if not tokens then return {UNDECIDED} end
+  local expires = expiry(ARGV[at + 2])
+  set(key, ARGV[at + 1], expires)
+  set(side, tokens, expires)
+  return expires, expires
+end)
 """
 
 _WRITE = """
@@ -233,16 +255,27 @@ end)
 
 
 class WriteScripts(msgspec.Struct, frozen=True):
-    """The scripts that write the records of a table: without a condition, if they are as expected, and by edits."""
+    """The scripts that write the records of a table.
 
+    Without a condition: `put` values without expiry, or `write` anything. If a token is new: `put_once`. If the records
+    are as expected: `replace`. By edits: `edit`.
+    """
+
+    put: Script
     write: Script
+    put_once: Script
     replace: Script
     edit: Script
 
 
-SCRIPTS = WriteScripts(*(Script(_PUT + _EACH + work) for work in (_PUT_ALL + _WRITE, _REPLACE, EDIT)))
+def _scripts(each: str, put_all: str) -> WriteScripts:
+    works = (put_all + _PUT_EACH, _WRITE, WITH_TOKEN + _PUT_ONCE, _REPLACE, WITH_TOKEN + EDIT)
+    return WriteScripts(*(Script(_PUT + each + work) for work in works))
 
-INDEXED_SCRIPTS = WriteScripts(*(Script(_PUT + _EACH_INDEXED + work) for work in (_WRITE, _REPLACE, EDIT)))
+
+SCRIPTS = _scripts(_EACH, _PUT_ALL)
+
+INDEXED_SCRIPTS = _scripts(_EACH_INDEXED, "")
 """For tables whose partitions have an index."""
 
 INDEX_SCRIPT = Script(

@@ -1,17 +1,36 @@
 """Puts and deletes without conditions: many in one call of a script."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ...core import Changed, Delete, Key, Outcome, Put, TableError, TableSpec, Written, Yielder, chunks_of, transition
+from ...core import (
+    Changed,
+    CompareAndSet,
+    Delete,
+    Operation,
+    Outcome,
+    Put,
+    TableError,
+    TableSpec,
+    Written,
+    Yielder,
+    chunks_of,
+    is_unconditional,
+    transition,
+)
 from .connection import REQUEST_BYTES_MAX
 from .keys import KeyNames
 from .record_scripts import RecordBatch, RecordScripts, script_results
 from .records import etag_of, pack
 from .scripts import Command
+from .tokens import element, is_simple
 from .topology import COMMAND_KEYS_MAX, Servers
+from .write_scripts import UNDECIDED
 
 PACKED_PUTS = 250
 """How many puts are packed before other requests have a turn."""
+
+PUT_ONCE_BYTES_MAX = 2**20
+"""The maximum size of a value that `put_once` writes. `transition` checks the size of larger values."""
 
 
 class RecordWriter:
@@ -25,11 +44,8 @@ class RecordWriter:
 
     async def put(self, puts: Sequence[Put], until: float) -> list[Outcome]:
         """Apply plain puts in one round trip per node."""
-        raws, yielder = list[bytes](), Yielder()
-        for some in chunks_of(puts, PACKED_PUTS):
-            raws += [pack(put.value) for put in some]
-            await yielder.maybe_yield()
-        written = await self._write([put.key for put in puts], [(raw, 0) for raw in raws], until)
+        raws = await _packed(puts)
+        written = await self._write(self._scripts.put, puts, [(raw,) for raw in raws], until)
         outcomes: list[Outcome] = [None] * len(puts)
         yielder = Yielder()
         for positions, results in written:
@@ -37,6 +53,28 @@ class RecordWriter:
                 outcomes[index] = result if isinstance(result, TableError) else Written(etag_of(raws[index]))
             await yielder.maybe_yield()
         return outcomes
+
+    async def put_once(self, puts: Sequence[Put], compare_and_set: CompareAndSet, until: float) -> list[Outcome]:
+        """Apply puts for which `is_put_once` is true in one round trip per node.
+
+        `compare_and_set` applies those whose tokens are not certainly new.
+        """
+        raws, yielder = await _packed(puts), Yielder()
+        ttls_ms = {ttl_s: self._plan(put)[2] for ttl_s, put in {put.ttl_s: put for put in puts}.items()}
+        elements = {id(put.token): element(put.token) for put in puts if put.token is not None}
+        arguments = [(raw, ttls_ms[put.ttl_s], elements[id(put.token)]) for put, raw in zip(puts, raws, strict=True)]
+        await yielder.maybe_yield()
+        outcomes: dict[int, Outcome] = {}
+        for positions, results in await self._write(self._scripts.put_once, puts, arguments, until):
+            for index, result in zip(positions, results, strict=True):
+                if result != UNDECIDED:
+                    outcomes[index] = _put_outcome(puts[index], raws[index], result)
+            await yielder.maybe_yield()
+        others = [index for index in range(len(puts)) if index not in outcomes]
+        if others:
+            decided = await compare_and_set.apply([puts[index] for index in others], until)
+            outcomes.update(zip(others, decided, strict=True))
+        return [outcomes[index] for index in range(len(puts))]
 
     async def apply(self, writes: Sequence[Put | Delete], until: float) -> list[Outcome]:
         """Apply the writes in one round trip per node."""
@@ -50,7 +88,8 @@ class RecordWriter:
             if not isinstance(outcomes[index], TableError):
                 values[index] = value, ttl_ms
         indexes = list(values)
-        written = await self._write([writes[index].key for index in indexes], list(values.values()), until)
+        planned = [writes[index] for index in indexes]
+        written = await self._write(self._scripts.write, planned, list(values.values()), until)
         yielder = Yielder()
         for positions, results in written:
             for position, result in zip(positions, results, strict=True):
@@ -60,14 +99,19 @@ class RecordWriter:
         return outcomes
 
     async def _write(
-        self, keys: Sequence[Key], values: Sequence[tuple[bytes, int]], until: float
+        self,
+        script_call: Callable[[RecordBatch, Sequence[int], int], Command],
+        writes: Sequence[Put | Delete],
+        arguments: Sequence[tuple[bytes, *tuple[bytes | int, ...]]],
+        until: float,
     ) -> list[tuple[Sequence[int], list[int | TableError]]]:
-        """Write the values, with their times to live in ms. Return the positions and results of each call."""
-        batch = RecordBatch(self._names.for_keys(keys), keys, values)
-        commands, sizes, yielder = list[Command](), [len(value) for value, _ in values], Yielder()
+        """Call a script whose first argument for each write is the value. Return each call's positions and results."""
+        keys = [write.key for write in writes]
+        batch = RecordBatch(self._names.for_keys(keys), keys, arguments)
+        commands, sizes, yielder = list[Command](), [len(value) for value, *_ in arguments], Yielder()
         for group in self._servers.groups(batch.names):
             for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__):
-                commands.append(self._scripts.write(batch, part, group.slot))
+                commands.append(script_call(batch, part, group.slot))
                 await yielder.maybe_yield()
         replies = await self._servers.run(commands, until, writes=True)
         return [
@@ -85,6 +129,31 @@ class RecordWriter:
             return planned.outcome, b"", 0
         assert planned.stored is not None
         return planned.outcome, pack(write.value), planned.stored.expires_ms
+
+
+def is_put_once(operation: Operation) -> bool:
+    """Return whether an operation is a put for `put_once`."""
+    return (
+        isinstance(operation, Put)
+        and operation.token is not None
+        and is_simple(operation.token)
+        and is_unconditional(operation)
+        and len(operation.value) <= PUT_ONCE_BYTES_MAX
+    )
+
+
+async def _packed(puts: Sequence[Put]) -> list[bytes]:
+    raws, yielder = list[bytes](), Yielder()
+    for some in chunks_of(puts, PACKED_PUTS):
+        raws += [pack(put.value) for put in some]
+        await yielder.maybe_yield()
+    return raws
+
+
+def _put_outcome(put: Put, raw: bytes, result: int | TableError) -> Outcome:
+    if isinstance(result, TableError):
+        return result
+    return Written(etag_of(raw), value=put.value if put.returning else None, expires_ms=result)
 
 
 def _outcome(outcome: Outcome, raw: bytes, result: int | TableError) -> Outcome:
