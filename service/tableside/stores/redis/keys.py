@@ -71,16 +71,21 @@ class KeyNames:
             return None
         return key if self.for_keys([key])[0].encode() == name else None
 
-    def to_keys(self, names: Sequence[bytes]) -> list[Key | None]:
-        """Return the result of `to_key` for each name. Makes few calls if all keys are valid strings in ASCII."""
+    def named_keys(self, names: Sequence[bytes]) -> dict[str, Key]:
+        """Return the keys of the names that this table would write, by their names.
+
+        Makes few calls if all keys are valid strings in ASCII.
+        """
+        start = len(self.prefix)
         try:
             texts = list(map(bytes.decode, names))
         except UnicodeDecodeError:
-            return list(map(self.to_key, names))
-        start = len(self.prefix)
+            texts = []
         keys: list[Any] = [text[start:] for text in texts]
-        valid = self._schema.all_valid(keys) and self.for_keys(keys) == texts
-        return keys if valid else list(map(self.to_key, names))
+        if self._is_plain and self._schema.all_valid(keys) and {text[:start] for text in texts} == {self.prefix}:
+            return dict(zip(texts, keys, strict=True))
+        found = {name: self.to_key(name) for name in names}
+        return {name.decode(): key for name, key in found.items() if key is not None}
 
     def pattern(self, scan: Scan) -> str:
         """Return the pattern that matches a scan's names. Raise InvalidOperation for a prefix of an integer key."""

@@ -74,16 +74,21 @@ class TableScanner:
         """Return the names of the table's records among names from SCAN, without names that were already returned."""
         given = position.given
         digests = {given[at : at + DIGEST_BYTES] for at in range(0, len(given), DIGEST_BYTES)}
-        fresh = [name for name in names if not digests or xxh3_64_digest(name) not in digests]
-        return [one for one in table_records(fresh, self._names, position) if one[0] not in page.names]
+        fresh = [name for name in names if xxh3_64_digest(name) not in digests] if digests else names
+        records = table_records(fresh, self._names, position)
+        return (
+            records
+            if page.names.isdisjoint([name for name, _ in records])
+            else [one for one in records if one[0] not in page.names]
+        )
 
 
 def table_records(names: Sequence[bytes], table: KeyNames, position: Position) -> list[NamedKey]:
     """Return the records of a table among names from SCAN, each once, in the slots that the scan covers."""
-    part = parse_slots(position.part)
-    keys = [key for key in table.to_keys(names) if key is not None]
-    found = dict(zip(table.for_keys(keys), keys, strict=True))
-    return [(name, key) for name, key in found.items() if part is ALL_SLOTS or slot_of(name) in part]
+    part, found = parse_slots(position.part), table.named_keys(names)
+    if part is ALL_SLOTS:
+        return list(found.items())
+    return [(name, key) for name, key in found.items() if slot_of(name) in part]
 
 
 def _start_position(scan: Scan) -> Position:
