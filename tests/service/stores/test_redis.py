@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,10 @@ from tableside.core.errors import (
 )
 from tableside.core.operations import Delete, Get, Operation, Put, Token, Written
 from tableside.core.store import Scan, Store, TableSpec, now_ms
-from tableside.stores.redis import keyspace
+from tableside.stores.redis import keyspace, scans
 from tableside.stores.redis.backend import RedisSettings, RedisTableOptions
 from tableside.stores.redis.keys import KeyNames, side_key
+from tableside.stores.redis.reads import RecordReader
 from tableside.stores.redis.scripts import LONG_WORD_BYTES, Command, Script, script_call
 
 pytestmark = pytest.mark.server
@@ -355,16 +356,75 @@ async def test_a_scan_of_few_records_in_a_large_database_ends(redis_url: str, st
             assert len(found) <= 2 + 1500 / max(1, limit // 2)
 
 
+@pytest.mark.parametrize("bytes_max", [20_000, 400_000, 2**23])
+@pytest.mark.parametrize("limit", [600, 1500, 10_000])
+async def test_pages_that_end_anywhere_have_every_record(
+    store: Any, monkeypatch: pytest.MonkeyPatch, limit: int, bytes_max: int
+) -> None:
+    """A page ends at its limit of records, before or among the records of a SCAN, or at its limit of bytes."""
+    await store.apply([put(f"{index}", {"text": "x" * (index % 7 * index % 300)}) for index in range(4000)])
+    counts: list[int] = []
+    get_names = RecordReader.get_names
+
+    async def counted(reader: RecordReader, names: Sequence[str], until: float) -> Any:
+        counts.append(len(names))
+        return await get_names(reader, names, until)
+
+    monkeypatch.setattr(RecordReader, "get_names", counted)
+    found = await pages(store, Scan(limit, bytes_max=bytes_max))
+    keys = [key for page in found for key, _ in page.records]
+    assert sorted(keys) == sorted(f"{index}" for index in range(4000))
+    assert all(len(page.records) <= limit for page in found)
+    assert sum(counts) < 1.5 * 4000, "few are read in vain"
+    records = [record for page in found for _, record in page.records]
+    assert records == await store.apply(list(map(Get, keys)))
+
+
+async def test_a_page_has_a_record_once_that_successive_scans_find(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCAN may return a name again while Redis resizes its table."""
+    await store.apply([put(f"{index}") for index in range(3000)])
+    found_before: list[bytes] = []
+
+    async def repeated(*arguments: Any) -> Any:
+        run, cursor, names = await keyspace.scan_node(*arguments)
+        again, found_before[:] = found_before[:100], names
+        return run, cursor, [*again, *names]
+
+    monkeypatch.setattr(scans, "scan_node", repeated)
+    found = [[key for key, _ in page.records] for page in await pages(store, Scan(10_000))]
+    assert {key for keys in found for key in keys} == {f"{index}" for index in range(3000)}
+    assert all(len(keys) == len({*keys}) for keys in found)
+
+
+@pytest.mark.parametrize("failing", range(1, 6))
+async def test_a_failed_scan_fails_the_page(store: Any, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+    await store.apply([put(f"{index}") for index in range(3000)])
+    replies = iter(range(1, 10))
+
+    async def fails(*arguments: Any) -> Any:
+        if next(replies) == failing:
+            raise StoreUnavailable("lost")
+        return await keyspace.scan_node(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scans, "scan_node", fails)
+        with pytest.raises(StoreUnavailable, match="lost"):
+            await store.scan(Scan(10_000))
+    assert len({*await scanned(store, limit=10_000)}) == 3000
+
+
 async def test_a_page_that_searches_for_too_long_ends_early(
-    redis_url: str, store: Any, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, store: Any, tool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connected(redis_url) as backend:
         many = await backend.store(own(TableSpec("many")))
         await many.apply([put(f"{index}") for index in range(1500)])
         await store.apply([put("a"), put("b")])
         monkeypatch.setattr(keyspace, "PAGE_SEARCH_S", 0.0)
+        connections = (await tool.info("stats"))["total_connections_received"]
         found = await pages(store, Scan(10))
         assert len(found) > 3
+        assert (await tool.info("stats"))["total_connections_received"] - connections <= 1
         assert {key for page in found for key, _ in page.records} == {"a", "b"}
 
 

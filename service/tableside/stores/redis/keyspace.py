@@ -9,7 +9,7 @@ scan.
 import math
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -121,8 +121,12 @@ class Keyspace:
 _CLUSTER_NODES = b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nNODES\r\n"
 
 
-async def scan_node(node: Node, cursor: int, pattern: str, count: int) -> tuple[str, int, list[bytes]]:
-    """Return the server's run id, the next cursor, and the names from SCAN."""
+ScanReply: TypeAlias = tuple[str, int, list[bytes]]
+"""The server's run id, the next cursor, and the names from SCAN."""
+
+
+async def scan_node(node: Node, cursor: int, pattern: str, count: int) -> ScanReply:
+    """Send SCAN."""
     commands = [Command(("INFO", "server")), Command(("SCAN", cursor, "MATCH", pattern, "COUNT", count))]
     info, reply = await node.run(commands, math.inf, writes=False)
     match reply:

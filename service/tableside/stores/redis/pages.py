@@ -1,8 +1,11 @@
 """One page of a scan: records that are read, within the limits of the page, for names of Redis keys."""
 
+import asyncio
 import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
+
+import msgspec
 
 from ...core import NOT_READ, READ_BYTES_MAX, Key, Outcome, Record, Scan, TableError
 from .reads import RecordReader
@@ -12,6 +15,13 @@ NamedKey: TypeAlias = tuple[str, Key]
 
 FIRST_VALUES = 16
 """How many values to read first, when their size is unknown."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """Records to add to a page, and their outcomes if they are being read."""
+
+    candidates: Sequence[NamedKey]
+    outcomes: asyncio.Future[list[Outcome]] | None = None
 
 
 class PageBuilder:
@@ -25,14 +35,24 @@ class PageBuilder:
         self._reads = reads
         self._size_bytes = 0
 
-    async def fill(self, candidates: Sequence[NamedKey]) -> int:
-        """Read records until the page is complete, and return the number of candidates that were processed."""
-        taken = 0
+    def read_ahead(self, candidates: Sequence[NamedKey]) -> Reading:
+        """Start to read records, while others are being read, if both probably fit into the page."""
+        self.names.update([name for name, _ in candidates])
+        ahead = bool(self.records) and self.fits(2 * len(candidates))
+        return Reading(candidates, asyncio.ensure_future(self._read(candidates)) if ahead else None)
+
+    async def fill(self, reading: Reading) -> int:
+        """Add records until the page is complete, and return the number of candidates that were processed."""
+        candidates, taken = reading.candidates, 0
+        if reading.outcomes is not None:
+            taken = self._add(candidates, await reading.outcomes)
         while taken < len(candidates) and not self.complete:
             batch = candidates[taken : taken + self._read_count]
-            outcomes = await self._reads.get_names([name for name, _ in batch], math.inf)
-            taken += self._add(batch, outcomes)
+            taken += self._add(batch, await self._read(batch))
         return taken
+
+    async def _read(self, candidates: Sequence[NamedKey]) -> list[Outcome]:
+        return await self._reads.get_names([name for name, _ in candidates], math.inf)
 
     def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:
         if self._add_all(candidates, outcomes):
@@ -42,7 +62,6 @@ class PageBuilder:
                 return taken
             if isinstance(outcome, TableError):
                 raise outcome
-            self.names.add(name)
             if isinstance(outcome, Record):
                 self.records.append((key, outcome))
                 self._size_bytes += len(outcome.value)
@@ -59,7 +78,6 @@ class PageBuilder:
         if size_bytes > self._scan.bytes_max:
             return False
         self._size_bytes = size_bytes
-        self.names.update([name for name, _ in candidates])
         self.records += zip([key for _, key in candidates], records, strict=True)
         return True
 
@@ -73,14 +91,16 @@ class PageBuilder:
         """Whether the page has reached a limit of the scan."""
         return self.room <= 0 or self._size_bytes > self._scan.bytes_max
 
-    @property
-    def nearly_full(self) -> bool:
-        """Whether to end the page now: it has three quarters of its records, and the rest may take many SCANs."""
-        return self.complete or not self.needs_more_than(0)
-
     def needs_more_than(self, count: int) -> bool:
-        """Whether the page would have less than three quarters of its records after `count` more."""
-        return (self.room - count) * 4 > self._scan.limit
+        """Whether the page would have less than three quarters of its records after `count` more.
+
+        The rest may take many SCANs.
+        """
+        return not self.complete and (self.room - count) * 4 > self._scan.limit
+
+    def fits(self, count: int) -> bool:
+        """Whether so many more records are probably within the limit of bytes."""
+        return not self.records or count <= self._read_count
 
     @property
     def _read_count(self) -> int:

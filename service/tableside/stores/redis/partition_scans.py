@@ -15,7 +15,7 @@ from ...core import Page, Part, Scan, TableError
 from .errors import from_unexpected_reply
 from .keys import KeyNames, slot_of
 from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, rounds, scan_node
-from .pages import NamedKey, PageBuilder
+from .pages import NamedKey, PageBuilder, Reading
 from .partition_index import PartitionIndex
 from .reads import RecordReader
 from .record_scripts import RecordScripts, script_results
@@ -84,7 +84,7 @@ class PartitionScanner:
         keys = {at: key for at, member in enumerate(members) if (key := self._index.key(partition, member)) is not None}
         candidates = list(zip(self._names.for_keys(keys.values()), keys.values(), strict=True))
         absent_before = len(page.absent)
-        processed = await page.fill(candidates)
+        processed = await page.fill(Reading(candidates))
         await self._update_index(page.absent[absent_before:])  # A read-only server refuses, which changes nothing.
         return len(members) if processed == len(candidates) else list(keys)[processed]
 
