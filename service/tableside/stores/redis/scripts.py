@@ -11,7 +11,7 @@ from redis.connection import PythonRespSerializer
 LONG_WORD_BYTES = 65_536
 """Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""
 
-LONG_COMMAND_NAMES = 100
+LONG_COMMAND_NAMES = 16
 """Commands with so many names are packed in fewer steps: the driver takes 0.1 us for each word."""
 
 
