@@ -105,17 +105,17 @@ def is_unconditional(write: Write) -> bool:
     return write.if_match is None and not (isinstance(write, Put) and write.if_absent)
 
 
-def are_plain_puts(operations: Sequence[Operation]) -> TypeGuard[Sequence[Put]]:
-    """Return whether all are puts of at most `PLAIN_BYTES_MAX` without options.
+def are_plain_puts(operations: Sequence[Operation], *, tokens: bool = False) -> TypeGuard[Sequence[Put]]:
+    """Return whether all are puts of at most `PLAIN_BYTES_MAX` without options, except tokens if `tokens` is true.
 
-    Each stores its value in any case: none needs `transition`, except for the default expiry of a table.
+    Each stores its value unless it is a replay: none needs `transition`, except for the default expiry of a table.
     """
     if set(map(type, operations)) != {Put}:
         return False
     puts: Sequence[Put] = operations  # type: ignore[assignment]  # all types were just checked
     unusual = [
         put.ttl_s is not None
-        or put.token is not None
+        or (put.token is not None and not tokens)
         or put.if_match is not None
         or put.if_absent
         or put.returning

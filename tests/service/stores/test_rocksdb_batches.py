@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from contract import put, written
+from contract import one, put, written
 from service.stores.test_rocksdb import database
 from tableside.core import values
-from tableside.core.operations import Get, Operation, Record, Token
+from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Written
 from tableside.core.store import Store, TableSpec
-from tableside.core.transitions import PLAIN_BYTES_MAX, Stored, are_plain_puts
+from tableside.core.transitions import PLAIN_BYTES_MAX, Stored, are_plain_puts, transition
+from tableside.stores.memory import MemoryStore
 from tableside.stores.rocksdb import RocksdbBackend, reads
+from tableside.stores.rocksdb import store as store_module
 from tableside.stores.rocksdb.database import UNKNOWN_BYTES, Contents
 from tableside.stores.rocksdb.records import is_plain, pack, pack_plain, read, read_all
 
@@ -92,6 +95,8 @@ PLAIN = [put("a"), put("b"), put("c")]
 def test_special_puts_are_decided_one_by_one(last: Operation) -> None:
     assert are_plain_puts(PLAIN)
     assert not are_plain_puts([*PLAIN, last])
+    has_token = isinstance(last, Put) and last.token is not None
+    assert are_plain_puts([*PLAIN, last], tokens=True) == has_token
 
 
 @pytest.mark.parametrize(
@@ -120,6 +125,66 @@ async def test_a_put_keeps_the_tokens_of_a_record(store: Store) -> None:
     await store.apply([put(key, {"n": 2}) for key in "abc"])
     replay = await written(store, put("b", {"n": 3}, token=Token("w", 5)))
     assert replay.replayed
+
+
+STATES: dict[str, list[Operation]] = {
+    "absent": [],
+    "plain": [put("a")],
+    "expiring": [put("a", ttl_s=1000)],
+    "lower": [put("a", token=Token("w", 4))],
+    "far lower": [put("a", token=Token("w", 0))],
+    "same": [put("a", token=Token("w", 500))],
+    "higher": [put("a", token=Token("w", 2**63 - 1))],
+    "another writer": [put("a", token=Token("v", 9))],
+    "a longer name": [put("a", token=Token("ww", 9))],
+    "two writers": [put("a", token=Token("v", 9)), put("a", token=Token("w", 4))],
+    "tombstone": [Delete("a", token=Token("w", 4))],
+    "replayed tombstone": [Delete("a", token=Token("w", 500))],
+}
+
+
+@pytest.mark.parametrize("before", STATES.values(), ids=STATES.keys())
+@pytest.mark.parametrize("options", [{}, {"ttl_s": 500}, {"returning": True}, {"if_match": ("*",)}], ids=str)
+async def test_puts_with_tokens_have_the_outcomes_of_another_store(
+    store: Store, before: list[Operation], options: dict[str, Any]
+) -> None:
+    token = Token("w", 500)
+    found: list[object] = []
+    for each in (store, MemoryStore(TableSpec("t"))):
+        for operation in before:
+            await written(each, operation)
+        outcome = await one(each, put("a", {"n": 2}, token=token, **options))
+        last = await one(each, Get("a"))
+        if isinstance(outcome, Written) and isinstance(last, Record):
+            assert outcome.etag == last.etag
+        others = [Token("w", 500), Token("v", 9), Token("ww", 9), Token("w", 501)]
+        replays = [(await written(each, put("a", {"n": 3}, token=other))).replayed for other in others]
+        found.append((_described(outcome), _described(last), replays))
+    assert found[0] == found[1]
+
+
+def _described(outcome: Outcome) -> object:
+    """Return an outcome without etag and time of expiry, which differ between stores."""
+    if isinstance(outcome, Written):
+        return outcome.created, outcome.replayed, outcome.value, outcome.expires_ms > 0
+    return (outcome.value, outcome.expires_ms > 0) if isinstance(outcome, Record) else type(outcome)
+
+
+async def test_puts_with_new_tokens_are_not_decided_one_by_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    decided: list[Any] = []
+
+    def counted(stored: Any, write: Any, *rest: Any, **named: Any) -> Any:
+        decided.append(write.key)
+        return transition(stored, write, *rest, **named)
+
+    monkeypatch.setattr(store_module, "transition", counted)
+    for sequence in (1, 2):
+        await store.apply([put(key, token=Token("w", sequence)) for key in "abc"])
+    assert not decided
+    await store.apply([put(key, token=Token("w", 2)) for key in "abc"])
+    assert decided == ["a", "b", "c"]
+    outcomes = await store.apply([put("a", token=Token("w", 3)), put("b"), put("c", token=Token("w", 1))])
+    assert [isinstance(outcome, Written) and outcome.replayed for outcome in outcomes] == [False, False, True]
 
 
 async def test_plain_puts_read_only_tables_that_may_have_other_records(

@@ -22,6 +22,9 @@ _PLAIN_HEADER = bytes([_FORMAT_VERSION, 0])
 _PLAIN_END = bytes([_FORMAT_VERSION, 1])
 """The bytes of a record without expiry and writers are at least `_PLAIN_HEADER`, and less than this."""
 
+_TOKENED_HEADER = bytes([_FORMAT_VERSION, _WRITERS])
+"""The first bytes of a record with a value and writers, and without expiry."""
+
 _UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
 
 
@@ -54,6 +57,27 @@ def is_plain(raw: bytes) -> bool:
 def pack_plain(value: bytes, version: int) -> bytes:
     """Return the bytes of a record without expiry and writers. Its etag is the version in hex digits."""
     return _PLAIN_HEADER + version.to_bytes(8, "big") + value
+
+
+def only_writer(name: str) -> bytes:
+    """Return the bytes of a record with one writer between its version and the writer's sequence."""
+    return b"\1" + _pack_name(name)
+
+
+def is_new(raw: bytes | None, writer: bytes, sequence: bytes) -> bool:
+    """Return whether a token is certainly new for a record: it has no writers, or only this one with a lower sequence.
+
+    `writer` is from `only_writer`. `sequence` has 8 bytes, big-endian. False means that the record must be unpacked.
+    """
+    if raw is None or is_plain(raw):
+        return True
+    end = _VERSION_END + len(writer)
+    return raw[:2] == _TOKENED_HEADER and raw[_VERSION_END:end] == writer and raw[end : end + 8] < sequence
+
+
+def pack_tokened(value: bytes, version: int, writer: bytes, sequence: bytes) -> bytes:
+    """Return the bytes of a record without expiry that has only the writer of `only_writer`."""
+    return b"".join((_TOKENED_HEADER, version.to_bytes(8, "big"), writer, sequence, value))
 
 
 def unpack(raw: bytes) -> Stored:
@@ -114,8 +138,12 @@ def _from_json(raw: bytes) -> Stored:
 
 
 def _pack_writer(name: str, sequence: int) -> bytes:
+    return _pack_name(name) + sequence.to_bytes(8, "big")
+
+
+def _pack_name(name: str) -> bytes:
     text = name.encode()
-    return len(text).to_bytes(2, "big") + text + sequence.to_bytes(8, "big")
+    return len(text).to_bytes(2, "big") + text
 
 
 def _unpack_writers(raw: bytes, position: int) -> tuple[tuple[tuple[str, int], ...], int]:
