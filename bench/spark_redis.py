@@ -1,7 +1,8 @@
-"""Join, put and scan from PySpark on Redis and RocksDB, against redis-py in `mapInArrow` on the same Redis.
+"""Join, put, update and scan from PySpark on Redis and RocksDB, against redis-py in `mapInArrow` on the same Redis.
 
 The ways take turns, a first round warms up, and the rates are medians. redis-py reads with `MGET` and writes with
-`SET` in pipelines of 1,000 keys, and Spark parses its values with `from_json`.
+`SET` in pipelines of 1,000 keys, and Spark parses its values with `from_json`. It updates each row by a script, in
+pipelines of 1,000 calls.
 """
 
 import tempfile
@@ -22,6 +23,7 @@ from redis import Redis
 from servers.redis import redis
 from tableside_spark import Table
 
+from . import update_ways
 from .report import Result, group
 
 ROWS_MAX = 500_000
@@ -31,6 +33,7 @@ STORES = ("redis", "rocksdb")
 JOIN_TARGETS = {"redis": 1.4, "rocksdb": 1.2}
 REPEATED_TARGETS = {"redis": 2.0, "rocksdb": 2.0}
 PUT_TARGETS = {"redis": 1.5, "rocksdb": 1.3}
+UPDATE_TARGETS = {"redis": 4.7}
 SCAN_TARGETS = {"redis": 2.0, "rocksdb": 3.0}
 DIRECT = "redis-py in mapInArrow"
 
@@ -53,7 +56,12 @@ def run(rows: int, rounds: int) -> list[Result]:
 
 def _configuration(url: str, folder: Path) -> str:
     stores = {"redis": {"kind": "redis", "url": url}, "rocksdb": {"kind": "rocksdb", "path": str(folder / "rocksdb")}}
-    return yaml.safe_dump({"stores": stores, "tables": {store: {"store": store} for store in stores}})
+    tables = {table: {"store": store} for store in stores for table in (store, _updated_table(store))}
+    return yaml.safe_dump({"stores": stores, "tables": tables})
+
+
+def _updated_table(way: str) -> str:
+    return f"{'direct' if way == DIRECT else way}-updates"
 
 
 class _Comparison:
@@ -63,6 +71,7 @@ class _Comparison:
         self._redis_url = redis_url
         self._rows = rows
         self._rounds = rounds
+        self._updates = 0
         self._tables = {store: Table(store, url=url) for store in STORES}
 
     def results(self) -> list[Result]:
@@ -74,6 +83,13 @@ class _Comparison:
         results += group("join, keys unique, in no order", "rows", self._joins(shuffled), JOIN_TARGETS)
         repeated = self._keys(f.pmod(f.hash("id"), f.lit(max(1, self._rows // 100))))
         results += group("join, 1 key in 100 unique", "rows", self._joins(repeated), REPEATED_TARGETS)
+        updated = self._skewed()
+        updates: dict[str, Callable[[], None]] = {DIRECT: partial(self._update, DIRECT, updated)}
+        updates |= {store: partial(self._update, store, updated) for store in STORES}
+        results += group("update, keys skewed", "rows", self._rates(updates), UPDATE_TARGETS)
+        for store in STORES:
+            [row] = self._records(_updated_table(store), "flights long").agg(f.sum("flights")).collect()
+            assert row[0] == self._rows * (self._rounds + 1), row
         for store, table in self._tables.items():
             ways = {"join, keys unique": partial(self._join, table, shuffled), store: partial(self._scan, store)}
             results += group(f"scan, {store}", "rows", self._rates(ways), SCAN_TARGETS)
@@ -95,12 +111,29 @@ class _Comparison:
         self._consume(parsed.select("tailnum", "id", "value.*"))
 
     def _scan(self, store: str) -> None:
-        reader = self._spark.read.format("tableside").options(url=self._url, table=store)
-        self._consume(reader.schema(f"key string, {SCHEMA}").load())
+        self._consume(self._records(store, SCHEMA))
+
+    def _records(self, table: str, schema: str) -> DataFrame:
+        reader = self._spark.read.format("tableside").options(url=self._url, table=table)
+        return reader.schema(f"key string, {schema}").load()
 
     def _consume(self, frame: DataFrame) -> None:
         [row] = frame.agg(f.count("manufacturer"), f.sum("seats"), f.max("year")).collect()
         assert row[0] == self._rows, row
+
+    def _skewed(self) -> DataFrame:
+        """Return rows of 1 key in 100 of which the first occur most often."""
+        keys = max(1, self._rows // 100)
+        even = f.pmod(f.hash("id"), f.lit(keys))
+        frame = self._keys(f.floor(even * even / keys))
+        return frame.select("tailnum", (f.col("id") % 1000).alias("distance"), f.col("id").alias("arrived"))
+
+    def _update(self, way: str, frame: DataFrame) -> None:
+        write = (
+            update_ways.pipelined(self._redis_url) if way == DIRECT else update_ways.with_table(self._url, fold=True)
+        )
+        self._updates += 1
+        write(frame, _updated_table(way), self._updates)
 
     def _planes(self) -> DataFrame:
         return self._spark.range(self._rows).select(
