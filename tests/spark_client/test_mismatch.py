@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
 from support.running import Service, running
 from tableside_client import Client
@@ -50,7 +51,11 @@ FAULTS = {
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("mismatch")
     path = directory / "tableside.yaml"
-    tables = {"simple": {"store": "s"}, "pairs": {"store": "s", "key": {"who": "string", "at": "integer"}}}
+    tables = {
+        "simple": {"store": "s"},
+        "names": {"store": "s"},
+        "pairs": {"store": "s", "key": {"who": "string", "at": "integer"}},
+    }
     path.write_text(json.dumps({"stores": {"s": {"kind": "memory"}}, "tables": tables}))
     with running(directory, path) as service:
         with Client(service.url) as client:
@@ -98,6 +103,32 @@ def test_a_lookup_whose_values_executors_decode_names_a_composite_key(spark: Spa
     with pytest.raises(Exception, match="USER_RAISED_EXCEPTION") as caught:
         Table("pairs", service.url).enrich(frame, ["key.who", "at"], "n int").collect()
     assert message("n", "string", r"""["a'\n","7"]""", "int", "pairs") in str(caught.value)
+
+
+@pytest.mark.parametrize("escaped_literals", [False, True])
+def test_a_lookup_has_columns_and_keys_of_any_name(
+    spark: SparkSession, service: Service, escaped_literals: bool
+) -> None:
+    names = ["it's", 'a"quote', "back\\slash", "tick`", "dot.ted", "fünf", "%s"]
+    value = {name: position for position, name in enumerate(names)}
+    with Client(service.url) as client:
+        client.table("names").put("fits", value)
+        client.table("names").put("misfit", {**value, names[2]: SECRET})
+    table = Table("names", service.url)
+    # The JVM decodes timestamps, and the executor integers.
+    integers = StructType([StructField(name, IntegerType()) for name in names])
+    schemas = [integers, StructType([*integers.fields, StructField("t", TimestampType())])]
+    spark.conf.set("spark.sql.parser.escapedStringLiterals", escaped_literals)
+    try:
+        for schema in schemas:
+            frame = spark.createDataFrame([("fits",)], StructType([StructField("k`e'y.", StringType())]))
+            [row] = table.enrich(frame, "k`e'y.", schema).collect()
+            assert [row[name] for name in ["k`e'y.", *names]] == ["fits", *value.values()]
+            with pytest.raises(Exception, match="USER_RAISED_EXCEPTION") as caught:
+                table.enrich(keys(spark, "misfit"), "k", schema).collect()
+            assert message(names[2], "string", '"misfit"', "int", "names") in str(caught.value)
+    finally:
+        spark.conf.unset("spark.sql.parser.escapedStringLiterals")
 
 
 def test_a_lookup_whose_values_executors_decode_returns_null_too(spark: SparkSession, service: Service) -> None:

@@ -14,8 +14,13 @@ _KEY_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType)
 
 def quoted(name: str) -> Column:
     """Return the column with exactly this name, including dots and backticks."""
+    return F.col(quoted_name(name))
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as it stands in an expression in SQL."""
     escaped = name.replace("`", "``")
-    return F.col(f"`{escaped}`")
+    return f"`{escaped}`"
 
 
 def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, ...]:

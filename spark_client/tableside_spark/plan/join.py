@@ -15,7 +15,7 @@ from tableside_spark.executor.lookup_task import LookupTask
 from tableside_spark.executor.mismatch import OnMismatch, require_known
 from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.decodable import arrow_members
-from tableside_spark.plan.frames import check_key_columns, map_arrow, quoted, require_unique_names, type_of
+from tableside_spark.plan.frames import check_key_columns, map_arrow, quoted_name, require_unique_names, type_of
 from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.table_schema import fetch_table_schema, wire_keys
 from tableside_spark.plan.typed_values import TypedValue
@@ -34,6 +34,7 @@ HOW = {
 _WITHOUT_MEMBERS = ("left_semi", "left_anti")
 _PARSED = "__tableside_parsed"
 _MISFIT = "__tableside_misfit_column"
+_FIT = "__tableside_fit"
 _NEED_ALL_RECORDS = ("right", "rightouter", "full", "fullouter", "outer", "cross")
 
 Schema = str | StructType | None
@@ -117,18 +118,16 @@ def _with_members(
     on_mismatch: OnMismatch,
 ) -> DataFrame:
     """Return the columns of the frame, and the members: decoded by the executor, or from the text if there is one."""
-    kept = [quoted(name) for name in columns]
-    text = F.col(VALUE_COLUMN)
+    kept = list(map(quoted_name, columns))
     if value is None:
-        return found.select(*kept, text.alias("value"))
-    inputs = [*kept, *map(F.col, decoded), text]
-    read = found.select(*inputs, value.parse(text).alias(_PARSED))
+        return found.selectExpr(*kept, f"{VALUE_COLUMN} AS value")
+    read, parsed = found.select("*", value.parse(F.col(VALUE_COLUMN)).alias(_PARSED)), _PARSED
     if on_mismatch == "fail":
-        parsed, misfit = F.col(_PARSED), F.col(_MISFIT)
-        read = read.select(*inputs, parsed, value.misfit(parsed).alias(_MISFIT))
-        read = read.select(*inputs, value.require_fit(parsed, misfit).alias(_PARSED))
-    members = [F.col(_PARSED).getField(name) for name in value.schema.names]
+        read = read.select("*", value.misfit(_PARSED).alias(_MISFIT))
+        read, parsed = read.select("*", value.require_fit(_PARSED, _MISFIT).alias(_FIT)), _FIT
+    names = list(map(quoted_name, value.schema.names))
+    members = [f"{parsed}.{name}" for name in names]
     if decoded:
         pairs = zip(decoded, members, strict=True)
-        members = [F.when(text.isNull(), F.col(name)).otherwise(member) for name, member in pairs]
-    return read.select(*kept, *(member.alias(name) for name, member in zip(value.schema.names, members, strict=True)))
+        members = [f"CASE WHEN {VALUE_COLUMN} IS NULL THEN {own} ELSE {member} END" for own, member in pairs]
+    return read.selectExpr(*kept, *(f"{member} AS {name}" for member, name in zip(members, names, strict=True)))

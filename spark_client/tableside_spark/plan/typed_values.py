@@ -1,4 +1,7 @@
-"""Parse JSON text with a schema in the JVM, and name the column and the key of a value that does not fit."""
+"""Parse JSON text with a schema in the JVM, and name the column and the key of a value that does not fit.
+
+Most expressions are in SQL, because each takes one call of the JVM. A `Column` takes a call for each of its parts.
+"""
 
 import json
 from collections.abc import Sequence
@@ -9,13 +12,13 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
 from tableside_spark.executor.mismatch import MESSAGE
-from tableside_spark.plan.frames import quoted
+from tableside_spark.plan.frames import quoted_name
 from tableside_spark.versions import HAS_VARIANTS
 
 _MISFIT = "__tableside_misfit"
 """The member that receives the whole text from `from_json` if a part of the text does not fit."""
 _WITH_MISFIT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MISFIT}
-_NUMBERS = ("bigint", "decimal", "double", "float")
+_NUMBERS = "'bigint', 'decimal', 'double', 'float'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,52 +33,56 @@ class TypedValue:
         """Return the struct of JSON text. Members that do not fit are null."""
         return _parse(text, self.schema.fields)
 
-    def misfit(self, parsed: Column) -> Column:
-        """Return the name of the first member that does not fit, or null. `parsed` is the result of `parse`."""
-        text = parsed.getField(_MISFIT)
-        return F.when(text.isNotNull(), self._misfit_column(text, parsed))
-
-    def require_fit(self, parsed: Column, misfit: Column) -> Column:
-        """Return `parsed`, or raise an error of one line if the result of `misfit` is not null.
-
-        Select `parsed`, `misfit` and the result in three projections, one after the other. Otherwise the plan contains
-        their expressions several times, which multiplies the time to compile it.
-        """
-        key = F.to_json(F.array(*[quoted(name).cast("string") for name in self.keys]))
-        if len(self.keys) == 1:
-            key = key.substr(F.lit(2), F.length(key) - 2)
-        kind = _json_type(parsed.getField(_MISFIT), misfit)
-        message = F.format_string(MESSAGE, F.lit(self.table), misfit, kind, key, F.element_at(self._types(), misfit))
-        return F.when(misfit.isNull(), parsed).otherwise(F.raise_error(message))
-
-    def _misfit_column(self, text: Column, parsed: Column) -> Column:
-        """Return the first column that is null although the text has a value for it, else the first nested misfit."""
-        given = F.map_filter(
-            F.from_json(text, "map<string,string>"),
-            lambda name, member: member.isNotNull() & F.element_at(self._types(), name).isNotNull(),
-        )
-        read = F.json_object_keys(F.to_json(parsed, {"ignoreNullFields": "true"}))
-        missing = F.get(F.array_except(F.map_keys(given), read), F.lit(0))
+    def misfit(self, parsed: str) -> Column:
+        """Return the name of the first member that does not fit, or null. `parsed` is a column from `parse`."""
         nested = [field for field in self.schema if isinstance(field.dataType, ArrayType | MapType | StructType)]
+        text = F.col(f"{parsed}.{_MISFIT}")
         alone = [
             F.when(_parse(text, [field]).getField(_MISFIT).isNotNull(), F.lit(field.name)) for field in nested[:-1]
         ]
-        return F.coalesce(missing, *alone, F.lit((nested or self.schema.fields)[-1].name))
+        last = F.lit((nested or self.schema.fields)[-1].name)
+        return F.when(text.isNotNull(), F.coalesce(F.expr(self._missing(parsed)), *alone, last))
 
-    def _types(self) -> Column:
-        """Return a map from columns to types."""
+    def require_fit(self, parsed: str, misfit: str) -> Column:
+        """Return `parsed`, or raise an error of one line if the column `misfit` is not null.
+
+        `misfit` is a column of the result of the method. The plan would otherwise contain its expression several times,
+        which multiplies the time to compile it.
+        """
+        key = f"to_json(array({', '.join(f'CAST({quoted_name(name)} AS string)' for name in self.keys)}))"
+        if len(self.keys) == 1:
+            key = f"substring({key}, 2, length({key}) - 2)"
+        found = _json_type(f"{parsed}.{_MISFIT}", misfit)
+        parts = [_literal(self.table), misfit, found, key, f"element_at({self._types()}, {misfit})"]
+        error = f"raise_error(format_string({_literal(MESSAGE)}, {', '.join(parts)}))"
+        return F.expr(f"CASE WHEN {misfit} IS NULL THEN {parsed} ELSE {error} END")
+
+    def _missing(self, parsed: str) -> str:
+        """Return, in SQL, the first column that is null although the text has a value for it, or null."""
+        members = f"from_json({parsed}.{_MISFIT}, 'map<string,string>')"
+        is_given = f"(name, member) -> member IS NOT NULL AND element_at({self._types()}, name) IS NOT NULL"
+        read = f"json_object_keys(to_json({parsed}, map('ignoreNullFields', 'true')))"
+        return f"get(array_except(map_keys(map_filter({members}, {is_given})), {read}), 0)"
+
+    def _types(self) -> str:
+        """Return, in SQL, a map from columns to types."""
         types = {field.name: field.dataType.simpleString() for field in self.schema}
-        return F.from_json(F.lit(json.dumps(types)), "map<string,string>")
+        return f"from_json({_literal(json.dumps(types))}, 'map<string,string>')"
 
 
 def _parse(text: Column, fields: Sequence[StructField]) -> Column:
     return F.from_json(text, StructType([*fields, StructField(_MISFIT, StringType())]), _WITH_MISFIT)
 
 
-def _json_type(text: Column, member: Column) -> Column:
-    """Return `string`, `number`, `boolean`, `object` or `array`. Return `value` if there are no variants."""
+def _literal(text: str) -> str:
+    """Return text in SQL, whatever characters it has, and whether or not the session has escaped literals."""
+    return f"decode(X'{text.encode().hex()}', 'UTF-8')"
+
+
+def _json_type(text: str, member: str) -> str:
+    """Return, in SQL, `string`, `number`, `boolean`, `object` or `array`. Return `value` if there are no variants."""
     if not HAS_VARIANTS:
-        return F.lit("value")
-    members = F.try_parse_json(text).cast("map<string,variant>")
-    kind = F.lower(F.regexp_extract(F.schema_of_variant(F.element_at(members, member)), "^[A-Z]+", 0))
-    return F.coalesce(F.when(kind.isin(*_NUMBERS), F.lit("number")).otherwise(kind), F.lit("value"))
+        return "'value'"
+    found = f"element_at(CAST(try_parse_json({text}) AS map<string,variant>), {member})"
+    kind = f"lower(regexp_extract(schema_of_variant({found}), '^[A-Z]+', 0))"
+    return f"coalesce(CASE WHEN {kind} IN ({_NUMBERS}) THEN 'number' ELSE {kind} END, 'value')"
