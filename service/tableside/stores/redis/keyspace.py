@@ -126,7 +126,7 @@ ScanReply: TypeAlias = tuple[str, int, list[bytes]]
 
 
 async def scan_node(node: Node, cursor: int, pattern: str, count: int) -> ScanReply:
-    """Send SCAN."""
+    """Send SCAN to a node, and return its reply."""
     commands = [Command(("INFO", "server")), Command(("SCAN", cursor, "MATCH", pattern, "COUNT", count))]
     info, reply = await node.run(commands, math.inf, writes=False)
     match reply:
