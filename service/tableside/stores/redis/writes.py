@@ -19,12 +19,12 @@ from ...core import (
 )
 from .connection import REQUEST_BYTES_MAX
 from .keys import KeyNames
+from .put_scripts import UNDECIDED
 from .record_scripts import RecordBatch, RecordScripts, script_results
 from .records import etag_of, pack
 from .scripts import Command
 from .tokens import element, is_simple
 from .topology import COMMAND_KEYS_MAX, Servers
-from .write_scripts import UNDECIDED
 
 PACKED_PUTS = 250
 """How many puts are packed before other requests have a turn."""

@@ -15,15 +15,12 @@ from collections.abc import Sequence
 
 from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, TooLarge, encode, parse
 
-_FORMAT_VERSION = 1
-_EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
-_VERSION_END = 10
-_PLAIN_HEADER = bytes([_FORMAT_VERSION, 0])
-_PLAIN_END = bytes([_FORMAT_VERSION, 1])
+FORMAT_VERSION = 1
+_EXPIRES, WRITERS, _NO_VALUE = 1, 2, 4
+VERSION_END = 10
+_PLAIN_HEADER = bytes([FORMAT_VERSION, 0])
+_PLAIN_END = bytes([FORMAT_VERSION, 1])
 """The bytes of a record without expiry and writers are at least `_PLAIN_HEADER`, and less than this."""
-
-_TOKENED_HEADER = bytes([_FORMAT_VERSION, _WRITERS])
-"""The first bytes of a record with a value and writers, and without expiry."""
 
 _UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
 
@@ -32,10 +29,10 @@ def pack(stored: Stored) -> bytes:
     """Return the bytes of a record. `stored.etag` is 16 hex digits."""
     flags = (
         (_EXPIRES if stored.expires_ms else 0)
-        | (_WRITERS if stored.writers else 0)
+        | (WRITERS if stored.writers else 0)
         | (_NO_VALUE if stored.value is None else 0)
     )
-    parts = [bytes([_FORMAT_VERSION, flags]), bytes.fromhex(stored.etag)]
+    parts = [bytes([FORMAT_VERSION, flags]), bytes.fromhex(stored.etag)]
     if stored.expires_ms:
         parts.append(stored.expires_ms.to_bytes(8, "big"))
     if stored.writers:
@@ -46,7 +43,7 @@ def pack(stored: Stored) -> bytes:
 
 def identity(raw: bytes) -> bytes:
     """Return bytes that differ for any two versions of a record: the start, or all if another tool wrote it."""
-    return raw[:_VERSION_END] if raw[:1] == _PLAIN_HEADER[:1] else raw
+    return raw[:VERSION_END] if raw[:1] == _PLAIN_HEADER[:1] else raw
 
 
 def is_plain(raw: bytes) -> bool:
@@ -59,25 +56,10 @@ def pack_plain(value: bytes, version: int) -> bytes:
     return _PLAIN_HEADER + version.to_bytes(8, "big") + value
 
 
-def only_writer(name: str) -> bytes:
-    """Return the bytes of a record with one writer between its version and the writer's sequence."""
-    return b"\1" + _pack_name(name)
-
-
-def is_new(raw: bytes | None, writer: bytes, sequence: bytes) -> bool:
-    """Return whether a token is certainly new for a record: it has no writers, or only this one with a lower sequence.
-
-    `writer` is from `only_writer`. `sequence` has 8 bytes, big-endian. False means that the record must be unpacked.
-    """
-    if raw is None or is_plain(raw):
-        return True
-    end = _VERSION_END + len(writer)
-    return raw[:2] == _TOKENED_HEADER and raw[_VERSION_END:end] == writer and raw[end : end + 8] < sequence
-
-
-def pack_tokened(value: bytes, version: int, writer: bytes, sequence: bytes) -> bytes:
-    """Return the bytes of a record without expiry that has only the writer of `only_writer`."""
-    return b"".join((_TOKENED_HEADER, version.to_bytes(8, "big"), writer, sequence, value))
+def pack_name(name: str) -> bytes:
+    """Return the length and the bytes of a writer's name."""
+    text = name.encode()
+    return len(text).to_bytes(2, "big") + text
 
 
 def unpack(raw: bytes) -> Stored:
@@ -94,7 +76,7 @@ def read_all(raws: Sequence[bytes | None], now_ms: int) -> list[Outcome]:
     """Return the outcomes of Gets. Like `read`, but makes no call for records without expiry and writers."""
     plain, end = _PLAIN_HEADER, _PLAIN_END
     # Two slices for all records: `raw[a:b]` makes one for each.
-    value, version = slice(_VERSION_END, None), slice(2, _VERSION_END)
+    value, version = slice(VERSION_END, None), slice(2, VERSION_END)
     return [
         Record(raw[value], raw[version].hex()) if raw is not None and plain <= raw < end else read(raw, now_ms)
         for raw in raws
@@ -117,13 +99,13 @@ def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
 
 
 def _from_format(raw: bytes) -> Stored:
-    if raw[0] != _FORMAT_VERSION or len(raw) < 10:
+    if raw[0] != FORMAT_VERSION or len(raw) < 10:
         raise RecordUnreadable(_UNKNOWN_FORMAT)
     flags, etag, position, expires_ms = raw[1], raw[2:10].hex(), 10, 0
     if flags & _EXPIRES:
         expires_ms, position = int.from_bytes(raw[10:18], "big"), 18
     writers: tuple[tuple[str, int], ...] = ()
-    if flags & _WRITERS:
+    if flags & WRITERS:
         writers, position = _unpack_writers(raw, position)
     return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, writers)
 
@@ -138,12 +120,7 @@ def _from_json(raw: bytes) -> Stored:
 
 
 def _pack_writer(name: str, sequence: int) -> bytes:
-    return _pack_name(name) + sequence.to_bytes(8, "big")
-
-
-def _pack_name(name: str) -> bytes:
-    text = name.encode()
-    return len(text).to_bytes(2, "big") + text
+    return pack_name(name) + sequence.to_bytes(8, "big")
 
 
 def _unpack_writers(raw: bytes, position: int) -> tuple[tuple[tuple[str, int], ...], int]:

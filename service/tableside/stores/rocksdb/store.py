@@ -3,9 +3,9 @@
 import logging
 import math
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from rocksdict import WriteBatch
 
@@ -42,8 +42,9 @@ from ...core import (
 from .database import Database
 from .group_commit import BYTES_PER_TURN_MAX, Turn
 from .reads import RecordReader
-from .records import identity, is_new, is_plain, only_writer, pack, pack_plain, pack_tokened, read, unpack
+from .records import identity, is_plain, pack, pack_plain, read, unpack
 from .scans import Scanner
+from .tokened_puts import TokenedValue, pack_tokened, tokened_values
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ class RocksdbStore:
             if puts is not None and all(raw is None or is_plain(raw) for raw in raws):
                 turn.spend(sum([len(raw) for raw in raws if raw is not None]), 0)
                 outcomes += self._put_plain(batch, keys[: len(raws)], puts[: len(raws)], turn)
-            elif self.spec.ttl_s is None and (values := _tokened_values(part, raws)) is not None:
+            elif self.spec.ttl_s is None and (values := tokened_values(part, raws)) is not None:
                 turn.spend(sum([len(raw) for raw in raws if raw is not None]), 0)
                 outcomes += self._put_tokened(batch, keys[: len(raws)], values, turn)
             else:
@@ -199,28 +200,27 @@ class RocksdbStore:
 
     def _put_plain(self, batch: WriteBatch, keys: Sequence[bytes], puts: Sequence[Put], turn: Turn) -> list[Outcome]:
         versions = self._database.next_versions(len(puts))
-        add = batch.put
-        sizes_bytes = []
-        for key, put, version in zip(keys, puts, versions, strict=True):
-            raw = pack_plain(put.value, version)
-            add(key, raw)
-            sizes_bytes.append(len(raw))
-        self._database.note_write(max(sizes_bytes))
-        turn.spend(sum(sizes_bytes), len(puts))
+        raws = (pack_plain(put.value, version) for put, version in zip(puts, versions, strict=True))
+        self._add_all(batch, keys, raws, turn, not_plain=None)
         return [Written(f"{version:016x}") for version in versions]
 
     def _put_tokened(
-        self, batch: WriteBatch, keys: Sequence[bytes], values: "Sequence[_TokenedValue]", turn: Turn
+        self, batch: WriteBatch, keys: Sequence[bytes], values: Sequence[TokenedValue], turn: Turn
     ) -> list[Outcome]:
         versions = self._database.next_versions(len(values))
-        sizes_bytes = []
-        for key, (value, writer, sequence), version in zip(keys, values, versions, strict=True):
-            raw = pack_tokened(value, version, writer, sequence)
-            batch.put(key, raw)
-            sizes_bytes.append(len(raw))
-        self._database.note_write(max(sizes_bytes), self._prefix)
-        turn.spend(sum(sizes_bytes), len(values))
+        raws = (pack_tokened(value, version) for value, version in zip(values, versions, strict=True))
+        self._add_all(batch, keys, raws, turn, not_plain=self._prefix)
         return [Written(f"{version:016x}") for version in versions]
+
+    def _add_all(
+        self, batch: WriteBatch, keys: Sequence[bytes], raws: Iterable[bytes], turn: Turn, *, not_plain: bytes | None
+    ) -> None:
+        add, sizes_bytes = batch.put, list[int]()
+        for key, raw in zip(keys, raws, strict=True):
+            add(key, raw)
+            sizes_bytes.append(len(raw))
+        self._database.note_write(max(sizes_bytes), not_plain)
+        turn.spend(sum(sizes_bytes), len(keys))
 
     def _apply_each(
         self,
@@ -271,30 +271,6 @@ class RocksdbStore:
             raw = pack(stored)
             self._database.note_write(len(raw), None if is_plain(raw) else self._prefix)
             batch.put(key, raw)
-
-
-_TokenedValue: TypeAlias = tuple[bytes, bytes, bytes]
-"""The value of a put, and the bytes of the writer and the sequence of its token."""
-
-
-def _tokened_values(operations: Sequence[Operation], raws: Sequence[bytes | None]) -> list[_TokenedValue] | None:
-    """Return the values of puts whose tokens are certainly new for the records.
-
-    Return None if one is another operation, has no token or other options, or may be a replay.
-    """
-    if not are_plain_puts(operations, tokens=True):
-        return None
-    writers, values = dict[str, bytes](), list[_TokenedValue]()
-    for put, raw in zip(operations, raws, strict=False):
-        if put.token is None:
-            return None
-        if (writer := writers.get(put.token.writer)) is None:
-            writer = writers[put.token.writer] = only_writer(put.token.writer)
-        sequence = put.token.sequence.to_bytes(8, "big")
-        if not is_new(raw, writer, sequence):
-            return None
-        values.append((put.value, writer, sequence))
-    return values
 
 
 def _stored(raw: bytes | None) -> Stored | RecordUnreadable | None:
