@@ -19,14 +19,15 @@ class PageBuilder:
     def __init__(self, scan: Scan) -> None:
         self.records: list[tuple[Key, Record]] = []
         self.complete = False
-        self._limit, self._bytes_left = scan.limit, scan.bytes_max
+        self.bytes_left = scan.bytes_max
+        self._limit = scan.limit
         self._skips_left = PAGE_SKIPPED_MAX
 
     def add(self, key: Key, record: Record) -> None:
         """Add a record."""
         self.records.append((key, record))
-        self._bytes_left -= len(record.value)
-        self.complete = self._bytes_left < 0 or len(self.records) >= self._limit
+        self.bytes_left -= len(record.value)
+        self.complete = self.bytes_left < 0 or len(self.records) >= self._limit
 
     def add_all(self, keys: Sequence[Key], outcomes: Sequence[Outcome]) -> bool:
         """Add the records of these keys and return True. Add none if one is not a record, or if not all fit."""
@@ -34,10 +35,10 @@ class PageBuilder:
             return False
         records = cast("Sequence[Record]", outcomes)
         size_bytes = sum([len(record.value) for record in records])
-        if size_bytes > self._bytes_left:
+        if size_bytes > self.bytes_left:
             return False
         self.records += zip(keys, records, strict=True)
-        self._bytes_left -= size_bytes
+        self.bytes_left -= size_bytes
         self.complete = self.room <= 0
         return True
 

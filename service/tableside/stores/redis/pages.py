@@ -3,11 +3,11 @@
 import asyncio
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from ...core import NOT_READ, READ_BYTES_MAX, Key, Outcome, Record, Scan, TableError
+from ...core import NOT_READ, READ_BYTES_MAX, Key, Outcome, PageBuilder, Record, Scan, TableError
 from .reads import RecordReader
 
 NamedKey: TypeAlias = tuple[str, Key]
@@ -24,16 +24,15 @@ class Reading(msgspec.Struct, frozen=True):
     outcomes: asyncio.Future[list[Outcome]] | None = None
 
 
-class PageBuilder:
-    """Collects the records of one page. `absent` are the records that were not there."""
+class NamedPageBuilder(PageBuilder):
+    """Reads and collects the records of one page. `absent` are the records that were not there."""
 
     def __init__(self, scan: Scan, reads: RecordReader) -> None:
-        self.records: list[tuple[Key, Record]] = []
+        super().__init__(scan)
         self.names: set[str] = set()
         self.absent: list[NamedKey] = []
         self._scan = scan
         self._reads = reads
-        self._size_bytes = 0
 
     def read_ahead(self, candidates: Sequence[NamedKey]) -> Reading:
         """Start to read records, while others are being read, if both probably fit into the page."""
@@ -55,7 +54,7 @@ class PageBuilder:
         return await self._reads.get_names([name for name, _ in candidates], math.inf)
 
     def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:
-        if self._add_all(candidates, outcomes):
+        if self.add_all([key for _, key in candidates], outcomes):
             return len(candidates)
         for taken, ((name, key), outcome) in enumerate(zip(candidates, outcomes, strict=True)):
             if self.complete or outcome is NOT_READ:
@@ -63,33 +62,10 @@ class PageBuilder:
             if isinstance(outcome, TableError):
                 raise outcome
             if isinstance(outcome, Record):
-                self.records.append((key, outcome))
-                self._size_bytes += len(outcome.value)
+                self.add(key, outcome)
             else:
                 self.absent.append((name, key))
         return len(candidates)
-
-    def _add_all(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> bool:
-        """Add a record for each candidate and return True. Add none if one is absent or not all fit."""
-        if len(outcomes) > self.room or set(map(type, outcomes)) != {Record}:
-            return False
-        records: Sequence[Any] = outcomes
-        size_bytes = self._size_bytes + sum([len(record.value) for record in records])
-        if size_bytes > self._scan.bytes_max:
-            return False
-        self._size_bytes = size_bytes
-        self.records += zip([key for _, key in candidates], records, strict=True)
-        return True
-
-    @property
-    def room(self) -> int:
-        """How many more records the page may have."""
-        return self._scan.limit - len(self.records)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the page has reached a limit of the scan."""
-        return self.room <= 0 or self._size_bytes > self._scan.bytes_max
 
     def needs_more_than(self, count: int) -> bool:
         """Whether the page would have less than three quarters of its records after `count` more.
@@ -107,5 +83,5 @@ class PageBuilder:
         """How many values to read in one call: as many as fit if they have the average size of those so far."""
         if not self.records:
             return FIRST_VALUES
-        left_bytes = max(0, min(READ_BYTES_MAX, self._scan.bytes_max - self._size_bytes))
-        return 1 + left_bytes * len(self.records) // max(1, self._size_bytes)
+        left_bytes = max(0, min(READ_BYTES_MAX, self.bytes_left))
+        return 1 + left_bytes * len(self.records) // max(1, self._scan.bytes_max - self.bytes_left)

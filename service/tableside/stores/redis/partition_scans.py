@@ -15,7 +15,7 @@ from ...core import Page, Part, Scan, TableError
 from .errors import from_unexpected_reply
 from .keys import KeyNames, slot_of
 from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, rounds, scan_node
-from .pages import NamedKey, PageBuilder, Reading
+from .pages import NamedKey, NamedPageBuilder, Reading
 from .partition_index import PartitionIndex
 from .reads import RecordReader
 from .record_scripts import RecordScripts, script_results
@@ -59,7 +59,7 @@ class PartitionScanner:
     # Reading the index
 
     async def _indexed_page(self, scan: Scan, partition: Part, after: bytes | None) -> Page:
-        page = PageBuilder(scan, self._reads)
+        page = NamedPageBuilder(scan, self._reads)
         for _ in rounds():
             count = min(page.room, MEMBERS_MAX)
             members = await self._members(partition, scan.prefix, after, count)
@@ -79,7 +79,7 @@ class PartitionScanner:
             raise from_unexpected_reply(reply)
         return reply
 
-    async def _fill(self, page: PageBuilder, partition: Part, members: Sequence[bytes]) -> int:
+    async def _fill(self, page: NamedPageBuilder, partition: Part, members: Sequence[bytes]) -> int:
         """Read the records of members until the page is complete, and return the number of members processed."""
         keys = {at: key for at, member in enumerate(members) if (key := self._index.key(partition, member)) is not None}
         candidates = list(zip(self._names.for_keys(keys.values()), keys.values(), strict=True))

@@ -16,7 +16,7 @@ from ...core import Page, Scan
 from .connection import Node
 from .keys import KeyNames, slot_of
 from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, ScanReply, rounds, scan_node
-from .pages import NamedKey, PageBuilder, Reading
+from .pages import NamedKey, NamedPageBuilder, Reading
 from .reads import RecordReader
 from .topology import ALL_SLOTS, Servers, format_slots, parse_slots, slots_of_split
 
@@ -52,7 +52,7 @@ class _PageScan:
         self._names = names
         self._start = _start_position(scan)
         self._pattern = names.pattern(scan)
-        self._page = PageBuilder(scan, reads)
+        self._page = NamedPageBuilder(scan, reads)
         self._count = min(scan.limit, COUNT_MAX)
         self._ahead: asyncio.Future[ScanReply] | None = None
         self._pending: tuple[Position, Reading] | None = None
