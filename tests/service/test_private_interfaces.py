@@ -17,7 +17,7 @@ import prometheus_client
 import pytest
 import uvicorn
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
-from redis._parsers import _AsyncHiredisParser
+from redis._parsers.base import BaseParser
 from redis.asyncio.connection import AbstractConnection
 from uvicorn.lifespan.on import LifespanOn
 from uvicorn.server import ServerState
@@ -65,8 +65,8 @@ these are the names with a leading underscore. Elsewhere in the service, Ruff re
 """
 
 REDIS_MEMBERS: dict[type, set[str]] = {
-    _AsyncHiredisParser: {"_read_size", "_reader", "_stream", "read_from_socket"},
-    AbstractConnection: {"_parser", "_reader", "_writer", "disconnect"},
+    AbstractConnection: {"_parser", "_reader", "_writer", "can_read", "disconnect"},
+    BaseParser: {"parse_error"},
 }
 """The undocumented members of the Redis driver's classes that `stores/redis/driver.py` uses or overrides."""
 

@@ -28,8 +28,8 @@ from ...core import (
     url_place,
 )
 from .cluster import NODES_CONCURRENCY_MAX, Address, Cluster
-from .connection import Node, Reply
-from .driver import CountingParser, connection_type
+from .connection import Node
+from .driver import Reply, connection_type
 from .errors import from_error_reply, from_unexpected_reply
 from .keys import TABLES_KEY, KeyNames, checked_prefix, slot_of
 from .partition_index import PartitionIndex
@@ -196,7 +196,6 @@ def create_servers(settings: RedisSettings) -> Servers:
         options["socket_keepalive"] = True
     options |= {
         "socket_connect_timeout": settings.connect_timeout_s,
-        "parser_class": CountingParser,
         "socket_timeout": None,  # Each request has its own deadline.
         "protocol": 2,
         "driver_info": None,

@@ -23,7 +23,8 @@ from ...core import (
     exponential_backoff_s,
     gather_bounded,
 )
-from .connection import Node, Reply
+from .connection import Node
+from .driver import Reply
 from .errors import from_error_reply
 from .keys import SLOT_COUNT, slot_of
 from .scripts import Command

@@ -26,12 +26,9 @@ from ...core import (
     gather_bounded,
     run_until,
 )
-from .driver import BudgetExceeded, NodeConnection
+from .driver import BudgetExceeded, NodeConnection, Reply
 from .errors import from_connection_error
 from .scripts import LONG_WORD_BYTES, Command
-
-Reply: TypeAlias = Any
-"""A reply of the server. Error replies are exceptions of the driver. A TableError means that no reply arrived."""
 
 Send: TypeAlias = Callable[[list[bytes], int], Coroutine[Any, Any, list[Reply]]]
 """Sends the bytes of one request, in parts, and returns as many replies."""
@@ -127,11 +124,7 @@ class Node:
                     try:
                         connection = await self._acquire()
                         applied = "unknown" if writes else "no"
-                        connection.count_replies(budget)
-                        await connection.send_packed_command(_joined(parts), check_health=False)
-                        for _ in range(count):
-                            replies.append(await _read_reply(connection))  # noqa: PERF401  # kept if a later one fails
-                        connection.free_buffer()
+                        await connection.exchange(_joined(parts), replies, count, budget)
                         complete = not _is_demoted(replies)
                     finally:
                         self._release(connection, reusable=complete)
@@ -187,7 +180,7 @@ class Node:
             raise StoreUnavailable("the connections to Redis are closed")
         while self._idle:
             connection = self._idle.pop()
-            if not await connection.can_read():
+            if connection.is_reusable:
                 return connection
             connection.abort()  # The server closed it, or it has unexpected data.
         connection, connected = self._make_connection(), False
@@ -223,15 +216,6 @@ def _is_demoted(replies: Sequence[Reply]) -> bool:
     """Whether the server has become a replica. A new connection to the same host name may reach the new primary."""
     last = replies[-1]
     return isinstance(last[0] if type(last) is list and last else last, exceptions.ReadOnlyError)
-
-
-async def _read_reply(connection: NodeConnection) -> Reply:
-    try:
-        return await connection.read_response(disconnect_on_error=False)
-    except exceptions.ResponseError as error:
-        return error
-    except (exceptions.AuthenticationError, exceptions.BusyLoadingError) as error:
-        return error  # The driver treats these replies as broken connections.
 
 
 def _bytes(parts: Sequence[bytes]) -> int:

@@ -26,7 +26,8 @@ from ...core import (
     chunks_of,
     transition,
 )
-from .connection import REQUEST_BYTES_MAX, Reply
+from .connection import REQUEST_BYTES_MAX
+from .driver import Reply
 from .edit_script import EDITED_BYTES_MAX, INTEGER_MAX
 from .errors import from_unexpected_reply
 from .keys import KeyNames

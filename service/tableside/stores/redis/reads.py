@@ -12,7 +12,8 @@ from itertools import chain
 import msgspec
 
 from ...core import BoundedReads, Key, Outcome, ReadBudget, TableError
-from .connection import EXPIRY_UNKNOWN, Reply
+from .connection import EXPIRY_UNKNOWN
+from .driver import Reply
 from .errors import from_unexpected_reply
 from .keys import KeyNames, slot_of
 from .records import read, read_all, wrong_type

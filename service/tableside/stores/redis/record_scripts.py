@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ...core import Key, TableError
-from .connection import Reply
+from .driver import Reply
 from .errors import from_unexpected_reply
 from .keys import side_key, with_side_keys
 from .partition_index import PartitionIndex

@@ -7,7 +7,8 @@ from typing import Protocol
 import msgspec
 
 from ...core import Connections, MalformedRequest, ReadBudget
-from .connection import Node, Reply
+from .connection import Node
+from .driver import Reply
 from .keys import SLOT_COUNT
 from .scripts import Command
 
