@@ -5,13 +5,20 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from redis import exceptions
 
-from servers.process import HOST
+from contract import put
+from servers.process import HOST, free_port
+from servers.redis import redis
+from support.certificates import Authority
+from support.redis_tables import connected
 from tableside.core.errors import StoreUnavailable, TableError
+from tableside.core.operations import Get, Record
+from tableside.core.store import TableSpec
 from tableside.stores.redis.backend import RedisSettings, create_servers
 from tableside.stores.redis.connection import Node
 from tableside.stores.redis.driver import BUFFER_BYTES_MAX, ReplyReceiver
@@ -166,6 +173,24 @@ async def test_a_server_that_closes_every_connection_at_once_is_an_error() -> No
         started = time.monotonic()
         assert all(isinstance(reply, StoreUnavailable) for reply in await ask(one))
         assert time.monotonic() - started < PATIENCE_S / 2
+
+
+@pytest.mark.parametrize("way", ["tls", "socket"])
+async def test_tables_over_tls_and_unix_sockets(tmp_path: Path, way: str) -> None:
+    authority, path, port = Authority(tmp_path / "tls"), tmp_path / "socket", free_port()
+    signed = authority.sign("redis")
+    own = ["--tls-cert-file", str(signed.certificate), "--tls-key-file", str(signed.key), "--tls-auth-clients", "no"]
+    urls = {"tls": f"rediss://{HOST}:{port}/1?ssl_ca_certs={authority.certificate}", "socket": f"unix://{path}?db=1"}
+    with redis(tmp_path, arguments=["--tls-port", str(port), *own, "--unixsocket", str(path)]):
+        async with connected(urls[way], connections_max=2) as backend:
+            store = await backend.store(TableSpec("t", create=True))
+            values = {f"{index}": {"text": "x" * (index * 50)} for index in range(1000)}
+            for _ in range(2):
+                await store.apply([put(key, value) for key, value in values.items()])
+                found = await store.apply([Get(key) for key in values])
+                assert [len(record.value) for record in found if isinstance(record, Record)] == [
+                    len(value["text"]) + len('{"text":""}') for value in values.values()
+                ]
 
 
 class Replies(list[Any]):
