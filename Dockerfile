@@ -1,4 +1,4 @@
-# The service with every store, and nothing else: docs/image.md says how to build, run and check it.
+# The service with every store. docs/image.md shows how to build, run and check it.
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS builder
@@ -6,7 +6,7 @@ WORKDIR /build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore \
     PYTHONHASHSEED=0
 COPY requirements/image.txt requirements/image-build.txt ./
-# What the index needs of the builder's machine comes as secrets, which stay out of every layer.
+# Build secrets contain the pip configuration and the CA certificate. No layer contains them.
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem set -eu; \
     export PIP_CONFIG_FILE=/run/secrets/pip.conf; \
     if [ -f /run/secrets/ca.pem ]; then export PIP_CERT=/run/secrets/ca.pem; fi; \
@@ -31,7 +31,7 @@ RUN set -eu; \
     bin/python3 -m compileall -qf --invalidation-mode unchecked-hash lib
 
 FROM ${BASE}
-# Nothing that installs, nothing that raises rights; a user with a name, because some libraries ask for it.
+# Remove installers and setuid bits. The user has a name, because some libraries look it up.
 RUN set -eu; \
     rm -rf /usr/local/bin/pip* /usr/local/bin/wheel /usr/local/lib/python3*/site-packages/* \
         /usr/local/lib/python3*/ensurepip /usr/lib/python3*/ensurepip /usr/share/python-wheels \
@@ -43,7 +43,7 @@ RUN set -eu; \
 COPY --from=builder /opt/tableside /opt/tableside
 COPY examples/container.yaml /etc/tableside/config.yaml
 ENV PATH=/opt/tableside/bin:$PATH
-# Some bases come without the bytecode of the standard library: that of what the service imports is made here.
+# Some base images lack the bytecode of the standard library. This compiles the modules that the service imports.
 RUN python3 -c 'import tableside.app, tableside.cli'
 ENV PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
@@ -52,7 +52,7 @@ ARG VERSION=0+unknown
 ARG REVISION=unknown
 ARG SOURCE=unknown
 LABEL org.opencontainers.image.title="Tableside" \
-      org.opencontainers.image.description="Random access by key to tables that live elsewhere, over HTTP and from PySpark" \
+      org.opencontainers.image.description="Random access by key to tables in RocksDB, Redis, PostgreSQL and DynamoDB, over HTTP and from PySpark" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
@@ -62,5 +62,5 @@ WORKDIR /data
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["tableside"]
-# A container's own loopback reaches nobody. Without `auth` in the configuration this is refused, as everywhere.
+# A container's loopback is unreachable from outside. Without `auth` in the configuration, the service does not start.
 CMD ["serve", "--host", "0.0.0.0"]

@@ -21,7 +21,7 @@ from .catalog import AdmissionMetrics as InFlightMetrics
 from .catalog import Catalog, Environment, InFlight, Reloader, StackMetrics, log_start
 from .core import Internal, MalformedRequest, TableError
 from .core.helper_process import HelperProcess
-from .core.lane import use_helper
+from .core.slices import use_helper
 from .http import (
     AccessLog,
     AllowedHosts,
@@ -143,7 +143,7 @@ def create_app(
 
 
 def _import_for_arrow() -> None:
-    """Have PyArrow import pandas now if it is installed: it does so at its first array, and that takes a second."""
+    """Make PyArrow import pandas now, which takes a second, so that the first Arrow request does not wait for it."""
     pa.array([None])
 
 

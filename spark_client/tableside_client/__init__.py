@@ -1,4 +1,4 @@
-"""The HTTP client of the service for Python programs. It needs only httpx, not Spark or Arrow.
+"""The HTTP client of the service for Python programs. It needs httpx, and pyarrow only for Arrow.
 
 `Client` is blocking, `AsyncClient` is for asyncio. Imports no other package of this project.
 """

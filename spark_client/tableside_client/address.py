@@ -11,7 +11,7 @@ def service_url(given: str) -> str:
     url = (given or os.environ.get(URL_VARIABLE, "")).rstrip("/")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ValueError(f"url is an http:// or https:// address; without one, {URL_VARIABLE} has to be set")
+        raise ValueError(f"url must be an http:// or https:// address. If it is omitted, {URL_VARIABLE} must be set")
     if parts.username or parts.password:
-        raise ValueError("url has a user or a password in it, which plans and logs would show; use a token")
+        raise ValueError("url must not contain a user or a password, which plans and logs would show: use a token")
     return url

@@ -68,7 +68,7 @@ class PreconditionFailed(TablesideError):
 
 
 class AccessDenied(TablesideError):
-    """The token is missing or invalid (`unauthenticated`), or gives no right to this operation (`forbidden`)."""
+    """The token is missing or invalid (`unauthenticated`), or lacks the permission for this operation (`forbidden`)."""
 
 
 class InvalidOperation(TablesideError):

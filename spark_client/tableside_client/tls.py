@@ -47,12 +47,12 @@ class Tls:
 
     def __post_init__(self) -> None:
         if self.key_file is not None and self.certificate_file is None:
-            raise ValueError("key_file is the key of a certificate_file, which is not given")
+            raise ValueError("key_file requires certificate_file")
 
     def require_https(self, url: str) -> None:
         """Raise `ValueError` if there are files for an address that is not `https://`."""
         if self != Tls() and not url.startswith("https://"):
-            raise ValueError("ca_file, certificate_file and key_file are for an address that begins with https://")
+            raise ValueError("ca_file, certificate_file and key_file require an https:// address")
 
     def with_environment(self) -> "Tls":
         """Return a copy with the defaults from this process's environment."""

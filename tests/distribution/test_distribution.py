@@ -161,7 +161,7 @@ def test_without_extras_the_command_names_the_missing_extra(installed: Installed
 @pytest.mark.parametrize("kind", STORES)
 def test_an_extra_installs_the_dependencies_of_its_store(installed: Installed, tmp_path: Path, kind: str) -> None:
     config = configuration(tmp_path, kind)
-    assert run(installed(kind), "-Im", "tableside", "check", config) == f"{config}: no faults\n"
+    assert run(installed(kind), "-Im", "tableside", "check", config) == f"{config}: no errors\n"
 
 
 def test_with_the_extra_of_a_store_the_service_serves_it(installed: Installed, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_the_service_extra_installs_every_store_and_the_packages_of_its_bill(
     released: Released, installed: Installed, tmp_path: Path
 ) -> None:
     config = configuration(tmp_path, *STORES)
-    assert run(installed("service"), "-Im", "tableside", "check", config) == f"{config}: no faults\n"
+    assert run(installed("service"), "-Im", "tableside", "check", config) == f"{config}: no errors\n"
     listed = "from importlib.metadata import distributions as all; print(*{f'{d.name}=={d.version}' for d in all()})"
     assert named(run(installed("service"), "-Ic", listed).split()) == named_in_bill(released.bill("service"))
 

@@ -423,8 +423,8 @@ def test_unsupported_options_of_a_stream_are_rejected_before_it_starts(
     table, stream = Table("stream_refused", service.url), reading(spark, events)
     counting = table.update(stream, "k", counted())
     refusals: list[tuple[Callable[[], object], str]] = [
-        (lambda: counting.start("c", output_mode="complete"), "write them inside foreachBatch"),
-        (lambda: counting.start("c", continuous="1 second"), "no trigger of the kind continuous"),
+        (lambda: counting.start("c", output_mode="complete"), "Write them inside foreachBatch"),
+        (lambda: counting.start("c", continuous="1 second"), "trigger 'continuous' is not supported"),
         (lambda: table.update(stream, "k", counted(), token="t"), "has the token of its query"),
         (lambda: table.put(stream, "k", on_error="collect"), "cannot collect failures"),
         (lambda: table.put(stream, "k", delete_when="n", order_by="n"), "delete_when is bigint"),

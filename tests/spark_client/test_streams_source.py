@@ -71,9 +71,9 @@ def test_unsupported_options_are_rejected(spark: SparkSession, service: Service,
     for at, (frame, mode, more, match) in enumerate(
         [
             (grouped, "update", {}, "does not support Update mode"),
-            (grouped, "complete", {}, "write them inside foreachBatch"),
+            (grouped, "complete", {}, "Write them inside foreachBatch"),
             (reading(spark, events), "append", {"at_least_once": "perhaps"}, "is true or false"),
-            (reading(spark, events), "append", {"token": "secret"}, "a token is no option"),
+            (reading(spark, events), "append", {"token": "secret"}, "the option token is rejected"),
         ]
     ):
         with pytest.raises(Exception, match=match):

@@ -53,7 +53,7 @@ class Auth:
     ) -> None:
         self._refusals = Counter(
             "tableside_unauthenticated",
-            "Tokens that were not taken, and requests without one, by the reason, which the caller is not told.",
+            "Requests rejected because their token was missing or invalid, by reason. Responses omit the reason.",
             ("reason",),
             registry=registry,
         )
@@ -88,7 +88,7 @@ class Auth:
         return self._verify(token, digest)
 
     def admit(self, scope: Scope) -> Caller | Awaitable[Caller]:
-        """Return the caller of a request. Raise Unauthenticated if a token is required and none or an unknown one came.
+        """Return the caller of a request. Raise Unauthenticated if it needs a token and has no valid one.
 
         It reads no body and rarely waits, so call it before the request counts towards any limit: requests without a
         token then cannot displace others. The result is awaitable if the token names a key that its issuer may have

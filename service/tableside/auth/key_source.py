@@ -130,7 +130,7 @@ class KeySource:
         self._failures = 0
         self._succeeded = self._clock()
         if self.keys is None or keys.content != self.keys.content:
-            log.info("the keys of the issuer %s were fetched: %d that tokens can be verified by", self._name, len(keys))
+            log.info("fetched the keys of the issuer %s: %d keys can verify tokens", self._name, len(keys))
             self._use(keys)
 
     def _on_failed(self, why: str) -> None:
@@ -138,7 +138,7 @@ class KeySource:
         self._failures += 1
         log.warning("the keys of the issuer %s cannot be fetched: %s", self._name, why)
         if self.keys is not None and self._clock() - self._succeeded > STALE_MAX_S:
-            log.error("the keys of the issuer %s are too old, and its tokens are not taken any more", self._name)
+            log.error("the keys of the issuer %s are too old: its tokens are 503 until a fetch succeeds", self._name)
             self._use(None)
 
     def _use(self, keys: PublicKeySet | None) -> None:

@@ -11,13 +11,13 @@ class IssuerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.fetches = Counter(
             "tableside_issuer_fetches",
-            "Times that the keys of an issuer were asked for, by whether they were fetched or that failed.",
+            "Fetches of an issuer's keys, by outcome: fetched or failed.",
             ("issuer", "outcome"),
             registry=registry,
         )
         self.keys = Gauge(
             "tableside_issuer_keys",
-            "Keys of an issuer by which tokens can be verified now; NaN once it is not configured any more.",
+            "Keys of an issuer that can verify tokens now; NaN after the issuer was removed from the configuration.",
             ("issuer",),
             registry=registry,
             multiprocess_mode="livemin",

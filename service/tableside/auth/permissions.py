@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from ..core import Get, Operation, Put, TableError, Update
 
-Right: TypeAlias = Literal["read", "write"]
+Permission: TypeAlias = Literal["read", "write"]
 
 
 @lru_cache(maxsize=256)
@@ -33,27 +33,27 @@ class Caller:
         self.admin = admin
         self._patterns = {"read": _compiled(tuple(read)), "write": _compiled(tuple(write))}
 
-    def may(self, right: Right, table: str) -> bool:
-        """Return whether the caller has the right on a table of this name, which need not exist."""
-        return self._patterns[right].match(table) is not None
+    def may(self, permission: Permission, table: str) -> bool:
+        """Return whether the caller has the permission for a table of this name, which need not exist."""
+        return self._patterns[permission].match(table) is not None
 
     def may_any(self, table: str) -> bool:
-        """Return whether the caller has any right on a table of this name."""
+        """Return whether the caller has any permission for a table of this name."""
         return self.may("read", table) or self.may("write", table)
 
-    def check(self, right: Right, table: str) -> None:
-        """Raise Forbidden if the caller does not have the right on the table."""
-        if not self.may(right, table):
-            raise self.refusal(right, table)
+    def check(self, permission: Permission, table: str) -> None:
+        """Raise Forbidden if the caller does not have the permission for the table."""
+        if not self.may(permission, table):
+            raise self.refusal(permission, table)
 
     def check_any(self, table: str) -> None:
-        """Raise Forbidden if the caller has no rights on the table."""
+        """Raise Forbidden if the caller has no permission for the table."""
         if not self.may_any(table):
-            raise Forbidden(f"table {table!r}: the caller {self.name!r} has no right on it")
+            raise Forbidden(f"table {table!r}: the caller {self.name!r} has no permission for it")
 
-    def refusal(self, right: Right, table: str) -> Forbidden:
+    def refusal(self, permission: Permission, table: str) -> Forbidden:
         """Return the error for an operation that requires the right."""
-        return Forbidden(f"table {table!r}: the caller {self.name!r} may not {right} it")
+        return Forbidden(f"table {table!r}: the caller {self.name!r} may not {permission} it")
 
 
 UNRESTRICTED = Caller("", ["*"], ["*"], admin=True)
@@ -69,16 +69,20 @@ def with_refusals(
     """Return the operations of a batch, with Forbidden in place of each that the caller has no permission for."""
     if caller is UNRESTRICTED:
         return operations
-    refusals = {right: caller.refusal(right, table) for right in _RIGHTS if not caller.may(right, table)}
+    refusals = {
+        permission: caller.refusal(permission, table)
+        for permission in _PERMISSIONS
+        if not caller.may(permission, table)
+    }
     if not refusals:
         return operations
     return [_refusal(operation, refusals) or operation for operation in operations]
 
 
-_RIGHTS: tuple[Right, ...] = ("read", "write")
+_PERMISSIONS: tuple[Permission, ...] = ("read", "write")
 
 
-def _refusal(operation: Operation | TableError, refusals: dict[Right, Forbidden]) -> Forbidden | None:
+def _refusal(operation: Operation | TableError, refusals: dict[Permission, Forbidden]) -> Forbidden | None:
     match operation:
         case TableError():
             return None

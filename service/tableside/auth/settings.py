@@ -45,7 +45,9 @@ def _listed(given: object) -> object:
 def checked_url(url: str) -> str:
     """Return a URL that keys may be fetched from: https, or http on loopback. Raise ValueError for others."""
     if not _may_be_fetched(url):
-        raise PydanticCustomError("url", "is an https URL without user and fragment; http is for loopback only")
+        raise PydanticCustomError(
+            "url", "must be an https URL without user and fragment; http is allowed on loopback only"
+        )
     return url
 
 
@@ -75,7 +77,9 @@ _PLAIN = re.compile(r"[\x21\x22\x24-\x7e]+")
 
 def _checked_path(path: str) -> str:
     if not re.fullmatch(r"[^./]+(\.[^./]+){0,7}|(/([^/~]|~[01])*){1,8}", path):
-        raise PydanticCustomError("path", "is names joined by dots, or a JSON pointer such as /kubernetes.io/namespace")
+        raise PydanticCustomError(
+            "path", "must be names joined by dots, or a JSON pointer such as /kubernetes.io/namespace"
+        )
     return path
 
 
@@ -85,7 +89,7 @@ ClaimPath = Annotated[str, Field(max_length=200), AfterValidator(_checked_path)]
 
 def _some(given: tuple[Member, ...]) -> tuple[Member, ...]:
     if not given:
-        raise PydanticCustomError("empty", "has at least one")
+        raise PydanticCustomError("empty", "must have at least one element")
     return given
 
 
@@ -145,12 +149,14 @@ class IssuerSettings(BaseModel, frozen=True, extra="forbid"):
         return self
 
     @model_validator(mode="after")
-    def _can_be_asked(self) -> "IssuerSettings":
+    def _check_keys_url(self) -> "IssuerSettings":
         if self.jwks_url is None:
             if self.token_file is not None:
-                raise ValueError("token_file needs jwks_url: it is not sent to where a document points")
+                raise ValueError(
+                    "token_file requires jwks_url: the service never sends the token to a URL from a document"
+                )
             if "?" in self.issuer or not _may_be_fetched(self.issuer):
-                raise ValueError("issuer is an https URL without query, or else jwks_url says where the keys are")
+                raise ValueError("issuer must be an https URL without a query, unless jwks_url is set")
         return self
 
 
@@ -163,7 +169,7 @@ TOKENS_MAX = 10_000
 
 def _checked_digest(digest: SecretStr) -> SecretStr:
     if not re.fullmatch("[0-9a-fA-F]{64}", text := digest.get_secret_value()):
-        raise PydanticCustomError("digest", "is the SHA-256 digest of a token, in 64 hexadecimal digits")
+        raise PydanticCustomError("digest", "must be the SHA-256 digest of a token, in 64 hexadecimal digits")
     if text.lower() == _DIGEST_OF_NOTHING:
         raise PydanticCustomError("digest", "is the digest of an empty token")
     return digest
@@ -175,7 +181,7 @@ _DIGEST_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b78
 class TokenSettings(BaseModel, frozen=True, extra="forbid"):
     """A static bearer token, given by its digest: the caller's name, and the tables that it may read and write.
 
-    `admin` grants rights on the service itself, not on tables.
+    `admin` gives access to admin endpoints of the service, not to tables.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@:/-]{0,127}$")
@@ -189,9 +195,10 @@ Tokens = Annotated[tuple[TokenSettings, ...], Field(max_length=TOKENS_MAX)]
 
 
 class AuthSettings(BaseModel, frozen=True, extra="forbid"):
-    """Authentication settings. `tokens` includes those of `tokens_file` once it is read.
+    """Authentication: static bearer tokens, and issuers of signed tokens.
 
-    `metrics` controls whether /metrics needs an admin's token.
+    `tokens_file` names a YAML file with more entries of `tokens`. `metrics` controls whether /metrics needs an admin's
+    token.
     """
 
     tokens: Tokens = ()

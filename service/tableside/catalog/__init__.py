@@ -1,8 +1,8 @@
 """The open tables by name, each with its store and policies.
 
 A table combines operations on the same key, enforces deadlines and counts outcomes. Tables are opened at start, or when
-they are first used, and change with the configuration. Imports every package
-before it: `core`, `telemetry`, `stores`, `policies`, `auth` and `settings`.
+they are first used, and change with the configuration. Imports `core`, `telemetry`, `stores`, `policies`, `auth` and
+`settings`.
 """
 
 from .admission import AdmissionMetrics, InFlight, InFlightLimit, Reservation

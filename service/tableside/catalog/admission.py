@@ -35,7 +35,7 @@ class AdmissionMetrics:
 
 
 class InFlightLimit:
-    """The amount in flight of one resource, and its limit (`maximum`). `in_stores` of it has reached a store."""
+    """The amount in flight of one resource, and its limit (`maximum`). `in_stores` is the part in flight in stores."""
 
     def __init__(self, what: str, most: int, metrics: AdmissionMetrics) -> None:
         self.maximum = most

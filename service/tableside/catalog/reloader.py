@@ -95,7 +95,7 @@ class Reloader:
         self._seen = self._versions()
         self._reloads = Counter(
             "tableside_settings_reloads",
-            "Configurations that were read anew, by whether they were applied or refused.",
+            "Reloads of the configuration, by outcome: applied or refused.",
             ("outcome",),
             registry=registry,
         )

@@ -32,7 +32,7 @@ class StackMetrics:
         self.timeout = timeout.TimeoutMetrics(registry)
         self.connections = Gauge(
             "tableside_store_connections",
-            "Connections of a store: in use (being made included), open, and how many there may be (most).",
+            "Connections of a store: in use (including those being opened), open, and the limit (most).",
             ("store", "state"),
             registry=registry,
             multiprocess_mode="livesum",

@@ -1,6 +1,6 @@
 """The work in flight in one store, and the share of the in-flight limits that it may take.
 
-Requests to a store that hangs stay in flight until their deadlines. Without a share they would take every place, and
+Requests to a store that hangs stay in flight until their deadlines. Without a share they would take every slot, and
 the service would reject requests to its other stores.
 """
 

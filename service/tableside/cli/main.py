@@ -108,9 +108,9 @@ def serve(
 
 @app.command()
 def check(file: Annotated[Path, typer.Argument(help="The configuration file.")]) -> None:
-    """Check a configuration file, and list all of its faults."""
+    """Check a configuration file, and list all of its errors."""
     _load(file)
-    typer.echo(f"{file}: no faults")
+    typer.echo(f"{file}: no errors")
 
 
 def create_worker_app() -> "FastAPI":

@@ -31,7 +31,6 @@ from .errors import (
 )
 from .key_ranges import Range, ranges_between, scan_range
 from .keys import KeyField, KeySchema, PartType, checked_part, part_from_text, prefix_end
-from .lane import run_apart, run_in_thread
 from .operations import (
     NO_EXPIRY,
     Delete,
@@ -54,6 +53,7 @@ from .partitioner import target_partitions
 from .path_set import Path
 from .quoting import quoted_list
 from .read_limit import NOT_READ, READ_BYTES_MAX, value_bytes, without_value
+from .slices import run_apart, run_in_thread
 from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
 from .transitions import (
     EXPIRY_MS_MAX,

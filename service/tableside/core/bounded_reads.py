@@ -19,7 +19,7 @@ UPDATE_BYTES_MAX = READ_BYTES_MAX // 4
 """For records that are read to update them. Such a record is copied about 20 times, for example into the request."""
 
 LARGE_RECORDS_S = 1.0
-"""How long to choose the number of records after a call for all of them would have exceeded the limit."""
+"""After a call has exceeded its byte limit, for how long later calls limit the number of records that they request."""
 
 
 class ReadBudget:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from .errors import TableError
-from .lane import SLICE_S, next_slice, run_apart, run_in_thread
+from .slices import SLICE_S, next_slice, run_apart, run_in_thread
 
 FIRST_PIECE_BYTES = 2**13
 PIECE_BYTES_MIN = 2**9

@@ -43,7 +43,7 @@ class Deadlines(Generic[Item]):
             self._set_timer(item.until)
 
     def remove(self, item: Item) -> None:
-        """Unregister an item. The timer stays. When it fires, it is set for the items registered then."""
+        """Unregister an item. The timer does not change: when it fires, it is set for the items registered by then."""
         self._items.discard(item)
 
     def stop(self) -> None:

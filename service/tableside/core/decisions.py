@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from .changes import changes_bytes, packed
 from .errors import RecordUnreadable
-from .lane import run_apart
 from .operations import Update, Write
+from .slices import run_apart
 from .store import TableSpec
 from .transitions import Stored, Transition, transition
 

@@ -1,7 +1,7 @@
 """A second process that parses and encodes large values.
 
-Parsing some megabytes of JSON is one call in C. It holds the interpreter's lock, so no other request of this process
-continues, in whatever thread the call runs. In another process it delays nobody, and uses another core.
+Parsing some megabytes of JSON is one call in C. It keeps the interpreter's lock, so no other request of this process
+continues, in whatever thread the call runs. A call in another process delays no request, and uses another core.
 """
 
 import asyncio
@@ -195,7 +195,7 @@ def _unpacked(message: Message) -> Any:
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves long byte strings out, because copying them holds the interpreter's lock."""
+    """Leaves long byte strings out, because copying them blocks the interpreter."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)

@@ -197,7 +197,7 @@ def _checked_string(raw: str) -> str:
     except UnicodeEncodeError:
         raise InvalidOperation("a key contains a lone surrogate") from None
     if not 1 <= size_bytes <= STRING_BYTES_MAX:
-        raise InvalidOperation(f"a string in a key has 1 to {STRING_BYTES_MAX} bytes of UTF-8")
+        raise InvalidOperation(f"a string in a key must have 1 to {STRING_BYTES_MAX} bytes of UTF-8")
     if "\0" in raw:
         raise InvalidOperation("a key contains U+0000")
     return raw

@@ -49,7 +49,7 @@ def parse_partitions(raw: object, count: int) -> Partitions:
     if raw == "default":
         return None
     if not isinstance(raw, (list, tuple)):
-        raise InvalidOperation(f"partitions is a list of indexes below {count}, or all, or default")
+        raise InvalidOperation(f"partitions must be a list of indexes below {count}, or all, or default")
     if len(raw) == 1 and raw[0] is None:
         return None
     indexes = {_index(one) for one in raw}
@@ -84,7 +84,7 @@ def _index(raw: object) -> int:
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     if isinstance(raw, bool) or not isinstance(raw, int):
-        raise InvalidOperation("an index in partitions is an integer")
+        raise InvalidOperation("an index in partitions must be an integer")
     return raw
 
 

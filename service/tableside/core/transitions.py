@@ -215,5 +215,5 @@ def checked_ttl_s(raw: object) -> float | None:
     if raw is None:
         return None
     if isinstance(raw, bool) or not isinstance(raw, (int, float)) or not (raw == NO_EXPIRY or raw > 0):
-        raise InvalidOperation("ttl_s is a number above 0, or -1 for no expiry")
+        raise InvalidOperation("ttl_s must be a number above 0, or -1 for no expiry")
     return float(min(raw, EXPIRY_MS_MAX))

@@ -129,7 +129,7 @@ def copied(value: Json) -> Json:
 def normalize(value: Json) -> JsonObject:
     """Return a copy of a value with canonical numbers. Raise InvalidOperation if the value is not valid."""
     if type(value) is not dict:
-        raise InvalidOperation("a value is a JSON object")
+        raise InvalidOperation("a value must be a JSON object")
     for name in value:
         if name.startswith(RESERVED_PREFIX):
             raise InvalidOperation("a top-level member's name may not begin with _ts")
@@ -201,7 +201,7 @@ def project(text: bytes, fields: frozenset[str]) -> bytes:
 
 def _encode(value: object, option: int) -> bytes:
     if type(value) is not dict:
-        raise InvalidOperation("a value is a JSON object")
+        raise InvalidOperation("a value must be a JSON object")
     try:
         text = orjson.dumps(value, None, option)
     except (orjson.JSONEncodeError, RecursionError):

@@ -29,8 +29,8 @@ class Misdirected(TableError):
 class AllowedHosts:
     """The host names of this service.
 
-    Without names, every host is allowed. With `local`, names without a dot are allowed in addition, and without names
-    only these, `localhost` and addresses are.
+    `names` are allowed, and IP addresses and `localhost` always. Without `names`, every host is allowed, except in a
+    `local` service, which allows only names without a dot then. With `names`, it allows names without a dot as well.
     """
 
     def __init__(self, names: Iterable[str], *, local: bool = False) -> None:

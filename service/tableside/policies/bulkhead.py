@@ -41,7 +41,7 @@ class Bulkhead(Policy):
     ) -> None:
         super().__init__(inner)
         if concurrency_max < 1:
-            raise ValueError("concurrency_max is at least 1")
+            raise ValueError("concurrency_max must be at least 1")
         self._slots = asyncio.Semaphore(concurrency_max)
         self._concurrency_max = concurrency_max
         self._traces = traces

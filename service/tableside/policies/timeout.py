@@ -108,5 +108,5 @@ def _checked(timeout_s: float | None) -> float:
     if timeout_s is None:
         return math.inf
     if not timeout_s > 0:
-        raise ValueError("a timeout is above 0 s")
+        raise ValueError("a timeout must be above 0 s")
     return timeout_s

@@ -31,8 +31,8 @@ COMMON_HEADERS = {
     b"cache-control": b"cache-control: no-cache",
     b"x-content-type-options": b"x-content-type-options: nosniff",
 }
-"""The header lines of every response that does not set them. A cache has to ask the service even whether a record is
-absent, and a browser does not take a response for a page.
+"""Header lines of every response that does not set them. HTTP caches must revalidate each response, even one for an
+absent record, and browsers must not guess the media type.
 """
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -217,7 +217,7 @@ class Exchange:
             else:
                 self._remaining_bytes = body_bytes
                 lines.append(b"content-length: %d" % body_bytes)
-        # After `Expect: 100-continue` the client may or may not send the body that it was not asked for.
+        # After `Expect: 100-continue` without a `100 Continue`, the client may still send the body.
         if self._expects_continue or (self._connection.server_state.draining and not self._connection.pipeline):
             self.keep_alive = False
         if not self.keep_alive:

@@ -56,7 +56,7 @@ class RequestParser:
             self._check_partial(was_in_head=was_in_head)
 
     def _parse(self, data: bytes) -> None:
-        """Parse requests, each head from its first byte. One that asks for another protocol is parsed again without."""
+        """Parse requests, each head from its first byte. A head with `Upgrade` is parsed again without that header."""
         start = 0
         while start < len(data):
             if self._line == b"" and REQUEST_LINE.match(data, start):

@@ -46,7 +46,7 @@ CERTIFICATE_CHECK_TICKS = 50
 class ListenAddress(msgspec.Struct, frozen=True):
     """The address to listen on, and the port of a second listener for probes and metrics, without TLS.
 
-    `pages` are the paths of pages for people. Their addresses are logged at start.
+    `pages` are the paths of HTML pages. Their addresses are logged at start.
     """
 
     host: str
@@ -136,7 +136,7 @@ class Server(uvicorn.Server):
         return server
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether to stop. Close the connections of slow clients and load renewed certificates now and then."""
+        """Return whether to stop. Regularly close the connections of slow clients and load renewed certificates."""
         if counter % CERTIFICATE_CHECK_TICKS == 0 and self._certificates is not None:
             self._certificates.check()
         if counter % LATE_CHECK_TICKS == 0:
@@ -167,7 +167,7 @@ class Server(uvicorn.Server):
         """Shut down gracefully."""
         limits, started_at = self._limits, self._stopping_since or time.monotonic()
         cancel_at = started_at + limits.shutdown_s - min(CLOSING_MAX_S, CLOSING_SHARE * limits.shutdown_s)
-        log.info("about to stop, within %g s", limits.shutdown_s)
+        log.info("shutting down, within %g s", limits.shutdown_s)
         self.server_state.draining = self.lifespan.state[DRAINING_KEY] = True
         await asyncio.sleep(min(started_at + limits.drain_s, cancel_at) - time.monotonic())
         self.server_state.closing = True

@@ -42,7 +42,7 @@ class Supervisor:
         self._stopping_since: float | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        # SIGHUP waits until it is read here, and in a worker, which inherits that, until the worker is ready.
+        # SIGHUP is blocked: `serve` polls for it here. A worker inherits the mask and unblocks SIGHUP when it is ready.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
     def serve(self) -> int:

@@ -68,7 +68,7 @@ class BatchSettings(BaseModel, frozen=True, extra="forbid"):
     """Limits for one call of the store, and whether concurrent single operations are coalesced into one call.
 
     `linger_s` 0 coalesces the operations that arrive in the same iteration of the event loop. Null disables
-    coalescing. `share_reads` still coalesces single gets of a remote store then.
+    coalescing. `share_reads` coalesces single gets of a remote store even if `linger_s` is null.
     """
 
     operations_max: int = Field(default=1000, ge=1, le=100_000)

@@ -132,7 +132,7 @@ def _constant_text(record: logging.LogRecord, arguments: Any) -> str:
         return ": ".join(str(arguments[0] if arguments else text).partition("\n")[0].split(": ")[:2])
     if record.name == "asyncio":  # The rest contains representations of tasks and callbacks with their arguments.
         return text.partition("\n")[0].partition("(")[0].partition("<")[0].strip()
-    return text if arguments else "a text that may hold data and is not shown"
+    return text if arguments else "a text that may contain data and is not logged"
 
 
 def _add_span(logger: object, method: str, line: LogEvent) -> LogEvent:
@@ -165,14 +165,14 @@ def _log_unhandled_exceptions() -> None:
     def in_process(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         if issubclass(kind, KeyboardInterrupt):
             return
-        log.critical("a fault ends the process", exc_info=error)
+        log.critical("an unhandled exception ends the process", exc_info=error)
 
     def in_thread(arguments: threading.ExceptHookArgs) -> None:
         if arguments.exc_value is not None and not isinstance(arguments.exc_value, SystemExit):
-            log.error("a fault ends a thread", exc_info=arguments.exc_value)
+            log.error("an unhandled exception ends a thread", exc_info=arguments.exc_value)
 
     def in_finalizer(arguments: Any) -> None:
-        log.error("a fault where no exception can be raised", exc_info=arguments.exc_value)
+        log.error("an unhandled exception in a finalizer", exc_info=arguments.exc_value)
 
     sys.excepthook = in_process
     threading.excepthook = in_thread

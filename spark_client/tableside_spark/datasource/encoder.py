@@ -72,4 +72,4 @@ def _require_finite(name: str, column: pa.Array) -> None:
     if pa.types.is_floating(column.type):
         count = pc.sum(pc.invert(pc.is_finite(column))).as_py()
         if count:
-            raise ValueError(f"column {name} holds a NaN or an infinity in {count} rows")
+            raise ValueError(f"column {name} contains a NaN or an infinity in {count} rows")

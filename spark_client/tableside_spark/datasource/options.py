@@ -41,13 +41,13 @@ def parse_options(options: Mapping[str, str]) -> TableOptions:
     """Parse the options and fetch the table's schema. Raises `ValueError` for unknown options and for tokens."""
     values = {name.lower(): option for name, option in options.items()}
     if "token" in values:
-        raise ValueError("a token is no option, since plans and logs show options: use token_file or TABLESIDE_TOKEN")
+        raise ValueError("the option token is rejected: plans and logs show options. Use token_file or TABLESIDE_TOKEN")
     unknown = sorted(set(values) - _TABLE_OPTIONS - _STREAM_OPTIONS)
     if unknown:
         raise ValueError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_TABLE_OPTIONS))}")
     table = values.get("table") or values.get("path", "")
     if not table:
-        raise ValueError("the option table names the table")
+        raise ValueError("the option table is required: the name of the table")
     tls = Tls(values.get("ca_file"), values.get("certificate_file"), values.get("key_file"))
     connection = Connection(service_url(values.get("url", "")), Credential(path=values.get("token_file")), tls=tls)
     tls.require_https(connection.url)

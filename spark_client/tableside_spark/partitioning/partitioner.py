@@ -98,7 +98,7 @@ def default_partition(key: str | bytes, num_partitions: int) -> int:
         TypeError: The key is not a string or bytes.
     """
     if not isinstance(key, str | bytes):
-        raise TypeError(f"a key is placed by its bytes: it is a string or bytes, not {type(key).__name__}")
+        raise TypeError(f"a key must be a string or bytes, not {type(key).__name__}")
     data = key.encode() if isinstance(key, str) else key
     return (murmur2(data) & 0x7FFFFFFF) % num_partitions
 

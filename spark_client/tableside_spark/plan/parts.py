@@ -9,15 +9,15 @@ from tableside_spark.executor.operation_batch import LATER_PARTS, internal
 from tableside_spark.plan.frames import quoted
 
 PART_ROWS_MAX = 2_048
-"""The maximum number of a key's rows in one operation. It divides `PART_BYTES_MAX`, so full parts have exactly this."""
+"""The maximum number of a key's rows in one operation. It divides `PART_BYTES_MAX`, so that full parts reach it."""
 PART_BYTES_MAX = 2**20
 """The size of the JSON texts of a part's rows, above which the next row begins another part."""
 
 ELEMENT_BYTES = 21
-"""The size that an element of a row's JSON text has at least.
+"""An element of a row's JSON text counts as at least this many bytes.
 
-A part has at most 100,000 elements then, which is the service's limit (`elements_max`), even if its first row begins in
-the part before. Commas and brackets within strings count as well, which only makes parts smaller.
+A part therefore has at most 100,000 elements, the service's limit (`elements_max`), even if its first row begins in the
+part before. Commas and brackets within strings count as well, which only makes parts smaller.
 """
 
 _ELEMENT = r"[,\[{]"

@@ -278,7 +278,7 @@ def _text(column: Column, kind: DataType, label: str, options: WriteOptions) -> 
 
 
 def _finite_checks(column: Column, kind: DataType, label: str) -> list[_Check]:
-    return [(is_not_finite(column, kind), f"column {label} holds a NaN or an infinity")]
+    return [(is_not_finite(column, kind), f"column {label} contains a NaN or an infinity")]
 
 
 def _null_key_checks(keys: Sequence[str]) -> list[_Check]:

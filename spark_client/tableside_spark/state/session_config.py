@@ -43,13 +43,16 @@ class Options(TypedDict, total=False):
         key_file: PEM file of the certificate's key.
         memory: `"all"` keeps all values in memory. `"bounded"` limits them per store and partition, and fetches the
             others when needed. Keys are always in memory.
-        memory_records_max: The maximum number of values in memory, with `memory="bounded"`. memory_bytes_max: The
-        maximum size of values in memory, with `memory="bounded"`. disk_bytes_max: The maximum size of copies of other
-        values on the executor's local disk, with `memory="bounded"`. timeout_s: The timeout of one attempt at a
-        request, in seconds. deadline_s: The deadline of a call with all its attempts, in seconds. chunk_bytes_max: The
-        maximum size of the data in one record. request_bytes_max: The maximum size of a request. in_flight_max: The
-        maximum number of concurrent requests of one call. deltas_max: The maximum number of deltas before a commit
-        writes a snapshot itself.
+        memory_records_max: The maximum number of values in memory, with `memory="bounded"`.
+        memory_bytes_max: The maximum size of values in memory, with `memory="bounded"`.
+        disk_bytes_max: The maximum size of copies of other values on the executor's local disk, with
+            `memory="bounded"`.
+        timeout_s: The timeout of one attempt at a request, in seconds.
+        deadline_s: The deadline of a call with all its attempts, in seconds.
+        chunk_bytes_max: The maximum size of the data in one record.
+        request_bytes_max: The maximum size of a request.
+        in_flight_max: The maximum number of concurrent requests of one call.
+        deltas_max: The maximum number of deltas before a commit writes a snapshot itself.
     """
 
     token_file: str
@@ -138,9 +141,9 @@ def _file_faults(url: str, given: Mapping[str, Any]) -> list[str]:
     named = [name for name in ("token_file", "ca_file", "certificate_file", "key_file") if name in given]
     faults = [f"{name} is empty" for name in named if not str(given[name]).strip()]
     if "key_file" in named and "certificate_file" not in named:
-        faults.append("key_file is the key of a certificate_file, which is not given")
+        faults.append("key_file requires certificate_file")
     if set(named) - {"token_file"} and not url.lower().startswith("https://"):
-        faults.append("ca_file, certificate_file and key_file are for an address that begins with https://")
+        faults.append("ca_file, certificate_file and key_file require an https:// address")
     return faults
 
 

@@ -63,11 +63,11 @@ class StreamWrite:
         """
         if output_mode not in ("append", "update"):
             raise ValueError(
-                f"output_mode is append or update, not {output_mode!r}: complete sends all results each time; "
-                "write them inside foreachBatch"
+                f"output_mode must be append or update, not {output_mode!r}: complete sends all results each time. "
+                "Write them inside foreachBatch"
             )
         if unknown := set(trigger) - {"processingTime", "once", "availableNow"}:
-            raise ValueError(f"a write has micro-batches: no trigger of the kind {min(unknown)}")
+            raise ValueError(f"trigger {min(unknown)!r} is not supported: use processingTime or availableNow")
         observed = self.rows.observe(
             f"tableside_{self.write.spec.table}",
             F.count(F.lit(1)).alias("rows"),

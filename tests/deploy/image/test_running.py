@@ -101,7 +101,7 @@ def check_that_a_pending_request_completes_before_shutdown(
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:4])
         until(lambda: b'tableside_in_flight{what="requests"} 1' in client.get("/metrics").content)
         container.stop()
-        until(lambda: "about to stop" in container.output.read_text())
+        until(lambda: "shutting down" in container.output.read_text())
         connection.sendall(body[4:])
         assert connection.recv(1000).startswith(b"HTTP/1.1 204 ")
     assert container.ended(END_MAX_S) == 0
@@ -141,7 +141,7 @@ def test_several_workers_need_no_more_than_tmp(tableside_image: Built, tmp_path:
 
 def test_the_other_subcommands_work(tableside_image: Built) -> None:
     checked = ran(tableside_image.image, Run(["check", "/etc/tableside/config.yaml"]), RUN_MAX_S)
-    assert (checked.returncode, checked.stdout) == (0, "/etc/tableside/config.yaml: no faults\n")
+    assert (checked.returncode, checked.stdout) == (0, "/etc/tableside/config.yaml: no errors\n")
     made = ran(tableside_image.image, Run(["token", "new", "etl", "--read", "*"]), RUN_MAX_S)
     assert made.returncode == 0
     assert "sha256" in made.stdout + made.stderr

@@ -17,7 +17,7 @@ from tableside.core.concurrency import (
     in_pieces,
 )
 from tableside.core.errors import DeadlineExceeded, InvalidOperation
-from tableside.core.lane import SLICE_S
+from tableside.core.slices import SLICE_S
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from tableside.core.concurrency import InThread, LongPieces, in_pieces
 from tableside.core.helper_process import PART_BYTES_MIN, RESTART_PAUSE_S, HelperFailed, HelperProcess
 from tableside.core.json_errors import NotJson
 from tableside.core.keys import KeyField, KeySchema
-from tableside.core.lane import run_apart, use_helper
 from tableside.core.long_texts import operation_members, put_members
+from tableside.core.slices import run_apart, use_helper
 from tableside.core.store import TableSpec
 from tableside.core.transitions import Changed, Stored, transition
 from tableside.core.updates import parse

@@ -38,8 +38,8 @@ from tableside.core.errors import (
     TooLarge,
     Unsupported,
 )
-from tableside.core.lane import next_slice
 from tableside.core.operations import Operation, Outcome
+from tableside.core.slices import next_slice
 from tableside.core.store import Policy, Store
 from tableside.http.endpoints.endpoint import SHORT_BODY_BYTES_MAX
 from tableside.settings import validate

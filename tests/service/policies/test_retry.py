@@ -516,7 +516,7 @@ def test_a_budget_is_not_negative(arguments: dict[str, float]) -> None:
         ({"pause_max_s": math.inf}, "at most pause_max_s"),
         ({"pause_s": math.nan}, "at most pause_max_s"),
         ({"total_s": 0}, "above 0"),
-        ({"backoff": "fixed", "pause_s": 2, "total_s": 2}, "nothing is ever tried again"),
+        ({"backoff": "fixed", "pause_s": 2, "total_s": 2}, "otherwise no attempt is repeated"),
     ],
 )
 def test_invalid_settings_are_rejected_at_construction(arguments: dict[str, Any], told: str) -> None:

@@ -121,7 +121,7 @@ def test_workers_share_both_ports_and_the_certificate(tmp_path: Path, authority:
         served = {httpx.get(f"http://127.0.0.1:{probes}/livez").status_code for _ in range(20)}
         assert served == {200}
         os.kill(service.pid, signal.SIGTERM)
-        until(lambda: "about to stop" in service.log.read_text())
+        until(lambda: "shutting down" in service.log.read_text())
 
 
 def served_certificate(service: Service, authority: Authority) -> bytes:

@@ -109,7 +109,7 @@ def test_of_other_libraries_only_constant_texts_are_logged(lines: Lines) -> None
     logging.getLogger("asyncpg").error(ready_made, extra={"detail": SECRET})
     template, made = lines.all
     assert template["event"] == "cannot use %s"
-    assert made["event"] == "a text that may hold data and is not shown"
+    assert made["event"] == "a text that may contain data and is not logged"
     assert re.fullmatch(r"service/telemetry/test_logs\.py:\d+", made["source"])
     assert SECRET not in lines.text
 
@@ -220,8 +220,8 @@ def test_uncaught_exceptions_are_logged_as_a_line(lines: Lines, capsys: pytest.C
     sys.excepthook(ValueError, error, None)
     sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert [(line["level"], line["event"]) for line in lines.all] == [
-        ("error", "a fault ends a thread"),
-        ("critical", "a fault ends the process"),
+        ("error", "an unhandled exception ends a thread"),
+        ("critical", "an unhandled exception ends the process"),
     ]
     assert SECRET not in lines.text + "".join(capsys.readouterr())
 

@@ -65,7 +65,7 @@ def test_a_builder_keeps_the_jars_that_it_has() -> None:
 
 
 ADDRESS = "url is not http:// or https:// with a host, and without a user, a query and a fragment"
-FILES = "ca_file, certificate_file and key_file are for an address that begins with https://"
+FILES = "ca_file, certificate_file and key_file require an https:// address"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ FILES = "ca_file, certificate_file and key_file are for an address that begins w
         ("http://", "t", {}, [ADDRESS]),
         (URL, "-t", {}, ["table is not a letter or digit, then at most 127 of letters, digits, _ . -"]),
         ("http://h", "t", {"ca_file": "/ca"}, [FILES]),
-        (URL, "t", {"key_file": "/key"}, ["key_file is the key of a certificate_file, which is not given"]),
+        (URL, "t", {"key_file": "/key"}, ["key_file requires certificate_file"]),
         (URL, "t", {"token_file": " "}, ["token_file is empty"]),
         (URL, "t", {"memory": "some"}, ["memory is neither all nor bounded"]),
         (URL, "t", {"timeout_s": 0}, ["timeout_s is not a number of seconds from 0.001 to 86400"]),

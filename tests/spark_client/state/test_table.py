@@ -606,7 +606,7 @@ def test_all_faults_of_the_settings_are_listed_together_without_secrets(java: Ja
     for name in given:
         assert f"tableside.state.{name} " in said
     assert TOKEN not in said
-    assert "key_file is the key of a certificate_file, which is not given" in said
+    assert "key_file requires certificate_file" in said
     assert "tableside.state.url is not given; tableside.state.table is not given" in java.run(
         "TableCases", "settings", settings={}
     )

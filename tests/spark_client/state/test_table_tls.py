@@ -188,8 +188,8 @@ def test_a_key_that_does_not_match_its_certificate_is_rejected(java: Java, site:
 
 def test_files_are_refused_for_an_address_without_tls_and_a_key_without_its_certificate(java: Java) -> None:
     for settings, why in (
-        ({"url": "http://127.0.0.1:9", "ca_file": "ca.pem"}, "for an address that begins with https://"),
-        ({"url": "https://127.0.0.1:9", "key_file": "key.pem"}, "certificate_file, which is not given"),
+        ({"url": "http://127.0.0.1:9", "ca_file": "ca.pem"}, "require an https:// address"),
+        ({"url": "https://127.0.0.1:9", "key_file": "key.pem"}, "key_file requires certificate_file"),
     ):
         assert why in java.run("TableCases", "settings", settings={"table": "t", **settings})
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from ...core import TableError
 from ..request_context import caller_of
 
-Right = Literal["read", "write"]
+Permission = Literal["read", "write"]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -28,12 +28,12 @@ HEADERS = {
 PAGE_HEADERS = {**HEADERS, "Cache-Control": "no-store", "Vary": "HX-Request"}
 
 
-def allowed(request: Request, table: str, right: Right) -> bool:
+def allowed(request: Request, table: str, permission: Permission) -> bool:
     """Return whether the caller may read or write records of the table.
 
     Pages check it for every table that they show, and before every operation.
     """
-    return caller_of(request.scope).may(right, table)
+    return caller_of(request.scope).may(permission, table)
 
 
 class Refused(TableError):
@@ -42,10 +42,10 @@ class Refused(TableError):
     code: ClassVar[str] = "forbidden"
 
 
-def check_permission(request: Request, table: str, right: Right) -> None:
+def check_permission(request: Request, table: str, permission: Permission) -> None:
     """Raise Refused unless the caller may read or write records of the table."""
-    if not allowed(request, table, right):
-        raise Refused(f"{right} is not allowed on this table")
+    if not allowed(request, table, permission):
+        raise Refused(f"{permission} is not allowed on this table")
 
 
 def check_change(request: Request) -> None:

@@ -11,10 +11,10 @@ from ...settings import LimitSettings
 from . import plots
 from .console import Console
 from .counts import Change
-from .drawn import build_plots
 from .guard import allowed
 from .health import Stores
 from .history import History
+from .plot_definitions import build_plots
 from .plots import Spark
 from .table_health import Health, load_shedding, table_health
 

@@ -16,7 +16,7 @@ from ..request_context import context_of
 from ..responses import problem_response
 from ..wire import problems
 from ..wire.problems import NotFound
-from . import forms, guard, one_table, overview, records
+from . import forms, guard, overview, records, table_page
 from .console import Console
 from .error_messages import describe_error
 from .forms import Address
@@ -77,7 +77,7 @@ class _Pages:
         """Return the fragment of the page that is refreshed periodically."""
         entry = _entry(request)
         self._console.mark_viewed()
-        shown = await one_table.live(self._console, request, entry)
+        shown = await table_page.live(self._console, request, entry)
         return self._page(request, "table_live.html", {"entry": entry, **shown})
 
     async def scan(self, request: Request) -> Response:
@@ -137,11 +137,11 @@ class _Pages:
             "scan": scan,
             "query": request.query_params,
             "edit": _settings(request).console.edit and guard.allowed(request, entry.spec.name, "write"),
-            "settings": one_table.settings(request, entry),
+            "settings": table_page.settings(request, entry),
         }
         if part and _wants_part(request):
             return self._page(request, part, given)
-        live = await one_table.live(self._console, request, entry)
+        live = await table_page.live(self._console, request, entry)
         return self._page(request, "table.html", {**given, **live})
 
     def _page(self, request: Request, template: str, given: Mapping[str, Any], status: int = 200) -> Response:

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from ...auth import UNRESTRICTED, Caller
 from ...catalog import Catalog, Table
 from ...core import TableNotFound, TableSpec, TooLarge
-from ...core.lane import next_slice, run_in_thread
+from ...core.slices import next_slice, run_in_thread
 from ...settings import NAME, LimitSettings
 from ..request_context import CALLER_KEY, SCOPE_KEY, RequestContext
 from ..wire import request_headers

@@ -36,7 +36,9 @@ def check_combination(names: list[str], op: str | None, writer: str | None) -> N
     if "writer" in names and writer is not None:
         raise MalformedRequest("writer must be either a column or a parameter")
     if ("sequence" in names) != ("writer" in names or writer is not None):
-        raise MalformedRequest("a column sequence requires writer as a column or parameter, and the reverse")
+        raise MalformedRequest(
+            "a column sequence requires writer, as a column or parameter, and writer requires the column"
+        )
 
 
 def _read_names(fields: Iterable[pa.Field]) -> None:

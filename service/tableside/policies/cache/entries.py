@@ -25,7 +25,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entries:
-    """Records and absences by key. `ttl_s` and `absent_ttl_s`, in seconds, count from the begin of the read."""
+    """Records and absences by key. `ttl_s` and `absent_ttl_s`, in seconds, count from the start of the read."""
 
     def __init__(self, *, records_max: int, bytes_max: int, ttl_s: float, absent_ttl_s: float) -> None:
         self.size_bytes = 0

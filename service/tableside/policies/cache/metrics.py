@@ -90,12 +90,12 @@ class TableCacheMetrics:
         )
         self._evictions_counted = 0
 
-    def answered(self, gets: int, age_s: float) -> None:
+    def count_hits(self, gets: int, age_s: float) -> None:
         """Count the gets of one call that the cache answered. `age_s` is the age of the oldest record."""
         self.hits.inc(gets)
         self.age_seconds.observe(age_s)
 
-    def asked(self, own: Sequence[Operation], joined: int) -> None:
+    def count_misses(self, own: Sequence[Operation], joined: int) -> None:
         """Count the gets that the cache did not answer: gets that read the store, and gets that join a load."""
         ages = [operation.max_age_s for operation in own if type(operation) is Get]
         bypassed = ages.count(0)
@@ -107,7 +107,7 @@ class TableCacheMetrics:
             if count:
                 counter.inc(count)
 
-    def held(self, records: int, size_bytes: int, evictions: int) -> None:
+    def update_size(self, records: int, size_bytes: int, evictions: int) -> None:
         """Update the gauges, and the counter of evictions from their total."""
         self._by_partition[self._partition] = records, size_bytes
         if len(self._by_partition) > 1:

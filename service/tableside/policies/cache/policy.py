@@ -28,7 +28,7 @@ class Cache(Policy):
     """A store that caches records and absences that were read or, with `writes` "through", written.
 
     It has at most `records_max` entries and about `bytes_max` bytes. `ttl_s` (records) and `absent_ttl_s` (absences)
-    count from the begin of the read or write. With 0 the cache stores nothing, but loads are still shared. `clock`
+    count from the start of the read or write. With 0 the cache stores nothing, but loads are still shared. `clock`
     returns Unix milliseconds and decides when records expire. `monotonic` returns seconds and measures ages. `channel`
     connects the caches of the same table in other replicas.
     """
@@ -83,7 +83,7 @@ class Cache(Policy):
             now = self._monotonic()
             asked, oldest = self._entries.fill(operations, positions, outcomes, now, self._clock)
             if self._metrics is not None and len(asked) < len(positions):
-                self._metrics.answered(len(positions) - len(asked), now - oldest)
+                self._metrics.count_hits(len(positions) - len(asked), now - oldest)
             positions = await self._load_or_join(operations, asked, outcomes, until) if asked else ()
         return outcomes
 
@@ -102,7 +102,7 @@ class Cache(Policy):
         own = [position for position in positions if position not in joined] if joined else positions
         asked = [operations[position] for position in own]
         if self._metrics is not None:
-            self._metrics.asked(asked, len(joined))
+            self._metrics.count_misses(asked, len(joined))
         loads = set(joined.values())
         for load in loads:
             load.waiting += 1
@@ -233,7 +233,7 @@ class Cache(Policy):
 
     def _update_gauges(self) -> None:
         if self._metrics is not None:
-            self._metrics.held(len(self._entries), self._entries.size_bytes, self._entries.evictions)
+            self._metrics.update_size(len(self._entries), self._entries.size_bytes, self._entries.evictions)
 
     def _joined_outcome(self, get: Operation, load: Load, until: float) -> Outcome:
         """Return the outcome of a joined load for this get, or `_TRY_AGAIN` if it does not answer this get."""

@@ -94,7 +94,7 @@ class KeyOrder:
         next_slots = [self._finish_one(key, self._queues[key]) for key in (slot.operation.key for slot in slots)]
         return [slot for slot in next_slots if slot is not None]
 
-    def held(self, operations: Sequence[Operation], *, writes: bool) -> list[int]:
+    def blocked_positions(self, operations: Sequence[Operation], *, writes: bool) -> list[int]:
         """Return the positions of operations that must wait for unfinished operations on their keys."""
         others = [*self._writing, *self._reading] if writes else [*self._writing]
         if not self._queues and not others:

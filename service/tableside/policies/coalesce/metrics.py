@@ -14,7 +14,7 @@ class CoalesceMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.operations = Histogram(
             "tableside_call_operations",
-            "Operations in one call of the store, by why it went: direct, waited, full.",
+            "Operations in one call of the store, by the reason for sending it: direct, waited, full.",
             ("table", "reason"),
             buckets=_COUNTS,
             registry=registry,
@@ -28,7 +28,7 @@ class CoalesceMetrics:
         )
         self.shared_gets = Counter(
             "tableside_coalesced_gets",
-            "Gets that were answered with the outcome of another of the same key.",
+            "Gets that received the outcome of another get of the same key.",
             ("table",),
             registry=registry,
         )

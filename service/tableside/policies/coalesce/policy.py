@@ -58,8 +58,8 @@ class Coalesce(Policy):
         if len(operations) < self._direct_min and not self._shared.idle:
             return await self._shared.outcomes(self._shared.accept(operations, until)) if operations else []
         writes = has_writes(operations)
-        if held := self._order.held(operations, writes=writes):
-            return await self._mixed(self._shared, operations, held, until)
+        if blocked := self._order.blocked_positions(operations, writes=writes):
+            return await self._mixed(self._shared, operations, blocked, until)
         return await self._direct(operations, until, writes=writes)
 
     async def close(self) -> None:
@@ -129,16 +129,18 @@ class Coalesce(Policy):
         return list(chunks_of(operations, limits.operations_max, limits.bytes_max if writes else None, size_bytes))
 
     async def _mixed(
-        self, shared: SharedCalls, operations: Sequence[Operation], held: Sequence[int], until: float
+        self, shared: SharedCalls, operations: Sequence[Operation], blocked: Sequence[int], until: float
     ) -> list[Outcome]:
         """Send the operations that need not wait, and queue the others behind earlier ones on their keys."""
-        free = sorted(set(range(len(operations))).difference(held))
+        free = sorted(set(range(len(operations))).difference(blocked))
         rest = [operations[position] for position in free]
-        waiter = shared.accept([operations[position] for position in held], until)
+        waiter = shared.accept([operations[position] for position in blocked], until)
         try:
             answers = await self._direct(rest, until, writes=has_writes(rest))
         except BaseException:
             shared.forget(waiter)
             raise
-        outcomes = dict(zip(free, answers, strict=True)) | dict(zip(held, await shared.outcomes(waiter), strict=True))
+        outcomes = dict(zip(free, answers, strict=True)) | dict(
+            zip(blocked, await shared.outcomes(waiter), strict=True)
+        )
         return [outcomes[position] for position in range(len(operations))]

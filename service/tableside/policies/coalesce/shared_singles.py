@@ -1,4 +1,4 @@
-"""Single operations that arrive in the same turn of the event loop, in one call of the store.
+"""Single operations that arrive in the same iteration of the event loop, in one call of the store.
 
 This is the default for gets of remote stores, and for updates of stores that apply many of them in one round trip.
 Unlike `Coalesce` it leaves other writes and batches unchanged, and no operation waits for another on its key: an
@@ -124,9 +124,9 @@ class SharedSingles(Policy):
 class _Sharing:
     """The calls for operations of one kind.
 
-    An operation waits for one turn of the event loop, and for another one while a call is in flight. It does not wait
-    if no other one is in progress and the one before was alone. Operations share a call only if their deadlines are
-    equal, within the resolution of timers.
+    An operation waits for one iteration of the event loop, and for another one while a call is in flight. It does not
+    wait if no other one is in progress and the one before was alone. Operations share a call only if their deadlines
+    are equal, within the resolution of timers.
     """
 
     def __init__(

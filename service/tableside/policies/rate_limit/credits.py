@@ -79,7 +79,7 @@ class Cost(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Reject costs that are negative or infinite."""
         if not all(0 <= cost < math.inf for cost in (self.get, self.put, self.update, self.delete, self.kib)):
-            raise ValueError("a cost is at least 0, and finite")
+            raise ValueError("a cost must be at least 0, and finite")
 
     @property
     def uniform(self) -> bool:

@@ -1,8 +1,8 @@
 """Leases of credits from a sliding window in Redis, which the library `limits` implements with whole numbers.
 
-A window has the length of the burst, rounded up to whole seconds, and the credits that arrive in it. The use of the
-previous window counts less and less. So in any time T, at most the credits of T and of one window are taken. If all
-credits of a window were taken together, no more are available until its end.
+A window has the length of the burst, rounded up to whole seconds, and the credits that arrive in it. The usage of the
+previous window decreases linearly. In any time T, callers therefore take at most the credits of T and of one window. If
+they take all credits of a window at once, no more are available until it ends.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ LEASE_S = 0.05
 """A process leases at most the credits of this time in one step, unless one operation costs more."""
 
 LEASE_WINDOW_SHARE = 0.05
-"""If that is less than a credit, the limit is this share of the window: a wait for more leaves as much of it unused."""
+"""For slow rates, a lease has up to one credit, but at most this share of the window, because it may stay unused."""
 
 KEEP_S = 0.1
 """Lifetime of leased credits that are not used."""

@@ -26,15 +26,15 @@ class RetrySchedule(msgspec.Struct, frozen=True):
     total_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Reject values that make no sense."""
+        """Reject values that are out of range or contradict each other."""
         if self.attempts_max < 1:
-            raise ValueError("attempts_max counts calls: at least 1")
+            raise ValueError("attempts_max must be at least 1")
         if not (0 <= self.pause_s <= self.pause_max_s < math.inf):
-            raise ValueError("pause_s is at least 0 s and at most pause_max_s")
+            raise ValueError("pause_s must be at least 0 s and at most pause_max_s")
         if self.total_s is not None and not self.total_s > 0:
-            raise ValueError("retry_total_s is above 0 s")
+            raise ValueError("retry_total_s must be above 0 s")
         if self.backoff == "fixed" and self.attempts_max > 1 and self.pause_s >= self.ends_at(0.0):
-            raise ValueError("retry_total_s is above a fixed pause_s, else nothing is ever tried again")
+            raise ValueError("retry_total_s must be above a fixed pause_s: otherwise no attempt is repeated")
 
     def pause(self, attempt: int, jitter: Callable[[], float]) -> float:
         """Return the pause after an attempt, in seconds. `jitter` returns a random number from 0 to 1."""

@@ -13,7 +13,7 @@ DESCRIBE_CONCURRENCY = 8
 
 
 class DynamodbTableOptions(BaseModel, frozen=True, extra="forbid"):
-    """Table options: the attribute for the time to live, and whether the table stores tokens."""
+    """The attribute for the time to live, and whether the table stores tokens."""
 
     ttl_attribute: str = Field(default="_ts_expires", min_length=1, max_length=255)
     tokens: bool = True

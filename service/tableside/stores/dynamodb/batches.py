@@ -154,7 +154,7 @@ class BatchCalls:
 
 
 class _ReadBudget:
-    """Counts the bytes that the calls for one batch have read. Up to `CALLS_CONCURRENCY` calls run already then."""
+    """Counts the bytes that the calls for one batch have read. Calls that are already running may exceed the limit."""
 
     def __init__(self) -> None:
         self.spent_bytes = 0

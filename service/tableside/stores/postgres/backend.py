@@ -83,7 +83,7 @@ class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
     @classmethod
     def _check_scheme(cls, dsn: SecretStr) -> SecretStr:
         if not dsn.get_secret_value().startswith(("postgresql://", "postgres://")):
-            raise ValueError("begins with postgresql://")
+            raise ValueError("must begin with postgresql://")
         _check_ports(dsn.get_secret_value())
         return dsn
 

@@ -98,9 +98,9 @@ class RedisSettings(BaseModel, frozen=True, extra="forbid"):
 class RedisTableOptions(BaseModel, frozen=True, extra="forbid"):
     """The names of a table's records, and whether other tools add records.
 
-    `prefix` begins the names of the Redis keys. By default it is the table's name in the store and `:`. `hash_tag` puts
-    the first part of a composite key in braces, so that a Redis Cluster keeps a partition in one slot. `exclusive`
-    states that only the service adds records, so that a scan of a partition needs only its index.
+    `prefix` is the start of the names of the Redis keys. By default it is the table's name in the store and `:`.
+    `hash_tag` puts the first part of a composite key in braces, so that a Redis Cluster keeps a partition in one slot.
+    `exclusive` states that only the service adds records, so that a scan of a partition needs only its index.
     """
 
     prefix: str | None = None

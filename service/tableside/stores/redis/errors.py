@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 _ACCESS = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
 
 _BY_CLASS: list[tuple[type[Exception] | tuple[type[Exception], ...], str]] = [
-    (_ACCESS, "Redis refused the authentication, or does not permit this user to run the command"),
+    (_ACCESS, "Redis rejected the authentication, or does not permit this user to run the command"),
     (exceptions.BusyLoadingError, "Redis is loading its data"),
     (exceptions.MasterDownError, "Redis is a replica that has lost its primary"),
     (exceptions.ClusterDownError, "the Redis Cluster is down, or no node serves the key's slot"),
@@ -54,14 +54,14 @@ def from_error_reply(error: Exception) -> TableError:
         return WritesRejected(_REJECTS_WRITES[word])
     if word in _BY_WORD:
         return StoreUnavailable(_BY_WORD[word])
-    log.error("Redis refused a command: %s", word)
-    return Internal("Redis refused a command")
+    log.error("Redis rejected a command: %s", word)
+    return Internal("Redis rejected a command")
 
 
 def from_connection_error(error: Exception, applied: Applied) -> TableError:
     """Return the error for a connection that could not be established, or broke."""
     if isinstance(error, _ACCESS):
-        return StoreUnavailable("Redis refused the authentication")
+        return StoreUnavailable("Redis rejected the authentication")
     if isinstance(error, exceptions.BusyLoadingError):
         return StoreUnavailable("Redis is loading its data", applied=applied)
     if "certificate" in str(error).lower():

@@ -13,7 +13,7 @@ from ...core import Key, KeySchema, Part
 from .keys import KeyNames, slot_tag
 
 IndexEntry: TypeAlias = tuple[str, str, bytes]
-"""The place of a record: the name of the index, the name of the members that expire, and the member."""
+"""A record's entry: the name of the index, the name of the set of members that expire, and the member."""
 
 
 class PartitionIndex:
@@ -25,7 +25,7 @@ class PartitionIndex:
         self._sort_key = KeySchema(schema.fields[1:])
 
     def entries(self, keys: Iterable[Key]) -> list[IndexEntry]:
-        """Return the places of records."""
+        """Return the index entries of records."""
         found: dict[Part, tuple[str, str]] = {}
         entries = []
         for key in keys:

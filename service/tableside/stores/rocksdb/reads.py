@@ -49,7 +49,7 @@ class RecordReader:
         return call.outcomes + [NOT_READ] * (len(names) - len(call.outcomes))
 
     def _note_inline(self, size_bytes: int) -> None:
-        """After a large read, let the next ones wait for the next turn of the event loop, which serves others first."""
+        """After a large read, let the next ones wait for the next iteration of the event loop: others come first."""
         if size_bytes > INLINE_BYTES_MAX:
             self._turn_is_over = True
             asyncio.get_running_loop().call_soon(self._begin_turn)

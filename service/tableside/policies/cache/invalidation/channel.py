@@ -88,8 +88,8 @@ class Channel:
     ) -> "Channel":
         """Return a channel that connects in the background, and retries until it succeeds.
 
-        `connection` are the driver's connection arguments, `store` is the name of the Redis in the settings, and
-        With `cluster`, it is any node of a Redis Cluster.
+        `connection` are the driver's connection arguments, and `store` is the name of the Redis store in the settings.
+        With `cluster`, the connection is to any node of a Redis Cluster.
         """
         return cls(connection, store=store, cluster=cluster, connect_timeout_s=connect_timeout_s, metrics=metrics)
 

@@ -125,11 +125,11 @@ public record Settings(
 
     private void checkTlsFiles(String url, String caFile, String certificateFile, String keyFile) {
       if (keyFile != null && certificateFile == null) {
-        fault("key_file", "is the key of a certificate_file, which is not given");
+        fault("key_file", "requires certificate_file");
       }
       boolean files = caFile != null || certificateFile != null || keyFile != null;
       if (files && url != null && !url.startsWith("https://")) {
-        faults.add("ca_file, certificate_file and key_file are for an address that begins with https://");
+        faults.add("ca_file, certificate_file and key_file require an https:// address");
       }
     }
 

@@ -79,7 +79,7 @@ public abstract sealed class EntriesView permits Entries, MutableEntries {
     EntryLayout.relocate(arena().words(address), Arena.at(address), location);
   }
 
-  /** Whether what lies in one of the extents is still in. Where it was never replaced the slots need not be asked. */
+  /** Whether an entry in one of the extents is current. The slots are consulted only if the entry was ever replaced. */
   private boolean isCurrent(long[] words, int at, int address) {
     return !EntryLayout.isReplaced(words, at) || slots().contains(EntryLayout.head(words, at), address);
   }

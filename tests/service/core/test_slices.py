@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tableside.core.lane import FIRST_IN_ROW_MAX, FIRST_SLICES, FREE_TURNS, next_slice, run_in_thread
+from tableside.core.slices import FIRST_IN_ROW_MAX, FIRST_SLICES, FREE_TURNS, next_slice, run_in_thread
 
 
 async def compute(name: str, slices: int, order: list[str]) -> None:

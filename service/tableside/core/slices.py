@@ -33,7 +33,7 @@ FIRST_IN_ROW_MAX = 4
 Result = TypeVar("Result")
 
 
-class Lane:
+class SliceScheduler:
     """The computations of one event loop that wait for a slice, in the order of their arrival.
 
     `helper` is the process that long computations may use, if there is one.
@@ -61,7 +61,7 @@ class Lane:
         return slice_
 
     async def run_in_thread(self, work: Callable[[], Result]) -> Result:
-        """Call a function in a thread, while only first slices of this lane run, and return its result.
+        """Call a function in a thread, while only first slices of this scheduler run, and return its result.
 
         The interpreter takes its lock from the thread when the loop needs it, unless the thread is in a long call of C.
         """
@@ -137,12 +137,12 @@ def use_helper(helper: HelperProcess | None) -> None:
     _running().helper = helper
 
 
-_LANES: WeakKeyDictionary[asyncio.AbstractEventLoop, Lane] = WeakKeyDictionary()
+_SCHEDULERS: WeakKeyDictionary[asyncio.AbstractEventLoop, SliceScheduler] = WeakKeyDictionary()
 """By their event loops. Only one thread uses each loop."""
 
 
-def _running() -> Lane:
+def _running() -> SliceScheduler:
     loop = asyncio.get_running_loop()
-    if (lane := _LANES.get(loop)) is None:
-        lane = _LANES[loop] = Lane(loop)
-    return lane
+    if (scheduler := _SCHEDULERS.get(loop)) is None:
+        scheduler = _SCHEDULERS[loop] = SliceScheduler(loop)
+    return scheduler

@@ -12,9 +12,9 @@ from ..wire.table_description import describe
 from . import numbers
 from .console import Console
 from .counts import FAILURES, REFUSED, SUCCESSES, Change
-from .drawn import build_plots
 from .error_messages import SUMMARIES
 from .overview import health_of
+from .plot_definitions import build_plots
 from .table_health import load_shedding
 
 
