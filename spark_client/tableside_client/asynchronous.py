@@ -12,10 +12,9 @@ from tableside_client.calls import AsyncRun, Call, CallSettings, Pause, Request
 from tableside_client.coalescing import TaskCoalescer
 from tableside_client.codec import Codec
 from tableside_client.credential import Credential
-from tableside_client.errors import LoadError, is_temporary
+from tableside_client.errors import LoadError, TablesideError, is_temporary
 from tableside_client.http_options import Address
-from tableside_client.json_batch import as_key
-from tableside_client.paths import Key
+from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.table_calls import TableCalls, Update, list_tables, scan_params
@@ -204,9 +203,10 @@ class AsyncTable(Generic[V]):
         pairs: Iterable[tuple[Any, V | Mapping[str, Any]]] | AsyncIterable[tuple[Any, V | Mapping[str, Any]]],
     ) -> int:
         """Store pairs of key and value in batches, and return their number, as `Table.load` does."""
-        written, failures = 0, []
+        written = 0
+        failures: list[tuple[Any, TablesideError]] = []
         async for chunk in _chunks(pairs):
-            failed = await self._run(self._calls.load(chunk))
+            failed = await self._run(self._calls.load(chunk, is_first=not written and not failures))
             failures += failed
             written += len(chunk) - len(failed)
             if is_temporary(failed):

@@ -7,9 +7,8 @@ from typing import Any, Generic, TypeVar
 from tableside_client import json_batch
 from tableside_client.calls import Call, Run
 from tableside_client.coalescing import ThreadCoalescer
-from tableside_client.errors import LoadError, is_temporary
-from tableside_client.json_batch import as_key
-from tableside_client.paths import Key
+from tableside_client.errors import LoadError, TablesideError, is_temporary
+from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
 from tableside_client.table_calls import TableCalls, Update, scan_params
 from tableside_client.tokens import TokenArgument
@@ -130,7 +129,8 @@ class Table(Generic[V]):
         operation is an outcome with an `error`. Operations on one key take effect in their order.
 
         Raises:
-            TablesideError: The service refused a whole request. Operations of earlier requests may be applied.
+            TablesideError: The service rejected the first request as a whole, so that no operation is applied. If it
+                rejects a later one, this is the error of each of its operations.
         """
         return self._run(self._calls.batch(operations))
 
@@ -140,9 +140,10 @@ class Table(Generic[V]):
         Raises:
             LoadError: Some records were not written.
         """
-        written, failures = 0, []
+        written = 0
+        failures: list[tuple[Any, TablesideError]] = []
         for chunk in json_batch.chunks(pairs):
-            failed = self._run(self._calls.load(chunk))
+            failed = self._run(self._calls.load(chunk, is_first=not written and not failures))
             failures += failed
             written += len(chunk) - len(failed)
             if is_temporary(failed):

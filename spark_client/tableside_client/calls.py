@@ -101,7 +101,7 @@ class CallLimits:
         """Send a request once. Raises `TablesideError` unless the response's status is 2xx."""
         reply = yield self._with_deadline(request)
         if isinstance(reply, httpx.TransportError):
-            raise unreachable(request.table, reply, self._tls) from reply
+            raise unreachable(request.table, reply, self._tls, is_read=request.method == "GET") from reply
         assert reply is not None
         if not reply.is_success:
             raise from_problem(request.table, reply.status_code, problem_of(reply), reply.headers.get("retry-after"))

@@ -24,13 +24,13 @@ class Codec(Generic[V]):
         return self._to_value(document)
 
     def encode(self, value: V | Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the JSON object of a value. A mapping is returned unchanged."""
+        """Return the JSON object of a value. A mapping is returned unchanged. Raises `TypeError` for other types."""
         return value if isinstance(value, Mapping) else self._to_object(value)
 
 
 def _conversions(kind: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     if kind is dict:
-        return lambda document: document, dict
+        return lambda document: document, _no_object
     if (msgspec := sys.modules.get("msgspec")) is not None and issubclass(kind, msgspec.Struct):
         return lambda document: msgspec.convert(document, kind), msgspec.to_builtins
     if hasattr(kind, "model_validate") and hasattr(kind, "model_dump"):
@@ -38,6 +38,10 @@ def _conversions(kind: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any],
     if is_dataclass(kind):
         return lambda document: _dataclass(kind, document), asdict
     raise TypeError(f"{kind!r} is not a dict, a dataclass, a msgspec struct or a pydantic model")
+
+
+def _no_object(value: Any) -> Any:
+    raise TypeError(f"a value must be a mapping, not {type(value).__name__}")
 
 
 def _dataclass(kind: type[Any], document: Mapping[str, Any]) -> Any:

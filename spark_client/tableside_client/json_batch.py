@@ -7,7 +7,7 @@ from typing import Any
 
 from tableside_client.calls import Call, CallLimits, Request
 from tableside_client.errors import TablesideError, from_problem
-from tableside_client.paths import JSON, json_bytes, table_path
+from tableside_client.paths import JSON, as_key, json_bytes, table_path
 from tableside_client.tokens import TokenSource, parse_token
 
 OPERATIONS_PER_REQUEST = 1_000
@@ -52,11 +52,6 @@ def is_idempotent(members: Mapping[str, Any]) -> bool:
     return members.get("op") == "get" or (members.get("op") in ("put", "delete") and not conditional)
 
 
-def as_key(key: Any) -> Any:
-    """Return a key that can be a member of a dictionary: a sequence becomes a tuple, which JSON has as an array."""
-    return key if isinstance(key, str | int) or key is None else tuple(key)
-
-
 def chunks(items: Iterable[Any], size: int = OPERATIONS_PER_REQUEST) -> Iterator[list[Any]]:
     """Divide items into lists of at most `size`."""
     iterator = iter(items)
@@ -65,19 +60,20 @@ def chunks(items: Iterable[Any], size: int = OPERATIONS_PER_REQUEST) -> Iterator
 
 
 def send(
-    limits: CallLimits, table: str, operations: Sequence[Operation], params: Mapping[str, Any] | None = None
+    limits: CallLimits, table: str, operations: Sequence[Operation], *, is_first: bool = True
 ) -> Call[list[Document]]:
     """Send operations, and return their results in order. Operations that may still succeed are sent again.
 
-    Operations on one key keep their order.
+    Operations on one key keep their order. `is_first` means that no earlier operation of the caller has been sent.
 
     Raises:
-        TablesideError: The service refused the whole request permanently.
+        TablesideError: The service rejected the whole first request permanently.
     """
     results: list[Document] = [{}] * len(operations)
     waiting = list(enumerate(operations))
     while waiting:
-        received = yield from _attempt(limits, table, [operation for _, operation in waiting], params or {})
+        received = yield from _attempt(limits, table, [operation for _, operation in waiting], is_first=is_first)
+        is_first = False
         again: list[tuple[int, Operation]] = []
         blocked: set[str] = set()
         for (position, operation), result in zip(waiting, received, strict=True):
@@ -123,21 +119,22 @@ def _next_attempt(operation: Operation, result: Document, blocked: set[str]) -> 
 
 
 def _attempt(
-    limits: CallLimits, table: str, operations: Sequence[Operation], params: Mapping[str, Any]
+    limits: CallLimits, table: str, operations: Sequence[Operation], *, is_first: bool
 ) -> Call[list[Document]]:
-    """Send operations once, in one request or, if the service refuses it as too large, in halves."""
+    """Send operations once, in one request or, if the service rejects it as too large, in halves.
+
+    Raises an error only if no operation may have been applied. Otherwise it is the result of the operations.
+    """
     content = json_bytes({"operations": [operation.document for operation in operations]})
     path = table_path(table, "batch")
     try:
-        response = yield from limits.send(
-            Request("POST", path, table, params=params, headers={"Content-Type": JSON}, content=content)
-        )
+        response = yield from limits.send(Request("POST", path, table, headers={"Content-Type": JSON}, content=content))
     except TablesideError as failure:
         if failure.status == 413 and len(operations) > 1:
             half = len(operations) // 2
-            first = yield from _attempt(limits, table, operations[:half], params)
-            return first + (yield from _attempt(limits, table, operations[half:], params))
-        if not failure.retriable:
+            first = yield from _attempt(limits, table, operations[:half], is_first=is_first)
+            return first + (yield from _attempt(limits, table, operations[half:], is_first=False))
+        if is_first and failure.status != 413 and not failure.retriable:
             raise
         return [_failed(failure)] * len(operations)
     return list(response.json()["results"])

@@ -16,8 +16,25 @@ def json_bytes(document: Any) -> bytes:
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
+def as_key(key: Any) -> Any:
+    """Return a key that can be a member of a dictionary: a sequence becomes a tuple, which JSON has as an array.
+
+    Raises `TypeError` for other types: a path has keys of any type as text.
+    """
+    if _is_part(key) or key is None:
+        return key
+    if not isinstance(key, Sequence) or isinstance(key, bytes | bytearray) or not all(map(_is_part, key)):
+        raise TypeError(f"a key must be a string, an integer or a sequence of these, not {key!r}")
+    return tuple(key)
+
+
+def _is_part(part: Any) -> bool:
+    return isinstance(part, str) or (isinstance(part, int) and not isinstance(part, bool))
+
+
 def key_path(key: Key) -> str | None:
     """Return the key as path segments, or None if a path cannot represent it (an empty segment, `.` or `..`)."""
+    key = as_key(key)
     parts = [str(part) for part in ([key] if isinstance(key, str | int) else key)]
     if not parts or any(part in ("", ".", "..") for part in parts):
         return None
@@ -50,7 +67,14 @@ def write_headers(if_match: str | None, token: tuple[str, int] | None, return_: 
 
 def joined(fields: Sequence[str] | None) -> str | None:
     """Return the value of the parameter `fields`."""
-    return None if fields is None else ",".join(fields)
+    return None if fields is None else ",".join(names(fields))
+
+
+def names(fields: Sequence[str]) -> Sequence[str]:
+    """Return the names of members. Raises `TypeError` for a single string, which is a sequence of its characters."""
+    if isinstance(fields, str):
+        raise TypeError(f"fields must be a sequence of names, such as [{fields!r}]")
+    return fields
 
 
 def given(**members: Any) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import httpx
 from tableside_client import json_batch
 from tableside_client.calls import Call, CallLimits, CallSettings, Request
 from tableside_client.codec import Codec
-from tableside_client.errors import RecordNotFound, TablesideError
-from tableside_client.json_batch import Document, Operation, as_key
-from tableside_client.paths import Key, given, joined, record_path, table_path
+from tableside_client.errors import RecordNotFound, TablesideError, error
+from tableside_client.json_batch import Document, Operation
+from tableside_client.paths import Key, as_key, given, joined, names, record_path, table_path
 from tableside_client.results import Outcome, Record, Written, etag_of
 from tableside_client.single_writes import single_write
 from tableside_client.tokens import TokenArgument, TokenSource
@@ -34,8 +34,13 @@ def list_tables(settings: CallSettings) -> Call[list[dict[str, Any]]]:
 def scan_params(
     prefix: str | None, partition: Key | None, split: str | None, fields: Sequence[str] | None, limit: int | None
 ) -> dict[str, Any]:
-    """Return the parameters of a scan's requests. `limit` is the maximum number of records of the whole scan."""
-    page = RECORDS_PER_PAGE if limit is None else max(1, min(limit, RECORDS_PER_PAGE))
+    """Return the parameters of a scan's requests. `limit` is the maximum number of records of the whole scan.
+
+    Raises `ValueError` for a limit below 1.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError("limit must be at least 1")
+    page = RECORDS_PER_PAGE if limit is None else min(limit, RECORDS_PER_PAGE)
     return given(prefix=prefix, partition=partition, split=split, fields=joined(fields), limit=page)
 
 
@@ -72,13 +77,14 @@ class TableCalls(Generic[V]):
         """Return a record."""
         path = record_path(self.name, key)
         if path is None:
+            fields = None if fields is None else names(fields)
             [result] = yield from self._send_batch([given(op="get", key=key, fields=fields)])
             if (failure := json_batch.error_of(self.name, result)) is not None:
                 raise failure
             return self._record({**result, "key": key})
         response = yield from self._send(Request("GET", path, self.name, params=given(fields=joined(fields))))
         expires_at = response.headers.get("tableside-expires-at")
-        return Record(as_key(key), self._codec.decode(response.json()), etag_of(response), expires_at)
+        return Record(as_key(key), self._decode(key, response.json()), etag_of(response), expires_at)
 
     def put(
         self,
@@ -119,14 +125,17 @@ class TableCalls(Generic[V]):
         """Return the value or the error of each key."""
         results = yield from self._send_batch([given(op="get", key=key, fields=fields) for key in keys])
         return [
-            self._codec.decode(result["value"]) if failure is None else failure
-            for result in results
+            self._decode(key, result["value"]) if failure is None else failure
+            for key, result in zip(keys, results, strict=True)
             for failure in [json_batch.error_of(self.name, result)]
         ]
 
     def get_many(self, keys: Iterable[Any], fields: Sequence[str] | None) -> Call[dict[Any, V]]:
         """Return the values of those keys that have a record."""
         found: dict[Any, V] = {}
+        if isinstance(keys, str | bytes):
+            raise TypeError(f"keys must be an iterable of keys, such as [{keys!r}]")
+        fields = None if fields is None else names(fields)
         for chunk in json_batch.chunks(dict.fromkeys(map(as_key, keys))):
             values = yield from self.get_each(chunk, fields)
             for key, value in zip(chunk, values, strict=True):
@@ -140,17 +149,29 @@ class TableCalls(Generic[V]):
         """Send operations, and return their outcomes in order."""
         outcomes: list[Outcome[V]] = []
         for chunk in json_batch.chunks(map(self._encoded, operations)):
-            results = yield from self._send_batch(chunk)
-            outcomes += [self._outcome(result) for result in results]
+            results = yield from self._send_batch(chunk, is_first=not outcomes)
+            pairs = zip(chunk, results, strict=True)
+            outcomes += [self._outcome(operation.get("key"), result) for operation, result in pairs]
         return outcomes
 
-    def load(self, pairs: Sequence[tuple[Any, Any]]) -> Call[list[tuple[Any, TablesideError]]]:
-        """Store pairs of key and value, and return the failed keys with their errors."""
-        results = yield from self._send_batch(
-            [{"op": "put", "key": key, "value": self._codec.encode(value)} for key, value in pairs]
-        )
-        failures = [json_batch.error_of(self.name, result) for result in results]
-        return [(key, failure) for (key, _), failure in zip(pairs, failures, strict=True) if failure is not None]
+    def load(self, pairs: Sequence[tuple[Any, Any]], *, is_first: bool) -> Call[list[tuple[Any, TablesideError]]]:
+        """Store pairs of key and value, and return the failed keys with their errors.
+
+        Raises:
+            TablesideError: The service rejected the request as a whole, and `is_first` is set.
+        """
+        puts: dict[int, Document] = {}
+        failures: dict[int, TablesideError] = {}
+        for position, (key, value) in enumerate(pairs):
+            try:
+                puts[position] = {"op": "put", "key": as_key(key), "value": self._codec.encode(value)}
+            except (TypeError, ValueError) as cause:
+                failures[position] = error(self.name, "invalid_operation", 422, str(cause))
+        results = (yield from self._send_batch(puts.values(), is_first=is_first)) if puts else []
+        for position, result in zip(puts, results, strict=True):
+            if (failure := json_batch.error_of(self.name, result)) is not None:
+                failures[position] = failure
+        return [(pairs[position][0], failures[position]) for position in sorted(failures)]
 
     def page(self, params: Mapping[str, Any], cursor: str | None) -> Call[tuple[list[Record[V]], str | None]]:
         """Return one page of a scan and the cursor of the next page, None after the last one."""
@@ -162,11 +183,11 @@ class TableCalls(Generic[V]):
     def _send(self, request: Request) -> Call[httpx.Response]:
         return (yield from self._settings.start().send_with_retries(request))
 
-    def _send_batch(self, operations: Iterable[Mapping[str, Any]]) -> Call[list[Document]]:
+    def _send_batch(self, operations: Iterable[Mapping[str, Any]], *, is_first: bool = True) -> Call[list[Document]]:
         """Send operations. Their tokens have a separate writer, so other writes may run concurrently."""
         tokens = TokenSource() if self._supports_tokens else None
         prepared = [Operation.create(operation, tokens) for operation in operations]
-        return (yield from json_batch.send(self._settings.start(), self.name, prepared))
+        return (yield from json_batch.send(self._settings.start(), self.name, prepared, is_first=is_first))
 
     def _write(self, members: Document) -> Call[Written]:
         """Send one write. If it is not idempotent, it gets a token, unless the table supports none.
@@ -198,18 +219,26 @@ class TableCalls(Generic[V]):
         encoded = {name: self._codec.encode(operation[name]) for name in ("value", "default") if operation.get(name)}
         return {**operation, **encoded}
 
-    def _outcome(self, result: Document) -> Outcome[V]:
+    def _outcome(self, key: Any, result: Document) -> Outcome[V]:
         value = result.get("value")
         return Outcome(
             status=int(result["status"]),
-            value=None if value is None else self._codec.decode(value),
+            value=None if value is None else self._decode(key, value),
             etag=result.get("etag"),
             expires_at=result.get("expires_at"),
             replayed=bool(result.get("replayed")),
             error=json_batch.error_of(self.name, result),
         )
 
+    def _decode(self, key: Any, document: dict[str, Any]) -> V:
+        """Return the value of a JSON object. Adds the table and the key to the error if it does not fit."""
+        try:
+            return self._codec.decode(document)
+        except Exception as failure:
+            failure.add_note(f"table {self.name}: the record with the key {key!r}")
+            raise
+
     def _record(self, document: Mapping[str, Any]) -> Record[V]:
-        value = self._codec.decode(document["value"])
+        value = self._decode(document["key"], document["value"])
         facts = (document.get(name) for name in ("etag", "expires_at", "partition"))
         return Record(as_key(document["key"]), value, *facts)

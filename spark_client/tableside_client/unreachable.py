@@ -11,8 +11,10 @@ from tableside_client.tls import Tls, disconnect_hint, rejection_reason
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 
 
-def unreachable(table: str | None, cause: httpx.TransportError, tls: Tls | None) -> TablesideError:
-    """Return the exception for a request without a response."""
+def unreachable(
+    table: str | None, cause: httpx.TransportError, tls: Tls | None, *, is_read: bool = False
+) -> TablesideError:
+    """Return the exception for a request without a response. `is_read` means that it changes nothing."""
     rejection = None if tls is None else rejection_reason(cause, tls)
     if rejection is not None:
         return error(table, TLS_REFUSED, 0, rejection)
@@ -24,7 +26,7 @@ def unreachable(table: str | None, cause: httpx.TransportError, tls: Tls | None)
         0,
         f"{type(cause).__name__}: {cause}{hint}",
         retriable=not isinstance(cause, httpx.UnsupportedProtocol),
-        applied="no" if isinstance(cause, _NOT_SENT) else "unknown",
+        applied="no" if is_read or isinstance(cause, _NOT_SENT) else "unknown",
     )
 
 

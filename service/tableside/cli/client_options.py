@@ -34,6 +34,8 @@ def client_command(retries: Retries = RETRIES) -> Callable[[Command], Command]:
         def command(**options: Any) -> None:
             connection = {name: options.pop(name) for name in _shared_parameters()}
             connection["token_file"] = connection["token_file"] and str(connection["token_file"])
+            for name, option in options.items():
+                _check_text(name, option)
             with _open_client(connection, retries) as client:
                 function(client, **options)
 
@@ -45,6 +47,14 @@ def client_command(retries: Retries = RETRIES) -> Callable[[Command], Command]:
         return command
 
     return decorate
+
+
+def _check_text(name: str, option: object) -> None:
+    """Raise BadParameter for text that is not in the terminal's encoding, which Python represents by surrogates."""
+    try:
+        str(option).encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter(f"{name} is not valid text in the encoding of the terminal") from None
 
 
 def _shared_parameters() -> Mapping[str, inspect.Parameter]:

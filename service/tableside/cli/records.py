@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tableside_client import Client, Table, TableNotFound
+from tableside_client.paths import json_bytes
 
 from .client_options import client_command
 
@@ -43,7 +44,7 @@ def put(
     ttl_s: Annotated[float | None, typer.Option(help="Seconds until the record expires, or -1 for never.")] = None,
 ) -> None:
     """Write a record's value, and print its etag."""
-    document = _parse_json(value, "JSON")
+    document = _parse_object(value, "the value")
     target = client.table(table)
     typer.echo(target.put(parse_key(target, key), document, ttl_s=ttl_s).etag)
 
@@ -62,8 +63,8 @@ def update(
     ttl_s: Annotated[float | None, typer.Option(help="Seconds until the record expires, or -1 for never.")] = None,
 ) -> None:
     """Update a record, and print the new value."""
-    document = _parse_json(change, "JSON")
-    start = None if default is None else _parse_json(default, "--default")
+    document = _parse_json(change, "the update")
+    start = None if default is None else _parse_object(default, "--default")
     target = client.table(table)
     written = target.update(parse_key(target, key), document, default=start, ttl_s=ttl_s, return_value=True)
     _print_json(written.value)
@@ -80,9 +81,9 @@ def parse_key(table: Table[Any], text: str) -> Any:
     """Parse a key of this table. Raise BadParameter if its type is wrong."""
     kinds = key_types(table)
     if len(kinds) > 1:
-        parts = _parse_json(text, "KEY")
+        parts = _parse_json(text, "the key")
         if not isinstance(parts, list):
-            raise typer.BadParameter(f"keys of this table are JSON arrays of {len(kinds)} parts")
+            raise typer.BadParameter(f"keys of this table are JSON arrays of {len(kinds)} parts: {', '.join(kinds)}")
         return tuple(parts)
     if kinds[0] == "string":
         return text
@@ -102,9 +103,20 @@ def key_types(table: Table[Any]) -> list[str]:
 
 def _parse_json(text: str, what: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
-        raise typer.BadParameter(f"{what} is not JSON") from None
+        document = json.loads(text)
+        json_bytes(
+            document
+        )  # Python parses NaN, numbers beyond its range and lone surrogates, which JSON does not have.
+        return document
+    except ValueError as error:
+        raise typer.BadParameter(f"{what} is not JSON: {error}") from None
+
+
+def _parse_object(text: str, what: str) -> Any:
+    document = _parse_json(text, what)
+    if not isinstance(document, dict):
+        raise typer.BadParameter(f"{what} must be a JSON object")
+    return document
 
 
 def _print_json(value: object) -> None:

@@ -71,6 +71,26 @@ def test_exit_codes_of_wrong_usage_and_of_an_unreachable_service(tableside: Comm
     assert unreachable.stderr.startswith("tableside: ")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("put", "cli", "a", "[1]"), "the value must be a JSON object"),
+        (("put", "cli", "a", "1"), "the value must be a JSON object"),
+        (("put", "cli", "a", '{"n": NaN}'), "the value is not JSON"),
+        (("put", "cli", "a", '{"n": 1e400}'), "the value is not JSON"),
+        (("put", "cli", "a", '{"n": "\\ud800"}'), "the value is not JSON"),
+        (("update", "cli", "a", "{}", "--default", "[]"), "--default must be a JSON object"),
+        (("get", "cli", "\udcff"), "key is not valid text"),
+    ],
+)
+def test_arguments_that_are_not_objects_or_text_are_wrong_usage(
+    tableside: Command, arguments: tuple[str, ...], message: str
+) -> None:
+    result = tableside(*arguments)
+    assert result.exit_code == 2, result.exception
+    assert message in result.stderr
+
+
 def test_several_workers_need_a_channel_for_a_cache(tableside: Command, tmp_path: Path) -> None:
     config = tmp_path / "cached.yaml"
     config.write_text(

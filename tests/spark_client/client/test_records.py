@@ -1,12 +1,26 @@
 """The clients for Python with a real service."""
 
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from support.running import Service
-from tableside_client import AsyncClient, InvalidOperation, LoadError, PreconditionFailed, RecordNotFound, TableNotFound
+from tableside_client import (
+    AccessDenied,
+    AsyncClient,
+    InvalidOperation,
+    LoadError,
+    PreconditionFailed,
+    RecordNotFound,
+    Retries,
+    TableNotFound,
+    json_batch,
+)
+from tableside_client.calls import CallSettings, Pause
+from tableside_client.json_batch import Operation
 
 pytestmark = pytest.mark.server
 
@@ -112,6 +126,71 @@ async def test_load_raises_with_the_records_that_failed(people: Any) -> None:
         await people.load([("", {"n": 1}), ("b", {"n": 1}), ("c", {"_ts": 1})])
     assert [key for key, _ in caught.value.failures] == ["", "c"]
     assert (caught.value.written, await people.get("b")) == (1, {"n": 1})
+
+
+async def test_a_record_that_is_too_large_is_one_failure_of_a_batch(people: Any) -> None:
+    count: dict[str, Any] = {"op": "update", "key": "a", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    large = {"text": "x" * 17_000_000}
+    outcomes = await people.batch([count, {"op": "put", "key": "large", "value": large}, count])
+    assert [outcome.status for outcome in outcomes] == [201, 413, 204]
+    assert await people.get("a") == {"n": 2}
+    [alone] = await people.batch([{"op": "put", "key": "large", "value": large}])
+    assert isinstance(alone.error, InvalidOperation)
+    with pytest.raises(LoadError) as caught:
+        await people.load([("b", {"n": 1}), ("large", large), ("c", {"n": 1})])
+    assert ([key for key, _ in caught.value.failures], caught.value.written) == (["large"], 2)
+    assert set(await people.get_many(["b", "large", "c"])) == {"b", "c"}
+
+
+def results_of(responses: list[httpx.Response]) -> list[dict[str, Any]]:
+    """Return the results of two puts whose requests get these responses, one after the other."""
+    operations = [Operation.create({"op": "put", "key": key, "value": {}}, None) for key in "ab"]
+    call = json_batch.send(CallSettings(Retries(total_s=60)).start(), "t", operations)
+    waiting = iter(responses)
+    reply: httpx.Response | None = None
+    while True:
+        try:
+            step = call.send(reply)
+        except StopIteration as end:
+            found: list[dict[str, Any]] = end.value
+            return found
+        reply = None if isinstance(step, Pause) else next(waiting)
+
+
+def test_a_rejected_request_is_an_exception_only_if_none_was_sent_before() -> None:
+    problem = {"code": "forbidden", "status": 403, "detail": "no", "applied": "no", "retriable": False}
+    busy = {"code": "overloaded", "detail": "busy", "applied": "no", "retriable": True}
+    half = httpx.Response(200, json={"results": [{"status": 503, "error": busy}, {"status": 204}]})
+    with pytest.raises(AccessDenied):
+        results_of([httpx.Response(403, json=problem)])
+    first, second = results_of([half, httpx.Response(403, json=problem)])
+    assert (first["status"], first["error"]["code"], second["status"]) == (403, "forbidden", 204)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda table: table.get("ada", fields="name"), "fields must be a sequence of names, such as ['name']"),
+        (lambda table: table.get_many(["ada"], fields="name"), "fields must be"),
+        (lambda table: table.get_many("ada"), "keys must be an iterable of keys, such as ['ada']"),
+        (lambda table: table.get(b"ada"), "a key must be a string, an integer or a sequence of these, not b'ada'"),
+        (lambda table: table.get(True), "a key must be"),
+        (lambda table: table.get(5.0), "a key must be"),
+        (lambda table: table.put("ada", [["a", 1]]), "a value must be a mapping, not list"),
+        (lambda table: table.update("ada", {}, default=[]), "a value must be a mapping, not list"),
+    ],
+)
+async def test_arguments_of_wrong_types_are_errors(people: Any, call: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        await call(people)
+
+
+async def test_load_names_the_records_that_are_not_objects(people: Any) -> None:
+    with pytest.raises(LoadError) as caught:
+        await people.load([("a", {"n": 1}), ("bad", [1]), (b"c", {}), ("d", {"n": 1})])
+    assert [key for key, _ in caught.value.failures] == ["bad", b"c"]
+    assert "a value must be a mapping, not list" in str(caught.value.failures[0][1])
+    assert set(await people.get_many(["a", "d"])) == {"a", "d"}
 
 
 async def test_load_accepts_an_asynchronous_iterable(service: Service, name: str) -> None:
