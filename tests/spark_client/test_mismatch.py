@@ -105,11 +105,31 @@ def test_a_lookup_whose_values_executors_decode_names_a_composite_key(spark: Spa
     assert message("n", "string", r"""["a'\n","7"]""", "int", "pairs") in str(caught.value)
 
 
-@pytest.mark.parametrize("escaped_literals", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"spark.sql.parser.escapedStringLiterals": "true"},
+        {"spark.sql.parser.quotedRegexColumnNames": "true", "of.this": "other"},
+    ],
+    ids=["defaults", "escaped literals", "regular expressions"],
+)
 def test_a_lookup_has_columns_and_keys_of_any_name(
-    spark: SparkSession, service: Service, escaped_literals: bool
+    spark: SparkSession, service: Service, options: dict[str, str]
 ) -> None:
-    names = ["it's", 'a"quote', "back\\slash", "tick`", "dot.ted", "fünf", "%s"]
+    names = [
+        "it's",
+        'a"quote',
+        "back\\slash",
+        "tick`",
+        "dot.ted",
+        "fünf",
+        "%s",
+        "a+b",
+        ".*",
+        "${of.this}",
+        "${env:HOME}",
+    ]
     value = {name: position for position, name in enumerate(names)}
     with Client(service.url) as client:
         client.table("names").put("fits", value)
@@ -118,17 +138,29 @@ def test_a_lookup_has_columns_and_keys_of_any_name(
     # The JVM decodes timestamps, and the executor integers.
     integers = StructType([StructField(name, IntegerType()) for name in names])
     schemas = [integers, StructType([*integers.fields, StructField("t", TimestampType())])]
-    spark.conf.set("spark.sql.parser.escapedStringLiterals", escaped_literals)
+    key, others = "k`e'y.${of.this}", ["other", "amount(usd)", "(.*)", "${of.this}.", "${of.this}{}"]
+    kept = StructType([StructField(name, StringType()) for name in (key, *others)])
+    frame = spark.createDataFrame([("fits", *others)], kept)
+    for name, option in options.items():
+        spark.conf.set(name, option)
     try:
+        [row] = table.enrich(frame, key).collect()
+        assert row.asDict() == {key: "fits", **{name: name for name in others}, "value": row["value"]}
         for schema in schemas:
-            frame = spark.createDataFrame([("fits",)], StructType([StructField("k`e'y.", StringType())]))
-            [row] = table.enrich(frame, "k`e'y.", schema).collect()
-            assert [row[name] for name in ["k`e'y.", *names]] == ["fits", *value.values()]
+            [row] = table.enrich(frame, key, schema).collect()
+            known = {key: "fits", **{name: name for name in others}, **value}
+            assert row.asDict() == {**known, **({"t": None} if "t" in schema.names else {})}
             with pytest.raises(Exception, match="USER_RAISED_EXCEPTION") as caught:
                 table.enrich(keys(spark, "misfit"), "k", schema).collect()
             assert message(names[2], "string", '"misfit"', "int", "names") in str(caught.value)
     finally:
-        spark.conf.unset("spark.sql.parser.escapedStringLiterals")
+        for name in options:
+            spark.conf.unset(name)
+
+
+def test_a_schema_without_columns_is_an_error(spark: SparkSession, service: Service) -> None:
+    with pytest.raises(ValueError, match="the schema has no column"):
+        Table("simple", service.url).enrich(keys(spark, "fits"), "k", StructType([]))
 
 
 def test_a_lookup_whose_values_executors_decode_returns_null_too(spark: SparkSession, service: Service) -> None:

@@ -59,10 +59,17 @@ def type_of(frame: DataFrame, name: str) -> DataType:
 def map_arrow(
     frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """Call `mapInArrow` with columns of any name. PySpark interprets dots and backticks in names."""
-    names = frame.columns
+    """Call `mapInArrow` with columns of any name. PySpark interprets dots and backticks in names.
+
+    The results of the function may have other names than the `schema`.
+    """
+    names, results = frame.columns, schema.names
     numbered = frame.toDF(*(f"c{position}" for position in range(len(names))))
-    return numbered.mapInArrow(lambda batches: function(batch.rename_columns(names) for batch in batches), schema)
+
+    def renamed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (found.rename_columns(results) for found in function(batch.rename_columns(names) for batch in batches))
+
+    return numbered.mapInArrow(renamed, schema)
 
 
 def require_supported_session(frame: DataFrame) -> None:

@@ -35,6 +35,7 @@ _WITHOUT_MEMBERS = ("left_semi", "left_anti")
 _PARSED = "__tableside_parsed"
 _MISFIT = "__tableside_misfit_column"
 _FIT = "__tableside_fit"
+_MEMBER = "__tableside_parsed_member_"
 _NEED_ALL_RECORDS = ("right", "rightouter", "full", "fullouter", "outer", "cross")
 
 Schema = str | StructType | None
@@ -74,7 +75,11 @@ def join(
         return map_arrow(source, lookup, frame.schema)
     decoded = [] if value is None or values.members is None else _decoded_fields(value.schema)
     text = StructField(VALUE_COLUMN, StringType())
-    found = map_arrow(source, lookup, StructType([*frame.schema.fields, *decoded, text]))
+    numbered = [
+        StructField(_numbered(at), field.dataType, field.nullable, field.metadata)
+        for at, field in enumerate(frame.schema.fields)
+    ]
+    found = map_arrow(source, lookup, StructType([*numbered, *decoded, text]))
     return _with_members(found, frame.columns, value, [field.name for field in decoded], request.on_mismatch)
 
 
@@ -102,8 +107,18 @@ def _typed_value(frame: DataFrame, table: str, keys: Sequence[str], request: Joi
     kind = type_of(frame.select(F.from_json(F.lit("{}"), request.schema).alias(VALUE_COLUMN)), VALUE_COLUMN)
     if not isinstance(kind, StructType):
         raise ValueError(f"a value is an object: its schema is a struct, not {kind.simpleString()}")
+    if not kind.names:
+        raise ValueError("the schema has no column; without a schema, the join adds the column `value` with JSON text")
     require_unique_names([*frame.columns, *kind.names], frame)
-    return TypedValue(kind, table, keys)
+    return TypedValue(kind, table, [_numbered(frame.columns.index(key)) for key in keys])
+
+
+def _numbered(position: int) -> str:
+    """Return the name of a column of the frame in expressions in SQL.
+
+    Spark substitutes variables in SQL, and may read names in backticks as regular expressions.
+    """
+    return f"__tableside_column_{position}"
 
 
 def _decoded_fields(schema: StructType) -> list[StructField]:
@@ -118,16 +133,19 @@ def _with_members(
     on_mismatch: OnMismatch,
 ) -> DataFrame:
     """Return the columns of the frame, and the members: decoded by the executor, or from the text if there is one."""
-    kept = list(map(quoted_name, columns))
     if value is None:
-        return found.selectExpr(*kept, f"{VALUE_COLUMN} AS value")
+        return found.toDF(*columns, "value")
     read, parsed = found.select("*", value.parse(F.col(VALUE_COLUMN)).alias(_PARSED)), _PARSED
     if on_mismatch == "fail":
         read = read.select("*", value.misfit(_PARSED).alias(_MISFIT))
         read, parsed = read.select("*", value.require_fit(_PARSED, _MISFIT).alias(_FIT)), _FIT
-    names = list(map(quoted_name, value.schema.names))
-    members = [f"{parsed}.{name}" for name in names]
+    names = value.schema.names
+    members = [f"{_MEMBER}{at}" for at in range(len(names))]
+    read = read.select(
+        "*",
+        *(F.col(f"{parsed}.{quoted_name(name)}").alias(member) for name, member in zip(names, members, strict=True)),
+    )
     if decoded:
         pairs = zip(decoded, members, strict=True)
         members = [f"CASE WHEN {VALUE_COLUMN} IS NULL THEN {own} ELSE {member} END" for own, member in pairs]
-    return read.selectExpr(*kept, *(f"{member} AS {name}" for member, name in zip(members, names, strict=True)))
+    return read.selectExpr(*map(_numbered, range(len(columns))), *members).toDF(*columns, *names)

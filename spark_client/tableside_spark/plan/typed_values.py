@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
 from tableside_spark.executor.mismatch import MESSAGE
-from tableside_spark.plan.frames import quoted_name
 from tableside_spark.versions import HAS_VARIANTS
 
 _MISFIT = "__tableside_misfit"
@@ -23,7 +22,10 @@ _NUMBERS = "'bigint', 'decimal', 'double', 'float'"
 
 @dataclass(frozen=True, slots=True)
 class TypedValue:
-    """A value that is read with a schema. Its table and the row's key columns are named in the error."""
+    """A value that is read with a schema. The error contains its table and the row's key, in the columns `keys`.
+
+    Their names stand in SQL as they are.
+    """
 
     schema: StructType
     table: str
@@ -49,7 +51,7 @@ class TypedValue:
         `misfit` is a column of the result of the method. The plan would otherwise contain its expression several times,
         which multiplies the time to compile it.
         """
-        key = f"to_json(array({', '.join(f'CAST({quoted_name(name)} AS string)' for name in self.keys)}))"
+        key = f"to_json(array({', '.join(f'CAST({name} AS string)' for name in self.keys)}))"
         if len(self.keys) == 1:
             key = f"substring({key}, 2, length({key}) - 2)"
         found = _json_type(f"{parsed}.{_MISFIT}", misfit)
