@@ -107,9 +107,13 @@ class Unsupported(TableError):
 
 
 class RecordUnreadable(TableError):
-    """The record was not written by Tableside, and it is not a JSON object."""
+    """The record was not written by Tableside, and it is not a JSON object.
+
+    `writers` are the last sequences of its writers, if the store keeps them apart from the value.
+    """
 
     code = "record_unreadable"
+    writers: tuple[tuple[str, int], ...] = ()
 
 
 class Contended(TableError):

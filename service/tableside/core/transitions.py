@@ -81,7 +81,7 @@ def transition(
     if isinstance(stored, RecordUnreadable):
         if isinstance(write, Update) or not is_unconditional(write):
             return Unchanged(stored)
-        stored = Stored(b"", "")  # the record exists, and its content does not matter
+        stored = Stored(b"", "", 0, stored.writers)  # the record exists, and its content does not matter
     if stored is not None and not stored.live(now_ms):
         stored = None
     try:
@@ -138,7 +138,7 @@ def _is_replay(stored: Stored, token: Token) -> bool:
 
 
 def _replay_outcome(stored: Stored, write: Write) -> Written:
-    if stored.value is None:
+    if not stored.value:  # None is a tombstone, and no text an unreadable value.
         return Written(None, replayed=True)
     value = stored.value if not isinstance(write, Delete) and write.returning else None
     return Written(stored.etag, replayed=True, value=value, expires_ms=stored.expires_ms)

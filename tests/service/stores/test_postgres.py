@@ -213,10 +213,12 @@ async def test_a_row_with_an_invalid_value_is_unreadable_and_can_be_replaced(
     assert refused(outcomes[4], RecordUnreadable)
     with pytest.raises(RecordUnreadable):
         await store.scan(Scan(10))
-    await written(store, put("a", {"n": 1}))
+    await written(store, put("a", {"n": 1}, token=Token("v", 1)))
     assert same(await value(store, "a"), {"n": 1})
     await direct.execute(f"UPDATE {quoted(name)} SET value = $1::text::jsonb WHERE key = 'a'", junk)
-    await written(store, Delete("a", token=Token("w", 1)))
+    assert (await written(store, put("a", {"n": 2}, token=Token("v", 1)))).replayed
+    assert not (await written(store, Delete("a", token=Token("w", 1)))).replayed
+    assert (await written(store, put("a", {"n": 2}, token=Token("v", 1)))).replayed
     assert await scanned(store) == ["c"]
 
 

@@ -341,7 +341,40 @@ async def test_an_invalid_side_key_is_unreadable(store: Any, tool: Any) -> None:
     assert await value(store, "a") == {"n": 1}
 
 
+@pytest.mark.parametrize("kind", ["text", "hash"])
+async def test_a_record_that_another_tool_makes_unreadable_keeps_its_tokens(store: Any, tool: Any, kind: str) -> None:
+    async def spoil() -> None:
+        await tool.delete(name(store, "a"))
+        await (tool.set(name(store, "a"), "[1]") if kind == "text" else tool.hset(name(store, "a"), "field", "value"))
+
+    for token in (Token("v", 9), Token("w", 5)):
+        await written(store, put("a", {"n": 1}, token=token))
+    await spoil()
+    for token in (Token("w", 5), Token("w", 4), Token("v", 9)):
+        assert (await written(store, put("a", {"n": 2}, token=token, returning=True))).replayed
+    assert refused(await one(store, Get("a")), RecordUnreadable)
+    for new in (put("a", {"n": 3}, token=Token("w", 6)), Delete("a", token=Token("w", 7))):
+        assert not (await written(store, new)).replayed
+        for known in (new.token, Token("v", 9)):
+            assert (await written(store, put("a", {"n": 4}, token=known))).replayed
+        await spoil()
+
+
 # Scans
+
+
+@pytest.mark.parametrize("limit", [100, 512])
+async def test_every_page_of_a_slow_server_has_records(store: Any, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """A page whose time is over after its first SCAN must not begin the same SCAN again, without an end."""
+    keys = [f"{index:04}" for index in range(4 * limit + 2)]
+    await store.apply([put(key, {}) for key in keys])
+    monkeypatch.setattr(keyspace, "PAGE_SEARCH_S", -1.0)
+    page, met, count = await store.scan(Scan(limit)), set[Any](), 1
+    while page.position is not None:
+        met.update(key for key, _ in page.records)
+        page, count = await store.scan(Scan(limit, position=page.position)), count + 1
+        assert count < 3000
+    assert met | {key for key, _ in page.records} == set(keys)
 
 
 async def test_a_scan_of_few_records_in_a_large_database_ends(redis_url: str, store: Any) -> None:

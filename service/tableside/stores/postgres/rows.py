@@ -78,6 +78,7 @@ async def stored_record(row: Any, parts: int) -> Stored | RecordUnreadable:
     text, etag, expires, writers, _ = row[parts:]
     value = None if text is None else await convert(text)
     if isinstance(value, RecordUnreadable):
+        value.writers = parse_writers(writers)
         return value
     return Stored(value, etag, expires or 0, parse_writers(writers))
 
@@ -103,6 +104,7 @@ def with_side_row(stored: Stored | RecordUnreadable | None, side: SideRow) -> St
     if stored is None:
         return Stored(None, "", side.expires_ms, side.writers) if side.writers else None
     if isinstance(stored, RecordUnreadable):
+        stored.writers = side.writers
         return stored
     expires_ms = side.expires_ms if stored.etag == str(side.version) else 0
     return Stored(stored.value, stored.etag, expires_ms, side.writers)

@@ -93,7 +93,7 @@ def _versioned_record(found: ScriptResult, at: int, count: int) -> VersionedReco
     if len(found.values) > count:
         side = found.values[at + count]
     if at in found.wrong_types:
-        return VersionedRecord(wrong_type(), RecordBytes("o", b"", side or b""))
+        return VersionedRecord(wrong_type(side), RecordBytes("o", b"", side or b""))
     expires_ms = found.expiries[at] if found.expiries else 0
     version = RecordBytes("a" if raw is None else "v", raw or b"", side or b"")
     return VersionedRecord(stored(raw, expires_ms, side), version)

@@ -8,6 +8,7 @@ The tokens of a record's writers are JSON in a side key, the latest writer last:
 first element is 0 for the tombstone of a deleted record.
 """
 
+import contextlib
 import itertools
 import random
 from collections.abc import Sequence
@@ -76,19 +77,24 @@ def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:
 
 def stored(raw: bytes | None, expires_ms: int, side: bytes | None) -> Stored | RecordUnreadable | None:
     """Return the current record for a write. `side` is its side key, None if that is absent or was not read."""
+    writers: Writers = ()
     try:
         deleted, writers = _parse_writers(side)
         if raw is not None:
             return Stored(_value(raw), xxh3_128_hexdigest(raw), expires_ms, writers)
     except RecordUnreadable as error:
+        error.writers = writers
         return error
     # Without a record only a tombstone counts: the tokens of an expired record expire with it.
     return Stored(None, "", 0, writers) if deleted and writers else None
 
 
-def wrong_type() -> RecordUnreadable:
-    """Return the error for a Redis key that is a list, a hash or another type."""
-    return RecordUnreadable(_WRONG_TYPE)
+def wrong_type(side: bytes | None = None) -> RecordUnreadable:
+    """Return the error for a Redis key that is a list, a hash or another type. `side` is its side key, if read."""
+    error = RecordUnreadable(_WRONG_TYPE)
+    with contextlib.suppress(RecordUnreadable):
+        _, error.writers = _parse_writers(side)
+    return error
 
 
 def pack_writers(writers: Writers, *, deleted: bool) -> bytes:
