@@ -30,9 +30,13 @@ ROUNDS_MAX = 64
 """How many requests one page sends, whether they find records or not, unless PAGE_SEARCH_S ends it first."""
 
 
-def rounds() -> Iterator[int]:
-    """Count the requests of one page. The first is always sent."""
-    ends_at = time.monotonic() + PAGE_SEARCH_S
+def page_end() -> float:
+    """Return the time of `time.monotonic` when a page that begins now has to end."""
+    return time.monotonic() + PAGE_SEARCH_S
+
+
+def rounds(ends_at: float) -> Iterator[int]:
+    """Count the requests of one page until this time. The first is always sent."""
     for index in range(ROUNDS_MAX):
         if index and time.monotonic() >= ends_at:
             return

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ...core import Page, Part, Scan, TableError
 from .errors import from_unexpected_reply
 from .keys import KeyNames, slot_of
-from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, rounds, scan_node
+from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, page_end, rounds, scan_node
 from .pages import NamedKey, NamedPageBuilder, Reading
 from .partition_index import PartitionIndex
 from .reads import RecordReader
@@ -60,7 +60,7 @@ class PartitionScanner:
 
     async def _indexed_page(self, scan: Scan, partition: Part, after: bytes | None) -> Page:
         page = NamedPageBuilder(scan, self._reads)
-        for _ in rounds():
+        for _ in rounds(page_end()):
             count = min(page.room, MEMBERS_MAX)
             members = await self._members(partition, scan.prefix, after, count)
             processed = await self._fill(page, partition, members)
@@ -103,7 +103,7 @@ class PartitionScanner:
         """Add missing records to the index. Return the position of the next page, or None if the index is complete."""
         position, node, count = self._start_position(scan, partition), None, COUNT_MAX
         pattern = self._names.pattern(Scan(1) if self._exclusive else replace(scan, position=None))
-        for _ in rounds():
+        for _ in rounds(page_end()):
             if node is None or not position.part:
                 node, position = await self._keyspace.start_node(position)
             run, cursor, names = await scan_node(node, position.cursor, pattern, count)

@@ -6,6 +6,7 @@ those of the next one, and executes the SCAN after it.
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from xxhash import xxh3_64_digest
 from ...core import Page, Scan
 from .connection import Node
 from .keys import KeyNames, slot_of
-from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, ScanReply, rounds, scan_node
+from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, ScanReply, page_end, rounds, scan_node
 from .pages import NamedKey, NamedPageBuilder, Reading
 from .reads import RecordReader
 from .topology import ALL_SLOTS, Servers, format_slots, parse_slots, slots_of_split
@@ -60,7 +61,8 @@ class _PageScan:
     async def read(self) -> Page:
         """Read the page."""
         position, node, stop, complete = self._start, None, None, False
-        for _ in rounds():
+        ends_at = page_end()
+        for _ in rounds(ends_at):
             if node is None or not position.part:
                 node, position = await self._keyspace.start_node(position)
             run, cursor, names = await (self._ahead or self._scan_names(node, position.cursor))
@@ -76,7 +78,7 @@ class _PageScan:
             fresh = self._fresh(names, position)
             if len(fresh) > self._room and (self._pending or self._page.records):
                 break
-            if len(fresh) > self._room and self._count > 1:
+            if len(fresh) > self._room and self._count > 1 and time.monotonic() < ends_at:
                 self._count = max(1, self._count // 4)
                 continue
             if self._ahead is None:
