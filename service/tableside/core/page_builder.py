@@ -14,14 +14,17 @@ PAGE_SEARCH_S = 0.25
 
 
 class PageBuilder:
-    """The records of one page. `complete`: the page has reached a limit of the scan, or has skipped too many."""
+    """The records of one page.
+
+    `complete`: the page has reached a limit of the scan, or has `skipped` too many expired records.
+    """
 
     def __init__(self, scan: Scan) -> None:
         self.records: list[tuple[Key, Record]] = []
         self.complete = False
         self.bytes_left = scan.bytes_max
         self._limit = scan.limit
-        self._skips_left = PAGE_SKIPPED_MAX
+        self.skipped = 0
 
     def add(self, key: Key, record: Record) -> None:
         """Add a record."""
@@ -49,5 +52,5 @@ class PageBuilder:
 
     def skip(self) -> None:
         """Count a record that has expired."""
-        self._skips_left -= 1
-        self.complete = self._skips_left <= 0
+        self.skipped += 1
+        self.complete = self.skipped >= PAGE_SKIPPED_MAX

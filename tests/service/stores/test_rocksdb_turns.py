@@ -3,7 +3,7 @@
 import asyncio
 import math
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from rocksdict import WriteBatch
 from contract import Time, one, pages, put, scanned, written
 from service.stores.test_rocksdb import database
 from tableside.core.errors import DeadlineExceeded
-from tableside.core.operations import Get, Operation, Written
+from tableside.core.operations import Get, Operation, Token, Written
 from tableside.core.page_builder import PAGE_SKIPPED_MAX
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, group_commit, scans
@@ -74,7 +74,61 @@ async def test_a_page_ends_early_among_expired_records(store: Store, time: Time,
 async def test_a_small_page_examines_few_keys(store: Store, examined: list[int]) -> None:
     await store.apply([put(f"{index:04}", {}) for index in range(1000)])
     assert len((await store.scan(Scan(10))).records) == 10
-    assert examined == [10 + SKIPPED_PER_TURN]
+    assert examined == [10]
+
+
+async def test_a_page_among_expired_records_examines_more_keys_than_it_has_room_for(
+    store: Store, time: Time, examined: list[int]
+) -> None:
+    await fill_expired(store, time, 3 * SKIPPED_PER_TURN)
+    assert [key for key, _ in (await store.scan(Scan(1))).records] == ["live"]
+    assert examined == [1, *[1 + SKIPPED_PER_TURN] * 2, 98]
+
+
+@pytest.mark.parametrize("scan", [Scan(1000), Scan(1000, prefix="a"), Scan(3)])
+async def test_a_scan_reads_no_record_after_its_end(
+    backend: RocksdbBackend, store: Store, scan: Scan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.apply([put(key, {}) for key in ("a1", "a2", "a3")])
+    after = [put(f"b{index}", {}) for index in range(50)]
+    await (store if scan.prefix else await backend.store(TableSpec("t-after"))).apply(after)
+    read: list[Any] = []
+
+    class Counted:
+        """The database, which notes the keys that iterators return."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(current, name)
+
+        def items(self, **options: Any) -> Iterator[Any]:
+            for item in current.items(**options):
+                read.append(item[0])
+                yield item
+
+    current = backend._database._handle.current
+    monkeypatch.setattr(type(backend._database._handle), "current", property(lambda _: Counted()))
+    page = await store.scan(scan)
+    assert ([key for key, _ in page.records], page.position) == (["a1", "a2", "a3"], None)
+    assert len(read) == 4
+
+
+@pytest.mark.parametrize("token", [None, Token("w", 1)])
+async def test_a_turn_writes_a_bounded_number_of_bytes(
+    store: Store, token: Token | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, written_bytes = "x" * (2**20 - 100), list[int]()
+    database_write = type(store._database).write  # type: ignore[attr-defined]
+
+    def write(self: Any, batch: WriteBatch) -> None:
+        written_bytes.append(batch.size_in_bytes())
+        database_write(self, batch)
+
+    monkeypatch.setattr(type(store._database), "write", write)  # type: ignore[attr-defined]
+    outcomes = await store.apply([put(f"k{index}", {"text": text}, token=token) for index in range(30)])
+    assert {type(outcome) for outcome in outcomes} == {Written}
+    assert len(written_bytes) == 4
+    assert max(written_bytes) <= group_commit.BYTES_PER_TURN_MAX + 2**20
+    assert len(await scanned(store)) == 30
 
 
 async def test_a_turn_of_a_scan_examines_a_bounded_number_of_bytes(store: Store, examined: list[int]) -> None:

@@ -8,12 +8,10 @@ is closed. A write is durable when the write-ahead log is on disk.
 import asyncio
 import logging
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar, cast
 
 from rocksdict import WriteBatch
@@ -120,21 +118,20 @@ class Database:
         return cast("list[bytes | None]", self._handle.current.get(cast("list[Any]", keys)))
 
     def items(self, key_range: Range, count_max: int, bytes_max: int) -> tuple[list[Item], bool]:
-        """Return the first keys and values of a range in order, and whether the range may have more.
+        """Return the first keys and values of a range in order, and whether the range has more.
 
         They are at most `count_max`, and end with the value that exceeds `bytes_max`.
         """
-        found, size_bytes, more = list[Item](), 0, False
+        found, size_bytes, high = list[Item](), 0, key_range.high
         # The binding encodes an upper bound in read options as if the database were not in raw mode: checked here.
         for item in cast("Iterator[Item]", self._handle.current.items(from_key=key_range.low)):
+            if high is not None and item[0] >= high:
+                break
+            if len(found) == count_max or size_bytes > bytes_max:
+                return found, True
             found.append(item)
             size_bytes += len(item[1])
-            if len(found) == count_max or size_bytes > bytes_max:
-                more = True
-                break
-        if key_range.high is None or not found or found[-1][0] < key_range.high:
-            return found, more
-        return found[: bisect_left(found, key_range.high, key=itemgetter(0))], False
+        return found, False
 
     def write(self, batch: WriteBatch) -> None:
         """Write without syncing. Call it only in work passed to `run_write`, which syncs."""

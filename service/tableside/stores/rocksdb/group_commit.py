@@ -36,6 +36,11 @@ class Turn:
         """The number of operations that the turn still allows, at least one."""
         return max(1, self._operations)
 
+    @property
+    def bytes_left(self) -> int:
+        """The number of bytes that the turn still allows."""
+        return self._bytes
+
     def spend(self, size_bytes: int, count: int = 1) -> None:
         """Count operations that read and wrote this many bytes."""
         self._operations -= count

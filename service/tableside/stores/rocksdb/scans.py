@@ -29,7 +29,7 @@ KEYS_PER_TURN_MAX = 1000
 """How many keys one turn of a scan examines."""
 
 SKIPPED_PER_TURN = 100
-"""How many more keys than the page has room for one turn examines, because expired records take no room."""
+"""How many more keys than the page has room for a turn examines after expired records, which take no room."""
 
 BYTES_PER_TURN_MAX = 4 * 2**20
 """How many bytes one turn of a scan examines. The record that exceeds this is the turn's last one."""
@@ -75,8 +75,9 @@ class Scanner:
 
     def _turn(self, page: PageBuilder, key_range: Range) -> bytes | None:
         """Examine the next keys of a range. Return the last one, or None if no key is left."""
-        count_max = min(KEYS_PER_TURN_MAX, page.room + SKIPPED_PER_TURN)
-        items, more = self._database.items(self._in_database(key_range), count_max, BYTES_PER_TURN_MAX)
+        count_max = min(KEYS_PER_TURN_MAX, page.room + (SKIPPED_PER_TURN if page.skipped else 0))
+        bytes_max = min(BYTES_PER_TURN_MAX, page.bytes_left)
+        items, more = self._database.items(self._in_database(key_range), count_max, bytes_max)
         names = [name[self._in_table] for name, _ in items]
         keys, outcomes = self._spec.key.decode_all(names), read_all([raw for _, raw in items], self._database.now_ms())
         if not page.add_all(keys, outcomes):

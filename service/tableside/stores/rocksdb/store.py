@@ -201,26 +201,32 @@ class RocksdbStore:
     def _put_plain(self, batch: WriteBatch, keys: Sequence[bytes], puts: Sequence[Put], turn: Turn) -> list[Outcome]:
         versions = self._database.next_versions(len(puts))
         raws = (pack_plain(put.value, version) for put, version in zip(puts, versions, strict=True))
-        self._add_all(batch, keys, raws, turn, not_plain=None)
-        return [Written(f"{version:016x}") for version in versions]
+        count = self._add_all(batch, keys, raws, turn, not_plain=None)
+        return [Written(f"{version:016x}") for version in versions[:count]]
 
     def _put_tokened(
         self, batch: WriteBatch, keys: Sequence[bytes], values: Sequence[TokenedValue], turn: Turn
     ) -> list[Outcome]:
         versions = self._database.next_versions(len(values))
         raws = (pack_tokened(value, version) for value, version in zip(values, versions, strict=True))
-        self._add_all(batch, keys, raws, turn, not_plain=self._prefix)
-        return [Written(f"{version:016x}") for version in versions]
+        count = self._add_all(batch, keys, raws, turn, not_plain=self._prefix)
+        return [Written(f"{version:016x}") for version in versions[:count]]
 
     def _add_all(
         self, batch: WriteBatch, keys: Sequence[bytes], raws: Iterable[bytes], turn: Turn, *, not_plain: bytes | None
-    ) -> None:
-        add, sizes_bytes = batch.put, list[int]()
-        for key, raw in zip(keys, raws, strict=True):
+    ) -> int:
+        """Add the first records, as many as the turn allows in bytes but at least one. Return their number."""
+        add, sizes_bytes, left_bytes = batch.put, list[int](), turn.bytes_left
+        for key, raw in zip(keys, raws, strict=False):
             add(key, raw)
-            sizes_bytes.append(len(raw))
+            size_bytes = len(raw)
+            sizes_bytes.append(size_bytes)
+            left_bytes -= size_bytes
+            if left_bytes <= 0:
+                break
         self._database.note_write(max(sizes_bytes), not_plain)
-        turn.spend(sum(sizes_bytes), len(keys))
+        turn.spend(sum(sizes_bytes), len(sizes_bytes))
+        return len(sizes_bytes)
 
     def _apply_each(
         self,
