@@ -12,9 +12,10 @@ from redis.asyncio import Redis
 from contract import COMPOSITE, one, put, record, refused, update, value, written
 from support.redis_tables import connected, own
 from tableside.core import values
+from tableside.core.compare_and_set import CompareAndSet
 from tableside.core.errors import InvalidOperation, RecordNotFound, RecordUnreadable
 from tableside.core.keys import KeyField, KeySchema
-from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
+from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Token, Write, Written
 from tableside.core.store import Store, TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.connection import Node
@@ -113,6 +114,7 @@ async def test_an_edit_takes_one_round_trip(
 
 
 async def test_a_default_takes_one_round_trip(store: Store, requests: list[int]) -> None:
+    await written(store, update("new", {"n": 1}, {}))  # loads the script
     await written(store, Delete("new"))
     requests.clear()
     outcome = await written(store, update("new", {"$inc": {"n": 1}}, {"n": 5}))
@@ -133,12 +135,18 @@ NO_TOKENS: list[tuple[str, int]] = []
         ([("w", 6), ("v", 1)], ("w", 5), 2),
         ([("w", 9), ("ww", 9), ("w,", 9)], ("w", 10), 1),
         ([("w", 10**15)], ("w", 5), 2),
+        ([("w", 999)], ("w", 1000), 1),
+        ([("w", 1000)], ("w", 999), 2),
+        ([("w", 2**53)], ("w", 2**53 + 1), 1),
+        ([("w", 2**53 + 1)], ("w", 2**53), 2),
+        ([("w", 2**63 - 2)], ("w", 2**63 - 1), 1),
+        ([("w", 2**63 - 1)], ("w", 2**63 - 2), 2),
         ([("v", 2**63 - 1)], ("w", 5), 1),
         ([('quo"te', 1)], ("w", 5), 3),
         ([('a",5],["w', 9)], ("w", 5), 3),
         ([("back\\slash\\", 9)], ("slash", 5), 3),
         ([("ü", 1)], ("w", 5), 1),
-        (NO_TOKENS, ("w", 10**15), 2),
+        (NO_TOKENS, ("w", 2**63 - 1), 1),
         (NO_TOKENS, ("back\\slash", 1), 2),
         (NO_TOKENS, ("ü", 1), 2),
         ([(f"w{index}", index) for index in range(8)], ("w8", 1), 1),
@@ -167,6 +175,28 @@ async def test_a_write_with_a_token_takes_one_round_trip_if_the_token_is_certain
         ]
         found.append((described(outcome), replays, await value(each, "a")))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", ["update", "put"])
+async def test_a_write_waits_for_the_writer_that_is_retrying_the_record(
+    store: Store, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Otherwise writes by the script overtake it each time."""
+    await written(store, put("a", {"n": 1}))
+    retried: list[Key] = []
+    write_alone = CompareAndSet._write_alone
+
+    async def counted(self: CompareAndSet, write: Write, until: float) -> Outcome:
+        retried.append(write.key)
+        return await write_alone(self, write, until)
+
+    monkeypatch.setattr(CompareAndSet, "_write_alone", counted)
+    monkeypatch.setattr(CompareAndSet, "is_contended", lambda _, key: key == "a")
+    token, writes = Token("w", 1), list[Operation]()
+    for key in "ab":
+        writes.append(put(key, {"n": 2}, token=token) if kind == "put" else update(key, {"n": 2}, {}, token=token))
+    assert [type(outcome) for outcome in await store.apply(writes)] == [Written, Written]
+    assert retried == ["a"]
 
 
 async def test_a_default_with_a_token_counts_once(store: Store, requests: list[int]) -> None:

@@ -56,6 +56,24 @@ async def exclusive(tool: Any, redis_url: str) -> AsyncIterator[Any]:
         yield await backend.store(visits(exclusive=True))
 
 
+@pytest.mark.parametrize("command", ["zadd", "zrem", "zrange", "pexpireat", "persist"])
+async def test_a_write_is_rejected_before_it_changes_a_record_if_the_index_may_not_be_written(
+    tool: Any, redis_url: str, command: str
+) -> None:
+    await tool.execute_command("ACL", "SETUSER", "limited", "reset", "on", ">pw", "~*", "&*", "+@all", f"-{command}")
+    async with connected(redis_url.replace("redis://", "redis://limited:pw@")) as backend:
+        store = await backend.store(visits())
+        await tool.set("visits:p:1", '{"n":0}')
+        rejected = [
+            *(await store.apply([update(("p", 1), {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1))])),
+            *(await store.apply([put(("p", 2), {"n": 9}, ttl_s=100, token=Token("w", 1))])),
+            *(await store.apply([put(("p", 3), {"n": 9})])),
+        ]
+    assert {getattr(outcome, "applied", outcome) for outcome in rejected} == {"no"}
+    assert await tool.keys("visits:*") == [b"visits:p:1"]
+    assert await tool.get("visits:p:1") == b'{"n":0}'
+
+
 def days(members: Sequence[bytes]) -> list[int]:
     return [int.from_bytes(member, "big") - 2**63 for member in members]
 

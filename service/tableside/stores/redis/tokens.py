@@ -7,16 +7,13 @@ import re
 
 from ...core import WRITERS_MAX, Token
 
-_SEQUENCE_DIGITS_MAX = 15
-"""The maximum number of digits of a token's sequence that a script compares. Lua represents such numbers exactly."""
-
 _SIMPLE_WRITER = re.compile(r"[ !#-\[\]-~]+")
 """The names of writers that have no escapes in JSON: printable ASCII without quotes and backslashes."""
 
 
 def is_simple(token: Token) -> bool:
     """Return whether a script can compare the token with those of a side key."""
-    return token.sequence < 10**_SEQUENCE_DIGITS_MAX and _SIMPLE_WRITER.fullmatch(token.writer) is not None
+    return _SIMPLE_WRITER.fullmatch(token.writer) is not None
 
 
 def element(token: Token) -> bytes:
@@ -25,6 +22,11 @@ def element(token: Token) -> bytes:
 
 
 WITH_TOKEN = f"""
+-- Returns whether a sequence is below another. Numbers of Lua are doubles, so their digits are compared.
+local function is_below(sequence, other)
+  return #sequence < #other or (#sequence == #other and sequence < other)
+end
+
 -- Returns the text of the side key after a write with a token, or nil if it is not certain that the token is new.
 -- Without a record only a tombstone counts: the tokens of an expired record expire with it.
 local function with_token(side, exists, token)
@@ -35,7 +37,7 @@ local function with_token(side, exists, token)
     for element, other, last in string.gmatch(side, '(%["([^"\\\\]*)",(%d+)%])') do
       table.insert(found, element)
       if other ~= writer then table.insert(kept, element)
-      elseif #last > {_SEQUENCE_DIGITS_MAX} or tonumber(last) >= tonumber(sequence) then return nil end
+      elseif not is_below(last, sequence) then return nil end
     end
     if #found == 0 or '[1,' .. table.concat(found, ',') .. ']' ~= side then return nil end
     while #kept >= {WRITERS_MAX} do table.remove(kept, 1) end

@@ -75,12 +75,22 @@ end
 _INDEX = f"""
 local indexes = {{}}
 
+-- Raises an error if the user may not run a command that the indexes need: it would fail after records are written.
+local function check_permissions(index, expiring)
+  for _, command in ipairs({{
+    {{'ZADD', index, 0, ''}}, {{'ZREM', index, ''}}, {{'ZADD', expiring, 0, ''}}, {{'ZREM', expiring, ''}},
+    {{'ZRANGE', expiring, 0, 0}}, {{'PEXPIREAT', index, 0}}, {{'PERSIST', index}},
+  }}) do
+    if not redis.acl_check_cmd(unpack(command)) then error({{err = 'NOPERM of the index'}}) end
+  end
+end
+
 -- Returns the changes to the index of a partition. Raises an error, before the record is written, if the index cannot
 -- be. A command that writes would do as a check, but after it Redis accepts writes without memory.
 local function changes_of(index, expiring)
   local changes = indexes[index]
   if not changes then
-    if not redis.acl_check_cmd('ZADD', index, 0, '') then error({{err = 'NOPERM of the index'}}) end
+    check_permissions(index, expiring)
     redis.call('ZCARD', index)
     local expires = redis.call('ZCARD', expiring) > 0
     changes = {{expiring = expiring, expires = expires, added = {{}}, removed = {{}}, scored = {{}}, unscored = {{}}}}

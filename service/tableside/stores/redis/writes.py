@@ -57,24 +57,38 @@ class RecordWriter:
     async def put_once(self, puts: Sequence[Put], compare_and_set: CompareAndSet, until: float) -> list[Outcome]:
         """Apply puts for which `is_put_once` is true in one round trip per node.
 
-        `compare_and_set` applies those whose tokens are not certainly new.
+        `compare_and_set` applies those whose tokens are not certainly new, and those of records that it is retrying.
         """
-        raws, yielder = await _packed(puts), Yielder()
-        ttls_ms = {ttl_s: self._plan(put)[2] for ttl_s, put in {put.ttl_s: put for put in puts}.items()}
-        elements = {id(put.token): element(put.token) for put in puts if put.token is not None}
-        arguments = [(raw, ttls_ms[put.ttl_s], elements[id(put.token)]) for put, raw in zip(puts, raws, strict=True)]
-        await yielder.maybe_yield()
+        sent = [index for index, put in enumerate(puts) if not compare_and_set.is_contended(put.key)]
+        planned = [puts[index] for index in sent]
+        arguments = await self._once(planned)
         outcomes: dict[int, Outcome] = {}
-        for positions, results in await self._write(self._scripts.put_once, puts, arguments, until):
-            for index, result in zip(positions, results, strict=True):
+        yielder = Yielder()
+        for positions, results in await self._write(self._scripts.put_once, planned, arguments, until):
+            for position, result in zip(positions, results, strict=True):
                 if result != UNDECIDED:
-                    outcomes[index] = _put_outcome(puts[index], raws[index], result)
+                    outcomes[sent[position]] = _put_outcome(planned[position], arguments[position][0], result)
             await yielder.maybe_yield()
         others = [index for index in range(len(puts)) if index not in outcomes]
         if others:
             decided = await compare_and_set.apply([puts[index] for index in others], until)
             outcomes.update(zip(others, decided, strict=True))
         return [outcomes[index] for index in range(len(puts))]
+
+    async def _once(self, puts: Sequence[Put]) -> list[tuple[bytes, int, bytes]]:
+        """Return the arguments of the script for each put: the value, the time to live in ms, and the token."""
+        arguments, yielder = list[tuple[bytes, int, bytes]](), Yielder()
+        elements, ttls_ms = dict[int, bytes](), dict[float | None, int]()
+        for some in chunks_of(puts, PACKED_PUTS):
+            for put in some:
+                assert put.token is not None
+                if id(put.token) not in elements:
+                    elements[id(put.token)] = element(put.token)
+                if put.ttl_s not in ttls_ms:
+                    _, _, ttls_ms[put.ttl_s] = self._plan(put)
+                arguments.append((pack(put.value), ttls_ms[put.ttl_s], elements[id(put.token)]))
+            await yielder.maybe_yield()
+        return arguments
 
     async def apply(self, writes: Sequence[Put | Delete], until: float) -> list[Outcome]:
         """Apply the writes in one round trip per node."""
