@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias, TypeVar
 
 from .errors import TableError
+from .shortest_first import ShortestFirst
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class HelperProcess:
         """`clock` returns seconds."""
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, "tableside-helper")
+        self._turns = ShortestFirst()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._starting = self._closed = False
@@ -82,9 +84,19 @@ class HelperProcess:
     async def run(self, work: Callable[[], Result]) -> Result:
         """Call a picklable function in the process. Return its result, or raise the TableError that it raises.
 
-        Raise HelperFailed if the process did not do it. Work of cancelled callers is not started.
+        Raise HelperFailed if the process did not do it. Short work comes first, and work of cancelled callers is not
+        started.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._call, work)
+        try:
+            message = _packed(work)  # Copies no long byte string.
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            raise HelperFailed(f"not picklable: {error}") from error
+        await self._turns.take(sum(map(len, message)))
+        try:
+            result: Result = await asyncio.get_running_loop().run_in_executor(self._thread, self._call, message)
+        finally:
+            self._turns.give()
+        return result
 
     async def close(self) -> None:
         """End the process. Work in progress raises HelperFailed."""
@@ -117,13 +129,9 @@ class HelperProcess:
         finally:
             self._starting = False
 
-    def _call(self, work: Callable[[], Result]) -> Result:
+    def _call(self, message: Message) -> Any:
         if not self.ready or self._socket is None:
             raise HelperFailed
-        try:
-            message = _packed(work)
-        except (AttributeError, TypeError, pickle.PicklingError) as error:
-            raise HelperFailed(f"not picklable: {error}") from error
         try:
             _send(self._socket, message)
             done, result = _unpacked(_receive(self._socket))
@@ -131,8 +139,7 @@ class HelperProcess:
             self._fail(error)
             raise HelperFailed from error
         if done:
-            returned: Result = result
-            return returned
+            return result
         if isinstance(result, TableError):
             raise result
         raise HelperFailed(result)

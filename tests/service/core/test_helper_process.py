@@ -20,6 +20,7 @@ from tableside.core.helper_process import PART_BYTES_MIN, RESTART_PAUSE_S, Helpe
 from tableside.core.json_errors import NotJson
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.long_texts import operation_members, put_members
+from tableside.core.shortest_first import ShortestFirst
 from tableside.core.slices import run_apart, use_helper
 from tableside.core.store import TableSpec
 from tableside.core.transitions import Changed, Stored, transition
@@ -91,6 +92,42 @@ async def test_work_that_fails_or_cannot_be_sent_is_left_to_the_caller(helper: H
     with pytest.raises(HelperFailed):
         await helper.run(lambda: 1)
     assert await helper.run(os.getpid) == helper.pid, "it still works"
+
+
+async def test_short_work_does_not_wait_for_a_queue_of_long_work(helper: HelperProcess) -> None:
+    order: list[str] = []
+
+    async def run(name: str, size_bytes: int) -> None:
+        await helper.run(partial(bytes.count, b"x" * size_bytes, b"x"))
+        order.append(name)
+
+    first = asyncio.create_task(helper.run(partial(time.sleep, 0.2)))
+    await asyncio.sleep(0)
+    long = [asyncio.create_task(run(f"long {number}", 2**20 - number)) for number in range(3)]
+    await asyncio.sleep(0)
+    short = [asyncio.create_task(run(f"short {number}", 2**10 + number)) for number in range(4)]
+    await asyncio.gather(first, *long, *short)
+    assert order == ["short 0", "short 1", "short 2", "long 0", "short 3", "long 2", "long 1"]
+
+
+async def test_a_turn_that_was_given_to_a_cancelled_caller_is_passed_on() -> None:
+    turns, order = ShortestFirst(), list[str]()
+
+    async def run(name: str) -> None:
+        await turns.take(1)
+        order.append(name)
+        turns.give()
+
+    await turns.take(1)
+    waiting = [asyncio.create_task(run(name)) for name in "abc"]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    turns.give()
+    waiting[0].cancel()
+    await asyncio.wait(waiting)
+    assert order == ["c"]
+    await run("d")
+    assert order == ["c", "d"]
 
 
 async def test_work_of_a_cancelled_caller_is_not_started(helper: HelperProcess, tmp_path: Path) -> None:
