@@ -3,14 +3,16 @@
 from collections import Counter
 
 import msgspec
+import pytest
 
 from tableside.core import values
+from tableside.core.errors import InvalidOperation
 from tableside.core.operations import Delete, Key
 from tableside.core.store import Page, Scan
 
 from .opening import Open, needs
 from .partitions import PartitionScans
-from .words import COMPOSITE, INTEGERS, UNUSUAL_KEYS, distinct_keys, one, pages, put, record, same, scanned
+from .words import COMPOSITE, INTEGERS, UNUSUAL_KEYS, distinct_keys, one, pages, put, record, same, scanned, written
 
 
 class Scans(PartitionScans):
@@ -53,6 +55,13 @@ class Scans(PartitionScans):
         for prefix in ("", "a", "ab", "abc", "abcd", "x", "ü", "aü", "\U0010ffff", "A"):
             met = await scanned(store, prefix=prefix, limit=2)
             assert distinct_keys(met, store) == sorted(key for key in keys if key.startswith(prefix)), prefix
+
+    async def test_a_prefix_contains_only_what_keys_may_contain(self, open_store: Open) -> None:
+        store = await open_store(COMPOSITE)
+        needs(store, "prefix_scan")
+        await written(store, put(("a", 1)))
+        with pytest.raises(InvalidOperation):
+            await store.scan(Scan(5, prefix="a\0"))
 
     async def test_a_page_is_limited_in_bytes(self, open_store: Open) -> None:
         store = await open_store()

@@ -119,6 +119,8 @@ class KeySchema(msgspec.Struct, frozen=True):
         if prefix:
             if field.type != "string":
                 raise InvalidOperation("a prefix needs a key part that is a string")
+            if _SEPARATOR in prefix:
+                raise InvalidOperation("a prefix contains U+0000")
             start += prefix.encode()
         return start, prefix_end(start)
 
