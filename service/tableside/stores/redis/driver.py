@@ -108,8 +108,6 @@ class ReplyReceiver(asyncio.Protocol):
         self._replies = []
         if error is not None or self._received_bytes > BUFFER_BYTES_MAX:
             self._parser = self._make_parser()
-        if error is not None:
-            self.is_reusable = False
         if complete is None or complete.done():  # No request, or a cancelled one.
             self.is_reusable = False
         elif error is None:
