@@ -200,12 +200,13 @@ class Table:
         """
         outcomes = await self._apply(operations, until)
         if all_succeeded(outcomes) or not (waiting := not_read(outcomes)):
-            return outcomes if last else room.keep(outcomes)
-        outcomes = room.keep(outcomes)
+            return outcomes if last else await in_pieces(room.keep(outcomes, until))
+        outcomes = await in_pieces(room.keep(outcomes, until))
         while fitting := [position for position in waiting if room.fits(operations[position])]:
             sent, later = fitting[: room.count_max], fitting[room.count_max :]
             answers = await self._apply([room.reduced(operations[position]) for position in sent], until)
-            for position, answer in zip(sent, room.keep(answers), strict=True):
+            answers = await in_pieces(room.keep(answers, until))
+            for position, answer in zip(sent, answers, strict=True):
                 outcomes[position] = answer
             waiting = [sent[index] for index in not_read(answers)] + later
         return outcomes

@@ -1,11 +1,15 @@
 """The room that the response of a batch has for values."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from ..core import Get, Operation, Outcome, Record, Written, value_bytes, without_value
+from ..core import Get, Operation, Outcome, Record, Written, chunks_of, value_bytes, without_value
+from ..core.concurrency import Pieces
+from ..core.projection import NOT_PROJECTED, PIECE_BYTES
 from ..core.read_limit import not_read
 
 Reduce: TypeAlias = Callable[[bytes], bytes]
@@ -15,6 +19,9 @@ COPIED_BYTES_MAX = 2**20
 """Larger values of writes are not copied: there are at most 64 in a response, and a copy takes long."""
 
 UNLIMITED_COUNT = 2**31
+
+PIECE_OUTCOMES = 256
+"""How many outcomes with short values are counted before other requests have a turn."""
 
 
 class ValueRoom:
@@ -29,9 +36,16 @@ class ValueRoom:
         self._reduction = reduction
         self._reduce: Reduce | None = None
 
-    def keep(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Count the values of some outcomes, and return the outcomes to keep."""
-        kept = [*map(self._kept, outcomes)]
+    def keep(self, outcomes: Sequence[Outcome], until: float = math.inf) -> Pieces[list[Outcome]]:
+        """Count the values of some outcomes, and return the outcomes to keep.
+
+        After the time `until`, no more values are reduced: gets end as DeadlineExceeded, and writes return no value.
+        """
+        kept: list[Outcome] = []
+        for some in chunks_of(outcomes, PIECE_OUTCOMES, PIECE_BYTES, _copied_bytes):
+            late = self._reduction is not None and time.monotonic() >= until
+            kept += map(_late if late else self._kept, some)
+            yield
         size_bytes = value_bytes(kept)
         self._left -= size_bytes
         self._counted += len(kept) - len(not_read(kept))
@@ -76,6 +90,17 @@ class ValueRoom:
     def reduced(self, operation: Operation) -> Operation:
         """Return the operation, a write without the request for its value if the value would not fit."""
         return without_value(operation) if self.full else operation
+
+
+def _copied_bytes(outcome: Outcome) -> int:
+    return len(outcome.value or b"") if isinstance(outcome, Record | Written) else 0
+
+
+def _late(outcome: Outcome) -> Outcome:
+    """Return the outcome without a value that was not reduced in time."""
+    if isinstance(outcome, Record):
+        return NOT_PROJECTED
+    return replace(outcome, value=None) if isinstance(outcome, Written) else outcome
 
 
 def _compact(value: bytes) -> bytes:

@@ -1,15 +1,22 @@
-"""Projections of many values to the same members, with a decoder that skips the others."""
+"""Projections of many values to the same members, with a decoder that skips the names of the others too."""
 
 from collections.abc import Callable
 from functools import partial
 
 import msgspec
 
+from .errors import DeadlineExceeded
 from .values import project
 
 VALUES_MIN = 100
 """A decoder is made for at least so many values: making it takes as long as 20 to 200 projections without it."""
 FIELDS_MAX = 32
+"""The decoder compares each name in a value with each of the fields."""
+
+PIECE_BYTES = 2**16
+"""How many bytes of values are reduced before other requests have a turn."""
+
+NOT_PROJECTED = DeadlineExceeded("the deadline was over before the requested fields were extracted")
 
 _ESCAPED = frozenset('"\\') | frozenset(map(chr, range(32)))
 

@@ -45,6 +45,8 @@ _LINE_END = b"\n"  # never within canonical text, which escapes it
 _UNCHECKED_BYTES_MAX = 2**12  # too short to exceed a limit on elements or slow numbers
 
 _DECODER: msgspec.json.Decoder[Json] = msgspec.json.Decoder()
+_MEMBERS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ENCODER = msgspec.json.Encoder()
 _SLOW_NUMBERS: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=finite_double)
 
 
@@ -195,8 +197,8 @@ def kind_of(value: object) -> str:
 
 
 def project(text: bytes, fields: frozenset[str]) -> bytes:
-    """Return a value's text with only the given top-level members."""
-    return orjson.dumps({name: member for name, member in decode(text).items() if name in fields})
+    """Return a value's text with only the given top-level members. What they contain is not decoded."""
+    return _ENCODER.encode({name: member for name, member in _MEMBERS.decode(text).items() if name in fields})
 
 
 def _encode(value: object, option: int) -> bytes:

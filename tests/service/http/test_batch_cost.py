@@ -3,7 +3,7 @@
 import json
 import pickle
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +36,8 @@ from tableside.core import (
 )
 from tableside.core.concurrency import InThread, LongPieces, in_pieces
 from tableside.core.json_errors import NotJson
-from tableside.core.projection import projection
+from tableside.core.projection import FIELDS_MAX, NOT_PROJECTED, VALUES_MIN, projection
+from tableside.core.projection import PIECE_BYTES as PROJECTED_BYTES
 from tableside.http.responses import arrow_response
 from tableside.http.wire import (
     arrow_answers,
@@ -550,6 +551,25 @@ def test_extracting_fields_ends_at_the_deadline() -> None:
     assert found[2:] == [Written("e"), None], "the write has taken effect, and has no value"
 
 
+def test_extracting_fields_from_small_records_ends_at_the_deadline_too() -> None:
+    value = b'{"n":1,"text":"%b"}' % (b"x" * (PROJECTED_BYTES // 8))
+    outcomes = [None, *[Record(value, "e")] * 100, None]
+    found, turns = counted(projections.project_outcomes(outcomes, [N] * 102, never))
+    assert found == [None, *[Record(b'{"n":1}', "e")] * 100, None]
+    assert turns >= 100 * len(value) // PROJECTED_BYTES
+    found, turns = counted(projections.project_outcomes(outcomes, [N] * 102, lambda: True))
+    assert turns == 1
+    assert sum(isinstance(outcome, Record) for outcome in found) < 8
+    assert found[-2:] == [NOT_PROJECTED, None]
+
+
+def test_equal_fields_of_a_json_batch_are_one_object() -> None:
+    get = '{"op":"get","key":"a","fields":["n","m"]}'
+    fields = finish(json_batch.decode(body_of([get, get]), SPEC, OPERATIONS_MAX)).fields
+    assert fields is not None
+    assert fields[0] is fields[1]
+
+
 def test_the_bytes_that_fields_are_extracted_from_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projections, "DECODED_BYTES_MAX", 2 * MIB)
     outcomes = [Record(bytes(bytearray(LARGE)), "e") for _ in range(4)]
@@ -573,12 +593,16 @@ def test_fields_apply_to_every_value_of_an_outcome() -> None:
     assert failed.partitions[0].outcome == Written("e", value=value), "the outcome itself is unchanged"
 
 
-def test_fields_of_a_large_record_are_extracted_without_decoding_the_others(api: ApiClient) -> None:
+@pytest.mark.parametrize("more", [[], ['"'], map(str, range(FIELDS_MAX))], ids=["one", "escaped", "many"])
+def test_fields_of_a_large_record_are_extracted_without_decoding_the_others(
+    api: ApiClient, more: Iterable[str]
+) -> None:
+    fields = N.union(more)
     key = fresh()
     api.put(T, key, {"n": 1, "text": ["x" * 10] * 10_000})
-    assert api.get(T, key, params={"fields": "n"}).json() == {"n": 1}
+    assert api.get(T, key, params={"fields": ",".join(fields)}).json() == {"n": 1}
     value = json.dumps({"n": 1, "numbers": [0.5] * 100_000}).encode()
-    assert peak_bytes(lambda: projections.project_value(value, N)) < len(value) / 10
+    assert peak_bytes(lambda: projections.project_value(value, fields)) < len(value) / 10
 
 
 def test_the_fields_of_a_page_are_extracted_in_pieces() -> None:

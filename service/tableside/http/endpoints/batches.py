@@ -66,7 +66,8 @@ async def apply_batch(request: TableRequest) -> Response:
         outcomes = merge_rejected(permitted, outcomes)
     del permitted, operations  # They may refer to the objects that `_freed` frees.
     if batch.fields is not None:
-        outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: time.monotonic() >= until))
+        outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, _expired(until)))
+        await in_pieces(_freed(batch.fields))
     encoded = await _encode(request, outcomes, batch.operations, media, partitioned=bool(spec.partitions))
     return encoded_response(encoded, media)
 

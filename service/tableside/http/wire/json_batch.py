@@ -138,6 +138,7 @@ class _OperationDecoder:
         self._spec = spec
         self._operations: list[Operation | TableError] = []
         self._fields: list[Fields] = []
+        self._known_fields: dict[frozenset[str], frozenset[str]] = {}
         self._projected = False
 
     def batch(self) -> Batch:
@@ -234,6 +235,7 @@ class _OperationDecoder:
                 operations.append(error.with_traceback(None))  # The traceback would keep the whole request alive.
             if only is not None:
                 self._projected = True
+                only = self._known_fields.setdefault(only, only)  # Comparing one set with itself takes no time.
             fields.append(only)
 
 

@@ -7,20 +7,17 @@ from functools import cached_property, partial
 
 from msgspec.structs import replace
 
-from ...core import DeadlineExceeded, Outcome, PartitionOutcome, Record, TableError, TooLarge, Written
+from ...core import Outcome, PartitionOutcome, Record, TableError, TooLarge, Written
 from ...core.concurrency import Pieces
-from ...core.projection import VALUES_MIN, projection
+from ...core.projection import NOT_PROJECTED, PIECE_BYTES, VALUES_MIN, projection
 
 Fields = frozenset[str] | None
 
 LARGE_BYTES = 2**14
 """Values of at least this size are always reduced by a decoder that skips the other members."""
 
-PIECE_BYTES = 2**20
-"""How many bytes of values are reduced before other requests have a turn. Most of these bytes are only skipped."""
-
 SMALL_RECORDS = 256
-"""How many smaller values are reduced before other requests have a turn, if all values are smaller."""
+"""The maximum number of smaller values that are reduced before other requests have a turn."""
 
 DECODED_BYTES_MAX = 2**30
 """The maximum size of the values that are reduced for one batch. A value counts once for each set of fields."""
@@ -28,7 +25,9 @@ DECODED_BYTES_MAX = 2**30
 _DECODER_BYTES = 2**16
 """Making a decoder takes about as long as reducing so many bytes."""
 
-_LATE = DeadlineExceeded("the deadline was over before the requested fields were extracted")
+_VALUE_BYTES = PIECE_BYTES // SMALL_RECORDS
+"""Reducing a value takes at least as long as so many bytes."""
+
 _TOO_MUCH = TooLarge(
     f"the requested fields are in more than {DECODED_BYTES_MAX} bytes of values: request this record again",
     retriable=True,
@@ -54,8 +53,8 @@ def project_outcomes(
     When `expired` returns true between two pieces, the gets that remain end as DeadlineExceeded. Beyond
     `DECODED_BYTES_MAX` they end as TooLarge. Writes that remain have no value, because they have already taken effect.
     """
-    if _are_small_records(outcomes) and fields.count(fields[0]) == len(fields) and fields[0] is not None:
-        return (yield from _project_small(outcomes, projection(fields[0], len(fields))))
+    if (count := _small_records(outcomes)) and fields.count(fields[0]) == len(fields) and fields[0] is not None:
+        return (yield from _project_small(outcomes, projection(fields[0], len(fields)), count, expired))
     projector = _Projector(fields)
     refusal: TableError | None = None
     found: list[Outcome] = []
@@ -68,21 +67,27 @@ def project_outcomes(
             found.append(projector.project(outcome, only))
         if projector.piece_bytes >= PIECE_BYTES:
             yield
-            refusal = _LATE if expired() else projector.next_piece()
+            refusal = NOT_PROJECTED if expired() else projector.next_piece()
     return found
 
 
-def _are_small_records(outcomes: Sequence[Outcome]) -> bool:
+def _small_records(outcomes: Sequence[Outcome]) -> int:
+    """Return how many outcomes to reduce in one piece if all are absent or smaller records, else 0."""
     if not outcomes or not set(map(type, outcomes)) <= {Record, type(None)}:
-        return False
-    return all(len(one.value) < LARGE_BYTES for one in outcomes if isinstance(one, Record))
+        return 0
+    largest_bytes = max([len(one.value) for one in outcomes if isinstance(one, Record)], default=0)
+    return 0 if largest_bytes >= LARGE_BYTES else PIECE_BYTES // max(largest_bytes, _VALUE_BYTES)
 
 
-def _project_small(outcomes: Sequence[Outcome], reduce: Callable[[bytes], bytes]) -> Pieces[list[Outcome]]:
+def _project_small(
+    outcomes: Sequence[Outcome], reduce: Callable[[bytes], bytes], count: int, expired: Callable[[], bool]
+) -> Pieces[list[Outcome]]:
     """Reduce the values of gets that all request the same fields, which is twice as fast as one by one."""
     found: list[Outcome] = []
-    for start in range(0, len(outcomes), SMALL_RECORDS):
-        piece = outcomes[start : start + SMALL_RECORDS]
+    for start in range(0, len(outcomes), count):
+        if start and expired():
+            return found + [NOT_PROJECTED if isinstance(one, Record) else one for one in outcomes[start:]]
+        piece = outcomes[start : start + count]
         found += [
             Record(reduce(one.value), one.etag, one.expires_ms, one.age_s) if isinstance(one, Record) else one
             for one in piece
@@ -120,7 +125,7 @@ class _Projector:
         size = len(value)
         if size >= LARGE_BYTES:
             return self._reduce_large(value, fields)
-        self.piece_bytes += size
+        self.piece_bytes += max(size, _VALUE_BYTES)
         if fields != self._last_fields:
             self._last_fields, self._last_projection = fields, self._projection(fields, large=False)
         return self._last_projection(value)
