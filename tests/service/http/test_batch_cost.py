@@ -563,6 +563,24 @@ def test_extracting_fields_from_small_records_ends_at_the_deadline_too() -> None
     assert found[-2:] == [NOT_PROJECTED, None]
 
 
+@pytest.mark.parametrize("size", [10, projections.LARGE_BYTES])
+def test_a_batch_has_a_limited_number_of_decoders(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def noting(fields: frozenset[str], count: int) -> Callable[[bytes], bytes]:
+        counts.append(count)
+        return projection(fields, count)
+
+    monkeypatch.setattr(projections, "projection", noting)
+    sets = [frozenset({"n", str(number)}) for number in range(projections.DECODERS_MAX + 10)]
+    fields = sets if size >= projections.LARGE_BYTES else sets * VALUES_MIN
+    outcomes = [Record(b'{"n":1,"text":"%b"}' % (b"x" * size), "e")] * len(fields)
+    found = finish(projections.project_outcomes(outcomes, fields, never))
+    assert found == [Record(b'{"n":1}', "e")] * len(fields)
+    assert len(counts) == len(sets)
+    assert sum(count >= VALUES_MIN for count in counts) == projections.DECODERS_MAX
+
+
 def test_equal_fields_of_a_json_batch_are_one_object() -> None:
     get = '{"op":"get","key":"a","fields":["n","m"]}'
     fields = finish(json_batch.decode(body_of([get, get]), SPEC, OPERATIONS_MAX)).fields

@@ -19,6 +19,9 @@ LARGE_BYTES = 2**14
 SMALL_RECORDS = 256
 """The maximum number of smaller values that are reduced before other requests have a turn."""
 
+DECODERS_MAX = 64
+"""How many decoders are made for one batch. Each takes up to 16 KB, which only the garbage collector frees."""
+
 DECODED_BYTES_MAX = 2**30
 """The maximum size of the values that are reduced for one batch. A value counts once for each set of fields."""
 
@@ -101,7 +104,7 @@ class _Projector:
 
     def __init__(self, fields: Sequence[Fields]) -> None:
         self.piece_bytes = 0
-        self._decoded_bytes = 0
+        self._decoded_bytes = self._decoders = 0
         self._fields = fields
         self._projections: dict[tuple[frozenset[str], bool], Callable[[bytes], bytes]] = {}
         self._last_fields: Fields = None
@@ -140,8 +143,12 @@ class _Projector:
     def _projection(self, fields: frozenset[str], *, large: bool) -> Callable[[bytes], bytes]:
         if (found := self._projections.get((fields, large))) is None:
             count = VALUES_MIN if large else self._counts[fields]
+            if count >= VALUES_MIN and self._decoders == DECODERS_MAX:
+                count = 1
+            elif count >= VALUES_MIN:
+                self._decoders += 1
+                self.piece_bytes += _DECODER_BYTES
             found = self._projections[fields, large] = projection(fields, count)
-            self.piece_bytes += _DECODER_BYTES if count >= VALUES_MIN else 0
         return found
 
     @cached_property
