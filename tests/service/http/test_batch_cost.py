@@ -329,6 +329,18 @@ def test_a_large_body_is_decoded_and_its_answers_are_encoded_in_pieces() -> None
     assert json.loads(encoded) == {"results": [{"status": 200, "value": {}, "etag": "e"}] * 1024}
 
 
+def test_a_batch_is_parsed_and_decoded_in_two_pieces() -> None:
+    _, turns = counted(json_batch.decode(body_of(['{"op":"get","key":"a"}']), SPEC, OPERATIONS_MAX))
+    assert turns == 2
+
+
+def test_a_long_operation_of_a_batch_is_decoded_in_the_helper_process() -> None:
+    update = '{"op":"update","key":"a","update":{"$push":{"a":{"$each":[%s1]}}}}' % ("1," * (LONG_BYTES_MIN // 2))
+    batch, pieces = done(json_batch.decode(body_of(['{"op":"get","key":"b"}', update]), SPEC, OPERATIONS_MAX))
+    assert [type(operation) for operation in batch.operations] == [Get, Update]
+    assert [piece for piece in pieces if piece is not None]
+
+
 def test_values_are_freed_while_their_copies_join_a_json_response() -> None:
     count, value = 4096, b'"%b"' % (b"x" * 4096)
     encoded: list[bytes | memoryview] = []

@@ -38,7 +38,7 @@ MEDIA_TYPE = "application/json"
 ENCODED_BYTES = 2 * PART_BYTES_MIN
 """About how many bytes of values are copied into the response before they are freed."""
 
-WHOLE_BYTES_MAX = 2**18
+WHOLE_BYTES_MAX = LONG_BYTES_MIN
 """The maximum size of a body that is parsed in one step. Larger ones are parsed operation by operation."""
 
 
@@ -63,7 +63,9 @@ def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[
         yield None
         yield from decoder.decode_texts(body, texts, expired)
     else:
-        yield from decoder.decode_whole(body, _parse_whole(body, operations_max))
+        raws = _parse_whole(body, operations_max)
+        yield None
+        yield from decoder.decode_whole(body, raws)
     return decoder.batch()
 
 
