@@ -3,6 +3,7 @@
 import difflib
 import time
 from collections.abc import Mapping
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 import orjson
 
 from ...catalog import Catalog, CatalogEntry, Table
-from ...core import Delete, Get, Operation, Outcome, Record, Scan, TableError, TooLarge, values
+from ...core import Delete, Get, Operation, Outcome, Record, Scan, TableError, TooLarge, run_apart, values
 from ...core.errors import PreconditionFailed
 from ..wire import operation_members as members
 from ..wire.answers import rfc3339
@@ -25,7 +26,8 @@ SHOWN_CHARACTERS_MAX = 200_000
 PREVIEW_BYTES = 160
 PAGE_RECORDS = 25
 PAGE_BYTES_MAX = 1 << 20
-COMPARED_LINES_MAX = 2000
+COMPARED_LINES_MAX = 1000
+"""The maximum number of lines of each version in a comparison. Its time grows with their cube at worst."""
 
 
 class DisplayedRecord(msgspec.Struct, frozen=True):
@@ -131,7 +133,7 @@ async def _change(
         outcome = error
     match outcome:
         case PreconditionFailed():
-            return _compare_with_current(
+            return await _compare_with_current(
                 await look_up(catalog, entry, address, fresh=True), describe_error(outcome, write=True), typed
             )
         case TableError():
@@ -140,12 +142,13 @@ async def _change(
     return await look_up(catalog, entry, address, fresh=True, message=message)
 
 
-def _compare_with_current(current: View, error: ErrorMessage, typed: str | None) -> View:
+async def _compare_with_current(current: View, error: ErrorMessage, typed: str | None) -> View:
     """Show the typed value next to the current record."""
     if typed is None or current.error is not None:
         return View(current.address, current.record, error=error, typed=typed)
     stored, etag = ("", None) if current.record is None else (current.record.text, current.record.etag)
-    return View(current.address, current.record, error=error, typed=typed, versions=_compare(typed, stored, etag))
+    versions = await run_apart(partial(_compare, typed, stored, etag))
+    return View(current.address, current.record, error=error, typed=typed, versions=versions)
 
 
 def _compare(typed: str, stored: str, etag: str | None) -> tuple[Version, Version]:
