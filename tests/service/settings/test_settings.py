@@ -200,6 +200,29 @@ def test_every_unset_variable_is_a_fault(tmp_path: Path) -> None:
     assert "tables.t.name" in found
 
 
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("${HOME_TS:-hunter2}/d", "'${HOME_TS…}' is not a variable: write ${NAME}"),
+        ("/x/${TS-NO}", "'${TS…}' is not a variable: write ${NAME}"),
+        ("${}", "'${}' is not a variable: write ${NAME}"),
+        ("${1A}", "'${1A}' is not a variable: write ${NAME}"),
+        ("${A", "a ${ has no }: write ${NAME}"),
+        ("${A}${", "a ${ has no }: write ${NAME}"),
+        ("${" * 100_000, "a ${ has no }: write ${NAME}"),
+    ],
+)
+def test_a_malformed_variable_is_a_fault_and_its_default_is_not_shown(tmp_path: Path, text: str, fault: str) -> None:
+    found = faults(tmp_path, f"stores: {{a: {{kind: rocksdb, path: '{text}'}}}}", A="x")
+    assert found == {"stores.a.path": fault}
+
+
+def test_a_dollar_without_braces_is_text(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, "stores: {a: {kind: rocksdb, path: '$HOME/$'}}", HOME="x")
+    assert isinstance(settings.stores["a"].options, RocksdbSettings)
+    assert settings.stores["a"].options.path == "$HOME/$"
+
+
 def test_variables_in_values_of_the_environment_are_not_replaced(tmp_path: Path) -> None:
     settings = loaded(tmp_path, "stores: {a: {kind: rocksdb, path: '${A}'}}", A="${B}", B="x")
     assert isinstance(settings.stores["a"].options, RocksdbSettings)
