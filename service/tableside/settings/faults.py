@@ -6,6 +6,8 @@ from typing import TypeVar
 import msgspec
 from pydantic import BaseModel, ValidationError
 
+from .fault_messages import fault_message
+
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
 """The pattern for names of stores and tables."""
 
@@ -42,16 +44,17 @@ class FaultCollector:
         if path not in self._known:
             self.found.append(Fault(path, message))
 
-    def validate(self, model: type[Model], data: object, path: str) -> Model | None:
-        """Return the data as a model. If they are invalid, add their faults and return None."""
+    def validate(
+        self, model: type[Model], data: object, path: str, other: type[BaseModel] | None = None
+    ) -> Model | None:
+        """Return the data as a model. If they are invalid, add their faults and return None.
+
+        `other` has options of the same mapping that were validated separately.
+        """
         try:
             return model.model_validate(data)
         except ValidationError as error:
             for fault in error.errors(include_url=False, include_input=False):
-                self.add(".".join([path, *map(str, fault["loc"])]).strip("."), _message(fault["type"], fault["msg"]))
+                place = ".".join([path, *map(str, fault["loc"])]).strip(".")
+                self.add(place, fault_message(fault, place, model, other))
             return None
-
-
-def _message(kind: str, message: str) -> str:
-    text = message.removeprefix("Value error, ")
-    return "is not a known option" if kind == "extra_forbidden" else text[:1].lower() + text[1:]

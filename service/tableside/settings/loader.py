@@ -162,7 +162,7 @@ class _Builder:
             return self._faults.validate(TableSettings, entry, path)
         common = {member: value for member, value in entry.items() if member in TableSettings.model_fields}
         own = {member: value for member, value in entry.items() if member not in common}
-        if (options := self._faults.validate(options_type, own, path)) is not None:
+        if (options := self._faults.validate(options_type, own, path, TableSettings)) is not None:
             self._options[name] = options
         return self._faults.validate(TableSettings, common, path)
 

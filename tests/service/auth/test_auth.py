@@ -212,7 +212,7 @@ def test_every_fault_is_listed_with_its_path_and_without_the_digest() -> None:
     assert found["auth.tokens.1.name"] == "is the same as auth.tokens.0.name"
     assert found["auth.tokens.2.sha256"] == "must be the SHA-256 digest of a token, in 64 hexadecimal digits"
     assert found["auth.tokens.5.sha256"] == "is the digest of an empty token"
-    assert found["auth.tokens.4.reed"] == "is not a known option"
+    assert found["auth.tokens.4.reed"] == "is not a known option: did you mean read?"
 
 
 def test_tokens_and_patterns_are_limited() -> None:

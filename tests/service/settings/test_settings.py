@@ -106,7 +106,61 @@ def test_unknown_members_are_rejected_at_any_level(tmp_path: Path) -> None:
         """,
     )
     assert found.keys() == {"stores.fast.path", "tables.t.tll_s", "limits.operation_max", "servers"}
-    assert set(found.values()) == {"is not a known option"}
+    assert found == {
+        "stores.fast.path": "is not a known option",
+        "tables.t.tll_s": "is not a known option: did you mean ttl_s?",
+        "limits.operation_max": "is not a known option: did you mean operations_max?",
+        "servers": "is not a known option: did you mean stores?",
+    }
+
+
+def test_a_suggestion_is_an_option_of_the_same_mapping(tmp_path: Path) -> None:
+    found = faults(
+        tmp_path,
+        """
+        stores: {cache: {kind: redis, url: "redis://h/0", passwort: x}}
+        tables: {t: {store: cache, consistncy: strong, prefx: a, read: {rate: 1, zone: 1}}}
+        auth: {tokens: [{name: a, sha265: x}]}
+        """,
+    )
+    assert {path: message for path, message in found.items() if "option" in message} == {
+        "stores.cache.passwort": "is not a known option: did you mean password?",
+        "tables.t.consistncy": "is not a known option: did you mean consistency?",
+        "tables.t.prefx": "is not a known option: did you mean prefix?",
+        "tables.t.read.rate": "is not a known option: did you mean rate_per_s?",
+        "tables.t.read.zone": "is not a known option",
+        "auth.tokens.0.sha265": "is not a known option: did you mean sha256?",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ("stores: 3", "stores", "must be a mapping, such as {local: {kind: rocksdb}}"),
+        ("{stores: {a: 3}}", "stores.a", "must be a mapping"),
+        ("stores: {}", "stores", "needs at least 1 entry"),
+        ("{stores: {a: {kind: memory}}, tables: []}", "tables", "must be a mapping, such as {people: {store: local}}"),
+        ("{stores: {a: {kind: memory}}, tables: {t: 5}}", "tables.t", "must be a mapping"),
+        ("{stores: {a: {kind: memory}}, tables: {t: {store: a, key: id}}}", "tables.t.key", "must be a mapping"),
+        ("{stores: {a: {kind: memory}}, limits: 5}", "limits", "must be a mapping"),
+        ("{stores: {a: {kind: memory}}, hosts: a}", "hosts", "must be a list"),
+        ("{stores: {a: {kind: memory}}, auto_create: some}", "auto_create", "must be true or false"),
+        (
+            "{stores: {a: {kind: dynamodb, region: r, endpoint_url: 'ftp://h'}}}",
+            "stores.a.endpoint_url",
+            "must begin with http:// or https://",
+        ),
+        (
+            "{stores: {a: {kind: memory}}, tables: {t: {store: a, key: %s}}}".replace(
+                "%s", str(dict.fromkeys("abcdefghi", "string"))
+            ),
+            "tables.t.key",
+            "may have at most 8 entries",
+        ),
+    ],
+)
+def test_a_fault_is_in_the_words_of_the_file(tmp_path: Path, text: str, path: str, message: str) -> None:
+    assert faults(tmp_path, text)[path] == message
 
 
 @pytest.mark.parametrize(
@@ -352,9 +406,9 @@ def test_invalid_parts_of_a_store_are_listed(tmp_path: Path) -> None:
     assert found["stores.one.partitions.3"] == "'two' is itself partitioned"
     assert "string" in found["stores.one.partitions.4"]
     assert found["stores.two.partitions.1"] == "'two' is itself partitioned"
-    assert "at least 1 item" in found["stores.none.partitions"]
-    assert "tuple" in found["stores.word.partitions"]
-    assert "at most 256 items" in found["stores.many.partitions"]
+    assert "at least 1 entry" in found["stores.none.partitions"]
+    assert "list" in found["stores.word.partitions"]
+    assert "at most 256 entries" in found["stores.many.partitions"]
     assert "required" in found["stores.nothing.partitions"]
     assert found["tables.t.store"] == "there is no store 'mixed'"
     assert "kind redis" in found["tables.u.cache.channel"]
