@@ -45,7 +45,8 @@ class TablesideError(Exception):
         self.applied = applied
         self.retry_after_s = retry_after_s
         where = f"table {table}: " if table else ""
-        super().__init__(f"{where}{code} ({status}): {detail}")
+        response = f" ({status})" if status else ""
+        super().__init__(f"{where}{code}{response}: {detail}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {"retriable": self.retriable, "applied": self.applied, "retry_after_s": self.retry_after_s}

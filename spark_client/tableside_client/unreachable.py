@@ -24,10 +24,15 @@ def unreachable(
         table,
         UNREACHABLE,
         0,
-        f"{type(cause).__name__}: {cause}{hint}",
+        f"{_origin(cause.request.url)}: {type(cause).__name__}: {cause}{hint}",
         retriable=not isinstance(cause, httpx.UnsupportedProtocol),
         applied="no" if is_read or isinstance(cause, _NOT_SENT) else "unknown",
     )
+
+
+def _origin(url: httpx.URL) -> str:
+    """Return the address of the service without the path, which has the key of a record."""
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
 def problem_of(response: httpx.Response) -> Mapping[str, Any] | None:

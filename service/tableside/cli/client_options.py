@@ -14,6 +14,8 @@ from tableside_client import Client, Retries, TablesideError
 from tableside_client.credential import CredentialError
 from tableside_client.tls import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE, TlsFileError
 
+from .advice import advice
+
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 RETRIES = Retries(total_s=5.0)
@@ -102,11 +104,11 @@ def _open_client(options: Mapping[str, Any], retries: Retries) -> Iterator[Clien
         try:
             yield client
         except (TablesideError, CredentialError, TlsFileError) as error:
-            _fail(error)
+            _fail(error, advice(error, options["token_file"]))
 
 
-def _fail(error: Exception) -> NoReturn:
-    typer.echo(f"tableside: {error}", err=True)
+def _fail(error: Exception, more: str = "") -> NoReturn:
+    typer.echo(f"tableside: {error}{more}", err=True)
     raise typer.Exit(1) from None
 
 

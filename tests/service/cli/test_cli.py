@@ -69,6 +69,26 @@ def test_exit_codes_of_wrong_usage_and_of_an_unreachable_service(tableside: Comm
     unreachable = tableside("get", "cli", "a", url="http://127.0.0.1:9")
     assert unreachable.exit_code == 1
     assert unreachable.stderr.startswith("tableside: ")
+    last = unreachable.stderr.splitlines()[-1]
+    assert last.startswith("tableside: table cli: service_unreachable: http://127.0.0.1:9: ConnectError: ")
+    assert last.endswith("; start the service with tableside serve, or set --url or TABLESIDE_URL")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("localhost:8080", "such as http://localhost:8080, not 'localhost:8080'"),
+        ("127.0.0.1:8080/", "such as http://127.0.0.1:8080, not '127.0.0.1:8080'"),
+        ("ftp://host", "such as http://host, not 'ftp://host'"),
+        ("http://", "address, not 'http:'"),
+        ("u:hunter2@host", "without a user or a password"),
+    ],
+)
+def test_a_url_without_a_scheme_is_shown_with_the_intended_one(tableside: Command, url: str, message: str) -> None:
+    refused = tableside("tables", url=url)
+    assert refused.exit_code == 2
+    assert message in " ".join(refused.stderr.replace("│", "").split())
+    assert "hunter2" not in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,12 @@ def test_the_verbs_send_the_token_of_a_file_or_of_the_environment(tableside: Com
 def test_a_refusal_is_one_line_without_the_token(tableside: Command, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{SECRET}ü")
+    wrong = tmp_path / "wrong"
+    wrong.write_text(f"{SECRET}x")
     asked = [
-        (tableside("get", "cli", "a"), 1, "unauthenticated"),
-        (tableside("get", "cli", "a", TABLESIDE_TOKEN=f"{SECRET}x"), 1, "unauthenticated"),
+        (tableside("get", "cli", "a"), 1, "; no token was sent: set --token-file or TABLESIDE_TOKEN"),
+        (tableside("get", "cli", "a", TABLESIDE_TOKEN=f"{SECRET}x"), 1, "; the token in TABLESIDE_TOKEN was rejected"),
+        (tableside("get", "cli", "a", "--token-file", str(wrong)), 1, f"; the token in {wrong} was rejected"),
         (tableside("get", "other", "a", TABLESIDE_TOKEN=SECRET), 1, "forbidden"),
         (tableside("get", "cli", "a", "--token-file", str(file)), 1, "ASCII"),
         (tableside("get", "cli", "a", "--token-file", str(tmp_path / "none")), 2, "does not exist"),
