@@ -47,6 +47,9 @@ def scan(
     names = None if fields is None else fields.split(",")
     if format is Format.PARQUET and output is None:
         raise typer.BadParameter("Parquet cannot be printed", param_hint="--output")
+    if output is not None and not output.parent.is_dir():
+        typer.echo(f"tableside: the directory {output.parent} does not exist", err=True)
+        raise typer.Exit(1)
     source = client.table(table)
     records = source.scan(prefix=prefix, partition=partition, limit=limit, fields=names)
     try:

@@ -108,7 +108,9 @@ def test_the_output_goes_to_a_file_which_is_replaced_only_when_complete(scan: Sc
     assert scan("no_such_table", "--format", "csv", "--output", file).exit_code == 1
     assert file.read_text(encoding="utf-8") == printed
     assert list(tmp_path.iterdir()) == [file]
-    assert scan("scanned", "--output", tmp_path / "none" / "out").exit_code == 1
+    for options in ((), ("--format", "parquet")):
+        refused = scan("scanned", *options, "--output", tmp_path / "none" / "out")
+        assert (refused.exit_code, refused.stderr) == (1, f"tableside: the directory {tmp_path}/none does not exist\n")
 
 
 @pytest.mark.server
