@@ -1,4 +1,4 @@
-"""A web service that counts visits in a table: `fastapi run examples/counters.py` with `TABLESIDE_URL` set.
+"""A web service that counts visits in a table: `uvicorn examples.counters:app` with `TABLESIDE_URL` set.
 
     POST /visits/{page}          count one visit
     GET  /visits/{page}          the number of visits

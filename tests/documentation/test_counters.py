@@ -1,14 +1,22 @@
 """The example web service with counters uses `AsyncClient` with a real service."""
 
 import asyncio
+import re
 
 import httpx
 import pytest
 from examples import counters
+from uvicorn.importer import import_from_string
 
 from support.running import Service
 
 pytestmark = pytest.mark.server
+
+
+def test_the_documented_command_names_the_application() -> None:
+    command = re.search(r"`uvicorn (\S+)`", counters.__doc__ or "")
+    assert command is not None
+    assert import_from_string(command[1]) is counters.app
 
 
 async def test_concurrent_visits_count_once_each(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
