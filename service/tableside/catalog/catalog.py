@@ -8,7 +8,6 @@ from contextlib import nullcontext
 
 import msgspec
 
-from .. import stores
 from ..core import Backend, StoreUnavailable, TableNotFound, TableSpec, TooLarge, gather_bounded
 from ..core.backend import connections_of
 from ..policies import RetryBudget
@@ -17,7 +16,7 @@ from ..stores.partitioned import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
 from .admission import InFlight
 from .open_table import CatalogEntry
-from .opening import open_all_or_none, open_or_defer
+from .opening import open_all_or_none, open_backend, open_or_defer
 from .reachability import Reachability
 from .replica_links import ReplicaLinks
 from .stack import StackContext, StackMetrics
@@ -76,7 +75,7 @@ class Catalog:
         backends: dict[str, Backend] = {}
         try:
             for name, store in settings.stores.items():
-                backends[name] = await stores.backend_type(store.kind).open(store.options)
+                backends[name] = await open_backend(name, store)
             for backend in backends.values():
                 if isinstance(backend, PartitionedBackend):
                     backend.compose(backends)

@@ -1,16 +1,25 @@
-"""Opens tables of the catalog and handles the failures."""
+"""Opens stores and tables of the catalog and handles the failures."""
 
 import asyncio
 import logging
 
-from ..core import StoreUnavailable, TableError
-from ..settings import Fault, SettingsError
+from .. import stores
+from ..core import Backend, StoreUnavailable, TableError
+from ..settings import Fault, SettingsError, StoreSettings
 from .open_table import CatalogEntry
 
 log = logging.getLogger(__name__)
 
 RELOAD_OPEN_MAX_S = 2.0
 """How long a reload waits for its new tables. Slower ones open when they are first used."""
+
+
+async def open_backend(name: str, store: StoreSettings) -> Backend:
+    """Open a store. An error names it."""
+    try:
+        return await stores.backend_type(store.kind).open(store.options)
+    except TableError as error:
+        raise type(error)(f"store {name!r}: {error.detail}") from error
 
 
 async def open_or_defer(entry: CatalogEntry) -> None:

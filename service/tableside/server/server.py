@@ -27,6 +27,7 @@ from ..settings import LimitSettings
 from .connection import HttpConnection
 from .exchange import SharedState
 from .health_port import probes_only, probes_socket
+from .port_check import exit_if_in_use
 from .tls import RenewedContext, TlsFiles
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,7 @@ class ServerConfig(uvicorn.Config):
 
     def bind_sockets(self) -> list[socket.socket]:
         """Return the bound sockets that worker processes share: the service's, and the probes' if there is one."""
+        exit_if_in_use(self.address.host, self.address.port)
         probes = self.probes_socket()
         return [self.bind_socket(), *([] if probes is None else [probes])]
 
@@ -112,6 +114,8 @@ class Server(uvicorn.Server):
         _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
         self._owns_process = True
+        if sockets is None:
+            exit_if_in_use(self.config.address.host, self.config.address.port)
         super().run(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

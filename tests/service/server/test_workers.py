@@ -40,7 +40,8 @@ def test_the_workers_share_the_connections_of_a_client(tmp_path: Path, config: P
     assert min(counts.values()) >= 4, counts
 
 
-def test_another_service_cannot_use_the_port(tmp_path: Path, config: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_another_service_cannot_use_the_port(tmp_path: Path, config: Path, workers: int) -> None:
     with running(tmp_path, config, workers=2, ready=False) as service:
         port = str(urlsplit(service.url).port)
         command = [
@@ -51,13 +52,23 @@ def test_another_service_cannot_use_the_port(tmp_path: Path, config: Path) -> No
             "--port",
             port,
             "--workers",
-            "2",
+            str(workers),
             "--config",
             str(config),
         ]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 3
-    assert "Address already in use" in ended.stdout + ended.stderr
+    [line] = (ended.stdout + ended.stderr).splitlines()
+    assert f"cannot start: 127.0.0.1:{port} is in use: choose another --port" in line
+
+
+def test_a_database_of_another_process_is_named_with_its_store(tmp_path: Path) -> None:
+    with running(tmp_path):
+        command = [sys.executable, "-m", "tableside", "serve", "--port", "0"]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 3
+    reason = "store 'local': the RocksDB directory ./tableside-data cannot be opened; another process may have it open"
+    assert f"cannot start: {reason}" in ended.stdout + ended.stderr
 
 
 def _connections(pid: int, port: int, status: str) -> Counter[int]:

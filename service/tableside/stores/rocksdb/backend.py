@@ -74,7 +74,8 @@ class RocksdbBackend:
             handle = await asyncio.to_thread(Handle, partial(_open, settings), partial(_has_room, settings))
         except Exception as error:
             log.error("the RocksDB database cannot be opened: %s", first_line(error))  # one line is enough
-            raise StoreUnavailable("the RocksDB database cannot be opened; another process may have it open") from error
+            reason = f"the RocksDB directory {settings.path} cannot be opened; another process may have it open"
+            raise StoreUnavailable(reason) from error
         database = Database(handle, clock)
         return cls(database, ExpirySweeper(database, settings.sweep_every_s))
 
