@@ -22,6 +22,10 @@ An error is both a value (an outcome) and an exception: stores return it as an o
 
 from typing import Any, ClassVar, Literal
 
+import msgspec
+
+from .quoting import quoted
+
 Applied = Literal["no", "unknown"]
 
 
@@ -54,6 +58,10 @@ class TableError(Exception):
         self.retry_after_s = retry_after_s if retry_after_s is not None else self.retry_after_default_s
         if retriable is not None:
             self.retriable = retriable
+
+    def of_scan(self, key: object) -> "TableError":
+        """Return the error that ends a scan at the record with this key."""
+        return self
 
     def not_attempted(self) -> "TableError":
         """Return the same error for an operation that was not sent because of this error."""
@@ -114,6 +122,11 @@ class RecordUnreadable(TableError):
 
     code = "record_unreadable"
     writers: tuple[tuple[str, int], ...] = ()
+
+    def of_scan(self, key: object) -> TableError:
+        """Return the same error with the key, which the caller of a scan does not know."""
+        text = key if isinstance(key, str) else msgspec.json.encode(key).decode()
+        return RecordUnreadable(f"the scan cannot continue at the key {quoted(text)}: {self.detail}")
 
 
 class Contended(TableError):

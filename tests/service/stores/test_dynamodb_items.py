@@ -187,7 +187,7 @@ async def test_an_item_with_an_invalid_value_is_unreadable_and_can_be_replaced(
         assert isinstance(found, Record)
         return
     assert refused(found, RecordUnreadable)
-    with pytest.raises(RecordUnreadable):
+    with pytest.raises(RecordUnreadable, match="the scan cannot continue at the key `a`: "):
         await store.scan(Scan(10))
     for write in (update("a", {"n": 1}, {}), put("a", {}, if_absent=True), Delete("a", if_match=("*",))):
         assert refused(await one(store, write), RecordUnreadable)

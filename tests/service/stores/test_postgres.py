@@ -211,7 +211,7 @@ async def test_a_row_with_an_invalid_value_is_unreadable_and_can_be_replaced(
     assert isinstance(outcomes[2], Record)
     assert refused(outcomes[3], RecordUnreadable)
     assert refused(outcomes[4], RecordUnreadable)
-    with pytest.raises(RecordUnreadable):
+    with pytest.raises(RecordUnreadable, match="the scan cannot continue at the key `a`: "):
         await store.scan(Scan(10))
     await written(store, put("a", {"n": 1}, token=Token("v", 1)))
     assert same(await value(store, "a"), {"n": 1})

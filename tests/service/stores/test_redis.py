@@ -184,7 +184,7 @@ async def unreadable_but_replaceable(store: Store, key: str, again: Any) -> None
     ]
     for operation in conditional:
         assert refused(await one(store, operation), RecordUnreadable)
-    with pytest.raises(RecordUnreadable):
+    with pytest.raises(RecordUnreadable, match=f"the scan cannot continue at the key `{key}`: "):
         await store.scan(Scan(10))
     repairs: list[Operation] = [
         put(key, {"n": 1}),

@@ -340,7 +340,7 @@ async def test_an_invalid_record_is_unreadable_and_never_absent(tmp_path: Path, 
         assert refused(outcomes[0], RecordUnreadable)
         assert outcomes[2] is None
         assert await value(store, "b") == {"n": 1}
-        with pytest.raises(RecordUnreadable):
+        with pytest.raises(RecordUnreadable, match="the scan cannot continue at the key `a`: "):
             await store.scan(Scan(10))
         assert len(await store.splits(4)) >= 1
 

@@ -69,7 +69,10 @@ class PageReader:
             await yielder.maybe_yield()
             if page.complete:
                 return last
-            stored = await converted(text_bytes(item), partial(self._layout.stored, item, now))
+            try:
+                stored = await converted(text_bytes(item), partial(self._layout.stored, item, now))
+            except RecordUnreadable as error:
+                raise error.of_scan(self._layout.key_of(item)) from None
             last, found = item, live_record(stored, now)
             if found is None:
                 page.skip()

@@ -61,7 +61,7 @@ class Scanner:
             if yielder.due:
                 await yielder.maybe_yield()
             if row["found"]:
-                records.append((self._key_of(row), await self._record(row)))
+                records.append((key := self._key_of(row), await self._record(key, row)))
         more = bool(rows) and (rows[-1]["total"] > len(page) or page[-1]["place"] == examined_max)
         return Page(records, self._key.encode(self._key_of(page[-1])) if more else None)
 
@@ -128,10 +128,10 @@ class Scanner:
     def _key_of(self, row: Any) -> Key:
         return row_key(row, len(self._columns))
 
-    async def _record(self, row: Any) -> Record:
+    async def _record(self, key: Key, row: Any) -> Record:
         value = await convert(row["value"])
         if isinstance(value, RecordUnreadable):
-            raise RecordUnreadable(f"{value.detail}; the scan cannot continue")
+            raise value.of_scan(key)
         return Record(value, row["etag"], row["expires"] or 0)
 
 

@@ -60,7 +60,7 @@ class NamedPageBuilder(PageBuilder):
             if self.complete or outcome is NOT_READ:
                 return taken
             if isinstance(outcome, TableError):
-                raise outcome
+                raise outcome.of_scan(key)
             if isinstance(outcome, Record):
                 self.add(key, outcome)
             else:

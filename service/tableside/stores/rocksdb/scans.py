@@ -85,7 +85,7 @@ class Scanner:
                 if page.complete:
                     return names[position - 1]
                 if isinstance(found, TableError):
-                    raise found
+                    raise found.of_scan(key)
                 if isinstance(found, Record):
                     page.add(key, found)
                 else:
