@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
 
 from . import __version__
 from .auth import Auth
@@ -131,6 +133,7 @@ def create_app(
     app.state.readiness = ReadinessLog()
     served = routes() if pages is None else [*routes(), *console_routes(pages)]
     app.router.routes.extend(served)
+    _match_whole_paths(app.router.routes)
     app.add_exception_handler(HTTPException, _http_error)
     app.openapi = lambda: openapi.document(__version__)  # type: ignore[method-assign]  # FastAPI's documented way
     # Outside the framework's own middleware, which then only handles requests for other paths.
@@ -140,6 +143,17 @@ def create_app(
     middleware = RequestMiddleware(inner, Router(served), in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
     app.middleware_stack = middleware
     return app
+
+
+def _match_whole_paths(routes: Iterable[BaseRoute]) -> None:
+    """Let routes match whole paths only.
+
+    In the patterns that Starlette compiles, `$` also matches before a newline at the end of a path, and the dot does
+    not match a newline, which a key may contain.
+    """
+    for route in routes:
+        assert isinstance(route, Route | Mount)
+        route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
 
 
 def _import_for_arrow() -> None:

@@ -21,6 +21,7 @@ from httpx import ASGITransport, AsyncClient, Response
 from service.http.api_client import ARROW, ApiClient, check_problem, check_refused, fresh, statuses
 from support.running import Service, running
 from tableside.app import create_app
+from tableside.auth import ANONYMOUS
 from tableside.catalog.table import Table
 from tableside.core.caller_context import CALLER
 from tableside.core.operations import Operation, Outcome
@@ -203,6 +204,21 @@ def test_metrics_may_be_for_admins_only(client: httpx.Client) -> None:
     for name in ("all", "reader", "none"):
         check_refused(client.get("/metrics", headers=bearer(name)), 403, "forbidden")
     assert client.get("/metrics", headers=bearer("operator")).status_code == 200
+    assert client.head("/metrics", headers=bearer("all")).status_code == 403
+
+
+@pytest.mark.parametrize("path", [*PUBLIC[:4], "/", "/metrics", "/favicon.ico", "/v1/tables", "/console"])
+@pytest.mark.parametrize("end", ["%0A", "%0D", "%0D%0A", "%00", "x", "//"])
+def test_a_path_that_only_resembles_a_route_is_not_found(client: httpx.Client, path: str, end: str) -> None:
+    url = str(client.base_url).rstrip("/") + path + end
+    check_refused(client.get(url), 401, "unauthenticated")
+    assert client.get(url, headers=bearer("none")).status_code == 404
+
+
+async def test_the_route_of_the_metrics_itself_requires_an_admin() -> None:
+    async with site({"tokens": TOKENS, "metrics": "admin"}) as running:
+        running.app.state.auth.admit = lambda scope: ANONYMOUS  # as if the path were public
+        check_refused(await running.ask(None, path="/metrics"), 403, "forbidden")
 
 
 # Permissions

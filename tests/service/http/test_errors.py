@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
+from starlette.routing import Route
 
 from service.http.api_client import (
     ARROW,
@@ -66,6 +67,21 @@ T = "errors"
 )
 def test_an_unknown_path_is_not_found(api: ApiClient, method: str, path: str) -> None:
     check_refused(api.client.request(method, path), 404, "not_found")
+
+
+async def test_a_route_matches_whole_paths_only() -> None:
+    async with running_site() as site:
+        names = {"{table}": "t", "{key:path}": "a", "{file}": "console.css"}
+        routes = {one.path for one in site.app.router.routes if isinstance(one, Route)} - {"/v1/tables/{table}/batch"}
+        paths = {re.sub("{.*?}", lambda name: names[name[0]], path) for path in routes}
+        for path in paths:
+            assert (await site.client.get(path)).status_code in (200, 307, 404), path  # There is no record.
+            ends = ("%0A", "%0D", "%0D%0A", "%20", "%00", "x", "/", "//")
+            others = {f"/{path}", f"/%0A{path}", path.replace("/", "//"), *(f"{path}{end}" for end in ends)}
+            for other in others - paths:
+                response = await site.client.get(f"http://test{other}")
+                assert response.status_code in (404, 422), other
+        assert (await site.client.get("/static-offline-docs/swagger-ui.css%0A")).status_code == 404
 
 
 def test_there_are_three_kinds_of_not_found(api: ApiClient) -> None:

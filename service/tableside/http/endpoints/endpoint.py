@@ -203,7 +203,7 @@ class Router:
 
     def _find_other(self, scope: Scope, path: str, method: str) -> Route | None:
         for route in self._others:
-            if route.methods and method in route.methods and (match := route.path_regex.match(path)) is not None:
+            if route.methods and method in route.methods and (match := route.path_regex.fullmatch(path)) is not None:
                 scope["path_params"] = match.groupdict()
                 return route
         return None

@@ -4,6 +4,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from ...auth import Forbidden
 from ...core import StoreUnavailable
 from ...core.errors import Overloaded
 from ..readiness import ReadinessLog
@@ -71,5 +72,8 @@ async def readyz(request: ServiceRequest) -> Response:
 
 
 async def metrics(request: ServiceRequest) -> Response:
-    """Respond with the metrics in Prometheus' text format."""
+    """Respond with the metrics in Prometheus' text format. Raise Forbidden if only admins may read them."""
+    caller, auth = caller_of(request.scope), request.app.state.settings.auth
+    if auth is not None and auth.metrics == "admin" and not caller.admin:
+        raise Forbidden(f"the metrics require an admin, and the caller {caller.name!r} is not an admin")
     return Response(await request.app.state.exposition.text_in_thread(), headers={"Content-Type": CONTENT_TYPE_LATEST})
