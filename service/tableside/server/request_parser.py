@@ -1,5 +1,6 @@
 """HTTP/1.x requests from bytes, with limits on the size of heads and on the framing of bodies."""
 
+import re
 from collections.abc import Callable
 
 import httptools
@@ -17,6 +18,10 @@ BODY_FRAMING_BYTES_MAX = 65_536
 HEADS_MAX = 100
 """How many requests may arrive together."""
 
+EMPTY_LINES_MAX = 16
+"""How many empty lines may arrive before a request."""
+
+_EMPTY_LINES = re.compile(rb"(?:\r\n){1,%d}" % (EMPTY_LINES_MAX + 1))
 _EMPTY_LINE = b"\r\n\r\n"
 _UPGRADE = (b"upgrade", b"http2-settings")
 _LENGTH, _CODING = b"content-length", b"transfer-encoding"
@@ -39,6 +44,7 @@ class RequestParser:
         self._parser = httptools.HttpRequestParser(self)
         self._heads = self._piece_bytes = self._body_bytes = self._spare_bytes = 0
         self._line: bytes | None = b""
+        self._empty_lines = 0
         self._tail = b""
         self._body_left: int | None = None
 
@@ -74,13 +80,16 @@ class RequestParser:
     def _read_part(self, data: bytes, start: int) -> int:
         """Check a request line that arrives in parts, or after empty lines. Return where it starts."""
         assert self._line is not None
-        while not self._line and data.startswith(b"\r\n", start):
-            start += 2
+        if self._line == b"\r" and data.startswith(b"\n", start):
+            self._line, self._empty_lines, start = b"", self._empty_lines + 1, start + 1
+        if not self._line and (skipped := _EMPTY_LINES.match(data, start)) is not None:
+            self._empty_lines += len(skipped[0]) // 2
+            start = skipped.end()
+        if self._empty_lines > EMPTY_LINES_MAX:
+            raise _malformed()
         end = data.find(b"\n", start) + 1
         self._line += data[start : end or len(data)]
-        if self._line == b"\r\n":
-            self._line = b""
-        elif end:
+        if end:
             if not REQUEST_LINE.fullmatch(self._line):
                 raise _malformed()
             self._line = None
@@ -183,7 +192,7 @@ class RequestParser:
 
     def on_message_complete(self) -> None:
         """Complete a request."""
-        self._line = b""
+        self._line, self._empty_lines = b"", 0
         if self.in_body:
             self.in_body = False
             self._on_complete()

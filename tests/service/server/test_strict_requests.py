@@ -7,6 +7,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from service.server.test_connection import answering, connected
+from tableside.server.request_parser import EMPTY_LINES_MAX
 
 HOST = b"host: test\r\n"
 CHUNKED = b"PUT /c HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n2\r\n\r\n\r\n2;x=y\r\n{}\r\n0\r\n\r\n"
@@ -91,6 +92,15 @@ async def test_common_requests_of_clients_and_proxies_are_served(request_text: b
         statuses, scopes = await served(request_text, piece_bytes)
         assert statuses == [b"200"]
         assert len(scopes) == 1
+
+
+@pytest.mark.parametrize("piece_bytes", [None, 1, 2, 3, 7])
+async def test_the_empty_lines_before_a_request_are_limited(piece_bytes: int | None) -> None:
+    few, many = b"\r\n" * EMPTY_LINES_MAX, b"\r\n" * (EMPTY_LINES_MAX + 1)
+    assert (await served(few + PLAIN + few + PLAIN, piece_bytes))[0] == [b"200"] * 2
+    assert (await served(few + PLAIN + many, piece_bytes))[0] == [b"200", b"400"]
+    assert (await served(many + PLAIN, piece_bytes))[0] == [b"400"]
+    assert (await served(many, piece_bytes))[0] == [b"400"]
 
 
 @pytest.mark.parametrize("piece_bytes", [None, 1, 2, 3, 5, 7, 11, 50])
