@@ -7,6 +7,7 @@ import httptools
 
 from ..core import MalformedRequest, TooLarge
 from ..core.errors import Overloaded
+from .chunked_body import ChunkedBody
 from .request_head import PLAIN_TARGET, REQUEST_LINE, check_head
 
 HEAD_BYTES_MAX = 65_536
@@ -98,10 +99,10 @@ class RequestParser:
     def _next_end(self, data: bytes, start: int) -> int:
         """Return where the present head or body ends, at the latest: no piece contains bytes of two requests.
 
-        A head and a body in chunks end with an empty line, which may also occur within them.
+        A head ends with an empty line.
         """
-        if self.in_body and self._body_left is not None:
-            return start + self._body_left
+        if self.in_body:
+            return self._chunks.end(data, start) if self._body_left is None else start + self._body_left
         if not self._tail and (at := data.find(_EMPTY_LINE, start)) >= 0:
             return at + len(_EMPTY_LINE)
         across = (self._tail + data[start : start + 3]).find(_EMPTY_LINE) if self._tail else -1
@@ -164,8 +165,10 @@ class RequestParser:
         self.keep_alive = self.version == "1.1" and self._parser.should_keep_alive()
         names = [name for name, _ in headers]
         self._body_left = int(headers[names.index(_LENGTH)][1]) if _LENGTH in names else None
-        self.has_body = self._body_left is not None or _CODING in names
-        valid = self.version == "1.1" or (self.version == "1.0" and _CODING not in names)
+        if chunked := _CODING in names:
+            self._chunks = ChunkedBody()
+        self.has_body = self._body_left is not None or chunked
+        valid = self.version == "1.1" or (self.version == "1.0" and not chunked)
         if self.method == "CONNECT" or not valid:
             raise _malformed()
         if len(headers) > HEADERS_MAX:

@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from service.server.test_connection import answering, connected
-from tableside.server.request_parser import EMPTY_LINES_MAX
+from tableside.server.request_parser import EMPTY_LINES_MAX, RequestParser
 
 HOST = b"host: test\r\n"
 CHUNKED = b"PUT /c HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n2\r\n\r\n\r\n2;x=y\r\n{}\r\n0\r\n\r\n"
@@ -108,6 +108,20 @@ async def test_a_request_ends_with_its_body(piece_bytes: int | None) -> None:
     statuses, scopes = await served(CHUNKED + SIZED + PLAIN + CHUNKED + b"\r\n" + PLAIN + SIZED, piece_bytes)
     assert statuses == [b"200"] * 6
     assert [scope["path"] for scope in scopes] == ["/c", "/s", "/p", "/c", "/p", "/s"]
+
+
+@pytest.mark.parametrize("text", [b"\r\n\r\n", b"0\r\n\r\n", b"\r\n0\r\n\r\n", b"5\r\n"], ids=repr)
+@pytest.mark.parametrize("piece_bytes", [10**6, 1000, 7, 1])
+def test_the_content_of_a_chunk_is_not_searched_for_its_end(text: bytes, piece_bytes: int) -> None:
+    content, parts, ends = text * 1000, list[bytes](), list[int]()
+    parser = RequestParser(lambda: None, parts.append, lambda: ends.append(len(parts)))
+    head = b"PUT /c HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
+    request = head + b"0%X;a=b\r\n%b\r\n1\r\nx\r\n00\r\na: 0\r\n\r\n" % (len(content), content) + PLAIN
+    for at in range(0, len(request), piece_bytes):
+        parser.feed(request[at : at + piece_bytes])
+    assert b"".join(parts) == content + b"x"
+    assert len(parts) <= 3 + len(content) // piece_bytes
+    assert ends == [len(parts)] * 2
 
 
 async def test_an_absolute_target_provides_the_host() -> None:
