@@ -9,13 +9,22 @@ from .console import Console
 from .endpoints import Router, routes
 from .middleware import RequestMiddleware, StartError, request_id
 from .readiness import ReadinessLog
-from .request_context import DRAINING_KEY, IN_FLIGHT_KEY, PROBES, SCOPE_KEY, Observer, RequestContext
+from .request_context import (
+    BODY_BYTES_MAX_KEY,
+    DRAINING_KEY,
+    IN_FLIGHT_KEY,
+    PROBES,
+    SCOPE_KEY,
+    Observer,
+    RequestContext,
+)
 from .request_observers import AccessLog, RequestMetrics
 from .request_spans import RequestSpans
 from .responses import problem_response
 from .wire.problems import MethodNotAllowed, NotFound
 
 __all__ = [
+    "BODY_BYTES_MAX_KEY",
     "DRAINING_KEY",
     "IN_FLIGHT_KEY",
     "PROBES",

@@ -19,7 +19,15 @@ from ..core.concurrency import Started
 from ..core.errors import Overloaded
 from .allowed_hosts import AllowedHosts
 from .endpoints import Router
-from .request_context import CALLER_KEY, IN_FLIGHT_KEY, PROBES, SCOPE_KEY, Observer, RequestContext
+from .request_context import (
+    BODY_BYTES_MAX_KEY,
+    CALLER_KEY,
+    IN_FLIGHT_KEY,
+    PROBES,
+    SCOPE_KEY,
+    Observer,
+    RequestContext,
+)
 from .request_spans import RequestSpans
 from .responses import problem_response
 
@@ -78,7 +86,8 @@ class RequestMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Process a request, and report it to the observers when it has ended."""
         if scope["type"] != "http":
-            scope.get("state", {})[IN_FLIGHT_KEY] = self._in_flight
+            shared = {IN_FLIGHT_KEY: self._in_flight, BODY_BYTES_MAX_KEY: lambda: self.body_bytes_max}
+            scope.get("state", {}).update(shared)
             await self._app(scope, receive, _with_short_startup_errors(send))
             return
         method = scope["method"]

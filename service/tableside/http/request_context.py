@@ -20,6 +20,9 @@ CALLER_KEY = "tableside.caller"
 IN_FLIGHT_KEY = "tableside.in_flight"
 """The key of the limits on the work in flight in the lifespan state."""
 
+BODY_BYTES_MAX_KEY = "tableside.body_bytes_max"
+"""The key of a function in the lifespan state that returns the maximum size of a body."""
+
 DRAINING_KEY = "tableside.draining"
 """The key in the lifespan state that the server sets while it shuts down."""
 

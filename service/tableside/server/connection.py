@@ -1,8 +1,10 @@
 """HTTP/1.1 connections: requests in their order, timeouts, load shedding, and refusals of malformed requests."""
 
 import asyncio
+import math
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from starlette.types import ASGIApp, Scope
@@ -11,7 +13,7 @@ from uvicorn.config import Config
 from ..catalog import InFlight
 from ..core import TableError
 from ..core.errors import Overloaded
-from ..http import IN_FLIGHT_KEY, PROBES
+from ..http import BODY_BYTES_MAX_KEY, IN_FLIGHT_KEY, PROBES
 from .exchange import Exchange, SharedState, problem_response
 from .request_parser import RequestParser
 from .response_sender import ResponseSender
@@ -59,6 +61,8 @@ class HttpConnection(asyncio.Protocol):
             "state": app_state,
         }
         self._in_flight: InFlight | None = app_state.get(IN_FLIGHT_KEY)
+        self._body_bytes_max: Callable[[], float] = app_state.get(BODY_BYTES_MAX_KEY, lambda: math.inf)
+        self._ignored_bytes = 0
         self._keep_alive_s = config.timeout_keep_alive
         self._loop = asyncio.get_running_loop()
         self._parser = RequestParser(self._on_request, self._on_body, self._on_request_complete)
@@ -116,7 +120,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _on_request(self) -> None:
         """Start a request, or queue it after those before it, unless it is shed."""
-        self._late_at, parser = None, self._parser
+        self._late_at, self._ignored_bytes, parser = None, 0, self._parser
         if self.transport.is_closing():
             return
         busy = self._busy
@@ -135,9 +139,13 @@ class HttpConnection(asyncio.Protocol):
             self._start(exchange)
 
     def _on_body(self, body: bytes) -> None:
-        """Pass a part of a body to its request."""
+        """Pass a part of a body to its request. After the response, ignore it up to the limit of a body."""
         if self._receiving is not None:
             self._receiving.feed(body)
+            return
+        self._ignored_bytes += len(body)
+        if self._ignored_bytes > self._body_bytes_max() and not self.transport.is_closing():
+            self.transport.close()
 
     def _on_request_complete(self) -> None:
         """Complete a request."""

@@ -45,6 +45,22 @@ async def test_a_long_body_before_a_head_in_pieces_does_not_count_as_head(servic
         assert (await connection.answer()).status == 204
 
 
+async def test_an_endless_body_of_a_rejected_request_ends_the_connection() -> None:
+    async with served(drain_s=0, body_bytes_max=2**18) as service, await Connection.open(service.url) as connection:
+        head = b"PUT /v1/tables/none%21/records/a HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
+        connection.writer.write(head)
+        assert (await connection.answer()).status == 404
+        async with asyncio.timeout(15):
+            with pytest.raises(ConnectionError):
+                await send_forever(connection, b"10000\r\n%b\r\n" % bytes(2**16))
+
+
+async def send_forever(connection: Connection, data: bytes) -> None:
+    while True:
+        connection.writer.write(data)
+        await connection.writer.drain()
+
+
 async def test_silent_clients_and_incomplete_heads_time_out(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "HEAD_MAX_S", 0.2)
     async with (

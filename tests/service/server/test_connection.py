@@ -7,6 +7,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
+from tableside.http import BODY_BYTES_MAX_KEY
 from tableside.server import slow_readers
 from tableside.server.connection import HttpConnection
 from tableside.server.exchange import JOINED_BYTES_MAX, SharedState
@@ -53,10 +54,10 @@ class Recorder:
         self.reading = True
 
 
-def connected(app: ASGIApp) -> tuple[Recorder, HttpConnection]:
+def connected(app: ASGIApp, state: dict[str, Any] | None = None) -> tuple[Recorder, HttpConnection]:
     config = Config(app, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=IDLE_S)
     config.load()
-    recorder, protocol = Recorder(), HttpConnection(config, SharedState(), {})
+    recorder, protocol = Recorder(), HttpConnection(config, SharedState(), state or {})
     protocol.connection_made(cast("asyncio.Transport", recorder))
     return recorder, protocol
 
@@ -432,6 +433,32 @@ async def test_small_chunks_are_accepted() -> None:
         await asyncio.sleep(0)
     done = await answered(recorder, protocol, b"0\r\n\r\n")
     assert cast("bytes", done[0]).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_the_rest_of_a_rejected_body_is_limited(chunked: bool) -> None:
+    framing = b"transfer-encoding: chunked" if chunked else b"content-length: 1000000"
+    piece = b"3E8\r\n%b\r\n" % (b"x" * 1000) if chunked else b"x" * 1000
+    recorder, protocol = connected(answering(b"", status=404), {BODY_BYTES_MAX_KEY: lambda: 10_000})
+    [answer] = await answered(recorder, protocol, b"PUT / HTTP/1.1\r\nhost: test\r\n" + framing + b"\r\n\r\n")
+    assert isinstance(answer, bytes)
+    assert answer.startswith(b"HTTP/1.1 404")
+    recorder.done.clear()
+    for _ in range(10):
+        protocol.data_received(piece)
+    assert recorder.done == []
+    for _ in range(2):
+        protocol.data_received(piece)
+    assert recorder.done == ["closed"]
+
+
+async def test_the_rest_of_each_rejected_body_counts_alone() -> None:
+    recorder, protocol = connected(answering(b"", status=404), {BODY_BYTES_MAX_KEY: lambda: 10_000})
+    for _ in range(3):
+        head = b"PUT / HTTP/1.1\r\nhost: test\r\ncontent-length: 10000\r\n\r\n"
+        assert len(await answered(recorder, protocol, head)) == 1
+        protocol.data_received(b"x" * 10_000)
+    assert "closed" not in recorder.done
 
 
 # Slow clients
