@@ -22,6 +22,9 @@ HEADS_MAX = 100
 EMPTY_LINES_MAX = 16
 """How many empty lines may arrive before a request."""
 
+LENGTH_DIGITS_MAX = 20
+"""How many digits a Content-Length may have."""
+
 _EMPTY_LINES = re.compile(rb"(?:\r\n){1,%d}" % (EMPTY_LINES_MAX + 1))
 _EMPTY_LINE = b"\r\n\r\n"
 _UPGRADE = (b"upgrade", b"http2-settings")
@@ -164,7 +167,7 @@ class RequestParser:
         self.version, headers = self._parser.get_http_version(), self.headers
         self.keep_alive = self.version == "1.1" and self._parser.should_keep_alive()
         names = [name for name, _ in headers]
-        self._body_left = int(headers[names.index(_LENGTH)][1]) if _LENGTH in names else None
+        self._body_left = _length(headers[names.index(_LENGTH)][1]) if _LENGTH in names else None
         if chunked := _CODING in names:
             self._chunks = ChunkedBody()
         self.has_body = self._body_left is not None or chunked
@@ -199,6 +202,12 @@ class RequestParser:
         if self.in_body:
             self.in_body = False
             self._on_complete()
+
+
+def _length(text: bytes) -> int:
+    if len(text.rstrip()) > LENGTH_DIGITS_MAX:  # Leading zeros are valid, but Python converts only 4,300 digits.
+        raise _malformed()
+    return int(text)
 
 
 def _malformed() -> MalformedRequest:

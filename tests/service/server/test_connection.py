@@ -370,6 +370,8 @@ async def test_protocol_upgrades_are_ignored(pieces: int, chunked: bool) -> None
         b"PUT / HTTP/1.0\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET / HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET / HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx",
+        b"PUT / HTTP/1.1\r\nhost: test\r\ncontent-length: %b1\r\n\r\nx" % (b"0" * 20),
+        b"PUT / HTTP/1.1\r\nhost: test\r\ncontent-length: %b1\r\n\r\nx" % (b"0" * 5000),
     ],
 )
 async def test_ambiguous_requests_are_rejected_and_end_the_connection(
@@ -378,6 +380,13 @@ async def test_ambiguous_requests_are_rejected_and_end_the_connection(
     [refusal, end] = await answered(*connected(answering(b"")), request_text)
     assert isinstance(refusal, bytes)
     assert (refusal[9:12], end) == (b"400", "closed")
+
+
+async def test_a_content_length_may_have_leading_zeros_and_spaces() -> None:
+    head = b"PUT / HTTP/1.1\r\nhost: test\r\ncontent-length:  %b1 %b\r\n\r\nx" % (b"0" * 19, b" " * 20)
+    [answer] = await answered(*connected(reading), head)
+    assert isinstance(answer, bytes)
+    assert answer.endswith(b"\r\n\r\nx")
 
 
 async def test_a_head_is_limited_in_headers_and_bytes() -> None:
