@@ -139,7 +139,7 @@ def create_app(
     # Outside the framework's own middleware, which then only handles requests for other paths.
     observers: list[Observer] = [RequestMetrics(exposition.registry), access_log]
     bytes_max = settings.limits.body_bytes_max
-    inner = openapi.ContentSecurityPolicy(app.build_middleware_stack())
+    inner = openapi.ContentSecurityPolicy(openapi.WholeFiles(app.build_middleware_stack()))
     middleware = RequestMiddleware(inner, Router(served), in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
     app.middleware_stack = middleware
     return app

@@ -1,4 +1,4 @@
-"""The Content-Security-Policy of the documentation pages: it allows only their own scripts and files."""
+"""The Content-Security-Policy of the documentation pages, and the files of these pages."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 
 class ContentSecurityPolicy:
-    """ASGI middleware that adds a Content-Security-Policy to the documentation pages."""
+    """ASGI middleware that adds a policy to the documentation pages: it allows only their own scripts and files."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -35,6 +35,27 @@ class ContentSecurityPolicy:
             await send(message)
 
         await self._app(scope, receive, with_policy)
+
+
+class WholeFiles:
+    """ASGI middleware that ignores `Range`, because Starlette's errors for it are not problem details."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application without the header `Range`, and drop its header `Accept-Ranges`."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_whole(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [(name, value) for name, value in message["headers"] if name != b"accept-ranges"]
+            await send(message)
+
+        headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
+        await self._app({**scope, "headers": headers}, receive, send_whole)
 
 
 def policy(page: bytes) -> str:

@@ -6,6 +6,7 @@ import httpx
 import pytest
 from playwright.async_api import Browser, ConsoleMessage, expect
 
+from service.http.api_client import check_refused
 from service.http.console.looking import WITHIN_MS
 from support.running import Service
 
@@ -65,3 +66,19 @@ async def test_every_response_has_headers_for_caching_and_content_type(service: 
         headers = (await client.get(path)).headers
     assert headers.get_list("Cache-Control") == [kept]
     assert headers.get_list("X-Content-Type-Options") == ["nosniff"]
+
+
+@pytest.mark.parametrize("text", ["bytes=0-1", "bytes=0-1,3-4", "bytes=9-1", "bytes=99999999999-", "lines=1-2", "x"])
+async def test_files_are_sent_as_a_whole(service: Service, text: str) -> None:
+    path = "/static-offline-docs/swagger-ui.css"
+    async with httpx.AsyncClient(base_url=service.url) as client:
+        whole = await client.get(path)
+        response = await client.get(path, headers={"Range": text})
+    assert (response.status_code, response.content) == (200, whole.content)
+    assert "Accept-Ranges" not in response.headers
+
+
+@pytest.mark.parametrize("name", ["none.css", "", "%00", "a%00.css", "a" * 3000, "..%2F..%2Fapp.py", "%0A", "a/b"])
+async def test_the_error_for_a_missing_file_is_a_problem(service: Service, name: str) -> None:
+    async with httpx.AsyncClient(base_url=service.url) as client:
+        check_refused(await client.get(f"/static-offline-docs/{name}"), 404, "not_found")
