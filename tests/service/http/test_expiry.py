@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from service.http.api_client import ON_EVERY_STORE, ApiClient, check_refused, fresh
+from tableside.http.endpoints.endpoint import SHORT_BODY_BYTES_MAX
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -64,6 +65,18 @@ def test_an_update_keeps_the_expiry_unless_it_sets_one(api: ApiClient) -> None:
     assert 490 < expires_in_s(api.get(T, key).headers["Tableside-Expires-At"]) < 501
     api.update(T, key, {"update": {}, "ttl_s": -1})
     assert "Tableside-Expires-At" not in api.get(T, key).headers
+
+
+@pytest.mark.parametrize("ttl_s", [-1, 100, 100.0, 200])
+@pytest.mark.parametrize("size", [1, 2 * SHORT_BODY_BYTES_MAX])
+def test_a_ttl_in_the_query_and_in_the_body_is_rejected(api: ApiClient, ttl_s: float, size: int) -> None:
+    key, update = fresh(), {"s": "x" * size}
+    api.put(T, key, {"n": 1})
+    response = api.update(T, key, {"update": update, "ttl_s": ttl_s}, params={"ttl_s": 100})
+    check_refused(response, 400, "malformed_request")
+    assert api.value(T, key) == {"n": 1}
+    assert api.update(T, key, {"update": update, "ttl_s": None}, params={"ttl_s": 100}).status_code == 204
+    assert 90 < expires_in_s(api.get(T, key).headers["Tableside-Expires-At"]) < 101
 
 
 @ON_EVERY_STORE

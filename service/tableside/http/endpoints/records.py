@@ -16,6 +16,7 @@ from ...core import (
     InvalidOperation,
     Key,
     KeySchema,
+    MalformedRequest,
     Record,
     TableError,
     TableSpec,
@@ -130,12 +131,16 @@ async def _write(request: TableRequest, members: dict[str, Any], long: LongBody 
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
     key, preferences = spec.key.from_path(request.key_segments), request_headers.NO_PREFERENCES
+    parameters: dict[str, Any] = {}
     if request_headers.has_write_options(request):
         preferences = request_headers.preferences(request)
-        _add_parameters(request, members, preferences)
+        parameters = _parameters(request, members["op"], preferences)
     if long is not None:
         until = request.received_at + deadline_s(found, preferences.wait_s)
-        members = await long.members(spec.key, key, until) | members
+        members |= await long.members(spec.key, key, until)
+    if "ttl_s" in parameters and members.get("ttl_s") is not None:
+        raise MalformedRequest("ttl_s occurs twice: in the query and in the body")
+    members |= parameters
     operation = operation_members.build(spec, members["op"], key, members)
     members.clear()
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
@@ -151,22 +156,23 @@ async def _write(request: TableRequest, members: dict[str, Any], long: LongBody 
     return response
 
 
-def _add_parameters(request: TableRequest, members: dict[str, Any], preferences: request_headers.Preferences) -> None:
-    """Add the members of a write that the request has as headers and query parameters."""
-    members["if_match"] = request_headers.if_match(request)
-    members["token"] = request_headers.token(request)
-    query = request_headers.query_parameters(
-        request, ("partitions",) if members["op"] == "delete" else ("partitions", "ttl_s")
-    )
+def _parameters(request: TableRequest, kind: str, preferences: request_headers.Preferences) -> dict[str, Any]:
+    """Return the members of a write that the request has as headers and query parameters."""
+    members: dict[str, Any] = {
+        "if_match": request_headers.if_match(request),
+        "token": request_headers.token(request),
+    }
+    query = request_headers.query_parameters(request, ("partitions",) if kind == "delete" else ("partitions", "ttl_s"))
     if "partitions" in query:
         members["partitions"] = parse_query(query["partitions"])
-    if members["op"] == "delete":
-        return
+    if kind == "delete":
+        return members
     if (ttl_s := request_headers.ttl_s(query.get("ttl_s"))) is not None:
         members["ttl_s"] = ttl_s
     members["return"] = preferences.representation
     if preferences.representation:
         request_headers.check_accepts(request, JSON)
+    return members
 
 
 def _response(answer: Answer, partitions: Sequence[int] = (), age_s: float | None = None) -> Response:
