@@ -211,16 +211,16 @@ def media_type(request: Request, known: Collection[str], default: str | None = N
 
 
 def check_accepts(request: Request, media: str) -> None:
-    """Raise NotAcceptable if the client does not accept the media type."""
+    """Raise NotAcceptable if the client does not accept the media type. An empty `Accept` accepts every type."""
     text = header(request, "accept")
-    if text is not None and text != "*/*" and not _quality(text, media):
+    if text and text != "*/*" and not _quality(text, media):
         raise NotAcceptable(f"the response is {media}")
 
 
 def preferred_media_type(request: Request, medias: Collection[str]) -> str:
     """Return the client's preferred media type, the first of equals. Raise NotAcceptable if it accepts none of them."""
     text = header(request, "accept")
-    if text is None:
+    if not text:
         return next(iter(medias))
     best = max(medias, key=lambda media: _quality(text, media))
     if not _quality(text, best):
