@@ -133,7 +133,7 @@ def create_app(
     app.state.readiness = ReadinessLog()
     served = routes() if pages is None else [*routes(), *console_routes(pages)]
     app.router.routes.extend(served)
-    _match_whole_paths(app.router.routes)
+    _complete(app.router.routes)
     app.add_exception_handler(HTTPException, _http_error)
     app.openapi = lambda: openapi.document(__version__)  # type: ignore[method-assign]  # FastAPI's documented way
     # Outside the framework's own middleware, which then only handles requests for other paths.
@@ -145,8 +145,8 @@ def create_app(
     return app
 
 
-def _match_whole_paths(routes: Iterable[BaseRoute]) -> None:
-    """Let routes match whole paths only.
+def _complete(routes: Iterable[BaseRoute]) -> None:
+    """Let routes match whole paths only, and let the pages of FastAPI serve HEAD like GET.
 
     In the patterns that Starlette compiles, `$` also matches before a newline at the end of a path, and the dot does
     not match a newline, which a key may contain.
@@ -154,6 +154,8 @@ def _match_whole_paths(routes: Iterable[BaseRoute]) -> None:
     for route in routes:
         assert isinstance(route, Route | Mount)
         route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
+        if isinstance(route, Route) and route.methods and "GET" in route.methods:
+            route.methods.add("HEAD")
 
 
 def _import_for_arrow() -> None:

@@ -48,6 +48,13 @@ from tableside.settings import validate
 T = "errors"
 
 
+def get_paths(app: FastAPI) -> set[str]:
+    """Return the paths of all routes with GET, for the table `t` and the key `a`."""
+    names = {"{table}": "t", "{key:path}": "a", "{file}": "console.css"}
+    routes = {route.path for route in app.router.routes if isinstance(route, Route) and "GET" in (route.methods or ())}
+    return {re.sub("{.*?}", lambda name: names[name[0]], path) for path in routes}
+
+
 # Errors of the service itself
 
 
@@ -71,9 +78,7 @@ def test_an_unknown_path_is_not_found(api: ApiClient, method: str, path: str) ->
 
 async def test_a_route_matches_whole_paths_only() -> None:
     async with running_site() as site:
-        names = {"{table}": "t", "{key:path}": "a", "{file}": "console.css"}
-        routes = {one.path for one in site.app.router.routes if isinstance(one, Route)} - {"/v1/tables/{table}/batch"}
-        paths = {re.sub("{.*?}", lambda name: names[name[0]], path) for path in routes}
+        paths = get_paths(site.app)
         for path in paths:
             assert (await site.client.get(path)).status_code in (200, 307, 404), path  # There is no record.
             ends = ("%0A", "%0D", "%0D%0A", "%20", "%00", "x", "/", "//")
@@ -103,7 +108,7 @@ def test_there_are_three_kinds_of_not_found(api: ApiClient) -> None:
         ("DELETE", "/v1/tables/t/splits", {"GET", "HEAD"}),
         ("POST", "/livez", {"GET", "HEAD"}),
         ("POST", "/openapi.json", {"GET", "HEAD"}),
-        ("POST", "/docs", {"GET"}),
+        ("POST", "/docs", {"GET", "HEAD"}),
     ],
 )
 def test_a_wrong_method_is_answered_with_the_allowed_ones(
@@ -121,6 +126,17 @@ def test_an_unacceptable_media_type_is_rejected(api: ApiClient, path: str) -> No
         check_refused(api.client.get(path, headers={"Accept": accept}), 406, "not_acceptable")
     for accept in ("*/*", "application/*;q=0.1", f"text/html, {JSON}"):
         assert api.client.get(path, headers={"Accept": accept}).status_code == 200
+
+
+def test_an_empty_accept_header_accepts_every_media_type(api: ApiClient) -> None:
+    empty = {"Accept": ""}
+    for response in (
+        api.put(T, "a", {"n": 1}, headers={**empty, "Prefer": "return=representation"}),
+        api.get(T, "a", headers=empty),
+        api.client.get(f"/v1/tables/{T}/records", headers=empty),
+        api.client.post(f"/v1/tables/{T}/batch", json={"operations": []}, headers=empty),
+    ):
+        assert (response.status_code, response.headers["Content-Type"]) == (200, JSON)
 
 
 def test_a_write_returns_a_value_only_in_an_accepted_media_type(api: ApiClient) -> None:
@@ -319,12 +335,14 @@ def test_metrics_time_operations_and_name_no_key(api: ApiClient) -> None:
     assert key not in response.text
 
 
-def test_every_route_with_get_accepts_head(api: ApiClient) -> None:
-    api.put(T, "a", {})
-    for path in ("/livez", "/readyz", "/metrics", "/openapi.json", "/v1/tables", f"/v1/tables/{T}/records"):
-        response = api.client.head(path)
-        assert response.status_code == 200
-        assert response.content == b""
+async def test_every_route_with_get_accepts_head() -> None:
+    async with running_site() as site:
+        assert (await site.client.put("/v1/tables/t/records/a", json={})).status_code == 204
+        for path in (*get_paths(site.app), "/static-offline-docs/swagger-ui.css"):
+            full, head = await site.client.get(path), await site.client.head(path)
+            assert full.status_code in (200, 307), path
+            assert head.status_code == full.status_code, path
+            assert head.headers.get("Content-Type") == full.headers.get("Content-Type")
 
 
 # Errors that need a failing store: the same application, in this process, on a scripted store
