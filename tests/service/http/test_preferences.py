@@ -1,8 +1,13 @@
 """Deadlines, request ids, and unknown parameters."""
 
 import pytest
+from starlette.requests import Request
 
 from service.http.api_client import ON_EVERY_STORE, ApiClient, check_refused, fresh, path_of
+from tableside.core import MalformedRequest
+from tableside.http.wire.preference_list import parse_preferences
+from tableside.http.wire.request_headers import Preferences, preferences
+from tableside.server.request_parser import HEAD_BYTES_MAX
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -30,6 +35,44 @@ def test_an_expired_deadline_ends_every_request(api: ApiClient) -> None:
 def test_a_deadline_in_the_future_changes_nothing(api: ApiClient, wait: str) -> None:
     response = api.put(T, fresh(), {}, headers={"Prefer": f"return=representation, wait={wait}"})
     assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("prefer", "expected"),
+    [
+        ("return=representation", (True, None)),
+        ("Return = Representation ; a=b, WAIT=5", (True, 5)),
+        ("return=minimal, return=representation, wait=5, wait=0", (False, 5)),
+        ("wait=5, wait=x", (False, 5)),
+        ('return="representation";x="a,b;c", wait="\\5"', (True, 5)),
+        ('x="a, wait=0, return=representation", wait=5', (False, 5)),
+        ('x;y="a\\", wait=0", wait=5', (False, 5)),
+        ('x="a, wait=0', (False, None)),
+        ("respond-async, handling=lenient, , odd=, wait=5,", (False, 5)),
+        ("await=0, wait-for=0, x;wait=0", (False, None)),
+        ("", (False, None)),
+    ],
+)
+def test_preferences_are_rfc_7240(prefer: str, expected: tuple[bool, float | None]) -> None:
+    request = Request({"type": "http", "headers": [(b"prefer", prefer.encode())]})
+    assert preferences(request) == Preferences(*expected)
+
+
+def test_preferences_in_several_headers_are_one_list() -> None:
+    headers = [(b"prefer", b'x="a, b"'), (b"prefer", b"wait=5"), (b"prefer", b"return=representation, wait=1")]
+    assert preferences(Request({"type": "http", "headers": headers})) == Preferences(True, 5)
+
+
+@pytest.mark.parametrize("wait", ["wait", "wait=", 'wait="5', 'wait="1,2"', "wait=1 2", "wait=-1", "wait=x, wait=5"])
+def test_an_invalid_deadline_is_rejected(wait: str) -> None:
+    with pytest.raises(MalformedRequest):
+        preferences(Request({"type": "http", "headers": [(b"prefer", wait.encode())]}))
+
+
+@pytest.mark.parametrize("text", [" ", ",", "a", "a=", 'a="', 'a;"', '"', '"\\', "a,", "\\", ";=", 'a="b" '])
+def test_a_preference_list_takes_linear_time(text: str) -> None:
+    """A search with backtracking would not end before the timeout of a test."""
+    parse_preferences(text * (HEAD_BYTES_MAX // len(text)))
 
 
 def test_a_request_id_is_echoed_or_generated(api: ApiClient) -> None:

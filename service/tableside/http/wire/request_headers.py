@@ -10,11 +10,12 @@ from ...core import InvalidOperation, MalformedRequest
 from ...core.operations import ANY_ETAG, Token
 from ...core.transitions import checked_ttl_s
 from . import operation_members
+from .preference_list import parse_preferences, unquoted
 from .problems import NotAcceptable, UnsupportedMediaType
 from .projections import Fields
 
 _ETAGS = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
-_QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\xff]|\\["\\])*)"')
+_QUOTED = re.compile(r'"(?:[\x20\x21\x23-\x5b\x5d-\xff]|\\["\\])*"')
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
 
 _BODY_CODINGS = frozenset({"content-encoding", "transfer-encoding"})
@@ -53,20 +54,14 @@ def _single(request: Request, name: str) -> str | None:
 
 
 def preferences(request: Request) -> Preferences:
-    """Parse `Prefer` (RFC 7240). Unknown preferences are ignored."""
-    representation, wait_s = False, None
+    """Return the preferences in `Prefer`. Unknown ones are ignored, and of a repeated one the first counts."""
     if (text := header(request, "prefer")) is None:
         return NO_PREFERENCES
-    for preference in text.split(","):
-        name, _, value = preference.partition(";")[0].partition("=")
-        name, value = name.strip().lower(), value.strip().strip('"')
-        if name == "return":
-            representation = value.lower() == "representation"
-        elif name == "wait":
-            wait_s = number(value, "Prefer: wait")
-            if wait_s < 0:
-                raise MalformedRequest("Prefer: wait must not be negative")
-    return Preferences(representation, wait_s)
+    found = parse_preferences(text)
+    wait_s = number(found["wait"], "Prefer: wait") if "wait" in found else None
+    if wait_s is not None and wait_s < 0:
+        raise MalformedRequest("Prefer: wait must not be negative")
+    return Preferences(found.get("return", "").lower() == "representation", wait_s)
 
 
 NO_PREFERENCES = Preferences()
@@ -183,10 +178,9 @@ def refuse_tokens(request: Request) -> None:
 def _single_use_token(text: str) -> Token:
     """Return the token of an `Idempotency-Key`: a string in quotes, as its Internet-Draft has it, or bare text."""
     if text.startswith('"'):
-        quoted = _QUOTED.fullmatch(text)
-        if quoted is None:
+        if not _QUOTED.fullmatch(text):
             raise InvalidOperation("an Idempotency-Key that begins with a quote must be one quoted string")
-        text = re.sub(r"\\(.)", r"\1", quoted[1])
+        text = unquoted(text)
     try:
         return operation_members.token(_utf8(text), 1)
     except InvalidOperation:
