@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+from starlette.requests import Request
 from starlette.routing import Route
 
 from support.running import Service, running
@@ -24,6 +25,7 @@ from tableside.core import INTEGER_MAX, INTEGER_MIN
 from tableside.core.keys import STRING_BYTES_MAX
 from tableside.core.values import DEPTH_MAX, RESERVED_PREFIX
 from tableside.http import openapi
+from tableside.http.wire import request_headers
 from tableside.http.wire.operation_members import FIELDS_MAX, WRITER_CHARACTERS_MAX
 from tableside.http.wire.problems import STATUS
 from tableside.settings import NAME, validate
@@ -140,6 +142,24 @@ def test_the_document_has_the_limits_of_the_service() -> None:
     assert (token["writer"]["maxLength"], token["sequence"]["maximum"]) == (WRITER_CHARACTERS_MAX, INTEGER_MAX)
     for header in ("Tableside-Token", "Idempotency-Key"):
         assert f"{{1,{WRITER_CHARACTERS_MAX}}}" in parameters[header]["schema"]["pattern"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Tableside-Token", "a/b/0"),
+        ("Tableside-Token", '" a writer /9223372036854775807'),
+        ("Tableside-Token", "\xe4\xf6\t\xfc" * 32 + "/0000000000000000001"),
+        ("Idempotency-Key", "x y\\" + "z" * 124),
+        ("Idempotency-Key", 'o"17"'),
+        ("Idempotency-Key", '"' + r"\"" * 64 + r"\\" * 63 + ' "'),
+        ("Idempotency-Key", '"' + "\xfc" * 128 + '"'),
+    ],
+)
+def test_the_pattern_of_a_token_accepts_what_the_service_accepts(name: str, text: str) -> None:
+    assert re.search(DOCUMENT["components"]["parameters"][name]["schema"]["pattern"], text)
+    request = Request({"type": "http", "headers": [(name.lower().encode(), text.encode())]})
+    assert request_headers.token(request) is not None
 
 
 def test_every_answer_of_400_or_more_is_a_problem_and_every_answer_has_a_request_id() -> None:
@@ -300,6 +320,9 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     if case.headers and {"Tableside-Token", "Idempotency-Key"} <= set(case.headers):
         # Only the document's prose states that these headers exclude each other.
         del case.headers["Tableside-Token" if len(case.headers["Idempotency-Key"]) % 2 else "Idempotency-Key"]
+    if case.query and isinstance(case.body, dict) and case.meta.generation.mode.is_positive:
+        # Only the document's prose states that an update has this in its query or in its body.
+        case.body.pop("ttl_s" if "ttl_s" in case.query else "", None)
     if case.operation.definition.raw.get("operationId") != "apply_batch":
         return
     if case.media_type != ARROW:
