@@ -27,6 +27,12 @@ PIPELINED_MAX = 100
 WRITE_BUFFER_BYTES = 65_536
 """How many unread bytes a transport may keep before it pauses the writer. It resumes when it keeps none."""
 
+IGNORED_BODIES_MAX = 2
+"""How much of a body may arrive after its response, as a multiple of the limit of a body.
+
+A client that sends a body slightly above the limit can still read that it is too large.
+"""
+
 IDLE_S = 0.02
 """How long a connection must be idle before a shutdown closes it: a request may just be arriving."""
 
@@ -139,12 +145,12 @@ class HttpConnection(asyncio.Protocol):
             self._start(exchange)
 
     def _on_body(self, body: bytes) -> None:
-        """Pass a part of a body to its request. After the response, ignore it up to the limit of a body."""
+        """Pass a part of a body to its request. After the response, ignore it up to a limit."""
         if self._receiving is not None:
             self._receiving.feed(body)
             return
         self._ignored_bytes += len(body)
-        if self._ignored_bytes > self._body_bytes_max() and not self.transport.is_closing():
+        if self._ignored_bytes > IGNORED_BODIES_MAX * self._body_bytes_max() and not self.transport.is_closing():
             self.transport.close()
 
     def _on_request_complete(self) -> None:

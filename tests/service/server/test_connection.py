@@ -448,7 +448,7 @@ async def test_small_chunks_are_accepted() -> None:
 async def test_the_rest_of_a_rejected_body_is_limited(chunked: bool) -> None:
     framing = b"transfer-encoding: chunked" if chunked else b"content-length: 1000000"
     piece = b"3E8\r\n%b\r\n" % (b"x" * 1000) if chunked else b"x" * 1000
-    recorder, protocol = connected(answering(b"", status=404), {BODY_BYTES_MAX_KEY: lambda: 10_000})
+    recorder, protocol = connected(answering(b"", status=404), {BODY_BYTES_MAX_KEY: lambda: 5_000})
     [answer] = await answered(recorder, protocol, b"PUT / HTTP/1.1\r\nhost: test\r\n" + framing + b"\r\n\r\n")
     assert isinstance(answer, bytes)
     assert answer.startswith(b"HTTP/1.1 404")
@@ -462,7 +462,7 @@ async def test_the_rest_of_a_rejected_body_is_limited(chunked: bool) -> None:
 
 
 async def test_the_rest_of_each_rejected_body_counts_alone() -> None:
-    recorder, protocol = connected(answering(b"", status=404), {BODY_BYTES_MAX_KEY: lambda: 10_000})
+    recorder, protocol = connected(answering(b"", status=404), {BODY_BYTES_MAX_KEY: lambda: 5_000})
     for _ in range(3):
         head = b"PUT / HTTP/1.1\r\nhost: test\r\ncontent-length: 10000\r\n\r\n"
         assert len(await answered(recorder, protocol, head)) == 1
