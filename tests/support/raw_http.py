@@ -53,7 +53,7 @@ class Connection:
         return await self.answer()
 
     def send(self, method: str, path: str, document: object = None, **headers: str) -> None:
-        body = b"" if document is None else json.dumps(document).encode()
+        body = document if isinstance(document, bytes) else b"" if document is None else json.dumps(document).encode()
         given = {"host": "test", "content-type": "application/json", "content-length": str(len(body))}
         given |= {name.replace("_", "-"): text for name, text in headers.items()}
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in given.items() if text)]

@@ -141,7 +141,7 @@ async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result
         if long_piece is not None:
             try:
                 in_thread = isinstance(long_piece, InThread)
-                result = await (run_in_thread(long_piece) if in_thread else run_apart(long_piece, until))
+                result = await (run_in_thread(long_piece, until) if in_thread else run_apart(long_piece, until))
                 proceed = partial(work.send, result)
             except TableError as error:
                 proceed = partial(work.throw, error)

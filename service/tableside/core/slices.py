@@ -10,8 +10,8 @@ request. A batch of 1,000 small records therefore does not wait for batches that
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -29,6 +29,9 @@ FIRST_SLICES = 8
 
 FIRST_IN_ROW_MAX = 4
 """After so many first slices in a row, a later one has its turn, if one is waiting."""
+
+THREADS_MAX = 2
+"""How many threads compute at a time. The result of each can be as large as a body."""
 
 Result = TypeVar("Result")
 
@@ -48,6 +51,7 @@ class SliceScheduler:
         self._slices: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._in_row = 0
         self._threads = 0
+        self._free_threads = asyncio.Semaphore(THREADS_MAX)
         self._scheduled = False
 
     def next_slice(self) -> "asyncio.Future[None]":
@@ -60,32 +64,32 @@ class SliceScheduler:
         self._schedule()
         return slice_
 
-    async def run_in_thread(self, work: Callable[[], Result]) -> Result:
+    async def run_in_thread(self, work: Callable[[], Result], until: float) -> Result:
         """Call a function in a thread, while only first slices of this scheduler run, and return its result.
 
         The interpreter takes its lock from the thread when the loop needs it, unless the thread is in a long call of C.
         """
-        await self.next_slice()
-        running = asyncio.get_running_loop().run_in_executor(None, work)
-        self._threads += 1
-        running.add_done_callback(self._on_thread_end)
-        return await asyncio.shield(running)
+        async with _deadline(until):
+            await self.next_slice()
+            await self._free_threads.acquire()
+            running = asyncio.get_running_loop().run_in_executor(None, work)
+            self._threads += 1
+            running.add_done_callback(self._on_thread_end)
+            return await asyncio.shield(running)
 
     async def run_apart(self, work: Callable[[], Result], until: float) -> Result:
         """Call a picklable function in the helper process, or in a thread if it is not ready. Return its result."""
-        try:
-            async with asyncio.timeout_at(None if until == math.inf else until):
-                if self.helper is not None:
-                    if self.helper.ready:
-                        with suppress(HelperFailed):
-                            return await self.helper.run(work)
-                    self.helper.start_soon()
-                return await self.run_in_thread(work)
-        except TimeoutError:
-            raise DeadlineExceeded("the deadline was over before a long text was parsed") from None
+        if self.helper is not None:
+            if self.helper.ready:
+                with suppress(HelperFailed):
+                    async with _deadline(until):
+                        return await self.helper.run(work)
+            self.helper.start_soon()
+        return await self.run_in_thread(work, until)
 
     def _on_thread_end(self, _: "asyncio.Future[Result]") -> None:
         self._threads -= 1
+        self._free_threads.release()
         self._schedule()
 
     def _schedule(self) -> None:
@@ -118,9 +122,13 @@ def next_slice() -> "asyncio.Future[None]":
     return _running().next_slice()
 
 
-async def run_in_thread(work: Callable[[], Result]) -> Result:
-    """Call a function in a thread, while no later slice of the running loop runs. Return its result."""
-    return await _running().run_in_thread(work)
+async def run_in_thread(work: Callable[[], Result], until: float = math.inf) -> Result:
+    """Call a function in a thread, while no later slice of the running loop runs. Return its result.
+
+    At most `THREADS_MAX` threads of the loop run at a time. Raise DeadlineExceeded at the time `until` of
+    `time.monotonic`. Work that has begun then continues, and its result is discarded.
+    """
+    return await _running().run_in_thread(work, until)
 
 
 async def run_apart(work: Callable[[], Result], until: float = math.inf) -> Result:
@@ -135,6 +143,15 @@ async def run_apart(work: Callable[[], Result], until: float = math.inf) -> Resu
 def use_helper(helper: HelperProcess | None) -> None:
     """Let `run_apart` use a helper process in the running loop, or none from now on."""
     _running().helper = helper
+
+
+@asynccontextmanager
+async def _deadline(until: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout_at(None if until == math.inf else until):
+            yield
+    except TimeoutError:
+        raise DeadlineExceeded("the deadline was over before a long text was parsed") from None
 
 
 _SCHEDULERS: WeakKeyDictionary[asyncio.AbstractEventLoop, SliceScheduler] = WeakKeyDictionary()

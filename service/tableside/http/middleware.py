@@ -24,6 +24,7 @@ from .request_context import (
     CALLER_KEY,
     IN_FLIGHT_KEY,
     PROBES,
+    RESERVE_KEY,
     SCOPE_KEY,
     Observer,
     RequestContext,
@@ -119,6 +120,7 @@ class RequestMiddleware:
                 context.route, endpoint = route.path, route.app
             if scope["path"] not in PROBES:
                 request.enter(min(_declared_bytes(scope), self.body_bytes_max))
+                scope[RESERVE_KEY] = request.reserve
             await endpoint(scope, request.receive, request.send)
         except ClientDisconnect:
             return  # The client has gone, and no operation was attempted.
@@ -154,6 +156,10 @@ class RequestInProgress:
         """Count the request and the declared length of its body as in flight. Raise Overloaded above the limits."""
         self._reserved = True
         self._reservation.enter(declared_bytes)
+
+    def reserve(self, body_bytes: int) -> None:
+        """Count so many bytes as in flight, if more than before. Raise Overloaded above the limit."""
+        self._reservation.grow_body_to(body_bytes)
 
     def leave(self) -> None:
         """Stop counting the request and its body as in flight."""

@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tableside.core.slices import FIRST_IN_ROW_MAX, FIRST_SLICES, FREE_TURNS, next_slice, run_in_thread
+from tableside.core import DeadlineExceeded
+from tableside.core.slices import (
+    FIRST_IN_ROW_MAX,
+    FIRST_SLICES,
+    FREE_TURNS,
+    THREADS_MAX,
+    next_slice,
+    run_in_thread,
+)
 
 
 async def compute(name: str, slices: int, order: list[str]) -> None:
@@ -114,6 +122,21 @@ async def test_a_thread_of_a_cancelled_caller_is_awaited() -> None:
     end.set()
     assert len(order) == FIRST_SLICES
     await other
+
+
+async def test_a_limited_number_of_threads_computes_at_a_time() -> None:
+    end, ended = threading.Event(), list[str]()
+    threads = [await start(lambda: str(end.wait())) for _ in range(THREADS_MAX)]
+    try:
+        cancelled, waiting = (asyncio.create_task(run_in_thread(lambda: ended.append("waited"))) for _ in range(2))
+        with pytest.raises(DeadlineExceeded):
+            await run_in_thread(lambda: ended.append("late"), asyncio.get_running_loop().time() + 0.05)
+        cancelled.cancel()
+        assert ended == []
+    finally:
+        end.set()
+    await asyncio.gather(waiting, *threads)
+    assert ended == ["waited"]
 
 
 async def test_an_error_in_a_thread_reaches_the_caller_and_ends_its_slice() -> None:

@@ -4,8 +4,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
+import pyarrow as pa
 import pytest
 
+from service.http.api_client import ARROW, stream
 from support.raw_http import Answer, Connection
 from support.served import BATCH, RECORD, Served, connected, served
 from tableside.http import middleware
@@ -181,6 +183,32 @@ async def test_bytes_without_a_declared_length_count_on_arrival(service: Served)
         await service.idle()
         send_chunked(other, 4000)
         assert (await other.answer()).status == 204
+
+
+VALUE = '{"a":"%s"}' % ("x" * 4000)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        stream({"key": ["a"], "value": ['{"a":"%s"}' % ("x" * 8000)]}, "zstd"),
+        stream({"key": ["a", "b"], "value": pa.array([VALUE, VALUE]).dictionary_encode()}, "zstd"),
+    ],
+    ids=["compressed", "dictionary"],
+)
+async def test_the_decompressed_rows_of_an_arrow_batch_are_in_flight(service: Served, body: bytes) -> None:
+    service.store.takes_s = lambda operations: 0.5
+    assert len(body) < 1000
+    async with connected(service, 2) as [large, other]:
+        large.send("POST", f"{BATCH}?op=put", body, content_type=ARROW)
+        await service.called()
+        assert service.under_way[2] > 8000
+        other.send("POST", f"{BATCH}?op=put", body, content_type=ARROW)
+        check_shed(await other.answer())
+        assert service.metric("tableside_shed_total", reason="bytes") == 1
+        assert len(service.store.calls) == 1
+        assert (await large.answer()).status == 200
+    await service.idle()
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -41,6 +41,7 @@ async def apply_batch(request: TableRequest) -> Response:
     request_headers.check_accepts(request, media)
     request_headers.refuse_tokens(request)
     query = request_headers.query_parameters(request, ("op", "writer", "return", "fields") if media == ARROW else ())
+    request.context.reads = True  # A disconnect ends the request until it turns out to contain a write.
     wait_s, max_age_s = request_headers.preferences(request).wait_s, request_headers.max_age_s(request)
     body = await request.read_body()
     started_at = request.received_at
@@ -60,7 +61,7 @@ async def apply_batch(request: TableRequest) -> Response:
     await yielder.maybe_yield()
     bytes_max = request.limits.response_bytes_max
     room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
-    outcomes = await table.batch(operations, until - time.monotonic(), len(body), room)
+    outcomes = await table.batch(operations, until - time.monotonic(), request.body_bytes, room)
     await yielder.maybe_yield()
     if len(operations) != len(permitted):
         outcomes = merge_rejected(permitted, outcomes)
@@ -135,7 +136,8 @@ async def _decode_arrow(
     except InvalidOperation as error:
         raise MalformedRequest(error.detail) from None
     limits = request.limits
-    rows = await in_pieces(arrow_stream.read(body, limits.body_bytes_max, limits.operations_max))
+    reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
+    rows = await in_pieces(reading, until)
     settings = arrow_batch.RowSettings(query.get("op"), query.get("writer"), returning == "true", fields)
     return await in_pieces(arrow_batch.decode(rows, spec, settings, _expired(until)), until)
 

@@ -21,7 +21,7 @@ from ...catalog import Catalog, Table
 from ...core import TableNotFound, TableSpec, TooLarge
 from ...core.slices import next_slice, run_in_thread
 from ...settings import NAME, LimitSettings
-from ..request_context import CALLER_KEY, SCOPE_KEY, RequestContext
+from ..request_context import CALLER_KEY, RESERVE_KEY, SCOPE_KEY, RequestContext
 from ..wire import request_headers
 from ..wire.problems import NotFound
 
@@ -41,10 +41,12 @@ _PATH_KEY = "tableside.path"
 class ServiceRequest(Request):
     """A request with access to the open tables and the limits of the service.
 
-    `received_at` is the time of `time.monotonic` at which the body was complete, where deadlines begin.
+    `received_at` is the time of `time.monotonic` at which the body was complete, where deadlines begin. `body_bytes` is
+    the size of the body in memory.
     """
 
     received_at: float
+    body_bytes: int
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
@@ -72,7 +74,7 @@ class ServiceRequest(Request):
             if size_bytes > bytes_max:
                 raise TooLarge(f"a body may have at most {bytes_max} bytes")
             chunks.append(chunk)
-        self.received_at = time.monotonic()
+        self.received_at, self.body_bytes = time.monotonic(), size_bytes
         if size_bytes <= SHORT_BODY_BYTES_MAX:
             return b"".join(chunks)
         if size_bytes <= JOINED_BYTES_MAX:
@@ -108,6 +110,11 @@ class TableRequest(ServiceRequest):
         """Read the whole body. Raise Overloaded, without reading it, if the table's store takes no operation now."""
         self.catalog.check_admission(self.table_name)
         return await super().read_body()
+
+    def reserve(self, body_bytes: int) -> None:
+        """Count a body with so many bytes once it is decompressed. Raise Overloaded above the limit."""
+        self.scope[RESERVE_KEY](body_bytes)
+        self.body_bytes = max(self.body_bytes, body_bytes)
 
 
 ServiceHandler: TypeAlias = Callable[[ServiceRequest], Awaitable[Response]]

@@ -1,6 +1,6 @@
 """Reads an Arrow IPC stream into a table, within the limits of a request."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -18,24 +18,30 @@ LONG_BYTES_MIN = 2**18
 """Streams of this decompressed size are read in a thread, because PyArrow releases the interpreter's lock."""
 
 
-def read(body: bytes, bytes_max: int, operations_max: int) -> LongPieces[pa.Table]:
-    """Read an Arrow stream. Raise MalformedRequest if it is invalid, TooLarge if it is too large once decompressed."""
+def read(
+    body: bytes, bytes_max: int, operations_max: int, reserve: Callable[[int], None] = lambda size_bytes: None
+) -> LongPieces[pa.Table]:
+    """Read an Arrow stream. Raise MalformedRequest if it is invalid, TooLarge if it is too large once decompressed.
+
+    `reserve` is called with the decompressed size before anything is decompressed, then with the size of the rows. It
+    may raise an error.
+    """
     with _refusing():
         size = max(len(body), decompressed_bytes(body))
     if size > bytes_max:
         raise _too_many_bytes(bytes_max)
+    reserve(size)
     reading = _read(body, bytes_max, operations_max)
-    if size < LONG_BYTES_MIN:
-        return (yield from reading)
-    table: pa.Table = yield InThread(finish, reading)
+    table, rows_bytes = (yield from reading) if size < LONG_BYTES_MIN else (yield InThread(finish, reading))
+    reserve(rows_bytes)
     return table
 
 
-def _read(body: bytes, bytes_max: int, operations_max: int) -> Pieces[pa.Table]:
+def _read(body: bytes, bytes_max: int, operations_max: int) -> Pieces[tuple[pa.Table, int]]:
     with _refusing(), pa.ipc.open_stream(body) as reader:
         check_types(reader.schema)
-        batches = yield from _bounded(reader, bytes_max, operations_max)
-        return pa.Table.from_batches(batches, reader.schema)
+        batches, size = yield from _bounded(reader, bytes_max, operations_max)
+        return pa.Table.from_batches(batches, reader.schema), size
 
 
 @contextmanager
@@ -49,8 +55,8 @@ def _refusing() -> Iterator[None]:
 
 def _bounded(
     reader: pa.ipc.RecordBatchStreamReader, bytes_max: int, operations_max: int
-) -> Pieces[list[pa.RecordBatch]]:
-    """Read the record batches. The number of rows is checked first, because the size of rows takes time to compute."""
+) -> Pieces[tuple[list[pa.RecordBatch], int]]:
+    """Read the record batches and their size. The rows are counted first, because their size takes time to compute."""
     batches: list[pa.RecordBatch] = []
     rows = total_bytes = items = 0
     for batch in reader:
@@ -67,7 +73,7 @@ def _bounded(
             raise TooLarge(f"the rows of a batch may list at most {LIST_ITEMS_MAX} partitions")
         batches.append(batch)
         yield
-    return batches
+    return batches, total_bytes
 
 
 def _too_many_bytes(bytes_max: int) -> TooLarge:
