@@ -134,6 +134,29 @@ def test_a_key_of_the_wrong_type_fails_only_its_operation(api: ApiClient) -> Non
     assert statuses(api.rows(T, {"key": [1]}, op="get")) == [422]
 
 
+@pytest.mark.parametrize("of", KEY_TYPES[:4])
+@pytest.mark.parametrize("long", ["x" * 1025, "ü" * 513, "x" * 100_000])
+def test_a_key_that_is_too_long_fails_only_its_row(api: ApiClient, of: Callable[[list[Any]], Any], long: str) -> None:
+    key = fresh()
+    api.put(T, key, {})
+    rows = api.rows(T, {"key": of([long, key, None])}, op="get")
+    assert statuses(rows) == [422, 200, 422]
+    assert rows[0]["detail"] == "a string in a key must have 1 to 1024 bytes of UTF-8"
+    assert rows[2]["detail"] == api.rows(T, {"key": of([key, None])}, op="get")[1]["detail"]
+
+
+@pytest.mark.parametrize("of", KEY_TYPES[:4])
+def test_a_part_that_is_too_long_fails_only_its_row(api: ApiClient, of: Callable[[list[str]], Any]) -> None:
+    user = fresh("user")
+    api.put("pages", (user, 7), {})
+    users = of(["before", "x" * 100_000, user, user])
+    key = pa.StructArray.from_arrays([users, pa.array([1, 2, 3, 7])], names=["book", "page"])
+    absent = pa.array([False, False, False, True])
+    null = pa.StructArray.from_arrays([users, pa.array([1, 2, 3, 7])], names=["book", "page"], mask=absent)
+    assert statuses(api.rows("pages", {"key": key[1:]}, op="get")) == [422, 404, 200]
+    assert statuses(api.rows("pages", {"key": null}, op="get")) == [404, 422, 404, 422]
+
+
 def test_a_null_key_fails_only_its_row(api: ApiClient) -> None:
     key = fresh()
     api.put(T, key, {})

@@ -36,6 +36,7 @@ from tableside.core import (
 )
 from tableside.core.concurrency import InThread, LongPieces, in_pieces
 from tableside.core.json_errors import NotJson
+from tableside.core.keys import STRING_BYTES_MAX
 from tableside.core.projection import FIELDS_MAX, NOT_PROJECTED, VALUES_MIN, projection
 from tableside.core.projection import PIECE_BYTES as PROJECTED_BYTES
 from tableside.http.responses import arrow_response
@@ -51,6 +52,7 @@ from tableside.http.wire import (
     projections,
 )
 from tableside.http.wire.answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, answer
+from tableside.http.wire.arrow_keys import decode_keys
 from tableside.http.wire.body_parts import PART_BYTES_MIN
 
 T = "costs"
@@ -200,6 +202,12 @@ def test_long_streams_are_read_in_a_thread(body: bytes, *, long: bool) -> None:
 async def test_errors_of_long_streams_are_those_of_short_ones(body: bytes, error: type[TableError], says: str) -> None:
     with pytest.raises(error, match=says):
         await in_pieces(arrow_stream.read(body, BYTES_MAX, OPERATIONS_MAX))
+
+
+def test_a_text_that_is_too_long_for_a_key_is_not_converted() -> None:
+    column = pa.chunked_array([["a", "x" * MIB, "b"]])
+    assert peak_bytes(lambda: decode_keys(column, SPEC)) < MIB // 4
+    assert [len(key) for key in decode_keys(column, SPEC)] == [1, STRING_BYTES_MAX + 1, 1]
 
 
 def test_keys_without_documents_are_decoded_in_one_step() -> None:

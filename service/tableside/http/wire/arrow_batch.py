@@ -30,6 +30,7 @@ from ...core.operations import Token
 from . import operation_members
 from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
 from .arrow_columns import check_combination
+from .arrow_keys import decode_keys
 from .arrow_runs import runs
 from .json_batch import Batch
 from .partitions import not_partitioned
@@ -115,7 +116,7 @@ class _RowDecoder:
             yield None
             return
         with self._piece_size.measure():
-            keys = _keys(rows.column("key"), self._spec)
+            keys = decode_keys(rows.column("key"), self._spec)
             plain = self._plain(op, keys, rows)
         if plain is None:
             yield from self._mixed(op, keys, rows, operations)
@@ -264,18 +265,6 @@ def _short_documents(rows: pa.Table) -> list[Json] | None:
     """Parse values. Return None if one is invalid, or if they are too long to parse them in one step."""
     texts = rows.column("value").to_pylist()
     return values.parse_all(texts) if sum(map(len, texts)) <= 2 * PIECE_BYTES else None
-
-
-def _keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
-    if not pa.types.is_struct(column.type):
-        return list(column.to_pylist())
-    names = [field.name for field in column.type]
-    wanted = [field.name for field in spec.key.fields]
-    # If the table names the parts of its key, match them by name, otherwise by order.
-    order = wanted if spec.key.has_names and set(names) == set(wanted) else names
-    if len(set(names)) != len(names):
-        raise MalformedRequest("a part of the key occurs twice")
-    return [None if key is None else tuple(key[name] for name in order) for key in column.to_pylist()]
 
 
 def _all_present(rows: pa.Table, name: str) -> bool:
