@@ -125,9 +125,24 @@ def test_a_stream_has_a_limited_number_of_messages() -> None:
 
 
 def test_a_schema_has_a_limited_size_and_is_refused_before_it_is_decoded() -> None:
-    schema = pa.schema([("key", pa.utf8())], metadata={"x": "y" * arrow_limits.SCHEMA_BYTES_MAX})
-    with pytest.raises(TooLarge, match=f"schema of an Arrow stream may have at most {arrow_limits.SCHEMA_BYTES_MAX}"):
+    schema = pa.schema([("key", pa.utf8())], metadata={"x": "y" * arrow_limits.METADATA_BYTES_MAX})
+    with pytest.raises(TooLarge, match=f"of an Arrow message may have at most {arrow_limits.METADATA_BYTES_MAX}"):
         finish(arrow_stream.read(batches(schema, 1), BYTES_MAX, OPERATIONS_MAX))
+
+
+def test_the_metadata_of_a_record_batch_have_a_limited_size() -> None:
+    schema = pa.schema([("key", pa.utf8())])
+    columns = arrow_limits.METADATA_BYTES_MAX // 32
+    batch = pa.record_batch([pa.array([1], pa.int8())] * columns, names=["c"] * columns)
+    body = batches(schema, 0)[:-8] + bytes(batch.serialize())
+    with pytest.raises(TooLarge, match=f"of an Arrow message may have at most {arrow_limits.METADATA_BYTES_MAX}"):
+        finish(arrow_stream.read(body, BYTES_MAX, OPERATIONS_MAX))
+
+
+def test_the_metadata_of_many_messages_are_read_in_pieces() -> None:
+    body = batches(pa.schema([("key", pa.utf8())]), 100)
+    _, turns = counted(arrow_limits.decompressed_bytes(body))
+    assert turns > 100
 
 
 def test_the_partitions_of_a_batch_are_limited_in_number() -> None:

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core import TooLarge
+from ...core.concurrency import Pieces
 
 MESSAGES_MAX = 1000
 """The maximum number of messages of a stream. Each takes some microseconds to read, even without rows."""
 
-SCHEMA_BYTES_MAX = 2**18
-"""The maximum size of a stream's schema, which is decoded before its columns are checked."""
+METADATA_BYTES_MAX = 2**18
+"""The maximum size of a message's metadata: the schema, or the places of the columns' buffers."""
 
 VIEW_INTS = 4
 VIEW_BYTES = 16
@@ -75,17 +76,20 @@ def _has_lengths(kind: pa.DataType) -> bool:
 _HEADER, _DICTIONARY_DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3
 """Positions of fields in their FlatBuffers tables: Message, DictionaryBatch, and twice RecordBatch."""
 
-_SCHEMA, _DICTIONARY, _RECORDS = "schema", "dictionary", "record batch"
+_DICTIONARY, _RECORDS = "dictionary", "record batch"
 
 
-def decompressed_bytes(body: bytes) -> int:
+def decompressed_bytes(body: bytes) -> Pieces[int]:
     """Return the decompressed size of a stream's compressed buffers.
 
-    Raise ValueError or ArrowException if it is invalid, TooLarge if it has too many messages or too large a schema.
+    Raise ValueError or ArrowException if it is invalid, TooLarge if it has too many messages or too much metadata.
     """
-    return sum(
-        sum(_decompressed_lengths(message)) for message in _messages(body) if message.type in (_DICTIONARY, _RECORDS)
-    )
+    size = 0
+    for message in _messages(body):
+        if message.type in (_DICTIONARY, _RECORDS):
+            size += sum(_decompressed_lengths(message))
+        yield
+    return size
 
 
 def _messages(body: bytes) -> Iterator[pa.ipc.Message]:
@@ -95,8 +99,8 @@ def _messages(body: bytes) -> Iterator[pa.ipc.Message]:
             message = reader.read_next_message()
         except StopIteration:
             return
-        if message.type == _SCHEMA and message.metadata.size > SCHEMA_BYTES_MAX:
-            raise TooLarge(f"the schema of an Arrow stream may have at most {SCHEMA_BYTES_MAX} bytes")
+        if message.metadata.size > METADATA_BYTES_MAX:
+            raise TooLarge(f"the metadata of an Arrow message may have at most {METADATA_BYTES_MAX} bytes")
         yield message
     raise TooLarge(f"an Arrow stream may have at most {MESSAGES_MAX} messages, such as record batches")
 

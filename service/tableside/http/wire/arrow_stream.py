@@ -27,7 +27,7 @@ def read(
     may raise an error.
     """
     with _refusing():
-        size = max(len(body), decompressed_bytes(body))
+        size = max(len(body), (yield from decompressed_bytes(body)))
     if size > bytes_max:
         raise _too_many_bytes(bytes_max)
     reserve(size)
