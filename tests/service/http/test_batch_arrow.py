@@ -239,6 +239,19 @@ def repeated_view(text: str, count: int) -> pa.Array:
     )
 
 
+@pytest.mark.parametrize("op", ["put", "update"])
+@pytest.mark.parametrize("cell", ["null", "null in the dictionary"])
+def test_a_null_in_a_dictionary_is_a_null_of_its_row(api: ApiClient, op: str, cell: str) -> None:
+    indices, texts = ([0, None], ["{}"]) if cell == "null" else ([0, 1], ["{}", None])
+    column = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(texts))
+    keys = [fresh(), fresh()]
+    api.put(T, keys[0], {})
+    refused = api.rows(T, {"key": keys, "value" if op == "put" else "update": column}, op=op)
+    assert [(row["status"], row["code"]) for row in refused] == [(204, None), (422, "invalid_operation")]
+    updates = api.rows(T, {"key": [fresh(), keys[1]], "update": ["{}"] * 2, "default": column}, op="update")
+    assert [(row["status"], row["code"]) for row in updates] == [(201, None), (404, "record_not_found")]
+
+
 def test_the_number_of_operations_in_a_batch_is_limited(api: ApiClient) -> None:
     api.put(T, fresh(), {})
     assert len(api.rows(T, {"key": ["a"] * 200}, op="get")) == 200

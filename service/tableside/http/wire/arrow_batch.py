@@ -268,7 +268,12 @@ def _short_documents(rows: pa.Table) -> list[Json] | None:
 
 
 def _all_present(rows: pa.Table, name: str) -> bool:
-    return bool(rows.column(name).null_count == 0)
+    return not any(_may_have_nulls(chunk) for chunk in rows.column(name).chunks)
+
+
+def _may_have_nulls(column: pa.Array) -> bool:
+    """Return whether a cell may be null. The `null_count` of a dictionary's rows ignores the nulls among its values."""
+    return bool(column.null_count or (pa.types.is_dictionary(column.type) and column.dictionary.null_count))
 
 
 def _parsed_update(text: Any, parsed_updates: dict[Any, Changes]) -> Any:
