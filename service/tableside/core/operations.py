@@ -6,6 +6,7 @@ The classes are msgspec structs rather than dataclasses because creating them is
 batches of thousands of operations.
 """
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -22,6 +23,9 @@ ANY_ETAG = "*"
 
 NO_EXPIRY = -1.0
 """As `ttl_s`: the record does not expire, even if the table has a default expiry."""
+
+
+_CONTROL_CHARACTERS = bytes(range(32))
 
 
 class Token(msgspec.Struct, frozen=True, gc=False):
@@ -99,6 +103,12 @@ def size_bytes(operation: Operation) -> int:
     if isinstance(operation, Update):
         return changes_bytes(operation.changes) + len(operation.default or b"")
     return 0
+
+
+def key_bytes(keys: Key | Sequence[Key]) -> int:
+    """Return about the size of a key or of several keys in JSON, where a control character takes six bytes."""
+    text = msgspec.msgpack.encode(keys)
+    return len(text) + 5 * (len(text) - len(text.translate(None, _CONTROL_CHARACTERS)))
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import cast
 
-from .operations import Key, Outcome, Record
+from .operations import Key, Outcome, Record, key_bytes
 from .store import Scan
 
 PAGE_SKIPPED_MAX = 10_000
@@ -29,7 +29,7 @@ class PageBuilder:
     def add(self, key: Key, record: Record) -> None:
         """Add a record."""
         self.records.append((key, record))
-        self.bytes_left -= len(record.value)
+        self.bytes_left -= len(record.value) + key_bytes(key)
         self.complete = self.bytes_left < 0 or len(self.records) >= self._limit
 
     def add_all(self, keys: Sequence[Key], outcomes: Sequence[Outcome]) -> bool:
@@ -37,7 +37,7 @@ class PageBuilder:
         if len(outcomes) > self.room or set(map(type, outcomes)) != {Record}:
             return False
         records = cast("Sequence[Record]", outcomes)
-        size_bytes = sum([len(record.value) for record in records])
+        size_bytes = sum([len(record.value) for record in records]) + key_bytes(keys)
         if size_bytes > self.bytes_left:
             return False
         self.records += zip(keys, records, strict=True)

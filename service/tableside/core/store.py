@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import msgspec
 
 from .keys import KeySchema
-from .operations import Key, Operation, Outcome, Part, Record
+from .operations import Key, Operation, Outcome, Part, Record, key_bytes
 
 
 class TableSpec(msgspec.Struct, frozen=True):
@@ -93,6 +93,11 @@ class Page(msgspec.Struct, frozen=True):
     records: list[tuple[Key, Record]]
     position: bytes | None
     partitions: list[int] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Return about the size of the keys and values in JSON."""
+        return sum([len(record.value) for _, record in self.records]) + key_bytes([key for key, _ in self.records])
 
 
 class Store(Protocol):

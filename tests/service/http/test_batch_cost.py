@@ -412,6 +412,16 @@ def test_a_page_is_encoded_in_pieces_without_copies_of_large_values(partitions: 
     ]
 
 
+def test_the_keys_of_an_arrow_page_are_converted_in_pieces() -> None:
+    spec = TableSpec("t", KeySchema((KeyField("a"), KeyField("b"))))
+    parts = [("a", str(index)) for index in range(4 * PIECE_OPERATIONS)]
+    page = Page([(key, Record(b"{}", "e")) for key in parts], None)
+    body, turns = counted(pages.encode_arrow(page, None, spec))
+    assert isinstance(body, bytes)
+    assert turns > 4
+    assert read(body).column("key").to_pylist() == [{"a": first, "b": second} for first, second in parts]
+
+
 def test_an_empty_page_is_a_valid_document() -> None:
     assert finish(pages.encode_json(Page([], None), None)) == b'{"records":[],"cursor":null}'
 

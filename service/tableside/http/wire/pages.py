@@ -7,7 +7,7 @@ import orjson
 import pyarrow as pa
 from msgspec.structs import replace
 
-from ...core import Page, Part, Record, TableSpec
+from ...core import Page, Part, Record, TableSpec, chunks_of
 from ...core.concurrency import Pieces
 from . import arrow_answers, arrow_parts
 from .answers import PIECE_OPERATIONS, rfc3339
@@ -45,9 +45,7 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
 
     If any record expires, a column `expires_at` follows. A partitioned table has `partition` as the last column.
     """
-    keys: list[Any] = [key for key, _ in page.records]
-    columns = [pa.array(_structs(keys, spec) if spec.key.composite else keys, key_type(spec))]
-    yield
+    columns = [(yield from _key_column([key for key, _ in page.records], spec))]
     columns.append((yield from arrow_parts.binary_column([record.value for _, record in page.records])))
     yield
     columns.append(pa.array([record.etag for _, record in page.records], pa.utf8()))
@@ -62,6 +60,14 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
         schema = schema.append(pa.field("partition", pa.int32()))
     metadata = {} if cursor is None else {"cursor": cursor}
     return arrow_parts.encode_stream(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
+
+
+def _key_column(keys: Sequence[Any], spec: TableSpec) -> Pieces[pa.Array]:
+    kind, pieces = key_type(spec), [pa.array([], key_type(spec))]
+    for some in chunks_of(keys, PIECE_OPERATIONS):
+        pieces.append(pa.array(_structs(some, spec) if spec.key.composite else some, kind))
+        yield
+    return pa.concat_arrays(pieces)
 
 
 def key_type(spec: TableSpec) -> pa.DataType:

@@ -55,7 +55,7 @@ class PageBuilder:
         """Add the records of one partition's page."""
         self.records += page.records
         self._partitions += [partition] * len(page.records)
-        self._size_bytes += sum(len(record.value) for _, record in page.records)
+        self._size_bytes += page.size_bytes
 
     def build(self, next_position: Position | None) -> Page:
         """Return the page. A next position of None ends the scan."""
