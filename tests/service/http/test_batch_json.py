@@ -155,6 +155,19 @@ def test_null_members_equal_absent_ones(api: ApiClient) -> None:
     assert results[2]["value"] == {"n": 2}
 
 
+@pytest.mark.parametrize("if_absent", [False, None])
+def test_if_absent_has_an_effect_only_if_it_is_true(api: ApiClient, if_absent: bool | None) -> None:
+    key = fresh()
+    results = api.batch(
+        T,
+        {"op": "put", "key": key, "value": {"n": 1}, "if_absent": if_absent},
+        {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "if_absent": if_absent},
+        {"op": "update", "key": key, "update": {"n": 1}, "if_absent": True},
+    )
+    assert statuses(results) == [204, 204, 422]
+    assert results[2]["error"]["detail"] == "an update has no member 'if_absent'"
+
+
 @pytest.mark.parametrize(
     "body",
     [

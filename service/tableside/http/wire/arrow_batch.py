@@ -208,8 +208,6 @@ class _RowDecoder:
                 if name in members and name not in checked and not isinstance(members[name], CHECKED_TYPES):
                     members[name] = _parsed(name, members[name])
             members |= checked
-            if members.get("if_absent") is False:
-                del members["if_absent"]
             return operation_members.operation(self._spec, members)
         except TableError as error:
             return error.with_traceback(None)

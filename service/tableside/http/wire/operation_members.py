@@ -50,12 +50,15 @@ def operation(spec: TableSpec, members: Members) -> Operation:
     """Return the operation that the members describe. Raise InvalidOperation if they are invalid."""
     if "partitions" in members and not spec.partitions:
         raise partitions.not_partitioned()
+    if "if_absent" in members and (members["if_absent"] is None or members["if_absent"] is False):
+        members = {name: member for name, member in members.items() if name != "if_absent"}
     kind = members.get("op")
     allowed = _MEMBERS.get(kind) if isinstance(kind, str) else None
     if allowed is None:
         raise InvalidOperation(f"op must be one of {', '.join(_MEMBERS)}")
     if not members.keys() <= allowed:
-        raise InvalidOperation(f"a {kind} has no member {display_name(min(members.keys() - allowed))}")
+        article = "an" if kind == "update" else "a"
+        raise InvalidOperation(f"{article} {kind} has no member {display_name(min(members.keys() - allowed))}")
     if "key" not in members:
         raise InvalidOperation("an operation needs a key")
     return build(spec, str(kind), spec.key.from_json(members["key"]), members)
