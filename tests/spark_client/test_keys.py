@@ -32,3 +32,13 @@ def test_a_single_column_is_the_key_and_integers_have_64_bits() -> None:
     assert found.positions.to_pylist() == [0, 1, None, 0]
     assert not found.is_identity
     assert distinct_keys([pa.array(["a", "b"])], ["k"]).is_identity
+
+
+def test_composite_keys_of_many_parts_with_many_values_are_distinct() -> None:
+    """With one code for all parts, both keys would have the same code modulo 2^64."""
+    others = 4096
+    columns = [["x", "y", *([None] * others)], ["b0", "b0", *(f"b{at % 16}" for at in range(others))]]
+    columns += [[f"{name}0"] * 2 + [f"{name}{at}" for at in range(others)] for name in "cdefg"]
+    found = distinct_keys([pa.array(column) for column in columns], list("abcdefg"))
+    assert [key["a"] for key in found.keys.to_pylist()] == ["x", "y"]
+    assert found.positions.to_pylist() == [0, 1, *([None] * others)]

@@ -25,8 +25,7 @@ def distinct_keys(columns: Sequence[pa.Array], names: Sequence[str]) -> Distinct
     encoded = [_wire_type(column).dictionary_encode() for column in columns]
     if len(encoded) == 1:
         return _distinct_keys(encoded[0].dictionary, encoded[0].indices)
-    codes = _combined_codes(encoded).dictionary_encode()
-    return _distinct_keys(_structs(codes.dictionary, encoded, names), codes.indices)
+    return _distinct_keys(*_distinct_structs(encoded, names))
 
 
 def key_column(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.Array:
@@ -43,19 +42,17 @@ def _wire_type(column: pa.Array) -> pa.Array:
     return column.cast(pa.int64()) if pa.types.is_integer(column.type) else column
 
 
-def _combined_codes(encoded: Sequence[pa.DictionaryArray]) -> pa.Array:
-    """One integer per row for its combination of parts: positional notation with the dictionaries' sizes as bases."""
-    codes = encoded[0].indices.cast(pa.int64())
+def _distinct_structs(encoded: Sequence[pa.DictionaryArray], names: Sequence[str]) -> tuple[pa.Array, pa.Array]:
+    """Return the distinct combinations of parts, and the position of each row's combination among them.
+
+    Each part turns positions into codes, and encodes these again, so that a code is less than the square of the rows.
+    """
+    known, positions = [encoded[0].dictionary], encoded[0].indices
     for part in encoded[1:]:
-        codes = pc.add(pc.multiply(codes, max(len(part.dictionary), 1)), part.indices.cast(pa.int64()))
-    return codes
-
-
-def _structs(codes: pa.Array, encoded: Sequence[pa.DictionaryArray], names: Sequence[str]) -> pa.Array:
-    parts: list[pa.Array] = []
-    for part in reversed(encoded):
         base = max(len(part.dictionary), 1)
-        rest = pc.divide(codes, base)
-        parts.append(part.dictionary.take(pc.subtract(codes, pc.multiply(rest, base))))
-        codes = rest
-    return pa.StructArray.from_arrays(parts[::-1], names=list(names))
+        codes = pc.add(pc.multiply(positions.cast(pa.int64()), base), part.indices.cast(pa.int64())).dictionary_encode()
+        before = pc.divide(codes.dictionary, base)
+        own = pc.subtract(codes.dictionary, pc.multiply(before, base))
+        known = [*(values.take(before) for values in known), part.dictionary.take(own)]
+        positions = codes.indices
+    return pa.StructArray.from_arrays(known, names=list(names)), positions
