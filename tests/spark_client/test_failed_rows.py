@@ -124,6 +124,39 @@ def test_every_row_of_a_rejected_key_is_a_failure_with_its_document(
     assert found == Counter((key, f'{{"$inc":{{"n":{n}}}}}', 1, "invalid_operation") for key, n in rows if key != "c")
 
 
+def test_a_text_that_is_not_valid_utf8_fails_its_row_alone(
+    spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, letters = Table("failed_utf8", service.url), Table("failed_utf8_letters", service.url)
+    invalid, key = F.unhex(lit("ff")).cast("string"), F.concat(lit("k"), "id")
+    frame = (
+        spark.range(6)
+        .coalesce(1)
+        .select(
+            F.when(col("id") == 3, invalid).otherwise(key).alias("k"),
+            F.when(col("id") == 4, invalid).otherwise(lit('{"n": 1}')).alias("v"),
+        )
+    )
+    summary = table.put(frame, "k", value="v", on_error="collect")
+    assert (summary.applied, summary.failed) == (4, 2)
+    assert summary.failures is not None
+    found = {(row.k, row.code, row.detail) for row in summary.failures.collect()}
+    assert found == {
+        ("\ufffd", "invalid_operation", "key column k is not valid UTF-8"),
+        ("k4", "invalid_operation", "the value is not valid UTF-8"),
+    }
+    assert stored(service, table.name).keys() == {"k0", "k1", "k2", "k5"}
+    monkeypatch.setattr(parts, "PART_ROWS_MAX", 10)
+    rows = spark.range(60).select(F.when(col("id") < 30, invalid).otherwise(lit("k0")).alias("k"), col("id").alias("n"))
+    summary = table.update(rows, "k", {"$push": {"all": col("n")}}, on_error=letters)
+    assert (summary.applied, summary.failed) == (30, 30)
+    assert {letter["detail"] for letter in stored(service, letters.name).values()} == {
+        "key column k is not valid UTF-8"
+    }
+    with pytest.raises(TableWriteError, match=r"1 row failed with invalid_operation.*key column k is not valid UTF-8"):
+        table.delete(frame, "k")
+
+
 def test_a_failed_part_fails_the_rows_after_it_and_no_others(
     spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from tableside_spark.executor.key_columns import distinct_keys, key_column
 from tableside_spark.executor.operation_batch import PARTITION, partition_lists
 from tableside_spark.executor.remembered_values import KeyMemory, PlannedKeys, RememberedLimits
 from tableside_spark.executor.task_client import TaskClient
+from tableside_spark.executor.texts import invalid_utf8
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class LookupTask:
     """Looks up the keys of Arrow batches in a table, and adds the columns of `values` after the first.
 
     If the batches have the column `PARTITION`, each key is looked up in that partition. `window` is the maximum
-    number of requests in flight.
+    number of requests in flight. A failure with one of the codes `absent` means that there is no record.
     """
 
     connection: Connection
@@ -35,6 +36,7 @@ class LookupTask:
     values: FoundValues
     size: ChunkSize
     window: int
+    absent: tuple[str, ...] = ("record_not_found",)
     remembered: RememberedLimits = field(default_factory=RememberedLimits)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -46,7 +48,7 @@ class LookupTask:
 
     def _plan(self, memory: KeyMemory, chunk: pa.RecordBatch) -> "_Lookup":
         routed = (PARTITION,) if PARTITION in chunk.schema.names else ()
-        columns = [chunk.column(name) for name in (*self.key_columns, *routed)]
+        columns = [_valid_texts(chunk.column(name)) for name in (*self.key_columns, *routed)]
         keys = distinct_keys(columns, (*self.key_names, *routed))
         rows = chunk.drop_columns(PARTITION) if routed else chunk
         return _Lookup(rows, memory.plan(keys.keys), None if keys.is_identity else keys.positions, bool(routed))
@@ -60,7 +62,7 @@ class LookupTask:
             return pa.array([], pa.string())
         batch = _routed_gets(keys, self.key_names) if routed else pa.table({"key": keys})
         outcomes = client.batch(batch, op="get", fields=self.fields)
-        raise_first_failure(self.table, outcomes, except_codes=("record_not_found",))
+        raise_first_failure(self.table, outcomes, except_codes=self.absent)
         return outcomes["value"].combine_chunks().cast(pa.string())
 
     def _join(self, looked_up: tuple["_Lookup", pa.RecordBatch]) -> pa.RecordBatch:
@@ -83,6 +85,12 @@ class _Lookup(NamedTuple):
     keys: PlannedKeys
     positions: pa.Array | None
     routed: bool
+
+
+def _valid_texts(column: pa.Array) -> pa.Array:
+    """Return a key column with null in place of texts that are not valid UTF-8: no record has such a key."""
+    invalid = invalid_utf8(column)
+    return column if invalid is None else pc.if_else(invalid, pa.scalar(None, column.type), column)
 
 
 def _is_kept(has_record: pa.Array, how: str) -> pa.Array:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableside_spark.executor.key_columns import key_column
+from tableside_spark.executor.texts import invalid_utf8
 
 ROWS = "__rows"
 """The number of DataFrame rows that an operation combines."""
@@ -68,6 +69,26 @@ def build_batch(
     if DELETE not in operations.column_names:
         return pa.table(columns), op
     return _with_deletes(pa.table(columns), op, _delete_mask(operations, op)), None
+
+
+def problems(operations: pa.Table, op: str, keys: KeyColumns, documents: Sequence[str]) -> pa.ChunkedArray:
+    """Return the reason why an operation must not be sent, or null: `PROBLEM`, or a text that is not valid UTF-8.
+
+    A single invalid text would fail all operations of its request.
+    """
+    found = operations[PROBLEM]
+    for name in keys.columns:
+        found = _with_problem(found, invalid_utf8(operations[name]), f"key column {name} is not valid UTF-8")
+    for name in documents:
+        invalid = invalid_utf8(operations[internal(name)])
+        if invalid is not None and DELETE in operations.column_names:
+            invalid = pc.and_(invalid, pc.invert(_delete_mask(operations, op)))
+        found = _with_problem(found, invalid, f"the {name} is not valid UTF-8")
+    return found
+
+
+def _with_problem(found: pa.ChunkedArray, invalid: pa.Array | None, text: str) -> pa.ChunkedArray:
+    return found if invalid is None else pc.coalesce(found, pc.if_else(invalid, text, pa.scalar(None, pa.string())))
 
 
 def reset_mask(operations: pa.Table, op: str) -> pa.ChunkedArray | None:

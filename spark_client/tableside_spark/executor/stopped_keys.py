@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tableside_spark.executor.operation_batch import PARTITION
+from tableside_spark.executor.texts import comparable
 
 
 class StoppedKeys:
@@ -36,4 +37,4 @@ class StoppedKeys:
 
     def _keys(self, operations: pa.Table) -> list[tuple[object, ...]]:
         names = [*self._columns, *([PARTITION] if PARTITION in operations.column_names else [])]
-        return list(zip(*(operations[name].to_pylist() for name in names), strict=True))
+        return list(zip(*(comparable(operations[name]) for name in names), strict=True))

@@ -22,6 +22,7 @@ from tableside_spark.executor.operation_batch import (
     Token,
     build_batch,
     internal,
+    problems,
     reset_mask,
 )
 from tableside_spark.executor.parts import part_token, rounds
@@ -97,7 +98,9 @@ class WriteTask:
 
     def _with_outcomes(self, state: "_TaskState", operations: pa.Table, token: Token | None) -> pa.Table:
         """Send the valid operations, and return all of them with `CODE`, `DETAIL` and the counted columns."""
-        invalid, valid = _divide(operations, pc.is_valid(operations[PROBLEM]))
+        found = problems(operations, self.spec.op, self.spec.keys, self.spec.documents)
+        operations = operations.set_column(operations.schema.get_field_index(PROBLEM), PROBLEM, found)
+        invalid, valid = _divide(operations, pc.is_valid(found))
         held, sendable = _divide(valid, state.stopped.mask(valid))
         outcomes = [_not_sent(invalid, invalid[PROBLEM])] if len(invalid) else []
         outcomes += [_with_outcome(held, *state.stopped.reasons(held), sent=False)] if len(held) else []

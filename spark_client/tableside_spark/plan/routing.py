@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import IntegerType
 
 from tableside_spark.executor.operation_batch import NO_PARTITION, PARTITION
+from tableside_spark.executor.texts import comparable
 from tableside_spark.partitioning.partitioner import default_partition
 from tableside_spark.plan.fan_out import LISTS_COLUMN, PartitionTarget, with_partition_lists
 from tableside_spark.plan.frames import quoted, require_unique_names
@@ -74,8 +75,8 @@ class TableRouting:
         """Add the service's default partition: by the text of the key, or of the first part of a composite key."""
 
         def default_partitions(texts: pa.Array) -> pa.Array:
-            # A row without a key is refused later.
-            return pa.array([default_partition(text or "", count) for text in texts.to_pylist()], pa.int32())
+            # A row without a valid key is refused later.
+            return pa.array([default_partition(text or b"", count) for text in comparable(texts)], pa.int32())
 
         first = wire_keys(self.table_schema, self.keys)[0][0]
         text = quoted(first).cast("string")
