@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
-from tableside_spark.datasource.key_filters import KEYS_MAX, LEADING_MAX, select
+from tableside_spark.datasource.key_filters import KEY_BYTES_MAX, KEYS_MAX, LEADING_MAX, select
 from tableside_spark.datasource.reader import Selection
 from tableside_spark.plan.table_schema import TableSchema
 
@@ -86,6 +86,18 @@ def test_other_filters_are_left_to_spark(columns: str, filter_: Filter) -> None:
 def test_more_first_parts_than_the_maximum_are_left_to_spark() -> None:
     many = In(("who",), tuple(map(str, range(LEADING_MAX + 1))))
     assert chosen(PAIR, "who string, at int", many) == (Selection(), [])
+
+
+@pytest.mark.parametrize("text", ["", "a\0", "ü" * (KEY_BYTES_MAX // 2) + "x"])
+def test_a_text_that_no_key_can_contain_selects_nothing(text: str) -> None:
+    columns, impossible, some = "who string, what string", EqualTo(("who",), text), In(("who",), ("a", text))
+    assert chosen(TEXTS, columns, impossible) == (Selection(keys=()), [impossible])
+    assert chosen(TEXTS, columns, some) == (Selection(leading=("a",)), [some])
+    assert chosen(TEXTS, columns, some, EqualTo(("what",), "b"))[0] == Selection(keys=(("a", "b"),))
+    assert chosen(TEXTS, columns, EqualTo(("what",), text))[0] == Selection(keys=())
+    assert chosen(TEXT, "key string", EqualTo(("key",), text))[0] == Selection(keys=())
+    longest = "x" * KEY_BYTES_MAX
+    assert chosen(TEXTS, columns, EqualTo(("who",), longest))[0] == Selection(leading=(longest,))
 
 
 def test_partitions_of_a_partitioned_table_are_selected_by_their_column() -> None:

@@ -116,6 +116,8 @@ def done(service: Service, table: str, frame: DataFrame) -> tuple[list[str], Cou
         ("pairs", "who in ('a', 'b') and at in (1, 2)", {"get": 4}),
         ("pairs", "who = 'a'", {"scan": 1}),
         ("pairs", "who in ('a', 'b') and n > 0", {"scan": 2}),
+        ("pairs", "who in ('a', '')", {"scan": 1}),
+        ("pairs", "who = ''", {}),
         ("pairs", "at = 2", {"splits": 1, "scan": None}),
         ("words", "who = 'a' and what like 'x%'", {"scan": 1}),
         ("words", "who = 'a' and what = 'x'", {"get": 1}),

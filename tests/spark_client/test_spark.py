@@ -61,6 +61,19 @@ def test_put_records_are_joined(spark: SparkSession, service: Service) -> None:
     assert json.loads(table.join(asked.where("id = 1"), "k").collect()[0].value) == {"n": 1}
 
 
+def test_a_key_that_no_record_can_have_matches_none(spark: SparkSession, service: Service) -> None:
+    table = Table("spark_impossible_keys", service.url)
+    table.put(spark.createDataFrame([("a", 1)], "k string, n int"), "k")
+    keys = [lit("a"), lit(""), F.repeat(lit("x"), 1025), lit("a\0"), F.unhex(lit("ff")).cast("string"), lit("b")]
+    frame = spark.range(1).select(F.explode(F.array(*keys)).alias("k"))
+    found = table.enrich(frame, "k", "n int")
+    assert [row.n for row in found.collect()] == [1, None, None, None, None, None]
+    assert found.select(F.hex("k")).collect() == frame.select(F.hex("k")).collect()
+    assert table.enrich(frame, "k", how="anti").count() == 5
+    with pytest.raises(Exception, match="a key of this table is a string, not a number"):
+        table.enrich(spark.range(1), "id", "n int").count()
+
+
 def test_invalid_joins_and_writes_are_rejected_on_the_driver(spark: SparkSession, service: Service) -> None:
     table = Table("spark_refused", service.url)
     frame = numbers(spark, 3)

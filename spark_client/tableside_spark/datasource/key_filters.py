@@ -21,6 +21,9 @@ KEYS_MAX = 100_000
 LEADING_MAX = 100
 """The maximum number of scans with a first part of the key."""
 
+KEY_BYTES_MAX = 1024
+"""The maximum length of a text in a key."""
+
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 
 
@@ -121,15 +124,22 @@ def _select_keys(
     if selection.keys is not None:
         return selection, []
     known = [part for part in parts if part is not None and part.values is not None]
-    values = [part.values or [] for part in known]
+    values = [list(filter(_is_possible, part.values or [])) for part in known]
+    if not all(values):
+        return replace(selection, keys=()), [used for part in known for used in part.value_filters]
     if len(known) == len(parts) and copies * math.prod(map(len, values)) <= KEYS_MAX:
         return replace(selection, keys=tuple(product(*values))), [used for part in known for used in part.value_filters]
     first, *others = parts
     if first is None:
         return selection, []
-    if others and first.values is not None and 0 < len(first.values) <= LEADING_MAX:
-        return _select_leading(first.values, first.value_filters, others[0], selection)
+    if others and first.values is not None and len(values[0]) <= LEADING_MAX:
+        return _select_leading(values[0], first.value_filters, others[0], selection)
     return replace(selection, prefix=first.prefix), first.prefix_filters if first.prefix else []
+
+
+def _is_possible(part: Part) -> bool:
+    """Return whether a key can have this part. The service rejects scans of other first parts."""
+    return not isinstance(part, str) or ("\0" not in part and 0 < len(part.encode()) <= KEY_BYTES_MAX)
 
 
 def _select_leading(

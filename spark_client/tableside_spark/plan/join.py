@@ -17,7 +17,7 @@ from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.decodable import arrow_members
 from tableside_spark.plan.frames import check_key_columns, map_arrow, quoted_name, require_unique_names, type_of
 from tableside_spark.plan.routing import TableRouting
-from tableside_spark.plan.table_schema import fetch_table_schema, wire_keys
+from tableside_spark.plan.table_schema import TableSchema, fetch_table_schema, wire_keys
 from tableside_spark.plan.typed_values import TypedValue
 
 HOW = {
@@ -70,7 +70,8 @@ def join(
     fields = None if request.fields is None else tuple(request.fields)
     value = None if how in _WITHOUT_MEMBERS else _typed_value(frame, table, columns, request)
     values = FoundValues(None if value is None else arrow_members(value.schema))
-    lookup = LookupTask(connection, table, ordered, names, how, fields, values, divided.chunk, divided.window)
+    absent = _absent_codes(frame, ordered, table_schema)
+    lookup = LookupTask(connection, table, ordered, names, how, fields, values, divided.chunk, divided.window, absent)
     if how in _WITHOUT_MEMBERS:
         return map_arrow(source, lookup, frame.schema)
     decoded = [] if value is None or values.members is None else _decoded_fields(value.schema)
@@ -81,6 +82,15 @@ def join(
     ]
     found = map_arrow(source, lookup, StructType([*numbered, *decoded, text]))
     return _with_members(found, frame.columns, value, [field.name for field in decoded], request.on_mismatch)
+
+
+def _absent_codes(frame: DataFrame, columns: Sequence[str], table_schema: TableSchema) -> tuple[str, ...]:
+    """Return the codes of lookups without a record.
+
+    If the columns have the types of the key, a key is invalid only if no record can have it, such as an empty text.
+    """
+    kinds = ["string" if isinstance(type_of(frame, name), StringType) else "integer" for name in columns]
+    return ("record_not_found", *(["invalid_operation"] if kinds == list(table_schema.key_types) else []))
 
 
 def join_type(how: str) -> str:
