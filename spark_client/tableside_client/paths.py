@@ -66,15 +66,19 @@ def write_headers(if_match: str | None, token: tuple[str, int] | None, return_: 
 
 
 def joined(fields: Sequence[str] | None) -> str | None:
-    """Return the value of the parameter `fields`."""
-    return None if fields is None else ",".join(names(fields))
+    """Return the value of the parameter `fields`. Raises `ValueError` for a name with a comma."""
+    if fields is None:
+        return None
+    if commas := [name for name in names(fields) if "," in name]:
+        raise ValueError(f"the parameter fields separates names by commas, so it cannot contain {commas[0]!r}")
+    return ",".join(fields)
 
 
-def names(fields: Sequence[str]) -> Sequence[str]:
-    """Return the names of members. Raises `TypeError` for a single string, which is a sequence of its characters."""
-    if isinstance(fields, str):
-        raise TypeError(f"fields must be a sequence of names, such as [{fields!r}]")
-    return fields
+def names(given: Sequence[str], argument: str = "fields") -> Sequence[str]:
+    """Return the names of an argument. Raises `TypeError` for a string, which is a sequence of its characters."""
+    if isinstance(given, str):
+        raise TypeError(f"{argument} must be a sequence of names, such as [{given!r}]")
+    return given
 
 
 def given(**members: Any) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def test_invalid_joins_and_writes_are_rejected_on_the_driver(spark: SparkSession
         (lambda: table.update(frame, "k", {"$set": {"a": 1}, "b": 2}), "operators"),
         (lambda: table.update(frame, "k", {"$set": {"a": 1}, "$inc": {"a.b": 2}}), "two operators use the path"),
         (lambda: table.update(frame, "k", {"$set": {"a": float("nan")}}), "JSON cannot represent nan"),
+        (lambda: table.enrich(frame, "k", "a int", fields=["a,b"]), "separates names by commas"),
         (
             lambda: table.put(spark.readStream.format("rate").load(), "value", on_error="collect"),
             "cannot collect failures",
@@ -112,6 +113,14 @@ def test_invalid_joins_and_writes_are_rejected_on_the_driver(spark: SparkSession
         with pytest.raises(ValueError, match=match):
             refused()
     assert "geheim" not in repr(Table("t", service.url, token="geheim"))
+
+
+def test_a_single_name_in_place_of_a_list_is_refused(spark: SparkSession, service: Service) -> None:
+    table, frame = Table("spark_single_name", service.url), numbers(spark, 1)
+    with pytest.raises(TypeError, match=r"fields must be a sequence of names, such as \['seats'\]"):
+        table.enrich(frame, "k", "seats int", fields="seats")
+    with pytest.raises(TypeError, match=r"columns must be a sequence of names, such as \['vv'\]"):
+        table.put(frame, "k", columns="vv")
 
 
 def test_keys_and_elements_that_a_collation_equates_stay_distinct(spark: SparkSession, service: Service) -> None:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tableside_client.connection import Connection
+from tableside_client.paths import joined
 from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.executor.found_values import VALUE_COLUMN, FoundValues, member_column
 from tableside_spark.executor.lookup_task import LookupTask
@@ -59,6 +60,7 @@ def join(
     """Return the DataFrame with the members of each row's value, or the rows that `how` keeps (semi and anti joins)."""
     how = join_type(request.how)
     require_known(request.on_mismatch)
+    joined(request.fields)  # raises for names that a request cannot contain
     columns = check_key_columns(frame, request.on)
     require_unique_names(frame.columns, frame)
     table_schema = fetch_table_schema(connection, table)

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import BooleanType, DataType, DecimalType, MapType, StringType, StructType
 
+from tableside_client.paths import names
 from tableside_spark.executor.operation_batch import DELETE, PROBLEM
 from tableside_spark.plan import fold
 from tableside_spark.plan.fold import RowLeaf
@@ -133,8 +134,8 @@ def row_value(frame: DataFrame, keys: Sequence[str], columns: Sequence[str] | No
         if columns is not None:
             raise ValueError("value= and columns= cannot be combined")
         return quoted(value)
-    names = [name for name in frame.columns if name not in keys] if columns is None else list(columns)
-    return object_column({name: quoted(name) for name in names})
+    members = [name for name in frame.columns if name not in keys] if columns is None else names(columns, "columns")
+    return object_column({name: quoted(name) for name in members})
 
 
 def delete_condition(delete_when: Column | str | None, order_by: OrderBy) -> Column | None:
