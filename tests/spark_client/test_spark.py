@@ -89,6 +89,9 @@ def test_invalid_joins_and_writes_are_rejected_on_the_driver(spark: SparkSession
         (lambda: table.update(frame, "k", {"$set": {"a": 1}, "b": 2}), "operators"),
         (lambda: table.update(frame, "k", {"$set": {"a": 1}, "$inc": {"a.b": 2}}), "two operators use the path"),
         (lambda: table.update(frame, "k", {"$set": {"a": float("nan")}}), "JSON cannot represent nan"),
+        (lambda: table.update(frame, "k", {"$unset": "abc"}), r"\$unset takes a list of paths, such as .*, not 'abc'"),
+        (lambda: table.update(frame, "k", {"$unset": [1]}), r"\$unset takes a list of paths, such as .*, not \[1\]"),
+        (lambda: table.update(frame, "k", {"l": [dt.date(2020, 1, 1), 1]}), "contains JSON values, not date: give"),
         (lambda: table.enrich(frame, "k", "a int", fields=["a,b"]), "separates names by commas"),
         (
             lambda: table.put(spark.readStream.format("rate").load(), "value", on_error="collect"),
@@ -143,6 +146,19 @@ def test_an_update_of_empty_text_is_refused(spark: SparkSession, service: Servic
     assert (summary.sent, summary.applied, summary.failed) == (1, 1, 2)
     assert summary.failures is not None
     assert [row.detail for row in summary.failures.collect()] == ["the update is an empty text"] * 2
+
+
+def test_lists_may_contain_columns_dates_and_decimals(spark: SparkSession, service: Service) -> None:
+    table, frame = Table("spark_lists", service.url), numbers(spark, 4).where("n = 3")
+    days, prices = [dt.date(2013, 7, 1), dt.date(2013, 7, 2)], [Decimal("1.5"), Decimal("1.25")]
+    update = {
+        "$push": {"objects": {"$each": [{"n": col("n")}]}, "days": {"$each": days}},
+        "$set": {"prices": prices, "nested": [[col("k")], ["x"]]},
+    }
+    table.update(frame, "k", update, default={})
+    assert stored(service, table.name)["k3"] == {
+        "objects": [{"n": 3}], "days": ["2013-07-01", "2013-07-02"], "prices": [1.5, 1.25], "nested": [["k3"], ["x"]],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("fold", [True, False])

@@ -3,7 +3,7 @@
 import datetime as dt
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -90,7 +90,7 @@ def _read_operators(update: Mapping[str, Any]) -> Document:
     paths: list[str] = []
     for operator, arguments in update.items():
         if operator == "$unset":
-            names = list(arguments)
+            names = _unset_names(arguments)
             document.template[operator] = F.array(*[F.lit(name) for name in names]).cast("array<string>")
         elif isinstance(arguments, Mapping):
             names = list(arguments)
@@ -100,6 +100,13 @@ def _read_operators(update: Mapping[str, Any]) -> Document:
         paths += names
     _require_disjoint_paths(paths)
     return document
+
+
+def _unset_names(arguments: Any) -> list[str]:
+    names = list(arguments) if isinstance(arguments, Iterable) else [arguments]
+    if isinstance(arguments, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"$unset takes a list of paths, such as ['a.b'], not {arguments!r}")
+    return names
 
 
 def _operand(document: Document, operator: str, path: str, operand: Any) -> Any:
@@ -153,10 +160,24 @@ def _literal(value: Any) -> Column:
 
 def _list_column(values: Sequence[Any]) -> Column:
     """Return an array if the elements have one type, otherwise a variant, so that no element changes its type."""
-    alike = len({type(value) for value in values}) == 1 and isinstance(values[0], str | bool | int | float)
-    if alike or any(isinstance(value, Column) for value in values):
+    alike = len({type(value) for value in values}) == 1 and isinstance(values[0], _SCALARS)
+    if alike or _has_column(values):
         return F.array(*[value_column(value) for value in values])
     if not values:
         return F.array().cast("array<string>")
     require("a list of values of several types")
-    return F.parse_json(F.lit(json.dumps(list(values), allow_nan=False)))
+    return F.parse_json(F.lit(json.dumps(list(values), default=_not_in_json, allow_nan=False)))
+
+
+def _has_column(value: Any) -> bool:
+    """Whether a value is, or contains at any depth, a column."""
+    if isinstance(value, Mapping | list | tuple):
+        return any(map(_has_column, value.values() if isinstance(value, Mapping) else value))
+    return isinstance(value, Column)
+
+
+def _not_in_json(value: Any) -> Any:
+    raise ValueError(
+        f"a list of objects or of values of several types contains JSON values, not {type(value).__name__}: "
+        "give this value as a column, such as F.lit(value)"
+    )
