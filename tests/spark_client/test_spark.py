@@ -140,12 +140,20 @@ def test_keys_and_elements_that_a_collation_equates_stay_distinct(spark: SparkSe
     assert stored(service, table.name) == {}
 
 
-def test_an_update_of_empty_text_is_refused(spark: SparkSession, service: Service) -> None:
-    frame = spark.createDataFrame([("a", ""), ("a", " "), ("b", "{}")], "k string, u string")
-    summary = Table("spark_empty_text", service.url).update(frame, "k", col("u"), default={}, on_error="collect")
-    assert (summary.sent, summary.applied, summary.failed) == (1, 1, 2)
+def test_a_text_that_is_not_one_update_is_refused(spark: SparkSession, service: Service) -> None:
+    one = '{"$inc": {"n": 1}}'
+    empty, many = ["", " ", "\t", "\r\n"], [f"{one},{one}", one[:-1], f"[{one}],[]"]
+    valid = ["{}", f"\n[{one}]\n", "[\n]"]
+    texts = [*empty, *many, *valid]
+    frame = spark.createDataFrame([(str(at), text) for at, text in enumerate(texts)], "k string, u string")
+    table = Table("spark_texts", service.url)
+    summary = table.update(frame, "k", col("u"), default={"n": 0}, on_error="collect")
+    assert (summary.sent, summary.applied, summary.failed) == (len(valid), len(valid), len(empty) + len(many))
     assert summary.failures is not None
-    assert [row.detail for row in summary.failures.collect()] == ["the update is an empty text"] * 2
+    details = {row.k: row.detail for row in summary.failures.collect()}
+    expected = ["the update is an empty text"] * len(empty) + ["the update is not one JSON document"] * len(many)
+    assert [details[str(at)] for at in range(len(expected))] == expected
+    assert [stored(service, table.name)[str(len(expected) + at)]["n"] for at in range(len(valid))] == [0, 1, 0]
 
 
 def test_lists_may_contain_columns_dates_and_decimals(spark: SparkSession, service: Service) -> None:

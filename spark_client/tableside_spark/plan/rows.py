@@ -39,6 +39,7 @@ from tableside_spark.plan.json_columns import (
     with_decimals,
 )
 from tableside_spark.plan.update_documents import Document, Leaf, object_column, read_update, value_column
+from tableside_spark.plan.update_texts import elements, text_checks
 
 OrderBy = str | Column | Sequence[str | Column] | None
 
@@ -170,9 +171,8 @@ def _check_leaves(
         checks += _finite_checks(F.col(name), types[name], leaf.label)
         if leaf.operator == "":
             checks.append((F.col(name).isNull(), "the update is null"))
-            # In a list of updates, an empty text would disappear.
             if isinstance(types[name], StringType):
-                checks.append((F.trim(name) == "", "the update is an empty text"))
+                checks += text_checks(F.col(name))
         columns.append(with_decimals(F.col(name), types[name], options.decimals).alias(name))
     if has_default:
         text, check = _document(rows, DEFAULT, "default", options)
@@ -202,15 +202,8 @@ def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], options:
             operands = [fold.operand_in_row(part.leaf, F.col(part.name), options.nulls) for part in own]
             texts.append(json_text(document.struct(operands), options.nulls))
         else:
-            texts.append(_elements(_text(F.col(own[0].name), own[0].kind, "update", options)))
+            texts.append(elements(_text(F.col(own[0].name), own[0].kind, "update", options)))
     return F.nullif(F.concat_ws(",", *texts), F.lit(""))
-
-
-def _elements(text: Column) -> Column:
-    """Return an update, or the elements of an array of updates, or null for an empty array."""
-    trimmed = F.trim(text)
-    inner = F.nullif(F.trim(trimmed.substr(F.lit(2), F.length(trimmed) - 2)), F.lit(""))
-    return F.when(F.startswith(trimmed, F.lit("[")), inner).otherwise(text)
 
 
 def _select_inputs(frame: DataFrame, columns: Mapping[str, Column], options: WriteOptions) -> DataFrame:
