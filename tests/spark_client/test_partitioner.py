@@ -1,10 +1,12 @@
 """The valid results of a partitioner, and its pickling for executors, without Spark."""
 
+import datetime as dt
 import subprocess
 import sys
 import warnings
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
@@ -29,6 +31,7 @@ def test_every_result_becomes_a_list_for_spark() -> None:
     assert lists_of([], (), set(), DROP) == [[], [], [], []]
     assert lists_of(DEFAULT) == [[None]]
     assert lists_of([2], (0, 1), {1}, frozenset([2]), range(3)) == [[2], [0, 1], [1], [2], [0, 1, 2]]
+    assert lists_of([np.int64(2), np.int32(0)]) == [[2, 0]]
     assert lists_of() == []
 
 
@@ -45,6 +48,7 @@ def travelled(sent: Any) -> Any:
         ([2**70], ValueError, f"a record is for {2**70}"),
         ([True], TypeError, "topic flights: a partition is an int, not bool"),
         ([1.0], TypeError, "not float"),
+        ([np.float64(1)], TypeError, "not float64"),
         (["1"], TypeError, "not str"),
         ([0, None], TypeError, "not NoneType"),
         ([DEFAULT], TypeError, "not Routing"),
@@ -69,6 +73,22 @@ def test_a_partitioner_receives_topic_key_value_and_the_number_of_partitions() -
 
     PartitionTask(remember, "flights", 7, "topic flights")(pa.array(["a", None]), pa.array([b"x", b"y"]))
     assert calls == [("flights", "a", b"x", 7), ("flights", None, b"y", 7)]
+
+
+@pytest.mark.parametrize("zone", ["GMT+8", "Z", "America/New_York"])
+def test_a_partitioner_receives_times_in_utc(zone: str) -> None:
+    time = dt.datetime(2013, 7, 1, 5, tzinfo=dt.UTC)
+    seen: list[Any] = []
+
+    def remember(topic: str, key: Any, value: Any, count: int) -> list[int]:
+        seen.append(value)
+        return [0]
+
+    task = PartitionTask(remember, "flights", 3, "topic flights")
+    kind = pa.struct([("times", pa.list_(pa.timestamp("us", zone)))])
+    task(pa.array(["a"]), pa.array([{"times": [time]}], kind))
+    assert seen == [{"times": [time]}]
+    assert seen[0]["times"][0].utcoffset() == dt.timedelta(0)
 
 
 def test_the_older_method_still_works_and_its_definition_warns() -> None:

@@ -5,10 +5,13 @@ The plan checks these lists again, because they may also come from a column.
 """
 
 from dataclasses import dataclass
+from operator import index
+from typing import SupportsIndex
 
 import pyarrow as pa
 
 from tableside_spark.partitioning.partitioner import BROADCAST, DEFAULT, DROP, PartitionFunction, Partitions
+from tableside_spark.partitioning.times import in_utc
 
 PARTITIONS = pa.list_(pa.int32())
 
@@ -28,9 +31,8 @@ class PartitionTask:
     def __call__(self, keys: pa.Array, values: pa.Array) -> pa.Array:
         """Return the partitions of every record. An exception of the partitioner fails the task."""
         topic, count, call = self.topic, self.num_partitions, self.partitioning
-        results = (
-            call(topic, key, value, count) for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True)
-        )
+        pairs = zip(in_utc(keys).to_pylist(), in_utc(values).to_pylist(), strict=True)
+        results = (call(topic, key, value, count) for key, value in pairs)
         return pa.array([self._listed(result) for result in results], PARTITIONS)
 
     def _listed(self, result: Partitions) -> list[int] | list[None] | None:
@@ -46,11 +48,12 @@ class PartitionTask:
         return [self._checked(partition) for partition in result]
 
     def _checked(self, partition: object) -> int:
-        if isinstance(partition, bool) or not isinstance(partition, int):
+        if isinstance(partition, bool) or not isinstance(partition, SupportsIndex):
             raise TypeError(f"{self.where}: a partition is an int, not {type(partition).__name__}")
-        if not -1 <= partition < self.num_partitions:
-            raise ValueError(f"{range_error_text(self.where, self.num_partitions)} {partition}")
-        return partition
+        found = index(partition)
+        if not -1 <= found < self.num_partitions:
+            raise ValueError(f"{range_error_text(self.where, self.num_partitions)} {found}")
+        return found
 
 
 def range_error_text(where: str, num_partitions: int) -> str:

@@ -64,7 +64,7 @@ class StreamPartitioner:
         Args:
             topic: The topic's name, or the table's name for a partitioned table.
             key: The record's key, or None.
-            value: The record's value, or None.
+            value: The record's value, or None. Times are in UTC.
             num_partitions: The number of partitions.
 
         Returns:
