@@ -422,6 +422,37 @@ def test_the_format_reads_its_own_writes_by_splits(spark: SparkSession, service:
         frame.write.format("tableside").option("url", service.url).option("key", "id").mode("overwrite").save("t")
 
 
+@pytest.mark.parametrize("zone", ["GMT+8", "UTC+01:00", "Z", "America/New_York"])
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_the_format_writes_the_same_json_as_put(spark: SparkSession, service: Service, zone: str, ansi: str) -> None:
+    settings = {"spark.sql.session.timeZone": zone, "spark.sql.ansi.enabled": ansi}
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    try:
+        for name, setting in settings.items():
+            spark.conf.set(name, setting)
+        row = spark.sql(
+            """select 'a' k, timestamp'2013-07-01 05:15:00.000001Z' ts, cast(0.1 as float) f,
+               array(named_struct('ts', timestamp'2013-07-01 05:15:00Z', 'f', cast(1e-10 as float))) a,
+               map('ts', timestamp'2013-07-01 05:15:00Z') m, cast(0 as decimal(38,18)) d,
+               array(named_struct('d', cast(-1e-9 as decimal(38,18))), null) ds,
+               map('d', cast(7 as decimal(20,0))) md"""
+        )
+        table = Table("spark_same_json", service.url)
+        table.put(row, "k", decimals="string")
+        writer = row.write.format("tableside").options(url=service.url, table="spark_same_format", key="k")
+        writer.option("decimals", "string").mode("append").save()
+        expected = {
+            "ts": "2013-07-01T05:15:00.000001Z", "f": 0.1, "a": [{"ts": "2013-07-01T05:15:00.000000Z", "f": 1e-10}],
+            "m": {"ts": "2013-07-01T05:15:00.000000Z"}, "d": "0.000000000000000000",
+            "ds": [{"d": "-0.000000001000000000"}, None], "md": {"d": "7"},
+        }  # fmt: skip
+        assert stored(service, table.name)["a"] == expected
+        assert stored(service, "spark_same_format")["a"] == expected
+    finally:
+        for name, setting in before.items():
+            spark.conf.set(name, setting)
+
+
 def test_a_column_of_json_text_can_contain_arrays_of_updates(spark: SparkSession, service: Service) -> None:
     table = Table("spark_arrays", service.url)
     texts = ['{"$inc": {"n": 1}}', ' [{"$inc": {"n": 2}}, {"m": "[x]"}] ', "[]", '[{"$unset": ["m"]}]', " [ ] "]

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from tableside_spark.executor.key_columns import key_column
+from tableside_spark.partitioning.times import in_utc, with_scalars
 from tableside_spark.plan.json_columns import Decimals, require_json_type
 
 
@@ -45,7 +46,10 @@ class Encoder:
                 raise ValueError(f"key column {name} is null in {rows.column(name).null_count} rows")
         for name in self.members:
             _require_finite(name, rows.column(name))
-        values = rows.select(list(self.members)).to_pylist(maps_as_pydicts="strict")
+        members = rows.select(list(self.members))
+        for position, name in enumerate(self.members):
+            members = members.set_column(position, name, _for_python(members.column(position)))
+        values = members.to_pylist(maps_as_pydicts="strict")
         texts = [json.dumps(value, default=self._as_json, allow_nan=False, ensure_ascii=False) for value in values]
         keys = key_column([rows.column(name) for name in self.keys], self.keys)
         return pa.table({"key": keys, "value": pa.array(texts, pa.string())})
@@ -60,12 +64,20 @@ class Encoder:
             case dt.date():
                 return value.isoformat()
             case Decimal():
-                return str(value) if self.decimals == "string" else _number(value)
+                return f"{value:f}" if self.decimals == "string" else _number(value)
         raise ValueError(f"JSON cannot represent {type(value).__name__}")
 
 
 def _number(value: Decimal) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _for_python(column: pa.Array) -> pa.Array:
+    """Return a column that Python converts exactly: times in UTC, and each float as the double with the same digits."""
+    column = in_utc(column)
+    texts = with_scalars(column.type, lambda kind: pa.string() if pa.types.is_float32(kind) else kind)
+    doubles = with_scalars(column.type, lambda kind: pa.float64() if pa.types.is_float32(kind) else kind)
+    return column if texts == column.type else column.cast(texts).cast(doubles)
 
 
 def _require_finite(name: str, column: pa.Array) -> None:

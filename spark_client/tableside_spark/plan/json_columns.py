@@ -22,7 +22,6 @@ from pyspark.sql.types import (
     NullType,
     ShortType,
     StringType,
-    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -79,23 +78,37 @@ def require_json_type(name: str, kind: DataType, decimals: Decimals) -> None:
 
 def with_decimals(column: Column, kind: DataType, decimals: Decimals) -> Column:
     """Return the column with decimals as strings at every depth, if `decimals` is "string"."""
-    texts = _decimals_as_text(kind)
-    return column if decimals != "string" or texts == kind else column.cast(texts)
+    return _decimals_as_text(column, kind) if decimals == "string" and _has_decimals(kind) else column
 
 
-def _decimals_as_text(kind: DataType) -> DataType:
+def _has_decimals(kind: DataType) -> bool:
+    match kind:
+        case StructType():
+            return any(_has_decimals(field.dataType) for field in kind.fields)
+        case ArrayType():
+            return _has_decimals(kind.elementType)
+        case MapType():
+            return _has_decimals(kind.valueType)
+    return isinstance(kind, DecimalType)
+
+
+def _decimals_as_text(column: Column, kind: DataType) -> Column:
+    """Return the column with plain digits in place of decimals: without ANSI mode, a cast writes zero as `0E-18`."""
     match kind:
         case DecimalType():
-            return StringType()
-        case StructType():
-            return StructType(
-                [StructField(field.name, _decimals_as_text(field.dataType), field.nullable) for field in kind.fields]
-            )
-        case ArrayType():
-            return ArrayType(_decimals_as_text(kind.elementType), kind.containsNull)
-        case MapType():
-            return MapType(kind.keyType, _decimals_as_text(kind.valueType), kind.valueContainsNull)
-    return kind
+            digits = f"0.{'0' * kind.scale}" if kind.scale else "0"
+            return F.call_function("format_number", column, F.lit(digits))
+        case StructType() if _has_decimals(kind):
+            members = [
+                _decimals_as_text(column.getField(field.name), field.dataType).alias(field.name)
+                for field in kind.fields
+            ]
+            return F.when(column.isNotNull(), F.struct(*members))
+        case ArrayType() if _has_decimals(kind):
+            return F.transform(column, lambda element: _decimals_as_text(element, kind.elementType))
+        case MapType() if _has_decimals(kind):
+            return F.transform_values(column, lambda _, value: _decimals_as_text(value, kind.valueType))
+    return column
 
 
 def is_not_finite(column: Column, kind: DataType) -> Column | None:
