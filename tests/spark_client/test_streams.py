@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
 
-from support.running import Service
+from support.running import Service, running
 from tableside_client import Client
 from tableside_spark import Table, TableError, progress
 from tableside_spark.write.micro_batch import query_id_of_checkpoint
@@ -345,6 +345,20 @@ def test_a_second_write_to_a_table_in_one_micro_batch_requires_a_separate_token(
     assert stored(service, table.name) == sums(2)
 
 
+def test_tables_of_one_name_at_two_services_are_written_in_one_micro_batch(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    with running(tmp_path / "other") as other:
+        tables = [Table("batch_services", one.url) for one in (service, other)]
+
+        def write(frame: DataFrame, number: int) -> None:
+            for table in tables:
+                table.update(frame, "k", counted(), default=ZERO)
+
+        in_each_batch(spark, events, tmp_path / "checkpoint", write)
+        assert [stored(one, "batch_services") for one in (service, other)] == [sums(), sums()]
+
+
 def test_a_second_write_is_refused_though_the_caller_sets_job_groups(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
@@ -408,7 +422,7 @@ def test_a_failed_write_can_be_repeated_in_the_same_micro_batch(
     def stubborn(frame: DataFrame, number: int) -> None:
         from tableside_spark.write.tokens import acquire_token
 
-        with pytest.raises(RuntimeError), acquire_token(frame, "batch_again", None, generate=True).hold():
+        with pytest.raises(RuntimeError), acquire_token(frame, (service.url, table.name), None, generate=True).hold():
             raise RuntimeError("the first try")
         assert away.name == table.name
         table.update(frame, "k", counted(), default=ZERO)

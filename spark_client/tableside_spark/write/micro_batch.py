@@ -92,10 +92,10 @@ def _running_queries(session: SparkSession) -> Iterable[Any]:
 
 @dataclass(slots=True)
 class _RunState:
-    """The current micro-batch of a run, and the tables that are being, or have been, written in it."""
+    """The current micro-batch of a run, and the tables that are being, or have been, written in it, as URL and name."""
 
     batch: int
-    tables: set[str] = field(default_factory=set)
+    tables: set[tuple[str, str]] = field(default_factory=set)
 
 
 class WriteLocks:
@@ -106,8 +106,8 @@ class WriteLocks:
         self._lock = threading.Lock()
 
     @contextmanager
-    def exclusive(self, run: str, token: Token, table: str) -> Iterator[None]:
-        """Keep a table locked during a write. After a failure, the write may be repeated."""
+    def exclusive(self, run: str, token: Token, table: tuple[str, str]) -> Iterator[None]:
+        """Keep a table, given as URL and name, locked during a write. After a failure, the write may be repeated."""
         self._acquire(run, token, table)
         try:
             yield
@@ -116,7 +116,7 @@ class WriteLocks:
                 self._runs[run].tables.discard(table)
             raise
 
-    def _acquire(self, run: str, token: Token, table: str) -> None:
+    def _acquire(self, run: str, token: Token, table: tuple[str, str]) -> None:
         with self._lock:
             state = self._runs.pop(run, None)
             if state is not None and token.sequence < state.batch:
@@ -132,8 +132,8 @@ class WriteLocks:
                 del self._runs[next(iter(self._runs))]
             if table in current.tables:
                 raise UnsoundTokenError(
-                    f"table {table} is written a second time in micro-batch {token.sequence}: under the same token it "
-                    'would count as a replay; give each write its own token=("a stable name", batch_id)'
+                    f"table {table[1]} is written a second time in micro-batch {token.sequence}: under the same token "
+                    'it would count as a replay; give each write its own token=("a stable name", batch_id)'
                 )
             current.tables.add(table)
 

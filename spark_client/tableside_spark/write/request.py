@@ -92,7 +92,8 @@ class WriteRequest:
     def _acquire_token(self) -> tokens.TokenLease:
         if self.at_least_once:
             return tokens.TokenLease()
-        return tokens.acquire_token(self.frame, self.table, self.token, generate=self.op != "put")
+        table = (self.connection.url, self.table)
+        return tokens.acquire_token(self.frame, table, self.token, generate=self.op != "put")
 
     def _job(self, documents: tuple[str, ...], ttl_s: float | None) -> WriteJob:
         keys = KeyColumns(*wire_keys(self.table_schema, self.keys))

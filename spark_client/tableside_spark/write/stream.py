@@ -102,7 +102,8 @@ class MicroBatchWriter:
     def _table_lock(self, rows: DataFrame, token: Token | None) -> AbstractContextManager[None]:
         """Prevents a failure handler from writing the same table with the same token."""
         found = None if token is None or is_remote(rows) else micro_batch.current_micro_batch(rows)
-        return nullcontext() if found is None else micro_batch.WRITE_LOCKS.exclusive(*found, self.write.spec.table)
+        table = (self.write.spec.connection.url, self.write.spec.table)
+        return nullcontext() if found is None else micro_batch.WRITE_LOCKS.exclusive(*found, table)
 
     def _cached_query_id(self, rows: DataFrame) -> str:
         if self.query_id is None:

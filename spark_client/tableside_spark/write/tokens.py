@@ -56,8 +56,11 @@ def parse_token(given: TokenArgument) -> Token | None:
     return Token(writer, sequence)
 
 
-def acquire_token(frame: DataFrame, table: str, given: TokenArgument, *, generate: bool) -> TokenLease:
-    """Return the token of a batch write: the caller's, else the micro-batch's, else, with `generate`, a new one."""
+def acquire_token(frame: DataFrame, table: tuple[str, str], given: TokenArgument, *, generate: bool) -> TokenLease:
+    """Return the token of a batch write: the caller's, else the micro-batch's, else, with `generate`, a new one.
+
+    `table` is the URL and the name of the table.
+    """
     token = parse_token(given)
     if token is not None:
         return TokenLease(token, is_repeatable=True)
