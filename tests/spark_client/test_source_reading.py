@@ -216,6 +216,16 @@ def test_partitions_that_do_not_exist_are_refused(spark: SparkSession, service: 
         loaded(spark, service, "copies", partitions="0,3").collect()
 
 
+@pytest.mark.parametrize(("table", "key"), [("texts", "value"), ("texts", "Value"), ("copies", "partition")])
+def test_without_a_schema_a_key_column_has_a_name_of_its_own(
+    spark: SparkSession, service: Service, table: str, key: str
+) -> None:
+    reader = spark.read.format("tableside").options(url=service.url, table=table, key=key)
+    with pytest.raises(Exception, match=f"the column {key.lower()} is not the key: set the option key to another name"):
+        reader.load()
+    assert reader.schema(f"{key} string, n int").load().count() > 0
+
+
 def test_a_large_table_is_divided_by_the_cpus_and_read_in_large_pages(spark: SparkSession, service: Service) -> None:
     with Client(service.url) as client:
         count = len(client.table("texts").splits(default_splits()))

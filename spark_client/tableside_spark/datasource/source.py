@@ -61,7 +61,12 @@ class TablesideSource(DataSource):
         kinds = [LongType() if kind == "integer" else StringType() for kind in target.table_schema.key_types]
         keys = [StructField(name, kind) for name, kind in zip(target.keys, kinds, strict=True)]
         partition = [StructField(PARTITION_COLUMN, IntegerType())] if target.table_schema.partitions else []
-        return StructType([*keys, StructField("value", StringType()), *partition])
+        others = [StructField("value", StringType()), *partition]
+        if taken := {name.lower() for name in target.keys} & {other.name for other in others}:
+            raise ValueError(
+                f"without a schema, the column {min(taken)} is not the key: set the option key to another name"
+            )
+        return StructType([*keys, *others])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create a reader."""
