@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from pyspark.sql.functions import col
 
 from support.running import Service, running
 from tableside_client import Client
+from tableside_spark import Table
 from tableside_spark.datasource.read_options import default_splits
 
 pytestmark = [
@@ -49,6 +51,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         tables[name]["key"] = key
     tables["copies"]["store"] = "shards"
     stores = {**memory, "shards": {"kind": "partitioned", "partitions": ["p0", "p1", "p2"]}}
+    tables |= {name: {"store": "s"} for name in ("decimals", "nulls")}
     path.write_text(json.dumps({"stores": stores, "tables": tables}))
     with running(directory, path) as service:
         for table in KEYS:
@@ -224,6 +227,23 @@ def test_without_a_schema_a_key_column_has_a_name_of_its_own(
     with pytest.raises(Exception, match=f"the column {key.lower()} is not the key: set the option key to another name"):
         reader.load()
     assert reader.schema(f"{key} string, n int").load().count() > 0
+
+
+def test_decimals_are_those_of_a_lookup(spark: SparkSession, service: Service) -> None:
+    numbers = [1.005, 1.115, 1.1149999999999998, -2.675, 1e-7, 5e-324, 0.0, 12345678.905, 1e300]
+    with Client(service.url) as client:
+        client.table("decimals").load((f"k{at}", {"d": number, "l": [number]}) for at, number in enumerate(numbers))
+    schema = "d decimal(10,2), l array<decimal(10,2)>"
+    reader = spark.read.format("tableside").options(url=service.url, table="decimals", on_mismatch="null")
+    scanned = reader.schema(f"key string, {schema}").load()
+    found = Table("decimals", service.url).enrich(scanned.select("key"), "key", schema, on_mismatch="null")
+    for name in ("d", "l"):
+        rows = [{row.key: row[name] for row in frame.collect()} for frame in (scanned, found)]
+        assert rows[0]["k0"] in (Decimal("1.01"), [Decimal("1.01")])
+        assert {key: rows[0][key] for key in rows[0] if key != "k8"} == {
+            key: rows[1][key] for key in rows[1] if key != "k8"
+        }
+    assert scanned.where("key = 'k8'").collect()[0].d is None
 
 
 def test_a_large_table_is_divided_by_the_cpus_and_read_in_large_pages(spark: SparkSession, service: Service) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -17,6 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tableside_spark.datasource.decimals import cast
 from tableside_spark.executor.json_members import UnreadableMembersError, read_members
 from tableside_spark.executor.mismatch import MESSAGE, MismatchError, OnMismatch
 from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema
@@ -67,7 +67,7 @@ class Decoder:
             columns[_VALUE_COLUMN] = page["value"].combine_chunks()
         elif len(self.read):
             columns |= self._members(page)
-        arrays = [_cast(columns[field.name], field.type) for field in self.target]
+        arrays = [cast(columns[field.name], field.type) for field in self.target]
         return pa.RecordBatch.from_arrays(arrays, schema=self.target)
 
     def _members(self, page: pa.Table) -> dict[str, pa.Array]:
@@ -97,7 +97,7 @@ class Decoder:
         """Read members of all values. Raises one of `_MISFITS` if one of them does not fit."""
         members = read_members(values.combine_chunks(), read)
         return {
-            name: _cast(member, self.target.field(name).type) for name, member in zip(read.names, members, strict=True)
+            name: cast(member, self.target.field(name).type) for name, member in zip(read.names, members, strict=True)
         }
 
 
@@ -109,10 +109,6 @@ def _key_text(key: Any) -> str:
 
 def _key_columns(keys: pa.Array) -> list[pa.Array]:
     return keys.flatten() if pa.types.is_struct(keys.type) else [keys]
-
-
-def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column if column.type == kind else pc.cast(column, kind)
 
 
 def _json_type(kind: pa.DataType) -> Any:
