@@ -246,6 +246,18 @@ def test_decimals_are_those_of_a_lookup(spark: SparkSession, service: Service) -
     assert scanned.where("key = 'k8'").collect()[0].d is None
 
 
+@pytest.mark.parametrize(("columns", "name"), [("n int NOT NULL", "n"), ("s struct<x: int NOT NULL>", "s")])
+def test_a_null_that_the_schema_excludes_fails_with_its_column_and_key(
+    spark: SparkSession, service: Service, columns: str, name: str
+) -> None:
+    with Client(service.url) as client:
+        client.table("nulls").load([("a", {"n": 1, "s": {"x": 1}}), ("b", {"s": {}})])
+    reader = spark.read.format("tableside").options(url=service.url, table="nulls")
+    with pytest.raises(Exception, match=f'table nulls: column {name} has a null for key "b", but the schema excludes'):
+        reader.schema(f"key string, {columns}").load().collect()
+    assert reader.schema(f"key string NOT NULL, {columns.replace(' NOT NULL', '')}").load().count() == 2
+
+
 def test_a_large_table_is_divided_by_the_cpus_and_read_in_large_pages(spark: SparkSession, service: Service) -> None:
     with Client(service.url) as client:
         count = len(client.table("texts").splits(default_splits()))

@@ -68,6 +68,9 @@ class Decoder:
         elif len(self.read):
             columns |= self._members(page)
         arrays = [cast(columns[field.name], field.type) for field in self.target]
+        for array, field in zip(arrays, self.target, strict=True):
+            if _lacks_value(array, field):
+                self._reject_null(page, array, field)
         return pa.RecordBatch.from_arrays(arrays, schema=self.target)
 
     def _members(self, page: pa.Table) -> dict[str, pa.Array]:
@@ -93,12 +96,31 @@ class Decoder:
         key = _key_text(page["key"][0].as_py())
         raise MismatchError(MESSAGE % (self.table, name, found, key, self.types[name]))
 
+    def _reject_null(self, page: pa.Table, array: pa.Array, field: pa.Field) -> None:
+        """Raise `MismatchError` for the first null that the schema excludes: Spark would read another value."""
+        at = next(at for at in range(len(array)) if _lacks_value(array.slice(at, 1), field))
+        raise MismatchError(
+            f"table {self.table}: column {field.name} has a null for key {_key_text(page['key'][at].as_py())}, "
+            "but the schema excludes nulls; remove NOT NULL from the schema"
+        )
+
     def _read(self, values: pa.ChunkedArray, read: pa.Schema) -> dict[str, pa.Array]:
         """Read members of all values. Raises one of `_MISFITS` if one of them does not fit."""
         members = read_members(values.combine_chunks(), read)
         return {
             name: cast(member, self.target.field(name).type) for name, member in zip(read.names, members, strict=True)
         }
+
+
+def _lacks_value(column: pa.Array, field: pa.Field) -> bool:
+    """Whether the column has, at any depth, a null where the field excludes nulls."""
+    if column.null_count and not field.nullable:
+        return True
+    if pa.types.is_struct(field.type):
+        return any(map(_lacks_value, column.drop_null().flatten(), field.type))
+    if pa.types.is_list(field.type):
+        return _lacks_value(column.flatten(), field.type.value_field)
+    return False
 
 
 def _key_text(key: Any) -> str:
