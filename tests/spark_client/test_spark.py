@@ -19,6 +19,7 @@ from support.running import Service, running
 from tableside_client import Client
 from tableside_client.retries import Retries
 from tableside_spark import ChunkSize, Table, TableWriteError
+from tableside_spark.datasource.encoder import Encoder
 from tableside_spark.write import job
 
 pytestmark = [
@@ -215,6 +216,25 @@ def test_every_type_is_written_as_json(spark: SparkSession, service: Service) ->
     assert stored(service, "spark_types") == {"a": {"s": {"y": [1, None]}}}
     back = Table("spark_types", service.url).join(row.select("k"), "k", "s struct<y: array<int>>").collect()
     assert back[0].s.y == [1, None]
+
+
+def test_char_and_varchar_are_strings_if_the_session_preserves_them(spark: SparkSession, service: Service) -> None:
+    spark.conf.set("spark.sql.preserveCharVarcharTypeInfo", "true")
+    try:
+        row = spark.sql(
+            """select cast('a' as varchar(5)) k, cast('b' as char(2)) c, array(cast('x' as varchar(3))) l,
+               map(cast('m' as varchar(3)), named_struct('s', cast('y' as varchar(2)))) m"""
+        )
+        table, expected = Table("spark_char", service.url), {"c": "b ", "l": ["x"], "m": {"m": {"s": "y"}}}
+        table.put(row, "k")
+        assert stored(service, table.name) == {"a": expected}
+        table.update(row, "k", {"$max": {"most": col("c")}})
+        assert stored(service, table.name) == {"a": expected | {"most": "b "}}
+        assert [(found.c, found.most) for found in table.enrich(row, "k", "most string").collect()] == [("b ", "b ")]
+        assert table.delete(row, "k").applied == 1
+        assert Encoder.from_schema(row.drop("m").schema, ["k"], "number").members == ("c", "l")
+    finally:
+        spark.conf.unset("spark.sql.preserveCharVarcharTypeInfo")
 
 
 def test_values_from_a_column_and_the_last_row_by_order(spark: SparkSession, service: Service) -> None:

@@ -5,7 +5,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    CharType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+)
 
 from tableside_spark.versions import require
 
@@ -49,6 +62,29 @@ def require_unique_names(names: Sequence[str], frame: DataFrame) -> None:
         if folded in seen:
             raise ValueError(f"two columns are named {name!r}: rename or drop one first")
         seen.add(folded)
+
+
+def with_strings(frame: DataFrame) -> DataFrame:
+    """Return the frame with strings in place of `char` and `varchar`, which Spark can be set to preserve."""
+    kinds = {field.name: _with_strings(field.dataType) for field in frame.schema.fields}
+    if all(field.dataType == kinds[field.name] for field in frame.schema.fields):
+        return frame
+    return frame.select(*[quoted(name).cast(kind).alias(name) for name, kind in kinds.items()])
+
+
+def _with_strings(kind: DataType) -> DataType:
+    match kind:
+        case CharType() | VarcharType():
+            return StringType()
+        case StructType():
+            return StructType(
+                [StructField(member.name, _with_strings(member.dataType), member.nullable) for member in kind.fields]
+            )
+        case ArrayType():
+            return ArrayType(_with_strings(kind.elementType), kind.containsNull)
+        case MapType():
+            return MapType(_with_strings(kind.keyType), _with_strings(kind.valueType), kind.valueContainsNull)
+    return kind
 
 
 def type_of(frame: DataFrame, name: str) -> DataType:

@@ -16,7 +16,14 @@ from tableside_spark.executor.lookup_task import LookupTask
 from tableside_spark.executor.mismatch import OnMismatch, require_known
 from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.decodable import arrow_members
-from tableside_spark.plan.frames import check_key_columns, map_arrow, quoted_name, require_unique_names, type_of
+from tableside_spark.plan.frames import (
+    check_key_columns,
+    map_arrow,
+    quoted_name,
+    require_unique_names,
+    type_of,
+    with_strings,
+)
 from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.table_schema import TableSchema, fetch_table_schema, wire_keys
 from tableside_spark.plan.typed_values import TypedValue
@@ -61,6 +68,7 @@ def join(
     how = join_type(request.how)
     require_known(request.on_mismatch)
     joined(request.fields)  # raises for names that a request cannot contain
+    frame = with_strings(frame)
     columns = check_key_columns(frame, request.on)
     require_unique_names(frame.columns, frame)
     table_schema = fetch_table_schema(connection, table)

@@ -11,6 +11,7 @@ from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     ByteType,
+    CharType,
     DataType,
     DateType,
     DecimalType,
@@ -25,6 +26,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VarcharType,
 )
 
 from tableside_spark.versions import VariantType
@@ -37,8 +39,8 @@ DECIMAL_DIGITS_MAX = 15
 
 INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _SCALARS = (
-    *INTEGERS, StringType, BooleanType, FloatType, DoubleType, DateType, TimestampType, TimestampNTZType, NullType,
-    VariantType,
+    *INTEGERS, StringType, CharType, VarcharType, BooleanType, FloatType, DoubleType, DateType, TimestampType,
+    TimestampNTZType, NullType, VariantType,
 )  # fmt: skip
 
 _OPTIONS = {

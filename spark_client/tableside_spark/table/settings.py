@@ -64,11 +64,12 @@ class TableSettings:
         on_error: "OnError",
     ) -> "WriteRequest":
         """Check the arguments of a write, and fetch the schema of the table."""
-        from tableside_spark.plan.frames import check_key_columns
+        from tableside_spark.plan.frames import check_key_columns, with_strings
         from tableside_spark.write.request import WriteRequest
 
         connection = self._connection()
         facts = fetch_table_schema(connection, self.name)
+        frame = with_strings(frame)
         keys = check_key_columns(frame, key)
         return WriteRequest(
             connection=connection,
