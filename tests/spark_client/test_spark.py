@@ -127,6 +127,12 @@ def test_a_single_name_in_place_of_a_list_is_refused(spark: SparkSession, servic
         table.put(frame, "k", columns="vv")
 
 
+@pytest.mark.parametrize("ttl_s", ["60", True])
+def test_a_time_to_live_is_a_number(spark: SparkSession, service: Service, ttl_s: Any) -> None:
+    with pytest.raises(TypeError, match=f"ttl_s must be a number of seconds, not {ttl_s!r}"):
+        Table("spark_ttl", service.url).put(numbers(spark, 1), "k", ttl_s=ttl_s)
+
+
 def test_keys_and_elements_that_a_collation_equates_stay_distinct(spark: SparkSession, service: Service) -> None:
     rows = spark.createDataFrame([("a", "x", 1), ("A", "y", 2), ("A", "Y", 3)], "k string, s string, n int")
     frame = rows.select(*[F.collate(name, "UTF8_LCASE").alias(name) for name in ("k", "s")], "n")

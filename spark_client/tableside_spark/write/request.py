@@ -1,6 +1,7 @@
 """The validated arguments of `Table.put`, `update` and `delete`, and the start of the write."""
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -67,6 +68,7 @@ class WriteRequest:
         self, prepared: PreparedRows, documents: tuple[str, ...], ttl_s: float | None = None
     ) -> WriteSummary | StreamWrite:
         """Write a batch DataFrame now, or return the `StreamWrite` of a streaming one."""
+        _require_seconds(ttl_s)
         self._require_distinct_failure_columns(documents)
         write_job = self._job(documents, ttl_s)
         if self.frame.isStreaming:
@@ -100,6 +102,12 @@ class WriteRequest:
         spec = WriteSpec(self.connection, self.table, self.op, keys, documents, ttl_s, self.at_least_once)
         limits = self.table_schema.limits
         return WriteJob(spec, self.keys, self.on_error, self.in_flight_max, self.chunk, limits, self.totals)
+
+
+def _require_seconds(ttl_s: Any) -> None:
+    """Raise `TypeError` for a time to live that is not a number."""
+    if ttl_s is not None and (isinstance(ttl_s, bool) or not isinstance(ttl_s, Real)):
+        raise TypeError(f"ttl_s must be a number of seconds, not {ttl_s!r}")
 
 
 def _require_valid(frame: DataFrame, token: tokens.TokenArgument, on_error: OnError) -> None:
