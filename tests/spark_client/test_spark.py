@@ -105,6 +105,14 @@ def test_invalid_joins_and_writes_are_rejected_on_the_driver(spark: SparkSession
             "order_by takes columns in ascending order",
         ),
         (lambda: table.put(frame.withColumnRenamed("k", "__rows"), "__rows"), "the prefix __ is reserved"),
+        (
+            lambda: table.enrich(frame.withColumn("__tableside_value", lit(1)), "k"),
+            "the column name '__tableside_value' is reserved",
+        ),
+        (
+            lambda: table.enrich(frame.withColumn("__Partition", lit(1)), "k", how="semi"),
+            "the column name '__Partition' is reserved",
+        ),
         (lambda: table.update(frame, "k", {"a": 1}, token="t", at_least_once=True), "token= is for"),
         (lambda: table.update(frame, "k", {"a": 1}, token="t#reset"), "does not end with #reset"),
         (

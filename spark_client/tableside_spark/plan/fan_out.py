@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, ByteType, IntegerType, LongType, NullTy
 
 from tableside_spark.partitioning.partition_task import PartitionTask, range_error_text
 from tableside_spark.partitioning.partitioner import partition_function
-from tableside_spark.plan.frames import quoted, require_supported_session, require_unique_names
+from tableside_spark.plan.frames import quoted, require_free_names, require_supported_session, require_unique_names
 from tableside_spark.versions import with_arrow_column
 
 PARTITION_COLUMN = "partition"
@@ -46,7 +46,8 @@ class MulticastOptions:
 def multicast_frame(frame: DataFrame, partitions: Any, multicast: MulticastOptions) -> DataFrame:
     """Return the columns of the DataFrame and `partition`, with one row per copy."""
     require_supported_session(frame)
-    require_unique_names([*frame.columns, PARTITION_COLUMN, LISTS_COLUMN], frame)
+    require_unique_names([*frame.columns, PARTITION_COLUMN], frame)
+    require_free_names(frame.columns)
     names = (
         None if isinstance(partitions, Column) else (multicast.key, multicast.value)
     )  # a column of lists needs no inputs

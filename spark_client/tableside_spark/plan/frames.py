@@ -24,6 +24,9 @@ from tableside_spark.versions import require
 
 _KEY_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType)
 
+RESERVED = ("__tableside_", "__partition")
+"""The prefixes of internal columns in joins, and in writes that choose partitions."""
+
 
 def quoted(name: str) -> Column:
     """Return the column with exactly this name, including dots and backticks."""
@@ -85,6 +88,12 @@ def _with_strings(kind: DataType) -> DataType:
         case MapType():
             return MapType(_with_strings(kind.keyType), _with_strings(kind.valueType), kind.valueContainsNull)
     return kind
+
+
+def require_free_names(names: Sequence[str]) -> None:
+    """Raise `ValueError` for names of internal columns."""
+    if taken := [name for name in names if name.lower().startswith(RESERVED)]:
+        raise ValueError(f"the column name {taken[0]!r} is reserved for internal columns: rename the column first")
 
 
 def type_of(frame: DataFrame, name: str) -> DataType:

@@ -20,6 +20,7 @@ from tableside_spark.plan.frames import (
     check_key_columns,
     map_arrow,
     quoted_name,
+    require_free_names,
     require_unique_names,
     type_of,
     with_strings,
@@ -71,6 +72,7 @@ def join(
     frame = with_strings(frame)
     columns = check_key_columns(frame, request.on)
     require_unique_names(frame.columns, frame)
+    require_free_names(frame.columns)
     table_schema = fetch_table_schema(connection, table)
     ordered, names = wire_keys(table_schema, columns)
     routed = frame
@@ -130,6 +132,7 @@ def _typed_value(frame: DataFrame, table: str, keys: Sequence[str], request: Joi
     if not kind.names:
         raise ValueError("the schema has no column; without a schema, the join adds the column `value` with JSON text")
     require_unique_names([*frame.columns, *kind.names], frame)
+    require_free_names(kind.names)
     return TypedValue(kind, table, [_numbered(frame.columns.index(key)) for key in keys])
 
 

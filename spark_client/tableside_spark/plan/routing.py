@@ -17,7 +17,7 @@ from tableside_spark.executor.operation_batch import NO_PARTITION, PARTITION
 from tableside_spark.executor.texts import comparable
 from tableside_spark.partitioning.partitioner import default_partition
 from tableside_spark.plan.fan_out import LISTS_COLUMN, PartitionTarget, with_partition_lists
-from tableside_spark.plan.frames import quoted, require_unique_names
+from tableside_spark.plan.frames import quoted, require_free_names
 from tableside_spark.plan.table_schema import TableSchema, wire_keys
 from tableside_spark.versions import with_arrow_column
 
@@ -35,14 +35,14 @@ class TableRouting:
 
     def row_per_partition(self, frame: DataFrame) -> DataFrame:
         """Return one row per partition, which is in the column `PARTITION`, or `NO_PARTITION` for none."""
-        require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN, _DEFAULT_COLUMN], frame)
+        require_free_names(frame.columns)
         lists = F.when(F.size(LISTS_COLUMN) == 0, F.array(F.lit(NO_PARTITION))).otherwise(F.col(LISTS_COLUMN))
         kept = [quoted(name) for name in frame.columns]
         return self._with_lists(frame).select(*kept, F.explode(lists).alias(PARTITION))
 
     def with_one_partition(self, frame: DataFrame) -> DataFrame:
         """Add the single partition of each row. A row with none or several fails the query. The error names its key."""
-        require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN, _DEFAULT_COLUMN], frame)
+        require_free_names(frame.columns)
         key = F.to_json(F.struct(*map(quoted, self.keys)))
         lists = F.col(LISTS_COLUMN)
         message = F.concat(
