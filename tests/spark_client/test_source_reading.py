@@ -229,6 +229,14 @@ def test_without_a_schema_a_key_column_has_a_name_of_its_own(
     assert reader.schema(f"{key} string, n int").load().count() > 0
 
 
+def test_a_key_that_the_schema_does_not_fit_is_explained(spark: SparkSession, service: Service) -> None:
+    reader = spark.read.format("tableside").options(url=service.url, key="key")
+    with pytest.raises(Exception, match="table numbers: a key does not fit the column key of type int32: change the"):
+        reader.schema("key int, n int").load("numbers").collect()
+    with pytest.raises(Exception, match="the option key has 1 columns, but the key of table pairs has 2 parts"):
+        reader.load("pairs").collect()
+
+
 def test_decimals_are_those_of_a_lookup(spark: SparkSession, service: Service) -> None:
     numbers = [1.005, 1.115, 1.1149999999999998, -2.675, 1e-7, 5e-324, 0.0, 12345678.905, 1e300]
     with Client(service.url) as client:

@@ -67,11 +67,21 @@ class Decoder:
             columns[_VALUE_COLUMN] = page["value"].combine_chunks()
         elif len(self.read):
             columns |= self._members(page)
-        arrays = [cast(columns[field.name], field.type) for field in self.target]
+        arrays = [self._cast(columns[field.name], field) for field in self.target]
         for array, field in zip(arrays, self.target, strict=True):
             if _lacks_value(array, field):
                 self._reject_null(page, array, field)
         return pa.RecordBatch.from_arrays(arrays, schema=self.target)
+
+    def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        """Cast a column to the type of the schema. Members have this type already, so only a key may not fit."""
+        try:
+            return cast(column, field.type)
+        except pa.ArrowInvalid as error:
+            raise MismatchError(
+                f"table {self.table}: a key does not fit the column {field.name} of type {field.type}: "
+                "change the type in the schema"
+            ) from error
 
     def _members(self, page: pa.Table) -> dict[str, pa.Array]:
         try:

@@ -57,7 +57,7 @@ class TablesideSource(DataSource):
 
     def schema(self) -> StructType:
         """The default schema: the key columns and `value`."""
-        target = parse_options(self.options)
+        target = self._read_options()
         kinds = [LongType() if kind == "integer" else StringType() for kind in target.table_schema.key_types]
         keys = [StructField(name, kind) for name, kind in zip(target.keys, kinds, strict=True)]
         partition = [StructField(PARTITION_COLUMN, IntegerType())] if target.table_schema.partitions else []
@@ -73,7 +73,7 @@ class TablesideSource(DataSource):
         from tableside_spark.datasource.decoder import Decoder
         from tableside_spark.datasource.reader import TableReader
 
-        target = parse_options(self.options)
+        target = self._read_options()
         options = parse_read_options(self.options, target.table_schema)
         decoder = Decoder.from_schema(schema, target.table, target.keys, target.table_schema, options.on_mismatch)
         if not options.pushdown:
@@ -104,6 +104,15 @@ class TablesideSource(DataSource):
                 f"table {target.table} keeps no tokens: set at_least_once if repeated writes are acceptable"
             )
         return StreamWriter(PutSender(target, self._encoder(schema, target)), at_least_once)
+
+    def _read_options(self) -> TableOptions:
+        target = parse_options(self.options)
+        if len(target.keys) != len(target.table_schema.key_types):
+            raise ValueError(
+                f"the option key has {len(target.keys)} columns, but the key of table {target.table} has "
+                f"{len(target.table_schema.key_types)} parts"
+            )
+        return target
 
     def _write_options(self) -> TableOptions:
         if not self.options.get("key"):
