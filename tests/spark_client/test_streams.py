@@ -444,7 +444,7 @@ def test_unsupported_options_of_a_stream_are_rejected_before_it_starts(
         (lambda: table.put(stream, "k", delete_when="n", order_by="n"), "delete_when is bigint"),
         (
             lambda: table.put(stream.withColumnRenamed("k", "Code"), "Code", on_error=table),
-            "two columns are named 'code'",
+            "the failed rows also have the columns value, rows, code, detail, retriable: rename the key column",
         ),
     ]
     for refused, match in refusals:

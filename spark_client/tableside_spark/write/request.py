@@ -89,7 +89,13 @@ class WriteRequest:
         """Raise `ValueError` if a key column has the name of another column of the failed operations."""
         if self.on_error != "fail":
             partition = ("partition",) if self.partition_columns else ()
-            require_unique_names([*self.keys, *partition, *documents, *OUTCOME_COLUMNS], self.frame)
+            own = [*partition, *documents, *OUTCOME_COLUMNS]
+            try:
+                require_unique_names([*own, *self.keys], self.frame)
+            except ValueError as error:
+                raise ValueError(
+                    f"the failed rows also have the columns {', '.join(own)}: rename the key column with such a name"
+                ) from error
 
     def _acquire_token(self) -> tokens.TokenLease:
         if self.at_least_once:
