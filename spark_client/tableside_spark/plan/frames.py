@@ -20,12 +20,13 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
+from tableside_spark.executor.operation_batch import PARTITION
 from tableside_spark.versions import require
 
 _KEY_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType)
 
-RESERVED = ("__tableside_", "__partition")
-"""The prefixes of internal columns in joins, and in writes that choose partitions."""
+_RESERVED_PREFIX = "__tableside_"
+"""The names of internal columns begin with it, except that of the partition."""
 
 
 def quoted(name: str) -> Column:
@@ -92,7 +93,7 @@ def _with_strings(kind: DataType) -> DataType:
 
 def require_free_names(names: Sequence[str]) -> None:
     """Raise `ValueError` for names of internal columns."""
-    if taken := [name for name in names if name.lower().startswith(RESERVED)]:
+    if taken := [name for name in names if name.lower().startswith(_RESERVED_PREFIX) or name.lower() == PARTITION]:
         raise ValueError(f"the column name {taken[0]!r} is reserved for internal columns: rename the column first")
 
 
