@@ -14,11 +14,12 @@ from tableside.core import NOT_READ, READ_BYTES_MAX, value_bytes
 from tableside.core.decisions import SHORT_BYTES_MAX
 from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.key_ranges import Range
+from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.core.transitions import Stored, Transition, transition
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
-from tableside.stores.rocksdb.database import UNKNOWN_BYTES
+from tableside.stores.rocksdb.database import FIRST_RECORD, UNKNOWN_BYTES
 from tableside.stores.rocksdb.group_commit import Turn
 from tableside.stores.rocksdb.records import pack, unpack
 from tableside.stores.rocksdb.store import RocksdbStore
@@ -52,6 +53,45 @@ async def raw(directory: Path) -> AsyncIterator[Rdict]:
     found = Rdict(str(directory / "data"), Options(raw_mode=True))
     yield found
     found.close()
+
+
+KEYS = [KeySchema((KeyField("id"),)), KeySchema((KeyField("user"), KeyField("day", "integer")))]
+
+
+async def test_a_key_of_other_types_is_an_error_if_the_table_has_records(tmp_path: Path) -> None:
+    single, composite = KEYS
+    async with database(tmp_path, sweep_every_s=0.01) as backend:
+        store = await backend.store(TableSpec("t", composite))
+        await written(store, put(("a", 1)))
+        await backend.store(TableSpec("empty", composite))
+        assert await backend.tables() == ["t"]
+        await asyncio.sleep(0.1)  # The sweep removes no types.
+    async with database(tmp_path) as backend:
+        reordered = KeySchema(composite.fields[::-1])
+        for key in (single, reordered, KeySchema((KeyField(), KeyField()))):
+            with pytest.raises(
+                InvalidOperation, match=r"'t' has the key \{string, integer\} in RocksDB, which differs"
+            ):
+                await backend.store(TableSpec("t", key))
+        renamed = KeySchema((KeyField(), KeyField("other", "integer")))
+        assert await scanned(await backend.store(TableSpec("t", renamed))) == [("a", 1)]
+        store = await backend.store(TableSpec("empty", single))
+        await written(store, put("a"))
+        with pytest.raises(InvalidOperation):
+            await backend.store(TableSpec("empty", composite))
+
+
+async def test_a_database_without_types_of_keys_accepts_the_present_ones(tmp_path: Path) -> None:
+    single, composite = KEYS
+    async with database(tmp_path) as backend:
+        await written(await backend.store(TableSpec("t", single)), put("a"))
+    async with raw(tmp_path) as found:
+        del found[b"\0key\0t"]
+    async with database(tmp_path) as backend:
+        assert await scanned(await backend.store(TableSpec("t", single))) == ["a"]
+    async with database(tmp_path) as backend:
+        with pytest.raises(InvalidOperation):
+            await backend.store(TableSpec("t", composite))
 
 
 async def test_records_expiry_versions_and_tokens_outlive_the_process(tmp_path: Path) -> None:
@@ -216,7 +256,7 @@ async def test_a_failed_sweep_is_retried(tmp_path: Path, monkeypatch: pytest.Mon
             await asyncio.sleep(0.2)
         await swept(backend, 1)
     async with raw(tmp_path) as found:
-        assert [key for key, _ in found.items()] == [b"t\0b"]
+        assert [key for key, _ in found.items(from_key=FIRST_RECORD)] == [b"t\0b"]
 
 
 async def test_the_sweep_removes_only_expired_records(tmp_path: Path) -> None:
@@ -229,7 +269,7 @@ async def test_the_sweep_removes_only_expired_records(tmp_path: Path) -> None:
         kept = [f"t\0{index:04}".encode() for index in range(5000) if index % 3]
         await swept(backend, len(kept) + 1)
     async with raw(tmp_path) as found:
-        keys = [key for key, _ in found.items()]
+        keys = [key for key, _ in found.items(from_key=FIRST_RECORD)]
     assert keys == [*kept, b"t\0z"]
 
 
@@ -258,7 +298,7 @@ async def test_a_sweep_finds_the_size_of_the_largest_record(tmp_path: Path) -> N
 async def swept(backend: RocksdbBackend, left: int) -> None:
     """Wait until at most this many records are left."""
     async with asyncio.timeout(30):
-        while len(backend._database.items(Range(), 10_000, 2**24)[0]) > left:
+        while len(backend._database.items(Range(FIRST_RECORD), 10_000, 2**24)[0]) > left:
             await asyncio.sleep(0.02)
 
 
@@ -293,7 +333,7 @@ async def test_a_record_renewed_during_a_sweep_remains(tmp_path: Path, monkeypat
         async with asyncio.timeout(20):
             await swept.wait()
         assert await scanned(store) == ["kept"]
-        assert [key for key, _ in backend._database.items(Range(), 10, 2**20)[0]] == [b"t\0kept"]
+        assert [key for key, _ in backend._database.items(Range(FIRST_RECORD), 10, 2**20)[0]] == [b"t\0kept"]
 
 
 async def test_a_record_of_another_tool_is_read_and_written(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from .database import Database, first_line
 from .expiry_sweeper import ExpirySweeper
 from .handle import Handle
 from .store import RocksdbStore
+from .table_keys import check_key
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,8 @@ class RocksdbBackend:
         return cls(database, ExpirySweeper(database, settings.sweep_every_s))
 
     async def store(self, spec: TableSpec) -> RocksdbStore:
-        """Return the store of one table."""
+        """Return the store of one table. Raise InvalidOperation if its records have keys of other types."""
+        await check_key(self._database, spec)
         return RocksdbStore(self._database, spec, self._health)
 
     async def tables(self) -> list[str]:

@@ -1,8 +1,8 @@
 """An open RocksDB database: reads, iteration, and writes that return when they are durable.
 
-A table is a key prefix (its name and a zero byte) in the one column family. An empty table therefore costs nothing, and
+A table is a key prefix (its name and a zero byte) in the one column family. An empty table therefore costs little, and
 all tables share the memory of one set of write buffers. No column-family handle can keep the database locked after it
-is closed. A write is durable when the write-ahead log is on disk.
+is closed. Keys that begin with a zero byte are not of records. A write is durable when the write-ahead log is on disk.
 """
 
 import asyncio
@@ -27,6 +27,9 @@ Result = TypeVar("Result")
 
 Item: TypeAlias = tuple[bytes, bytes]
 """A key and the bytes of its record."""
+
+FIRST_RECORD = b"\1"
+"""No key of a record is before this one."""
 
 UNKNOWN_BYTES = 2**63
 
@@ -62,7 +65,7 @@ class Database:
         self._clock = clock
         self._version_max = 0
         self._written = Contents()
-        self._swept = Contents() if self.search().first(b"") is None else None
+        self._swept = Contents() if self.search().first(FIRST_RECORD) is None else None
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
         self._scan_turn = asyncio.Lock()
         self._writes: GroupCommit[list[Outcome]] = GroupCommit(handle.sync, _sync_failed)
@@ -164,7 +167,7 @@ class Database:
     def table_names(self) -> list[str]:
         """Return the names of the tables that contain records."""
         names, search = [], self.search()
-        key = search.first(b"")
+        key = search.first(FIRST_RECORD)
         while key is not None:
             name, _, _ = key.partition(b"\0")
             names.append(name.decode())

@@ -12,7 +12,7 @@ from functools import partial
 from rocksdict import WriteBatch
 
 from ...core import Outcome, Range, RecordUnreadable
-from .database import Contents, Database, table_prefix
+from .database import FIRST_RECORD, Contents, Database, table_prefix
 from .group_commit import Turn
 from .records import is_plain, unpack
 
@@ -47,7 +47,7 @@ class ExpirySweeper:
                 log.exception("removing expired records failed; the next sweep retries")
 
     async def _sweep(self) -> None:
-        position: bytes | None = b""
+        position: bytes | None = FIRST_RECORD
         self._contents = Contents()
         while position is not None:
             started = time.perf_counter()
