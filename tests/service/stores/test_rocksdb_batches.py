@@ -193,7 +193,7 @@ async def test_plain_puts_read_only_tables_that_may_have_other_records(
     async def reads_of(backend: RocksdbBackend, table: str) -> int:
         """Return how many records a batch of plain puts reads."""
         counts: list[int] = []
-        get = backend._database.get
+        store, get = await backend.store(TableSpec(table)), backend._database.get
 
         def counted(keys: list[bytes]) -> list[bytes | None]:
             counts.append(len(keys))
@@ -201,7 +201,7 @@ async def test_plain_puts_read_only_tables_that_may_have_other_records(
 
         with monkeypatch.context() as patch:
             patch.setattr(backend._database, "get", counted)
-            await (await backend.store(TableSpec(table))).apply(PLAIN)
+            await store.apply(PLAIN)
         return sum(counts)
 
     async with database(tmp_path) as backend:
