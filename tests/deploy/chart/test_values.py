@@ -187,7 +187,7 @@ def test_the_schema_is_valid_and_declares_every_default() -> None:
 
 
 def test_the_readme_describes_every_value() -> None:
-    assert written() == table(), "run PYTHONPATH=tests:. python -m chart.values_table"
+    assert written() == table(), "run PYTHONPATH=tests:. python -m deploy.chart.values_table"
 
 
 def test_every_value_is_described_in_a_sentence() -> None:
