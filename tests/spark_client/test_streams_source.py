@@ -71,7 +71,7 @@ def test_unsupported_options_are_rejected(spark: SparkSession, service: Service,
     for at, (frame, mode, more, match) in enumerate(
         [
             (grouped, "update", {}, "does not support Update mode"),
-            (grouped, "complete", {}, "Write them inside foreachBatch"),
+            (grouped, "complete", {}, "write them inside foreachBatch"),
             (reading(spark, events), "append", {"at_least_once": "perhaps"}, "is true or false"),
             (reading(spark, events), "append", {"token": "secret"}, "the option token is rejected"),
         ]
