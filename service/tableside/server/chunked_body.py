@@ -39,7 +39,9 @@ class ChunkedBody:
 
     def _skip_chunks(self, data: bytes, at: int) -> int:
         """Return where the first line begins that is incomplete or announces no chunk."""
-        while not (self._line or self._in_trailers) and (found := _SIZE_LINE.match(data, at)):
+        while at < len(data) and not (self._line or self._in_trailers):  # A size may exceed that of an index.
+            if (found := _SIZE_LINE.match(data, at)) is None:
+                break
             if (size_bytes := int(found[1], 16)) == 0:
                 break
             at = found.end() + size_bytes + _LINE_END_BYTES

@@ -124,6 +124,21 @@ def test_the_content_of_a_chunk_is_not_searched_for_its_end(text: bytes, piece_b
     assert ends == [len(parts)] * 2
 
 
+@pytest.mark.parametrize("digits", [15, 16, 17, 100, 60_000])
+@pytest.mark.parametrize("piece_bytes", [None, 1000, 7])
+async def test_a_chunk_may_announce_any_size(digits: int, piece_bytes: int | None) -> None:
+    head = b"PUT /c HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
+    recorder, protocol = connected(answering(b""))
+    request = head + b"F" * digits + b"\r\n" + b"x" * 100
+    for at in range(0, len(request), piece_bytes or len(request)):
+        if recorder.done[-1:] != ["closed"]:
+            protocol.data_received(request[at : at + (piece_bytes or len(request))])
+    protocol.connection_lost(None)
+    while protocol.server_state.tasks:
+        await asyncio.wait([*protocol.server_state.tasks])
+        await asyncio.sleep(0)
+
+
 async def test_an_absolute_target_provides_the_host() -> None:
     _, [scope] = await served(b"GET http://other/ HTTP/1.0\r\n\r\n")
     assert scope["headers"] == [(b"host", b"other")]
