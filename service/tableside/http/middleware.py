@@ -24,7 +24,7 @@ from .request_context import (
     CALLER_KEY,
     IN_FLIGHT_KEY,
     PROBES,
-    RESERVE_KEY,
+    RESERVATION_KEY,
     SCOPE_KEY,
     Observer,
     RequestContext,
@@ -120,7 +120,7 @@ class RequestMiddleware:
                 context.route, endpoint = route.path, route.app
             if scope["path"] not in PROBES:
                 request.enter(min(_declared_bytes(scope), self.body_bytes_max))
-                scope[RESERVE_KEY] = request.reserve
+                scope[RESERVATION_KEY] = request.reservation
             await endpoint(scope, request.receive, request.send)
         except ClientDisconnect:
             return  # The client has gone, and no operation was attempted.
@@ -143,7 +143,7 @@ class RequestInProgress:
 
     def __init__(self, context: RequestContext, receive: Receive, send: Send, in_flight: InFlight) -> None:
         self.context = context
-        self._reservation = Reservation(in_flight)
+        self.reservation = Reservation(in_flight)
         self._reserved = False
         self._operations = in_flight.operations
         self._receive = receive
@@ -155,17 +155,13 @@ class RequestInProgress:
     def enter(self, declared_bytes: int) -> None:
         """Count the request and the declared length of its body as in flight. Raise Overloaded above the limits."""
         self._reserved = True
-        self._reservation.enter(declared_bytes)
-
-    def reserve(self, body_bytes: int) -> None:
-        """Count so many bytes as in flight, if more than before. Raise Overloaded above the limit."""
-        self._reservation.grow_body_to(body_bytes)
+        self.reservation.enter(declared_bytes)
 
     def leave(self) -> None:
         """Stop counting the request and its body as in flight."""
         if self._reserved:
             self._reserved = False
-            self._reservation.leave()
+            self.reservation.leave()
 
     async def receive(self) -> Message:
         """Receive a part of the body. Raise Overloaded above the limits, DeadlineExceeded if the body is too slow."""
@@ -178,10 +174,10 @@ class RequestInProgress:
             message = await self._received_in_time(Started(receiving, awaited))
         self._reserved = True
         self.context.bytes_in += len(message.get("body", b""))
-        self._reservation.grow_body_to(self.context.bytes_in)
+        self.reservation.grow_body_to(self.context.bytes_in)
         if not message.get("more_body"):
             if self._slow:
-                self._reservation.take_slot()
+                self.reservation.take_slot()
             self._operations.check()  # Check again now, because a later rejection would waste the decoding.
         return message
 
@@ -228,7 +224,7 @@ class RequestInProgress:
             self._timed_out = task.cancel()
         else:
             self._slow = True
-            self._reservation.step_aside(self.context.bytes_in)
+            self.reservation.step_aside(self.context.bytes_in)
             self._start_timer(task)
 
 

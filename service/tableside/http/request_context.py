@@ -17,8 +17,8 @@ SCOPE_KEY = "tableside"
 CALLER_KEY = "tableside.caller"
 """The key of the request's caller in the ASGI scope."""
 
-RESERVE_KEY = "tableside.reserve"
-"""The key in the ASGI scope of the function that counts a decompressed body as in flight."""
+RESERVATION_KEY = "tableside.reservation"
+"""The key of the request's share of the limits in the ASGI scope."""
 
 IN_FLIGHT_KEY = "tableside.in_flight"
 """The key of the limits on the work in flight in the lifespan state."""

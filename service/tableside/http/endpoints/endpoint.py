@@ -21,7 +21,7 @@ from ...catalog import Catalog, Table
 from ...core import TableNotFound, TableSpec, TooLarge
 from ...core.slices import next_slice, run_in_thread
 from ...settings import NAME, LimitSettings
-from ..request_context import CALLER_KEY, RESERVE_KEY, SCOPE_KEY, RequestContext
+from ..request_context import CALLER_KEY, RESERVATION_KEY, SCOPE_KEY, RequestContext
 from ..wire import request_headers
 from ..wire.problems import NotFound
 
@@ -113,7 +113,7 @@ class TableRequest(ServiceRequest):
 
     def reserve(self, body_bytes: int) -> None:
         """Count a body with so many bytes once it is decompressed. Raise Overloaded above the limit."""
-        self.scope[RESERVE_KEY](body_bytes)
+        self.scope[RESERVATION_KEY].grow_body_to(body_bytes)
         self.body_bytes = max(self.body_bytes, body_bytes)
 
 
