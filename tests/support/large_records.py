@@ -1,6 +1,7 @@
 """Records that are too large to be read together."""
 
 import tracemalloc
+from collections.abc import Sequence
 
 from contract import put, update
 from tableside.catalog import Table, ValueRoom
@@ -77,7 +78,7 @@ async def assert_scanned(store: Store) -> None:
     assert sorted(set(keys)) == sorted(f"k{index}" for index in range(COUNT))
 
 
-async def _measured(store: Store, operations: list[Operation]) -> tuple[int, list[Outcome]]:
+async def _measured(store: Store, operations: list[Operation]) -> tuple[int, Sequence[Outcome]]:
     """Return the peak of the memory that a call took, in bytes, and its outcomes."""
     tracemalloc.start()
     try:

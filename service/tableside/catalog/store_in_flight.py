@@ -100,7 +100,7 @@ class PartitionLimit(Policy):
         super().__init__(inner)
         self._in_flight = in_flight
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Apply the operations, or return Overloaded for all of them."""
         try:
             with self._in_flight.entered(len(operations), sum(map(size_bytes, operations))):

@@ -10,6 +10,7 @@ from ..core import (
     Applied,
     Capabilities,
     DeadlineExceeded,
+    GetColumn,
     Key,
     Operation,
     Outcome,
@@ -96,7 +97,7 @@ class Table:
         deadline_s: float | None = None,
         body_bytes: int = 0,
         room: ValueRoom | None = None,
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Do many operations and return their outcomes in the same order.
 
         Operations on one key take effect in their order. Operations on different keys are independent. `deadline_s`
@@ -193,7 +194,7 @@ class Table:
 
     async def _apply_all(
         self, operations: Sequence[Operation], until: float, room: ValueRoom, *, last: bool = True
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Apply operations on distinct keys. Send those again that the store has not read, while there is room.
 
         `last`: no operation of the batch follows, so that the values need not be counted if all were read.
@@ -201,15 +202,15 @@ class Table:
         outcomes = await self._apply(operations, until)
         if all_succeeded(outcomes) or not (waiting := not_read(outcomes)):
             return outcomes if last else await in_pieces(room.keep(outcomes, until))
-        outcomes = await in_pieces(room.keep(outcomes, until))
+        kept = await in_pieces(room.keep(outcomes, until))
         while fitting := [position for position in waiting if room.fits(operations[position])]:
             sent, later = fitting[: room.count_max], fitting[room.count_max :]
             answers = await self._apply([room.reduced(operations[position]) for position in sent], until)
             answers = await in_pieces(room.keep(answers, until))
             for position, answer in zip(sent, answers, strict=True):
-                outcomes[position] = answer
+                kept[position] = answer
             waiting = [sent[index] for index in not_read(answers)] + later
-        return outcomes
+        return kept
 
     async def _apply_in_rounds(self, operations: Sequence[Operation], until: float, room: ValueRoom) -> list[Outcome]:
         """Send the first step of every key, then the second step of every key that has one, and so on.
@@ -248,7 +249,7 @@ class Table:
             outcomes[index] = answer
         return outcomes
 
-    async def _apply(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _apply(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         if until <= time.monotonic():
             return [self._deadline_exceeded("no")] * len(operations)
         try:
@@ -271,6 +272,8 @@ def _partition_count(operation: Operation) -> int:
 
 
 async def _keys_differ(operations: Sequence[Operation]) -> bool:
+    if isinstance(operations, GetColumn):
+        return operations.keys_differ
     yielder, keys = Yielder(), set[Key]()
     for some in chunks_of(operations, COMPARED_KEYS):
         seen = len(keys)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 
-from ..core import Delete, Get, Operation, Outcome, Put, Record, TableError, Update, Written
+from ..core import Delete, Get, Operation, Outcome, Put, Record, RecordColumns, TableError, Update, Written
 from ..core.concurrency import Pieces
 from ..core.directions import count_reads
 from ..telemetry import Histogram, counters
@@ -73,12 +73,16 @@ class TableMetrics:
         """Count a batch."""
         self._batch.observe(len(operations))
         counted: Mapping[tuple[str, str], int]
-        if len(operations) <= PIECE_OPERATIONS:
+        if isinstance(outcomes, RecordColumns):
+            absent = outcomes.absent_count
+            counted = Counter({("get", "found"): len(outcomes) - absent, ("get", "absent"): absent})
+        elif len(operations) <= PIECE_OPERATIONS:
             counted = _counted(operations, outcomes)
         else:
             counted = yield from _counted_in_pieces(operations, outcomes)
         for (operation, outcome), count in counted.items():
-            self._count(operation, outcome, count, seconds)
+            if count:
+                self._count(operation, outcome, count, seconds)
 
     def scanned(self, kind: str, error: TableError | None, seconds: float) -> None:
         """Count a page of a scan, or a request for splits."""

@@ -8,6 +8,7 @@ from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
 from .bounded_reads import UPDATE_BYTES_MAX, BoundedReads, ReadBudget
 from .changes import Changes, Edits, MergePatch
+from .columns import COLUMN_BYTES_MAX, GetColumn, RecordColumns, etag_column, joined, text_of
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded
 from .deadlines import run_until
@@ -73,6 +74,7 @@ from .values import INTEGER_MAX, INTEGER_MIN, Json, JsonObject, decode, encode, 
 from .write_health import WriteHealth
 
 __all__ = [
+    "COLUMN_BYTES_MAX",
     "EXPIRY_MS_MAX",
     "INTEGER_MAX",
     "INTEGER_MIN",
@@ -98,6 +100,7 @@ __all__ = [
     "Delete",
     "Edits",
     "Get",
+    "GetColumn",
     "Internal",
     "InvalidOperation",
     "Json",
@@ -120,6 +123,7 @@ __all__ = [
     "Range",
     "ReadBudget",
     "Record",
+    "RecordColumns",
     "RecordUnreadable",
     "Replacement",
     "Scan",
@@ -151,9 +155,11 @@ __all__ = [
     "decode",
     "encode",
     "encode_sorted",
+    "etag_column",
     "exponential_backoff_s",
     "gather_bounded",
     "is_unconditional",
+    "joined",
     "live_record",
     "normalize_number",
     "now_ms",
@@ -169,6 +175,7 @@ __all__ = [
     "size_bytes",
     "takes_long",
     "target_partitions",
+    "text_of",
     "touched_members",
     "transition",
     "url_place",

@@ -56,8 +56,10 @@ class BoundedReads:
         self._limited_until = -math.inf
 
     async def read(
-        self, items: Sequence[Item], read: Callable[[Sequence[Item], ReadBudget], Awaitable[list[Result | TableError]]]
-    ) -> list[Result | TableError]:
+        self,
+        items: Sequence[Item],
+        read: Callable[[Sequence[Item], ReadBudget], Awaitable[Sequence[Result | TableError]]],
+    ) -> Sequence[Result | TableError]:
         """Read some of the items. The others end as NOT_READ. The first item is always read.
 
         `read` returns NOT_READ for items that it has not read when it exceeds the budget.
@@ -70,13 +72,13 @@ class BoundedReads:
         limited = len(sent) < len(items)
         budget = ReadBudget(2 * self._bytes_max if len(sent) > 1 else math.inf)
         outcomes = await read(sent, budget)
-        if outcomes[0] is NOT_READ:
+        if budget.exceeded and outcomes[0] is NOT_READ:
             budget = ReadBudget(math.inf)
-            [outcomes[0]] = await read(items[:1], budget)
+            outcomes = [*await read(items[:1], budget), *outcomes[1:]]
             self._limit(1, budget.spent_bytes)
         elif limited or budget.exceeded:
             self._limit(len(outcomes) - outcomes.count(NOT_READ), budget.spent_bytes)
-        return outcomes + [NOT_READ] * (len(items) - len(outcomes)) if limited else outcomes
+        return [*outcomes, *[NOT_READ] * (len(items) - len(outcomes))] if limited else outcomes
 
     def _limit(self, count: int, size_bytes: float) -> None:
         """Let the next calls read as many records as fit if these have the average size, at most twice as many."""

@@ -51,7 +51,7 @@ class Replacement(msgspec.Struct, frozen=True):
 class VersionedRecords(Protocol):
     """Reads records with their versions, and replaces those whose version is unchanged. Implemented by a store."""
 
-    async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
+    async def read(self, keys: Sequence[Key], until: float) -> Sequence[VersionedRecord | TableError]:
         """Read records with strong consistency."""
         ...
 

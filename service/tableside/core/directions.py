@@ -6,6 +6,7 @@ The keys of a batch are distinct and its operations independent, so a batch may 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias
 
+from .columns import GetColumn, RecordColumns
 from .concurrency import gather_bounded
 from .errors import Applied
 from .operations import Get, Operation, Outcome, Record, Written
@@ -14,7 +15,7 @@ Direction = Literal["read", "write"]
 
 DIRECTIONS: tuple[Direction, Direction] = ("read", "write")
 
-ApplyOperations: TypeAlias = Callable[[Sequence[Operation]], Coroutine[Any, Any, list[Outcome]]]
+ApplyOperations: TypeAlias = Callable[[Sequence[Operation]], Coroutine[Any, Any, Sequence[Outcome]]]
 """Applies operations and returns one outcome for each, in their order."""
 
 
@@ -62,13 +63,17 @@ class AllSucceeded(list[Outcome]):
     __slots__ = ()
 
 
+_READS = frozenset({AllReads, GetColumn})
+_SUCCEEDED = frozenset({AllSucceeded, RecordColumns})
+
+
 def count_reads(operations: Sequence[Operation]) -> int:
     """Return the number of reads."""
-    if type(operations) is AllReads:
+    if type(operations) in _READS:
         return len(operations)
     return list(map(type, operations)).count(Get)
 
 
 def all_succeeded(outcomes: Sequence[Outcome]) -> bool:
     """Return whether no outcome is an error."""
-    return type(outcomes) is AllSucceeded or _SUCCESSES.issuperset(map(type, outcomes))
+    return type(outcomes) in _SUCCEEDED or _SUCCESSES.issuperset(map(type, outcomes))

@@ -113,7 +113,7 @@ class Store(Protocol):
         """Return the capabilities beyond the four operations."""
         ...
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Apply the operations independently, and return their outcomes in the same order.
 
         `until` is the deadline, a time of `time.monotonic`. Operations unfinished by then end as
@@ -157,7 +157,7 @@ class Policy:
         """Return the capabilities beyond the four operations."""
         return self._inner.capabilities
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Apply the operations to the inner store."""
         return await self._inner.apply(operations, until)
 

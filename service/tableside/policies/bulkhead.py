@@ -48,7 +48,7 @@ class Bulkhead(Policy):
         table = inner.spec.name
         self._counters = {name: metrics.calls.labels(table, name) for name in ("waited", "refused")} if metrics else {}
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Send the operations when a slot is free. Without a free slot by `until`, return Overloaded and send none."""
         if not await self._acquire(until):
             return [self._overloaded()] * len(operations)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from opentelemetry.trace import SpanKind
 from prometheus_client import CollectorRegistry
 
-from ..core import Operation, Outcome, Page, Scan, Store, TableError
+from ..core import Operation, Outcome, Page, RecordColumns, Scan, Store, TableError
 from ..core.directions import AllSucceeded, all_succeeded
 from ..core.store import Policy
 from ..telemetry import Attribute, Histogram, Traces, current_context
@@ -54,7 +54,7 @@ class StoreCalls(Policy):
         self._operations = metrics.operations.labels(inner.spec.name)
         self._seconds: dict[tuple[str, str], Histogram] = {}
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Send the operations, and time the call."""
         self._operations.observe(len(operations))
         started, outcome = time.perf_counter(), "cancelled"
@@ -64,7 +64,8 @@ class StoreCalls(Policy):
             else:
                 outcomes = await self._traced(self._traces, operations, until)
             outcome = _outcome(outcomes)
-            return AllSucceeded(outcomes) if outcome == "ok" and len(outcomes) > 1 else outcomes
+            known = outcome != "ok" or len(outcomes) < 2 or isinstance(outcomes, RecordColumns)
+            return outcomes if known else AllSucceeded(outcomes)
         finally:
             self._observe("apply", outcome, started)
 
@@ -88,7 +89,7 @@ class StoreCalls(Policy):
         finally:
             self._observe(call, outcome, started)
 
-    async def _traced(self, traces: Traces, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _traced(self, traces: Traces, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         attributes: dict[str, Attribute] = {
             "db.system.name": self._kind,
             "db.collection.name": self.spec.name,

@@ -60,7 +60,7 @@ class Timeout(Policy):
         table = inner.spec.name
         self._counters = {name: metrics.operations.labels(table, name) for name in DIRECTIONS} if metrics else {}
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Send the operations with an earlier deadline."""
         now = time.monotonic()
         read_until, write_until = min(until, now + self._read_s), min(until, now + self._write_s)
@@ -74,7 +74,7 @@ class Timeout(Policy):
             lambda some: self._attempt(some, write_until, until),
         )
 
-    async def _attempt(self, operations: Sequence[Operation], limit: float, until: float) -> list[Outcome]:
+    async def _attempt(self, operations: Sequence[Operation], limit: float, until: float) -> Sequence[Outcome]:
         if limit == math.inf:
             return await self._inner.apply(operations, until)
         try:

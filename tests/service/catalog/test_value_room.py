@@ -32,7 +32,7 @@ class PiecewiseStore(Policy):
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         self.calls.append(list(operations))
         done = await self._inner.apply(operations[: max(0, self.attempted_max)], until)
-        return done + [NOT_READ] * (len(operations) - len(done))
+        return [*done, *[NOT_READ] * (len(operations) - len(done))]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ class RecordingStore(Policy):
         super().__init__(Scripted())
         self.asked: list[Sequence[Operation]] = []
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         self.asked.append(operations)
         return await self._inner.apply(operations, until)
 

@@ -486,7 +486,7 @@ class CallerRecordingStore(Policy):
         self.reached = asyncio.Event()
         self.waits: asyncio.Event | None = None
 
-    async def apply(self, operations: Sequence[Operation], until: float = float("inf")) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = float("inf")) -> Sequence[Outcome]:
         self.callers += [(operation.key, CALLER.get()) for operation in operations]
         self.reached.set()
         if self.waits is not None:

@@ -37,7 +37,7 @@ class YieldingStore(Policy):
         super().__init__(inner)
         self._chance = chance
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         await self.turns()
         outcomes = await self._inner.apply(operations, until)
         await self.turns()
@@ -170,7 +170,7 @@ async def test_a_record_that_expires_while_gets_wait_for_it_is_not_returned() ->
     await site.elsewhere(put("a", {"n": 1}, ttl_s=5))
 
     class Slow(Policy):
-        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
             outcomes = await self._inner.apply(operations, until)
             await asyncio.sleep(5.0)
             return outcomes
@@ -495,7 +495,7 @@ def test_a_read_before_a_cancelled_write_is_not_cached(others: tuple[Operation, 
     class Uncancelled(Policy):
         """A store that applies its operations although the call was cancelled."""
 
-        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
             if isinstance(operations[0], Get):
                 return await self._inner.apply(operations, until)
             try:
@@ -528,7 +528,7 @@ class Early(Policy):
         self.takes_s = (reads_s, writes_s)
         self.calls = 0
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         self.calls += 1
         outcomes = await self._inner.apply(operations, until)
         await asyncio.sleep(self.takes_s[not isinstance(operations[0], Get)])

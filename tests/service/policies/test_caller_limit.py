@@ -25,17 +25,17 @@ class TestCallerLimit(PolicyContract):
 
 async def apply_as_caller(
     policy: Policy, caller: str, operations: Sequence[Operation], left_s: float = 10
-) -> list[Outcome]:
+) -> Sequence[Outcome]:
     """Apply operations in a separate task, as a request of this caller does."""
 
-    async def request() -> list[Outcome]:
+    async def request() -> Sequence[Outcome]:
         CALLER.set(caller)
         return await policy.apply(operations, now() + left_s)
 
     return await asyncio.create_task(request())
 
 
-def kinds(outcomes: list[Outcome]) -> list[type]:
+def kinds(outcomes: Sequence[Outcome]) -> list[type]:
     return [type(outcome) for outcome in outcomes]
 
 

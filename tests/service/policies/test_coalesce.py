@@ -35,7 +35,7 @@ class RecordingStore(Policy):
         self.cancelled = self.finished = self.at_once = self.at_once_max = 0
         self.fails: Callable[[Sequence[Operation]], list[Outcome] | None] = lambda operations: None
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         self.calls.append(list(operations))
         self.untils.append(until)
         assert len({operation.key for operation in operations}) == len(operations)

@@ -128,8 +128,8 @@ async def test_concurrent_callers_get_the_outcomes_of_one_order(options: dict[st
     coalesce, plain = Coalesce(Erratic(chance, fails=False), **options), MemoryStore(TableSpec("t"))
     order = asyncio.Lock()
 
-    async def caller(number: int) -> list[tuple[list[Outcome], list[Outcome]]]:
-        found = []
+    async def caller(number: int) -> list[tuple[Sequence[Outcome], Sequence[Outcome]]]:
+        found: list[tuple[Sequence[Outcome], Sequence[Outcome]]] = []
         for turn in range(10):
             async with order:
                 operations = batch(chance, 100 * number + turn)

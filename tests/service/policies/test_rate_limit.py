@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import math
 import random
+from collections.abc import Sequence
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -36,7 +37,7 @@ def puts(count: int, name: str = "k") -> list[Operation]:
     return [put(f"{name}{index}") for index in range(count)]
 
 
-def throttled(outcomes: list[Outcome]) -> list[Throttled]:
+def throttled(outcomes: Sequence[Outcome]) -> list[Throttled]:
     return [outcome for outcome in outcomes if isinstance(outcome, Throttled)]
 
 
@@ -220,7 +221,7 @@ async def test_a_call_cancelled_on_admission_takes_no_credits() -> None:
     assert now() == pytest.approx(started + 1)
 
 
-async def waiting_for_ten(policy: RateLimit) -> asyncio.Task[list[Outcome]]:
+async def waiting_for_ten(policy: RateLimit) -> asyncio.Task[Sequence[Outcome]]:
     """Take all credits, then start a batch that waits for 10, and return when half of them are available."""
     await policy.apply(gets(100))
     batch = asyncio.create_task(policy.apply(gets(10), now() + 60))

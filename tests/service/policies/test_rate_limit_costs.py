@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -193,7 +194,7 @@ async def test_costs_in_any_interval_are_limited_by_rate_and_burst_or_one_operat
     policy = RateLimit(store, read=None, write=Rate(200, 40), cost=Cost(kib=3))
     largest = 1 + 3 * 20
 
-    async def caller(index: int) -> list[Outcome]:
+    async def caller(index: int) -> Sequence[Outcome]:
         await asyncio.sleep(chance.uniform(0, 5))
         sizes = [chance.choice([10, 1000, 3000, 20_000]) for _ in range(chance.choice([1, 1, 3, 30]))]
         operations = [sized(f"{index}-{at}", size) for at, size in enumerate(sizes)]

@@ -184,7 +184,7 @@ class RecordingStore:
         self.fails = fails
         self.calls: list[Sequence[Operation]] = []
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         self.calls.append(operations)
         await asyncio.sleep(self.takes_s)
         return [self.fails] * len(operations) if self.fails else await self._inner.apply(operations, until)

@@ -1,7 +1,7 @@
 """Redis applies updates of members, and puts with new tokens, in one round trip, with the same results as otherwise."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -264,7 +264,7 @@ async def test_puts_with_tokens_are_decided_one_by_one(store: Store, requests: l
     await store.apply([put("replayed", {"n": 1}, token=Token("w", 5)), Delete("absent"), put("present", {"n": 1})])
     requests.clear()
     keys = ["replayed", "absent", "present"]
-    outcomes: list[Any] = await store.apply([put(key, {"n": 2}, token=Token("w", 5)) for key in keys])
+    outcomes: Sequence[Any] = await store.apply([put(key, {"n": 2}, token=Token("w", 5)) for key in keys])
     assert [outcome.replayed for outcome in outcomes] == [True, False, False]
     assert requests == [1, 1], "one for all, and one to read the record of the replay"
     assert [await value(store, key) for key in keys] == [{"n": 1}, {"n": 2}, {"n": 2}]

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from ...auth import with_refusals
 from ...catalog import Table, ValueRoom
-from ...core import InvalidOperation, MalformedRequest, Outcome, Record, TableSpec, Written
+from ...core import InvalidOperation, MalformedRequest, Outcome, Record, RecordColumns, TableSpec, Written
 from ...core.concurrency import Pieces, Yielder, in_pieces
 from ...core.directions import count_reads
 from ..request_context import caller_of
@@ -74,10 +74,12 @@ async def apply_batch(request: TableRequest) -> Response:
 
 
 async def _encode(
-    request: TableRequest, outcomes: list[Outcome], operations: list[Any], media: str, *, partitioned: bool
+    request: TableRequest, outcomes: Sequence[Outcome], operations: Sequence[Any], media: str, *, partitioned: bool
 ) -> Encoded:
     """Encode the outcomes, and empty both lists. Found records and plain writes are encoded without answers."""
     bytes_max, is_json = request.limits.response_bytes_max, media == JSON
+    if isinstance(outcomes, RecordColumns) and not is_json and outcomes.value_bytes <= bytes_max:
+        return await in_pieces(arrow_answers.encode_columns(outcomes, partitioned=partitioned))
     found: list[Answer] = []
     pieces: Pieces[Encoded]
     if records := _all_found(outcomes, min(bytes_max, COPIED_BYTES_MAX) if is_json else bytes_max):
@@ -98,10 +100,10 @@ async def _encode(
     return encoded
 
 
-def _freed(*lists: list[Any]) -> Pieces[None]:
+def _freed(*lists: Sequence[Any]) -> Pieces[None]:
     """Empty lists of this request. Freeing all their objects at once would take milliseconds."""
     for objects in lists:
-        while len(objects) > FREED_OBJECTS_MAX:
+        while isinstance(objects, list) and len(objects) > FREED_OBJECTS_MAX:
             del objects[-FREED_OBJECTS_MAX:]
             yield
 

@@ -10,6 +10,7 @@ from ...core import (
     DeadlineExceeded,
     Delete,
     Get,
+    GetColumn,
     Operation,
     Outcome,
     PartitionOutcome,
@@ -150,6 +151,8 @@ def not_decoded(spec: TableSpec) -> DeadlineExceeded:
 
 def valid_operations(operations: Sequence[Operation | TableError]) -> Sequence[Operation]:
     """Return the operations without the errors of invalid ones."""
+    if isinstance(operations, GetColumn):
+        return operations
     types = set(map(type, operations))
     if types == {Get}:
         return AllReads(operations)  # type: ignore[arg-type]  # all types were just checked

@@ -1,13 +1,16 @@
 """Answers to a batch as an Arrow IPC stream, with one row per operation."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ...core import Record, TableError, Written, chunks_of
+from ...core import Record, RecordColumns, TableError, Written, chunks_of
 from ...core.concurrency import Pieces
-from .answers import PIECE_OPERATIONS, Answer, rfc3339
+from .answers import PIECE_OPERATIONS, RECORD_NOT_FOUND, Answer, rfc3339
 from .arrow_parts import binary_column, encode_stream
 from .body_parts import Encoded
 
@@ -22,6 +25,10 @@ _COLUMNS = [
     pa.field("replayed", pa.bool_()),
 ]
 
+_FOUND, _ABSENT = pa.scalar(200, pa.uint16()), pa.scalar(404, pa.uint16())
+_NOT_FOUND = (RECORD_NOT_FOUND.code, RECORD_NOT_FOUND.detail, RECORD_NOT_FOUND.retriable, RECORD_NOT_FOUND.applied)
+"""The columns of an absent record's error."""
+
 EXPIRES_AT = pa.field("expires_at", pa.utf8())
 """The column after the others, if any record has an expiry."""
 
@@ -29,6 +36,9 @@ _PARTITION_FIELDS = [pa.field("partition", pa.int32()), *_COLUMNS]
 _PARTITIONS = pa.list_(pa.struct(_PARTITION_FIELDS))
 _DROPPED = pa.field("dropped", pa.bool_())
 """The last column of a partitioned table, after `partitions`."""
+
+_SCHEMA = pa.schema(_COLUMNS)
+_PARTITIONED_SCHEMA = pa.schema([*_COLUMNS, pa.field("partitions", _PARTITIONS), _DROPPED])
 
 
 def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> Pieces[Encoded]:
@@ -46,11 +56,22 @@ def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> Pieces[En
 
 def encode_records(records: Sequence[Record], *, partitioned: bool = False) -> Pieces[Encoded]:
     """Encode the answers to gets that all found a record, column by column. `encode` returns the same."""
-    statuses = pa.repeat(pa.scalar(200, pa.uint16()), len(records))
+    statuses = _alike(len(records)).found
     values = yield from binary_column([record.value for record in records])
     etags = pa.array([record.etag for record in records], pa.utf8())
     yield
     return _encode_successes(statuses, values, etags, partitioned=partitioned)
+
+
+def encode_columns(records: RecordColumns, *, partitioned: bool = False) -> Pieces[Encoded]:
+    """Encode the answers to gets, some of which may have found no record. `encode` returns the same."""
+    if not records.absent_count:
+        statuses = _alike(len(records)).found
+        return _encode_successes(statuses, records.values, records.etags, partitioned=partitioned)
+    absent = records.values.is_null()
+    statuses = pc.if_else(absent, _ABSENT, _FOUND)
+    yield
+    return _encode_successes(statuses, records.values, records.etags, absent, partitioned=partitioned)
 
 
 def encode_writes(writes: Sequence[Written]) -> Pieces[Encoded]:
@@ -61,15 +82,39 @@ def encode_writes(writes: Sequence[Written]) -> Pieces[Encoded]:
     return _encode_successes(statuses, pa.nulls(len(writes), pa.binary()), etags)
 
 
-def _encode_successes(statuses: pa.Array, values: pa.Array, etags: pa.Array, *, partitioned: bool = False) -> Encoded:
+def _encode_successes(
+    statuses: pa.Array, values: pa.Array, etags: pa.Array, absent: pa.Array | None = None, *, partitioned: bool = False
+) -> Encoded:
+    """Encode answers without errors, except the one for `absent` records."""
     count = len(etags)
-    nothing, no_flag = pa.nulls(count, pa.utf8()), pa.nulls(count, pa.bool_())
-    false = pa.repeat(pa.scalar(False), count)
-    columns, fields = [statuses, values, etags, nothing, nothing, no_flag, nothing, false], [*_COLUMNS]
+    alike = _alike(count)
+    errors = [alike.no_text, alike.no_text, alike.no_flag, alike.no_text]
+    if absent is not None:
+        errors = [pc.if_else(absent, member, none) for member, none in zip(_NOT_FOUND, errors, strict=True)]
+    columns, schema = [statuses, values, etags, *errors, alike.false], _SCHEMA
     if partitioned:
-        columns += [pa.nulls(count, _PARTITIONS), false]
-        fields += [pa.field("partitions", _PARTITIONS), _DROPPED]
-    return encode_stream(pa.record_batch(columns, schema=pa.schema(fields)))
+        columns += [pa.nulls(count, _PARTITIONS), alike.false]
+        schema = _PARTITIONED_SCHEMA
+    return encode_stream(pa.record_batch(columns, schema=schema))
+
+
+class _Alike(NamedTuple):
+    """Columns whose cells are all the same."""
+
+    found: pa.Array
+    no_text: pa.Array
+    no_flag: pa.Array
+    false: pa.Array
+
+
+@lru_cache(maxsize=8)
+def _alike(count: int) -> _Alike:
+    return _Alike(
+        pa.repeat(_FOUND, count),
+        pa.nulls(count, pa.utf8()),
+        pa.nulls(count, pa.bool_()),
+        pa.repeat(pa.scalar(False), count),
+    )
 
 
 def expiry_column(expires_ms: Sequence[int]) -> pa.Array:

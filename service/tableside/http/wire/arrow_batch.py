@@ -23,6 +23,7 @@ from ...core import (
     values,
 )
 from ...core.changes import CHECKED_TYPES, packed
+from ...core.columns import GetColumn, get_column
 from ...core.concurrency import LongPieces, PieceSize
 from ...core.json_errors import NotJson
 from ...core.long_texts import member_text
@@ -68,6 +69,8 @@ def decode(
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
+    if (gets := _get_column(table, spec, settings.op)) is not None:
+        return Batch(gets, None if settings.fields is None else [settings.fields] * len(gets))
     rows = _RowDecoder(spec, settings, expired)
     operations: list[Operation | TableError] = []
     for start in range(0, table.num_rows, PIECE_ROWS):
@@ -77,6 +80,13 @@ def decode(
             operations += [not_decoded(spec)] * (table.num_rows - len(operations))
             break
     return Batch(operations, None if settings.fields is None else [settings.fields] * len(operations))
+
+
+def _get_column(table: pa.Table, spec: TableSpec, op: str | None) -> GetColumn | None:
+    """Return the batch as a column if it consists of gets with a key and nothing else, and its keys are valid."""
+    op, rows = (op, table) if op is not None else next(runs(table), (None, table))
+    is_all = op == "get" and rows.num_rows == table.num_rows and rows.column_names == ["key"]
+    return get_column(rows.column("key"), spec.key) if is_all else None
 
 
 class _RowDecoder:

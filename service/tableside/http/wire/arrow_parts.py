@@ -15,6 +15,9 @@ PIECE_BYTES = 2**18
 """How many bytes of values are copied before other requests have a turn."""
 
 
+_OPTIONS = pa.ipc.IpcWriteOptions()  # Without options, PyArrow reads environment variables for each stream.
+
+
 def binary_column(values: Sequence[bytes | None]) -> Pieces[pa.Array]:
     """Return a column of values. PyArrow would grow a large one in steps to twice its size, and copy it at once."""
     size_bytes = sum(map(len, filter(None, values)))
@@ -48,7 +51,7 @@ def encode_stream(batch: pa.RecordBatch) -> Encoded:
 
 
 def _write(batch: pa.RecordBatch, sink: pa.NativeFile) -> None:
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
+    with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as stream:
         stream.write_batch(batch)
 
 

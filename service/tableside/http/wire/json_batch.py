@@ -48,7 +48,7 @@ class Batch(msgspec.Struct, frozen=True):
     `fields` contains the requested members of values at each position, and is None if all operations request all.
     """
 
-    operations: list[Operation | TableError]
+    operations: Sequence[Operation | TableError]
     fields: list[Fields] | None
 
 

@@ -28,7 +28,7 @@ class Load:
     def __init__(
         self,
         operations: Sequence[Operation],
-        call: Coroutine[Any, Any, list[Outcome]],
+        call: Coroutine[Any, Any, Sequence[Outcome]],
         read_at: float,
         until: float,
         link: Link | None = None,

@@ -73,7 +73,7 @@ class Cache(Policy):
         """Cache entries and share loads again."""
         self._suspended = False
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Answer gets from the entries, and send the remaining operations in one call of the store."""
         if self._suspended:
             return await self._bypass(operations, until)
@@ -121,7 +121,7 @@ class Cache(Policy):
         again = [position for position in joined if outcomes[position] is _TRY_AGAIN]
         return again if again and time.monotonic() < until else ()
 
-    async def _bypass(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _bypass(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         """Send the operations, and track only the writes: they may end after the cache is resumed."""
         writes = [operation.key for operation in operations if type(operation) is not Get]
         self._before(writes)
@@ -136,7 +136,7 @@ class Cache(Policy):
         found = ((position, self._loads.joinable(operations[position], now)) for position in positions)
         return {position: load for position, load in found if load is not None}
 
-    async def _call(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _call(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         """Send operations in one call of the store, which other gets may join if it has a get."""
         writes = [operation.key for operation in operations if type(operation) is not Get]
         sent = with_values(operations) if writes and self._through else operations
@@ -147,8 +147,9 @@ class Cache(Policy):
             outcomes = await self._load(sent, writes, until)
         return outcomes if sent is operations else without_values(operations, outcomes)
 
-    async def _write(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> list[Outcome]:
-        began, outcomes = self._monotonic(), None
+    async def _write(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> Sequence[Outcome]:
+        outcomes: Sequence[Outcome] | None = None
+        began = self._monotonic()
         try:
             outcomes = await self._inner.apply(operations, until)
         finally:
@@ -156,7 +157,7 @@ class Cache(Policy):
         await self._flush(until)
         return outcomes
 
-    async def _load(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> list[Outcome]:
+    async def _load(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> Sequence[Outcome]:
         call, link = self._inner.apply(operations, until), current_link(self._traces)
         load = Load(operations, call, self._monotonic(), until, link)
         self._loads.start(load, lambda: self._load_ended(load, writes))
@@ -183,7 +184,7 @@ class Cache(Policy):
         self._forget(writes)
 
     def _after(
-        self, operations: Sequence[Operation], writes: Sequence[Key], outcomes: list[Outcome] | None, began: float
+        self, operations: Sequence[Operation], writes: Sequence[Key], outcomes: Sequence[Outcome] | None, began: float
     ) -> None:
         """Drop the entries of written keys, cache the records they are known to have, and publish the keys.
 

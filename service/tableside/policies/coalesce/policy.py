@@ -46,12 +46,12 @@ class Coalesce(Policy):
         self._direct_min = max(2, -(-operations_max // DIRECT_SHARE))
         self._metrics = None if metrics is None else TableCoalesceMetrics(metrics, inner.spec.name)
         self._order = KeyOrder()
-        self._writing: set[asyncio.Task[list[Outcome]]] = set()
+        self._writing: set[asyncio.Task[Sequence[Outcome]]] = set()
         self._shared = (
             None if linger_s is None else SharedCalls(inner, self._order, self._metrics, limits, linger_s, traces)
         )
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Do the operations, in calls of the store that may also have other callers' operations."""
         if self._shared is None:
             return await self._in_parts(operations, until)
@@ -71,7 +71,7 @@ class Coalesce(Policy):
             await self._shared.drain()
         await super().close()
 
-    async def _in_parts(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _in_parts(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         """Divide a call if it is too large, without sharing it."""
         cut = self._cut(operations, writes=has_writes(operations))
         if self._metrics is not None:
@@ -82,7 +82,7 @@ class Coalesce(Policy):
         answers = await gather_bounded([call_store(self._inner, part, until) for part in cut], CONCURRENT_PARTS_MAX)
         return [outcome for answer in answers for outcome in answer]
 
-    async def _direct(self, operations: Sequence[Operation], until: float, *, writes: bool) -> list[Outcome]:
+    async def _direct(self, operations: Sequence[Operation], until: float, *, writes: bool) -> Sequence[Outcome]:
         """Send operations that do not have to wait for others, in concurrent parts."""
         directs = [DirectCall(part, writes=writes) for part in self._cut(operations, writes=writes)]
         for direct in directs:
@@ -97,7 +97,7 @@ class Coalesce(Policy):
                     self._end(direct)
         return [outcome for answer in answers for outcome in answer]
 
-    async def _send_part(self, direct: DirectCall, until: float) -> list[Outcome]:
+    async def _send_part(self, direct: DirectCall, until: float) -> Sequence[Outcome]:
         """Send a part. Once a part with writes is sent, cancellation of the caller does not cancel it."""
         direct.sent = True
         if not direct.writes:
@@ -107,7 +107,7 @@ class Coalesce(Policy):
         task.add_done_callback(self._writing.discard)
         return await asyncio.shield(task)
 
-    async def _send(self, direct: DirectCall, until: float) -> list[Outcome]:
+    async def _send(self, direct: DirectCall, until: float) -> Sequence[Outcome]:
         if self._metrics is not None:
             self._metrics.direct(len(direct.operations))
         try:

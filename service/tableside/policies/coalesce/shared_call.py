@@ -23,7 +23,7 @@ from .waiters import SharedCall, Slot, Waiter, spans
 log = logging.getLogger(__name__)
 
 
-async def call_store(store: Store, operations: Sequence[Operation], until: float) -> list[Outcome]:
+async def call_store(store: Store, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
     """Call the store. If it raises, log the exception and return Internal for the operations of this call."""
     if until <= time.monotonic():
         return [deadline_exceeded(store, "no")] * len(operations)
@@ -214,7 +214,7 @@ class SharedCalls:
             del self._in_flight[call]
             self.release(self._order.finish(call.slots))
 
-    async def _send(self, call: SharedCall, slots: Sequence[Slot]) -> list[Outcome]:
+    async def _send(self, call: SharedCall, slots: Sequence[Slot]) -> Sequence[Outcome]:
         operations = [slot.operation for slot in slots]
         if self._traces is None:
             return await call_store(self._store, operations, call.until)

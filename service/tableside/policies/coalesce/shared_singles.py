@@ -103,7 +103,7 @@ class SharedSingles(Policy):
         self._gets = _Sharing(inner, gets_max, table_metrics, traces) if gets_max else None
         self._updates = _Sharing(inner, updates_max, table_metrics, traces) if updates_max else None
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Send the operations. A single one may share its call with those of other callers, unless it is long."""
         if len(operations) == 1:
             operation = operations[0]
@@ -141,7 +141,7 @@ class _Sharing:
         self._alone = 0
         self._last_was_unshared = True
 
-    async def apply(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         """Send a single operation, in a shared call if others are in progress."""
         if not self._last_was_unshared or self._calls or self._alone:
             return await self._share(operations[0], until)
@@ -201,7 +201,7 @@ class _Sharing:
             if self._forming is call:
                 self._forming = None
 
-    async def _send(self, call: SingleCall, operations: Sequence[Operation]) -> list[Outcome]:
+    async def _send(self, call: SingleCall, operations: Sequence[Operation]) -> Sequence[Outcome]:
         if type(operations[0]) is Get:
             operations = AllReads(operations)
         if self._traces is None:

@@ -25,7 +25,7 @@ class Gate:
 
     async def apply(
         self, operations: Sequence[Operation], until: float, credit: Credits, *, charge_found: bool
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Send the operations when they are paid. Operations that cannot be paid in time get Throttled.
 
         With `charge_found`, these are gets whose found records cost credits.
@@ -42,7 +42,7 @@ class Gate:
 
     async def _free_first(
         self, operations: Sequence[Operation], costs: list[float], until: float, credit: Credits
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Send free operations without waiting for the credits of the others."""
         order = sorted(range(len(costs)), key=lambda position: costs[position] > 0)
         free = costs.count(0.0)
@@ -60,12 +60,12 @@ class Gate:
 
     async def _in_parts(
         self, operations: Sequence[Operation], costs: list[float], until: float, credit: Credits, charge_found: bool
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Send each part when its credits have arrived, without waiting for the outcomes of earlier parts."""
         taken = await self._take(costs, until, credit)
         if taken == len(operations):
             return await self._send(operations, until, credit, charge_found)
-        parts: list[asyncio.Task[list[Outcome]]] = []
+        parts: list[asyncio.Task[Sequence[Outcome]]] = []
         sent = 0
         try:
             async with asyncio.TaskGroup() as group:
@@ -81,7 +81,7 @@ class Gate:
 
     async def _send(
         self, operations: Sequence[Operation], until: float, credit: Credits, charge_found: bool
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         outcomes = await self._inner.apply(operations, until)
         if charge_found:
             credit.charge(self._cost.found_cost(outcomes))

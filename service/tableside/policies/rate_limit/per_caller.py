@@ -45,7 +45,7 @@ class CallerLimit(Policy):
         self._read = _DirectionLimit(inner, "read", read, callers_max, metrics, traces) if read else None
         self._write = _DirectionLimit(inner, "write", write, callers_max, metrics, traces) if write else None
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Send the operations as the caller's credits arrive. Operations without credits in time get Throttled."""
         gets = count_reads(operations)
         if gets == len(operations):
@@ -62,7 +62,7 @@ class CallerLimit(Policy):
 
     async def _apply_limited(
         self, limit: "_DirectionLimit | None", operations: Sequence[Operation], until: float
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         if limit is None:
             return await self._inner.apply(operations, until)
         bucket = limit.buckets.of(CALLER.get())

@@ -96,7 +96,7 @@ class RateLimit(Policy):
             for direction, rate in _configured(read, write)
         }
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Send the operations as their credits arrive. Operations without credits in time get Throttled."""
         gets = count_reads(operations)
         if gets == len(operations):
@@ -116,12 +116,12 @@ class RateLimit(Policy):
             operations, lambda some: self._reads(some, until), lambda some: self._writes(some, until)
         )
 
-    async def _reads(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _reads(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         if self._read is None:
             return await self._inner.apply(operations, until)
         return await self._gates["read"].apply(operations, until, self._read, charge_found=self._charge_found)
 
-    async def _writes(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _writes(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         if self._write is None:
             return await self._inner.apply(operations, until)
         return await self._gates["write"].apply(operations, until, self._write, charge_found=False)

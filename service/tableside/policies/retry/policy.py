@@ -55,7 +55,7 @@ class Retry(Policy):
         self._counters = RetryCounters(inner.spec.name, metrics)
         self._traces = traces
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Send the operations, and retry the ones with a transient error."""
         now = time.monotonic()
         self._budget.earn(len(operations), now)
@@ -73,14 +73,14 @@ class Retry(Policy):
             operations, lambda some: self._apply_until(some, read), lambda some: self._apply_until(some, write)
         )
 
-    async def _apply_until(self, operations: Sequence[Operation], deadlines: _Deadlines) -> list[Outcome]:
+    async def _apply_until(self, operations: Sequence[Operation], deadlines: _Deadlines) -> Sequence[Outcome]:
         outcomes = await self._attempt(operations, deadlines)
         if all_succeeded(outcomes):
             return outcomes
         return await self._retry_failed(operations, outcomes, deadlines)
 
     async def _retry_failed(
-        self, operations: Sequence[Operation], first: list[Outcome], deadlines: _Deadlines
+        self, operations: Sequence[Operation], first: Sequence[Outcome], deadlines: _Deadlines
     ) -> list[Outcome]:
         outcomes = list(first)
         failed = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, TableError)]
@@ -92,7 +92,7 @@ class Retry(Policy):
                 outcomes[position] = _merge(outcomes[position], outcome)
         return outcomes
 
-    async def _attempt(self, operations: Sequence[Operation], deadlines: _Deadlines) -> list[Outcome]:
+    async def _attempt(self, operations: Sequence[Operation], deadlines: _Deadlines) -> Sequence[Outcome]:
         if deadlines.deadline <= deadlines.total:
             return await self._inner.apply(operations, deadlines.deadline)
         outcomes = await self._inner.apply(operations, deadlines.total)

@@ -95,7 +95,7 @@ class TableItems:
 
     # Compare-and-set
 
-    async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
+    async def read(self, keys: Sequence[Key], until: float) -> Sequence[VersionedRecord | TableError]:
         """Read records with strong consistency."""
         items = await self.fetch(keys, until)
         records, yielder = [], Yielder()

@@ -62,7 +62,7 @@ class LazyStore:
                 raise StoreUnavailable(f"table {self._requested_spec.name!r}: its store does not respond") from None
         return self._store
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Apply the operations. If the store cannot be opened, its error is the outcome of each operation."""
         store = self._store
         if store is None:

@@ -140,7 +140,7 @@ class PartitionedStore:
         except InvalidOperation as error:
             return error
 
-    async def _apply_in(self, index: int, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _apply_in(self, index: int, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         """Apply operations in one partition. Repeat the writes that it has not attempted.
 
         The outcomes of the other partitions are final, so the table cannot send such a write again.
@@ -149,11 +149,12 @@ class PartitionedStore:
         while waiting := [at for at in range(len(outcomes)) if _is_unsent_write(operations[at], outcomes[at])]:
             full = value_bytes(outcomes) > RETURNED_BYTES_MAX
             repeated = [without_value(operations[at]) if full else operations[at] for at in waiting]
+            outcomes = list(outcomes)
             for at, outcome in zip(waiting, await self._call(index, repeated, until), strict=True):
                 outcomes[at] = outcome
         return outcomes
 
-    async def _call(self, index: int, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _call(self, index: int, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         """Call the store of a partition. End after the deadline, so that the outcomes of the others are kept."""
         coroutine = self._stores[index].apply(operations, until)
         if until == math.inf:

@@ -22,7 +22,7 @@ class RecordReader:
         self._clock = clock
         self._bounded = BoundedReads()
 
-    async def get(self, gets: Sequence[Get], until: float) -> list[Outcome]:
+    async def get(self, gets: Sequence[Get], until: float) -> Sequence[Outcome]:
         """Return the outcomes of Gets. Large records are read in several calls."""
         return await self._bounded.read([get.key for get in gets], partial(self._get, until))
 

@@ -95,7 +95,7 @@ class PostgresStore:
         if spec.ttl_s is not None and not self.capabilities.ttl:
             raise Unsupported(_NO_TTL)
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Apply operations. Operations of one kind share statements of bounded size."""
         if not self._uuids and set(map(type, operations)) == {Get}:
             return await self._reader.get(cast("Sequence[Get]", operations), until)

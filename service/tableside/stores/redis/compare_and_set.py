@@ -54,11 +54,13 @@ class RedisVersionedRecords:
         self._tokened = tokened
         self._bounded = BoundedReads(UPDATE_BYTES_MAX)
 
-    async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
+    async def read(self, keys: Sequence[Key], until: float) -> Sequence[VersionedRecord | TableError]:
         """Read records with their expiry. Large records are read in several calls."""
         return await self._bounded.read(self._names.for_keys(keys), partial(self._read, until))
 
-    async def _read(self, until: float, names: Sequence[str], budget: ReadBudget) -> list[VersionedRecord | TableError]:
+    async def _read(
+        self, until: float, names: Sequence[str], budget: ReadBudget
+    ) -> Sequence[VersionedRecord | TableError]:
         side_names = [side_key(name) for name in names] if self._tokened else []
         records: dict[int, VersionedRecord | TableError] = {}
         for positions, found in await self._reads.read_by_script(names, until, side_names, budget):

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
+import pyarrow as pa
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from ...core import Key, KeySchema, Part, Scan, TableError, checked_part, part_from_text
+from .name_column import NameColumn
 
 SLOT_COUNT = REDIS_CLUSTER_HASH_SLOTS
 
@@ -58,6 +60,10 @@ class KeyNames:
         if self._has_tag:
             return [self.partition_start(key[0]) + ":".join(map(_escape, key[1:])) for key in composite]
         return [prefix + ":".join(map(_escape, key)) for key in composite]
+
+    def for_column(self, keys: pa.Array) -> NameColumn:
+        """Return the names for a column of keys, which have one part."""
+        return NameColumn(self.prefix, keys.cast(pa.utf8()))
 
     def partition_start(self, partition: Part) -> str:
         """Return the prefix of the names of a partition's records."""

@@ -21,7 +21,7 @@ class Reading(msgspec.Struct, frozen=True):
     """Records to add to a page, and their outcomes if they are being read."""
 
     candidates: Sequence[NamedKey]
-    outcomes: asyncio.Future[list[Outcome]] | None = None
+    outcomes: asyncio.Future[Sequence[Outcome]] | None = None
 
 
 class NamedPageBuilder(PageBuilder):
@@ -50,7 +50,7 @@ class NamedPageBuilder(PageBuilder):
             taken += self._add(batch, await self._read(batch))
         return taken
 
-    async def _read(self, candidates: Sequence[NamedKey]) -> list[Outcome]:
+    async def _read(self, candidates: Sequence[NamedKey]) -> Sequence[Outcome]:
         return await self._reads.get_names([name for name, _ in candidates], math.inf)
 
     def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:

@@ -10,13 +10,15 @@ from functools import partial
 from itertools import chain
 
 import msgspec
+import pyarrow as pa
 
-from ...core import BoundedReads, Key, Outcome, ReadBudget, TableError
+from ...core import COLUMN_BYTES_MAX, BoundedReads, Key, Outcome, ReadBudget, RecordColumns, TableError
 from .connection import EXPIRY_UNKNOWN
 from .driver import Reply
 from .errors import from_unexpected_reply
 from .keys import KeyNames, slot_of
-from .records import read, read_all, wrong_type
+from .name_column import NameColumn
+from .records import read, read_all, read_columns, wrong_type
 from .scripts import READ_SCRIPT, Command, script_call
 from .topology import Servers
 
@@ -56,36 +58,52 @@ class RecordReader:
         self._expiring_until = 0.0
         self._bounded = BoundedReads()
 
-    async def get(self, keys: Sequence[Key], until: float) -> list[Outcome]:
+    async def get(self, keys: Sequence[Key], until: float) -> Sequence[Outcome]:
         """Return the outcomes of Gets of these keys."""
         return await self.get_names(self._names.for_keys(keys), until)
 
-    async def get_names(self, names: Sequence[str], until: float) -> list[Outcome]:
-        """Return the outcomes of Gets of these names of Redis keys. Large records are read in several calls."""
+    async def get_names(self, names: Sequence[str], until: float) -> Sequence[Outcome]:
+        """Return the outcomes of Gets of these names of Redis keys, in columns if the names are in a column.
+
+        Large records are read in several calls.
+        """
         if len(names) == 1:
             return await self._get_by_script(names, until)
         return await self._bounded.read(names, partial(self._get_names, until))
 
-    async def _get_names(self, until: float, names: Sequence[str], budget: ReadBudget) -> list[Outcome]:
+    async def _get_names(self, until: float, names: Sequence[str], budget: ReadBudget) -> Sequence[Outcome]:
         if len(names) <= SCRIPT_RECORDS_MAX or time.monotonic() < self._expiring_until:
             return await self._get_by_script(names, until, budget)
-        outcomes: list[Outcome] = [None] * len(names)
-        retried: list[int] = []
         commands = self._plain_commands(names)
-        for command, reply in zip(commands, await self._servers.read(commands, until, budget), strict=True):
-            if reply is EXPIRY_UNKNOWN:
-                retried += command.positions
-                self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
-            else:
-                start, stop = command.positions[0], command.positions[-1] + 1
-                outcomes[start:stop] = self._parse_values(reply, stop - start)
+        replies = await self._servers.read(commands, until, budget)
+        retried: list[int] = []
+        outcomes: Sequence[Outcome] | None = None
+        if isinstance(names, NameColumn):
+            outcomes = _columns(commands, replies, budget.spent_bytes)
+        if outcomes is None:
+            outcomes, retried = self._parse_replies(commands, replies)
         if not self._servers.is_cluster:
-            retried += await self._absent_names_that_exist(names, outcomes, set(retried), until)
+            retried += await self._absent_names_that_exist(names, _absent(outcomes, retried), until)
         if retried:
+            outcomes = list(outcomes)
             exact = await self._get_by_script([names[position] for position in retried], until, budget)
             for position, outcome in zip(retried, exact, strict=True):
                 outcomes[position] = outcome
         return outcomes
+
+    def _parse_replies(self, commands: Sequence[Command], replies: Sequence[Reply]) -> tuple[list[Outcome], list[int]]:
+        """Return the outcomes, and the positions of records that may expire, which must be read by the script."""
+        outcomes: list[Outcome] = []
+        expiring: list[int] = []
+        for command, reply in zip(commands, replies, strict=True):
+            count = len(command.positions)
+            if reply is EXPIRY_UNKNOWN:
+                expiring += command.positions
+                outcomes += [None] * count
+                self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
+            else:
+                outcomes += self._parse_values(reply, count)
+        return outcomes, expiring
 
     async def read_by_script(
         self, names: Sequence[str], until: float, side_names: Sequence[str] = (), budget: ReadBudget | None = None
@@ -139,16 +157,36 @@ class RecordReader:
         except TypeError:  # Other types than strings and nil: not a reply of Redis.
             return [from_unexpected_reply(None)] * count
 
-    async def _absent_names_that_exist(
-        self, names: Sequence[str], outcomes: Sequence[Outcome], excluded: set[int], until: float
-    ) -> list[int]:
-        """Return the positions of keys that MGET returned as absent but exist: lists, hashes and other types."""
-        absent = [index for index, outcome in enumerate(outcomes) if outcome is None and index not in excluded]
+    async def _absent_names_that_exist(self, names: Sequence[str], absent: Sequence[int], until: float) -> list[int]:
+        """Return the positions of keys that MGET returned as `absent` but exist: lists, hashes and other types."""
         groups = self._servers.groups([names[index] for index in absent])
         parts = [[absent[position] for position in group.positions] for group in groups]
         commands = [Command(("EXISTS",), part, names=[names[index] for index in part]) for part in parts]
         replies = await self._servers.run(commands, until) if commands else []
         return list(chain.from_iterable(part for part, reply in zip(parts, replies, strict=True) if reply != 0))
+
+
+def _columns(commands: Sequence[Command], replies: Sequence[Reply], size_bytes: float) -> RecordColumns | None:
+    """Return the outcomes in columns, or None if they are too long, may expire, or need another treatment."""
+    if size_bytes > COLUMN_BYTES_MAX:
+        return None
+    raws: list[bytes | None] = []
+    for command, reply in zip(commands, replies, strict=True):
+        if type(reply) is not list or len(reply) != len(command.positions):
+            return None
+        raws += reply
+    try:
+        return read_columns(raws)
+    except (TypeError, pa.ArrowException):  # Other types than strings and nil: not a reply of Redis.
+        return None
+
+
+def _absent(outcomes: Sequence[Outcome], excluded: Sequence[int]) -> list[int]:
+    """Return the positions of absent records."""
+    if isinstance(outcomes, RecordColumns) and not outcomes.absent_count:
+        return []
+    others = set(excluded)
+    return [index for index, outcome in enumerate(outcomes) if outcome is None and index not in others]
 
 
 def _parse_result(reply: Reply, count: int) -> ScriptResult | TableError:

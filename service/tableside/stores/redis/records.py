@@ -15,9 +15,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from xxhash import xxh3_128_hexdigest
 
-from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, TooLarge, encode, parse
+from ...core import (
+    Outcome,
+    Record,
+    RecordColumns,
+    RecordUnreadable,
+    Stored,
+    TableError,
+    TooLarge,
+    encode,
+    etag_column,
+    parse,
+    text_of,
+)
 
 Writers = tuple[tuple[str, int], ...]
 
@@ -63,6 +77,20 @@ def read_all(raws: Sequence[bytes | None]) -> list[Outcome]:
         else read(raw, 0)
         for raw in raws
     ]
+
+
+def read_columns(raws: Sequence[bytes | None]) -> RecordColumns | None:
+    """Return the outcomes of Gets of records without expiry, or None if the service did not write all of them."""
+    column = pa.array(raws, pa.binary())
+    count = len(column) - column.null_count
+    if not (
+        text_of(pc.binary_slice(column, -_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)) == _VALUE_END * count
+        and text_of(pc.binary_slice(column, 0, 1)) == b"{" * count
+    ):
+        return None
+    hashed: Sequence[Any] = [raw or b"" for raw in raws] if column.null_count else raws
+    etags = "".join(map(xxh3_128_hexdigest, hashed))
+    return RecordColumns(pc.binary_slice(column, 0, -_SUFFIX_LENGTH), etag_column(etags, column))
 
 
 def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:

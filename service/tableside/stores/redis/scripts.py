@@ -8,6 +8,8 @@ import msgspec
 from hiredis import pack_command
 from redis.connection import PythonRespSerializer
 
+from .name_column import NameColumn
+
 LONG_WORD_BYTES = 65_536
 """Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""
 
@@ -55,13 +57,21 @@ class Command(msgspec.Struct, frozen=True):
 
     def _packed_long(self, words: tuple[Any, ...]) -> list[bytes] | None:
         """Return the bytes in three parts. Return None if names are not ASCII, or an argument is long."""
-        names = _packed_texts(self.names, "$%d\r\n", "\r\n")
+        names = _packed_names(self.names)
         arguments = [word if type(word) is bytes else _encode(word) for word in self.arguments]
-        if not names.isascii() or max(map(len, arguments), default=0) > LONG_WORD_BYTES:
+        if names is None or max(map(len, arguments), default=0) > LONG_WORD_BYTES:
             return None
         count = len(words) + len(self.names) + len(arguments)
         _, _, start = pack_command(words).partition(b"\r\n")
-        return [b"*%d\r\n%b" % (count, start), names.encode(), _packed_texts(arguments, b"$%d\r\n", b"\r\n")]
+        return [b"*%d\r\n%b" % (count, start), names, _packed_texts(arguments, b"$%d\r\n", b"\r\n")]
+
+
+def _packed_names(names: Sequence[str]) -> bytes | None:
+    """Return names as they are sent, None if they are not ASCII."""
+    if isinstance(names, NameColumn):
+        return names.packed()
+    packed = _packed_texts(names, "$%d\r\n", "\r\n")
+    return packed.encode() if packed.isascii() else None
 
 
 def _packed_texts(texts: Sequence[AnyStr], length_form: AnyStr, end: AnyStr) -> AnyStr:

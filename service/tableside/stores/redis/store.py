@@ -10,6 +10,7 @@ from ...core import (
     CompareAndSet,
     Delete,
     Get,
+    GetColumn,
     Operation,
     Outcome,
     Page,
@@ -60,6 +61,7 @@ class RedisStore:
         self.capabilities = Capabilities(tokens=never_evicts, sorted_scan=False, partition_scan=exclusive)
         self._servers = servers
         self._health = health
+        self._names = names
         self._reads = RecordReader(servers, names)
         scripts = RecordScripts(index)
         self._writes = RecordWriter(servers, names, scripts, spec)
@@ -74,8 +76,10 @@ class RedisStore:
         self._edits = RecordEditor(servers, names, scripts, spec, self._conditional)
         self._tokened_edits = RecordEditor(servers, names, scripts, spec, self._tokened)
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
+        if isinstance(operations, GetColumn):
+            return await self._reads.get_names(self._names.for_column(operations.keys), until)
         if set(map(type, operations)) <= {Get}:
             return await self._reads.get([operation.key for operation in operations], until)
         if self.spec.ttl_s is None and await _are_plain_puts(operations):
@@ -125,7 +129,7 @@ class RedisStore:
             return "edit"
         return "unconditional" if isinstance(operation, Put | Delete) and is_unconditional(operation) else "conditional"
 
-    async def _apply_kind(self, kind: str, operations: Sequence[Any], until: float) -> list[Outcome]:
+    async def _apply_kind(self, kind: str, operations: Sequence[Any], until: float) -> Sequence[Outcome]:
         match kind:
             case "get":
                 return await self._reads.get([operation.key for operation in operations], until)

@@ -7,9 +7,19 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from ...core import NOT_READ, READ_BYTES_MAX, Key, KeySchema, Outcome
+from ...core import (
+    COLUMN_BYTES_MAX,
+    NOT_READ,
+    READ_BYTES_MAX,
+    GetColumn,
+    KeySchema,
+    Operation,
+    Outcome,
+    RecordColumns,
+    joined,
+)
 from .database import Database
-from .records import read_all
+from .records import read_all, read_columns
 
 INLINE_KEYS_MAX = 16
 """Reads of up to this many keys run on the event loop: they take less time than switching to a thread and back."""
@@ -30,8 +40,13 @@ class RecordReader:
         self._schema = schema
         self._turn_is_over = False
 
-    async def get(self, keys: Sequence[Key]) -> list[Outcome]:
-        """Return the outcomes of gets. After values of READ_BYTES_MAX together, the others are NOT_READ."""
+    async def get(self, gets: Sequence[Operation]) -> Sequence[Outcome]:
+        """Return the outcomes of gets, in columns if the gets are in a column.
+
+        After values of READ_BYTES_MAX together, the others are NOT_READ.
+        """
+        in_columns = isinstance(gets, GetColumn)
+        keys = gets.keys.to_pylist() if isinstance(gets, GetColumn) else [operation.key for operation in gets]
         names = self._schema.encode_all(keys, self._prefix)
         inline = len(names) <= INLINE_KEYS_MAX
         while inline and self._turn_is_over:  # noqa: ASYNC110  # an event would not keep the order of the reads
@@ -40,13 +55,13 @@ class RecordReader:
             found = self._database.get(names)
             self._note_inline(len(found[0] or b""))
             return read_all(found, self._database.now_ms())
-        call = _Call(self._database, names)
+        call = _Call(self._database, names, in_columns=in_columns)
         if inline:
             call.read(INLINE_BYTES_MAX)
             self._note_inline(call.size_bytes)
         while not call.complete:
             await self._database.run_read(partial(call.read, READ_BYTES_MAX))
-        return call.outcomes + [NOT_READ] * (len(names) - len(call.outcomes))
+        return call.outcomes()
 
     def _note_inline(self, size_bytes: int) -> None:
         """After a large read, let the next ones wait for the next iteration of the event loop: others come first."""
@@ -61,24 +76,50 @@ class RecordReader:
 class _Call:
     """The reads of one call, which share a limit on the bytes of their values."""
 
-    def __init__(self, database: Database, names: Sequence[bytes]) -> None:
+    def __init__(self, database: Database, names: Sequence[bytes], *, in_columns: bool) -> None:
         self._database = database
         self._names = names
         self._now_ms = database.now_ms()
+        self._columns: list[RecordColumns] = []
+        self._outcomes: list[Outcome] = []
+        self._in_columns = in_columns
+        self._count = 0
         self.size_bytes = 0
-        self.outcomes: list[Outcome] = []
 
     @property
     def complete(self) -> bool:
         """Whether all records were read, or as many as fit."""
-        return len(self.outcomes) == len(self._names) or self.size_bytes > READ_BYTES_MAX
+        return self._count == len(self._names) or self.size_bytes > READ_BYTES_MAX
+
+    def outcomes(self) -> Sequence[Outcome]:
+        """Return the outcomes."""
+        if self._in_columns:
+            return joined(self._columns)
+        return self._outcomes + [NOT_READ] * (len(self._names) - self._count)
 
     def read(self, bytes_max: int) -> None:
         """Read the next records, until the values of all turns exceed `bytes_max`."""
-        stop = min(len(self._names), len(self.outcomes) + KEYS_PER_TURN_MAX)
-        while (start := len(self.outcomes)) < stop and self.size_bytes <= bytes_max:
-            count = self._database.keys_per_read(bytes_max - self.size_bytes, start, self.size_bytes)
-            found = self._database.get([*self._names[start : min(start + count, stop)]])
-            self.size_bytes += sum([len(raw) for raw in found if raw is not None])
-            self.outcomes += read_all(found, self._now_ms)
-            del found  # They may be large, and the driver is about to copy the next.
+        stop, found = min(len(self._names), self._count + KEYS_PER_TURN_MAX), list[bytes | None]()
+        while self._count < stop and self.size_bytes <= bytes_max:
+            count = self._database.keys_per_read(bytes_max - self.size_bytes, self._count, self.size_bytes)
+            raws = self._database.get([*self._names[self._count : min(self._count + count, stop)]])
+            self.size_bytes += sum([len(raw) for raw in raws if raw is not None])
+            self._count += len(raws)
+            found += raws
+            del raws
+            if not self._in_columns or self.size_bytes > COLUMN_BYTES_MAX:
+                self._add(found)
+                found = []  # They may be large, and the driver is about to copy the next.
+        if found:
+            self._add(found)
+
+    def _add(self, found: Sequence[bytes | None]) -> None:
+        """Add outcomes, in columns if all records fit into columns."""
+        if self._in_columns:
+            columns = read_columns(found) if self.size_bytes <= COLUMN_BYTES_MAX else None
+            if columns is not None:
+                self._columns.append(columns)
+                return
+            self._in_columns = False
+            self._outcomes += [outcome for columns in self._columns for outcome in columns]
+        self._outcomes += read_all(found, self._now_ms)

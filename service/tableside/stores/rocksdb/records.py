@@ -13,7 +13,22 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 import hashlib
 from collections.abc import Sequence
 
-from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, TooLarge, encode, parse
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...core import (
+    Outcome,
+    Record,
+    RecordColumns,
+    RecordUnreadable,
+    Stored,
+    TableError,
+    TooLarge,
+    encode,
+    etag_column,
+    parse,
+    text_of,
+)
 
 FORMAT_VERSION = 1
 _EXPIRES, WRITERS, _NO_VALUE = 1, 2, 4
@@ -21,6 +36,9 @@ VERSION_END = 10
 _PLAIN_HEADER = bytes([FORMAT_VERSION, 0])
 _PLAIN_END = bytes([FORMAT_VERSION, 1])
 """The bytes of a record without expiry and writers are at least `_PLAIN_HEADER`, and less than this."""
+
+_LONGEST = 2**31 - 1  # PyArrow 25 raises an error for a slice without an end.
+_NO_VERSION = bytes(VERSION_END - 2)
 
 _UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
 
@@ -81,6 +99,16 @@ def read_all(raws: Sequence[bytes | None], now_ms: int) -> list[Outcome]:
         Record(raw[value], raw[version].hex()) if raw is not None and plain <= raw < end else read(raw, now_ms)
         for raw in raws
     ]
+
+
+def read_columns(raws: Sequence[bytes | None]) -> RecordColumns | None:
+    """Return the outcomes of Gets, or None if a record has an expiry or writers, or another tool wrote it."""
+    column = pa.array(raws, pa.binary())
+    if text_of(pc.binary_slice(column, 0, 2)) != _PLAIN_HEADER * (len(column) - column.null_count):
+        return None
+    versions = pc.binary_slice(column, 2, VERSION_END)
+    etags = text_of(versions.fill_null(_NO_VERSION) if versions.null_count else versions).hex()
+    return RecordColumns(pc.binary_slice(column, VERSION_END, _LONGEST), etag_column(etags, column))
 
 
 def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:

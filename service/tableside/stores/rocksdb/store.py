@@ -16,6 +16,7 @@ from ...core import (
     Changed,
     DeadlineExceeded,
     Get,
+    GetColumn,
     Operation,
     Outcome,
     Page,
@@ -72,13 +73,13 @@ class RocksdbStore:
         self._reader = RecordReader(database, self._prefix, spec.key)
         self._scanner = Scanner(database, spec, self._prefix)
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Read all keys in one call, or write in turns of bounded size, which are durable when this returns."""
         outcomes: list[Outcome] = []
         read_bytes = 0
         try:
-            if set(map(type, operations)) <= {Get}:
-                return await self._reader.get([operation.key for operation in operations])
+            if isinstance(operations, GetColumn) or set(map(type, operations)) <= {Get}:
+                return await self._reader.get(operations)
             while len(outcomes) < len(operations):
                 if outcomes and (stopped := self._stopped(read_bytes, until)) is not None:
                     return outcomes + [stopped] * (len(operations) - len(outcomes))
