@@ -8,7 +8,7 @@ from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
 from .bounded_reads import UPDATE_BYTES_MAX, BoundedReads, ReadBudget
 from .changes import Changes, Edits, MergePatch
-from .columns import COLUMN_BYTES_MAX, GetColumn, RecordColumns, etag_column, joined, text_of
+from .columns import COLUMN_BYTES_MAX, GetColumn, RecordColumns, etag_column, text_of
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded
 from .deadlines import run_until
@@ -159,7 +159,6 @@ __all__ = [
     "exponential_backoff_s",
     "gather_bounded",
     "is_unconditional",
-    "joined",
     "live_record",
     "normalize_number",
     "now_ms",

@@ -114,15 +114,6 @@ def get_column(keys: pa.ChunkedArray, schema: KeySchema) -> GetColumn | None:
     return GetColumn(column)
 
 
-def joined(columns: Sequence[RecordColumns]) -> RecordColumns:
-    """Return the outcomes of several calls as one."""
-    if len(columns) == 1:
-        return columns[0]
-    return RecordColumns(
-        pa.concat_arrays([one.values for one in columns]), pa.concat_arrays([one.etags for one in columns])
-    )
-
-
 def text_of(column: pa.Array) -> bytes:
     """Return all texts of a column of type `binary` or `utf8`, one after another."""
     start, end = _bounds(column)

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
+import pyarrow as pa
+
 from ...core import (
     COLUMN_BYTES_MAX,
     NOT_READ,
@@ -15,8 +17,6 @@ from ...core import (
     KeySchema,
     Operation,
     Outcome,
-    RecordColumns,
-    joined,
 )
 from .database import Database
 from .records import read_all, read_columns
@@ -45,9 +45,7 @@ class RecordReader:
 
         After values of READ_BYTES_MAX together, the others are NOT_READ.
         """
-        in_columns = isinstance(gets, GetColumn)
-        keys = gets.keys.to_pylist() if isinstance(gets, GetColumn) else [operation.key for operation in gets]
-        names = self._schema.encode_all(keys, self._prefix)
+        names = self._names(gets)
         inline = len(names) <= INLINE_KEYS_MAX
         while inline and self._turn_is_over:  # noqa: ASYNC110  # an event would not keep the order of the reads
             await asyncio.sleep(0)
@@ -55,13 +53,20 @@ class RecordReader:
             found = self._database.get(names)
             self._note_inline(len(found[0] or b""))
             return read_all(found, self._database.now_ms())
-        call = _Call(self._database, names, in_columns=in_columns)
+        call = _Call(self._database, names, in_columns=isinstance(gets, GetColumn))
         if inline:
             call.read(INLINE_BYTES_MAX)
             self._note_inline(call.size_bytes)
         while not call.complete:
             await self._database.run_read(partial(call.read, READ_BYTES_MAX))
         return call.outcomes()
+
+    def _names(self, gets: Sequence[Operation]) -> list[bytes]:
+        if not isinstance(gets, GetColumn):
+            return self._schema.encode_all([operation.key for operation in gets], self._prefix)
+        if pa.types.is_string(gets.keys.type):  # Arrow's strings are UTF-8 already.
+            return [self._prefix + key for key in gets.keys.cast(pa.binary()).to_pylist()]
+        return self._schema.encode_all(gets.keys.to_pylist(), self._prefix)
 
     def _note_inline(self, size_bytes: int) -> None:
         """After a large read, let the next ones wait for the next iteration of the event loop: others come first."""
@@ -80,9 +85,9 @@ class _Call:
         self._database = database
         self._names = names
         self._now_ms = database.now_ms()
-        self._columns: list[RecordColumns] = []
+        self._raws: list[bytes | None] = []
+        self._raws_bytes_max = COLUMN_BYTES_MAX if in_columns else -1
         self._outcomes: list[Outcome] = []
-        self._in_columns = in_columns
         self._count = 0
         self.size_bytes = 0
 
@@ -93,33 +98,24 @@ class _Call:
 
     def outcomes(self) -> Sequence[Outcome]:
         """Return the outcomes."""
-        if self._in_columns:
-            return joined(self._columns)
+        if not self._outcomes and (columns := read_columns(self._raws)) is not None:
+            return columns
+        self._read_raws()
         return self._outcomes + [NOT_READ] * (len(self._names) - self._count)
 
     def read(self, bytes_max: int) -> None:
         """Read the next records, until the values of all turns exceed `bytes_max`."""
-        stop, found = min(len(self._names), self._count + KEYS_PER_TURN_MAX), list[bytes | None]()
+        stop = min(len(self._names), self._count + KEYS_PER_TURN_MAX)
         while self._count < stop and self.size_bytes <= bytes_max:
             count = self._database.keys_per_read(bytes_max - self.size_bytes, self._count, self.size_bytes)
             raws = self._database.get([*self._names[self._count : min(self._count + count, stop)]])
-            self.size_bytes += sum([len(raw) for raw in raws if raw is not None])
+            self.size_bytes += sum(map(len, filter(None, raws)))
             self._count += len(raws)
-            found += raws
+            self._raws += raws
             del raws
-            if not self._in_columns or self.size_bytes > COLUMN_BYTES_MAX:
-                self._add(found)
-                found = []  # They may be large, and the driver is about to copy the next.
-        if found:
-            self._add(found)
+            if self.size_bytes > self._raws_bytes_max:
+                self._read_raws()  # They may be large, and the driver is about to copy the next.
 
-    def _add(self, found: Sequence[bytes | None]) -> None:
-        """Add outcomes, in columns if all records fit into columns."""
-        if self._in_columns:
-            columns = read_columns(found) if self.size_bytes <= COLUMN_BYTES_MAX else None
-            if columns is not None:
-                self._columns.append(columns)
-                return
-            self._in_columns = False
-            self._outcomes += [outcome for columns in self._columns for outcome in columns]
-        self._outcomes += read_all(found, self._now_ms)
+    def _read_raws(self) -> None:
+        self._outcomes += read_all(self._raws, self._now_ms)
+        self._raws.clear()
