@@ -98,7 +98,7 @@ class _Call:
 
     def outcomes(self) -> Sequence[Outcome]:
         """Return the outcomes."""
-        if not self._outcomes and (columns := read_columns(self._raws)) is not None:
+        if self._raws and (columns := read_columns(self._raws)) is not None:
             return columns
         self._read_raws()
         return self._outcomes + [NOT_READ] * (len(self._names) - self._count)
