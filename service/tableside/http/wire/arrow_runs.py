@@ -14,11 +14,15 @@ def runs(rows: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
 
     If the runs are short, return all rows in one, with None as the operation.
     """
+    distinct, others = pc.unique(rows.column("op")), rows.drop_columns("op")
+    if len(distinct) == 1:  # The usual case, which takes less time than finding runs.
+        yield distinct[0].as_py(), without_empty_columns(others)
+        return
     encoded = pc.run_end_encode(rows.column("op").cast(pa.large_utf8()).combine_chunks())
     if len(encoded.values) * RUN_ROWS_MIN > rows.num_rows:
         yield None, rows
         return
-    start, others = 0, rows.drop_columns("op")
+    start = 0
     for op, end in zip(encoded.values.to_pylist(), encoded.run_ends.to_pylist(), strict=True):
         yield op, without_empty_columns(others.slice(start, end - start))
         start = end
