@@ -67,6 +67,11 @@ _READS = frozenset({AllReads, GetColumn})
 _SUCCEEDED = frozenset({AllSucceeded, RecordColumns})
 
 
+def marked_reads(operations: Sequence[Operation]) -> Sequence[Operation]:
+    """Return operations, all of which are reads, so that they are not counted again."""
+    return operations if type(operations) in _READS else AllReads(operations)
+
+
 def count_reads(operations: Sequence[Operation]) -> int:
     """Return the number of reads."""
     if type(operations) in _READS:

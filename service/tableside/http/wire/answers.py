@@ -23,7 +23,7 @@ from ...core import (
     chunks_of,
 )
 from ...core.concurrency import Pieces
-from ...core.directions import AllReads
+from ...core.directions import marked_reads
 from ...core.errors import RecordNotFound
 from ...core.read_limit import NOT_READ
 from .problems import status
@@ -155,7 +155,7 @@ def valid_operations(operations: Sequence[Operation | TableError]) -> Sequence[O
         return operations
     types = set(map(type, operations))
     if types == {Get}:
-        return AllReads(operations)  # type: ignore[arg-type]  # all types were just checked
+        return marked_reads(operations)  # type: ignore[arg-type]  # all types were just checked
     if types <= _OPERATIONS:
         return operations  # type: ignore[return-value]  # all types were just checked
     return [operation for operation in operations if not isinstance(operation, TableError)]
