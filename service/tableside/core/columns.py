@@ -102,8 +102,7 @@ def get_column(keys: pa.ChunkedArray, schema: KeySchema) -> GetColumn | None:
     if schema.composite or len(keys) < KEYS_MIN or keys.nbytes > KEY_BYTES_MAX:
         return None
     is_text = schema.fields[0].type == "string"
-    kind = keys.type.value_type if pa.types.is_dictionary(keys.type) else keys.type
-    if is_text == pa.types.is_integer(kind) or pa.types.is_struct(kind):
+    if not (_is_text(keys.type) if is_text else pa.types.is_integer(keys.type)):
         return None
     try:
         column = keys.cast(pa.utf8() if is_text else pa.int64()).combine_chunks()
@@ -140,6 +139,10 @@ def _bounds(column: pa.Array) -> tuple[int, int]:
         return 0, 0  # An empty column may lack the buffers.
     places = memoryview(column.buffers()[1]).cast("i")
     return places[column.offset], places[column.offset + len(column)]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _are_valid(keys: pa.Array) -> bool:
