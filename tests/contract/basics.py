@@ -2,12 +2,15 @@
 
 import asyncio
 
+import pytest
+
 from tableside.core import NOT_READ, values
 from tableside.core.errors import InvalidOperation, RecordNotFound
-from tableside.core.operations import Delete, Get, Operation, Record, Written
+from tableside.core.keys import KeySchema
+from tableside.core.operations import Delete, Get, Key, Operation, Record, Written
 
 from .opening import Open, Opens
-from .words import etag, one, put, record, refused, same, update, value, written
+from .words import INTEGERS, STRINGS, etag, one, put, read_both_ways, record, refused, same, update, value, written
 
 
 class Basics(Opens):
@@ -128,6 +131,23 @@ class Basics(Opens):
         for index, outcome in enumerate(await store.apply([Get(f"{index:05}") for index in range(count)])):
             kept = values.decode(outcome.value)["n"] if isinstance(outcome, Record) else outcome
             assert kept == (index, index + 1, None)[index % 3]
+
+    @pytest.mark.parametrize("key", [STRINGS, INTEGERS], ids=["strings", "integers"])
+    async def test_gets_in_a_column_have_the_outcomes_of_gets_in_a_list(self, open_store: Open, key: KeySchema) -> None:
+        store = await open_store(key=key)
+        keys: list[Key] = [index * 7919 % 200 - 100 for index in range(200)]
+        if key == STRINGS:
+            keys = [f"ü{number}" for number in keys]
+        await store.apply([put(one_key, {"key": one_key}) for one_key in keys[::3]])
+        found = await read_both_ways(store, keys)
+        assert [isinstance(outcome, Record) for outcome in found] == [index % 3 == 0 for index in range(200)]
+        for present in (keys[::3], keys[1::3], keys[:1], keys[1:2], keys[:2], []):
+            await read_both_ways(store, present)
+        if store.capabilities.ttl:
+            await written(store, put(keys[100], {"n": 1}, ttl_s=3600))
+            expiring = (await read_both_ways(store, keys))[100]
+            assert isinstance(expiring, Record)
+            assert expiring.expires_ms > 0
 
     async def test_a_large_call_succeeds_and_gets_beyond_its_limit_succeed_in_the_next_call(
         self, open_store: Open

@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 import orjson
+import pyarrow as pa
 
 from tableside.core import updates, values
+from tableside.core.columns import GetColumn
 from tableside.core.errors import TableError
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get, Key, Operation, Outcome, Put, Record, Update, Written
@@ -58,6 +60,26 @@ async def etag(store: Store, key: Key) -> str:
 
 async def value(store: Store, key: Key) -> Any:
     return values.decode((await record(store, key)).value)
+
+
+async def read_both_ways(store: Store, keys: Sequence[Key]) -> Sequence[Outcome]:
+    """Read keys in a column and in a list, check that the outcomes are the same, and return those of the column."""
+    column = GetColumn(pa.array(keys, pa.int64() if store.spec.key == INTEGERS else pa.utf8()))
+    found = await store.apply(column)
+    assert described(found) == described(await store.apply([Get(key) for key in keys]))
+    return found
+
+
+def described(outcomes: Sequence[Outcome]) -> list[Any]:
+    """Return outcomes in a form that can be compared, without the age of a record."""
+    return [
+        (type(outcome), str(outcome))
+        if isinstance(outcome, TableError)
+        else (outcome.value, outcome.etag, outcome.expires_ms)
+        if isinstance(outcome, Record)
+        else outcome
+        for outcome in outcomes
+    ]
 
 
 def same(one_value: object, other: object) -> bool:

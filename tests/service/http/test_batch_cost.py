@@ -235,6 +235,22 @@ def test_keys_without_documents_are_decoded_in_one_step() -> None:
     assert turns == 0
 
 
+@pytest.mark.parametrize("views", [False, True])
+def test_keys_that_share_a_text_are_not_expanded_in_one_step(views: bool) -> None:
+    text, count = "x" * STRING_BYTES_MAX, 2 * core_columns.KEY_BYTES_MAX // STRING_BYTES_MAX
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text]))
+    if views:
+        _, places, characters = pa.array([text], pa.string_view()).buffers()
+        buffers = [None, pa.py_buffer(places.to_pybytes()[:16] * count), characters]
+        column = pa.Array.from_buffers(pa.string_view(), count, buffers)
+    rows = finish(arrow_stream.read(stream({"key": column}), BYTES_MAX, OPERATIONS_MAX))
+    assert rows.nbytes < core_columns.KEY_BYTES_MAX
+    batch, turns = counted(arrow_batch.decode(rows, SPEC, arrow_batch.RowSettings("get")))
+    assert list(batch.operations) == [Get(text)] * count
+    assert not isinstance(batch.operations, GetColumn)
+    assert turns > 1
+
+
 # JSON
 
 ODD = [

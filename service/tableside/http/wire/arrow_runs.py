@@ -18,7 +18,11 @@ def runs(rows: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
     if len(distinct) == 1:  # The usual case, which takes less time than finding runs.
         yield distinct[0].as_py(), without_empty_columns(others)
         return
-    encoded = pc.run_end_encode(rows.column("op").cast(pa.large_utf8()).combine_chunks())
+    try:
+        encoded = pc.run_end_encode(rows.column("op").cast(pa.large_utf8()).combine_chunks())
+    except pa.ArrowNotImplementedError:  # PyArrow does not convert a dictionary of views.
+        yield None, rows
+        return
     if len(encoded.values) * RUN_ROWS_MIN > rows.num_rows:
         yield None, rows
         return

@@ -102,12 +102,14 @@ def read_all(raws: Sequence[bytes | None], now_ms: int) -> list[Outcome]:
 
 
 def read_columns(raws: Sequence[bytes | None]) -> RecordColumns | None:
-    """Return the outcomes of Gets, or None if a record has an expiry or writers, or another tool wrote it."""
+    """Return the outcomes of Gets, or None if a record has an expiry or writers, was cut off, or is of another tool."""
     column = pa.array(raws, pa.binary())
     if text_of(pc.binary_slice(column, 0, 2)) != _PLAIN_HEADER * (len(column) - column.null_count):
         return None
     versions = pc.binary_slice(column, 2, VERSION_END)
     etags = text_of(versions.fill_null(_NO_VERSION) if versions.null_count else versions).hex()
+    if len(etags) != 2 * len(_NO_VERSION) * len(column):
+        return None
     return RecordColumns(pc.binary_slice(column, VERSION_END, _LONGEST), etag_column(etags, column))
 
 
