@@ -3,11 +3,13 @@
 import math
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import put, update
 from support.scripted import Scripted
+from tableside.core.columns import GetColumn, RecordColumns
 from tableside.core.directions import AllReads, AllSucceeded, all_succeeded, count_reads
 from tableside.core.errors import RecordNotFound, Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
@@ -72,3 +74,15 @@ async def test_store_metrics_mark_successful_outcomes() -> None:
     mixed = await store.apply([Get("a"), update("c", {})])
     assert type(mixed) is list
     assert isinstance(mixed[1], RecordNotFound)
+
+
+async def test_store_metrics_keep_outcomes_in_columns() -> None:
+    found = RecordColumns(pa.array([b"{}", None], pa.binary()), pa.array(["1", None], pa.utf8()))
+
+    class Columns(Policy):
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+            return found
+
+    metrics = store_metrics.StoreCallMetrics(CollectorRegistry())
+    store = StoreCalls(Columns(Scripted()), "memory", metrics=metrics)
+    assert await store.apply(GetColumn(pa.array(["a", "b"]))) is found

@@ -148,6 +148,35 @@ def test_the_types_of_the_operations_of_many_keys(api: ApiClient, kind: pa.DataT
     assert in_arrow(api, table, {"key": keys, "op": column}) == in_json(api, table, keys)
 
 
+@pytest.mark.parametrize("as_column", [False, True], ids=["parameter", "column"])
+def test_deletes_of_many_keys_are_no_gets(api: ApiClient, as_column: bool) -> None:
+    keys = texts()
+    table = filled(api, keys)
+    if as_column:
+        deleted = in_arrow(api, table, {"key": keys, "op": ["delete"] * COUNT})
+    else:
+        deleted = in_arrow(api, table, {"key": keys}, op="delete")
+    assert [outcome[0] for outcome in deleted] == [204] * COUNT
+    assert [outcome[0] for outcome in in_arrow(api, table, {"key": keys}, op="get")] == [404] * COUNT
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"), [("value", {}), ("if_match", "x"), ("if_absent", True), ("ttl_s", 5.0), ("partitions", [0])]
+)
+def test_gets_with_another_member_are_checked(api: ApiClient, name: str, cell: Any) -> None:
+    keys = texts()
+    table = filled(api, keys)
+    expected = in_json(api, table, keys, **{name: cell})
+    assert {outcome[0] for outcome in expected} == {501 if name == "partitions" else 422}
+    column = pa.array(["{}" if name == "value" else cell] * COUNT)
+    assert in_arrow(api, table, {"key": keys, name: column}, op="get") == expected
+    assert in_arrow(api, table, {"key": keys, name: column, "op": ["get"] * COUNT}) == expected
+    if name != "partitions":
+        assert in_arrow(api, table, {"key": keys, name: pa.nulls(COUNT, column.type)}, op="get") == in_json(
+            api, table, keys
+        )
+
+
 def test_one_other_operation_among_gets_is_applied(api: ApiClient) -> None:
     for place in (0, 70, COUNT - 1):
         keys = texts()

@@ -228,9 +228,11 @@ def test_a_text_that_is_too_long_for_a_key_is_not_converted() -> None:
     assert [len(key) for key in decode_keys(column, SPEC)] == [1, STRING_BYTES_MAX + 1, 1]
 
 
-def test_keys_without_documents_are_decoded_in_one_step() -> None:
-    rows = finish(arrow_stream.read(stream({"key": [str(n) for n in range(1000)]}), BYTES_MAX, OPERATIONS_MAX))
-    batch, turns = counted(arrow_batch.decode(rows, SPEC, arrow_batch.RowSettings("get")))
+@pytest.mark.parametrize("as_column", [False, True])
+def test_keys_without_documents_are_decoded_in_one_step(as_column: bool) -> None:
+    columns = {"key": [str(n) for n in range(1000)], **({"op": ["get"] * 1000} if as_column else {})}
+    rows = finish(arrow_stream.read(stream(columns), BYTES_MAX, OPERATIONS_MAX))
+    batch, turns = counted(arrow_batch.decode(rows, SPEC, arrow_batch.RowSettings(None if as_column else "get")))
     assert isinstance(batch.operations, GetColumn)
     assert turns == 0
 

@@ -66,7 +66,11 @@ def test_other_replies_are_not_in_columns(replies: list[Any]) -> None:
     assert _columns([command], [[pack(b"{}"), *replies]], 100) is None
 
 
-@pytest.mark.parametrize("reply", [EXPIRY_UNKNOWN, NOT_READ, None, b"{}", [], [None], [None] * 3], ids=str)
+@pytest.mark.parametrize(
+    "reply",
+    [EXPIRY_UNKNOWN, NOT_READ, None, b"{}", [], [None], [None] * 3],
+    ids=["expiry unknown", "not read", "nil", "text", "none", "one", "three"],
+)
 def test_one_command_without_a_list_of_its_values_suffices(reply: Any) -> None:
     commands = [Command(("MGET",), range(start, start + 2), names=["a", "b"]) for start in (0, 2)]
     plain: Any = [pack(b'{"n":1}'), None]

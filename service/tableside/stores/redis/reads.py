@@ -11,6 +11,7 @@ from itertools import chain
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...core import COLUMN_BYTES_MAX, BoundedReads, Key, Outcome, ReadBudget, RecordColumns, TableError
 from .connection import EXPIRY_UNKNOWN
@@ -183,8 +184,8 @@ def _columns(commands: Sequence[Command], replies: Sequence[Reply], size_bytes: 
 
 def _absent(outcomes: Sequence[Outcome], excluded: Sequence[int]) -> list[int]:
     """Return the positions of absent records."""
-    if isinstance(outcomes, RecordColumns) and not outcomes.absent_count:
-        return []
+    if isinstance(outcomes, RecordColumns):
+        return list(pc.indices_nonzero(outcomes.values.is_null()).to_pylist()) if outcomes.absent_count else []
     others = set(excluded)
     return [index for index, outcome in enumerate(outcomes) if outcome is None and index not in others]
 
