@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from .keys import STRING_BYTES_MAX, KeySchema
 from .operations import Get, Record
 
-KEYS_MIN = 32
-"""Shorter columns are not faster than objects."""
+KEYS_MIN = 128
+"""Shorter columns are not faster than objects: each call of PyArrow takes as long as making ten objects."""
 
 KEY_BYTES_MAX = 2**20
 """The maximum size of a column of keys. It is checked in one step."""

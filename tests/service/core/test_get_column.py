@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract import COMPOSITE, INTEGERS, STRINGS, THREE_PARTS
-from tableside.core.columns import KEY_BYTES_MAX, KEYS_MIN, get_column
+from tableside.core import columns
+from tableside.core.columns import KEY_BYTES_MAX, get_column
 from tableside.core.errors import InvalidOperation
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Get
+
+KEYS_MIN = 32
 
 VALID_TEXTS = [
     "a", "b", "ü", "\x01", "\u2028", "a/b", "0", "x" * 1024, "ü" * 512, "🛫" * 256, "x" + "ü" * 511,
@@ -34,6 +37,11 @@ TEXT_KINDS = [pa.utf8(), pa.large_utf8()]
 INTEGER_KINDS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 SHARING_KINDS = [pa.string_view(), *(pa.dictionary(pa.int8(), kind) for kind in (pa.utf8(), pa.int64()))]
 """Rows of these types may share their bytes, so their keys are checked one by one."""
+
+
+@pytest.fixture(autouse=True)
+def _short_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "KEYS_MIN", KEYS_MIN)
 
 
 def valid_keys(cells: Sequence[Any], schema: KeySchema) -> list[Any] | None:
