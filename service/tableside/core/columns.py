@@ -18,7 +18,7 @@ KEYS_MIN = 128
 """Shorter columns are not faster than objects: each call of PyArrow takes as long as making ten objects."""
 
 KEY_BYTES_MAX = 2**20
-"""The maximum size of a column of keys. It is checked in one step."""
+"""The maximum size of a column of keys, or of operations. It is checked in one step."""
 
 COLUMN_BYTES_MAX = 2**21
 """The maximum size of the records of a call in columns. They are copied in one step."""

@@ -1,6 +1,7 @@
 """RocksDB reads a column of gets with the outcomes of the same gets in a list."""
 
 import math
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from tableside.core.errors import RecordUnreadable, StoreUnavailable
 from tableside.core.operations import Get, Operation, Outcome, Record, Token
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.core.transitions import Stored
-from tableside.stores.rocksdb import RocksdbBackend
+from tableside.stores.rocksdb import RocksdbBackend, reads
 from tableside.stores.rocksdb.records import VERSION_END, pack, pack_plain, read_all, read_columns
 
 NOW_MS = 1_700_000_000_000
@@ -212,6 +213,23 @@ async def test_one_record_with_metadata_among_others(tmp_path: Path, place: int,
         else:
             assert isinstance(found, Record)
             assert (found.value, found.expires_ms > 0) == (b'{"n":1}', "ttl_s" in options)
+
+
+async def test_records_that_are_no_columns_are_decoded_on_a_reader_thread(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, threads = [str(number) for number in range(100)], set[threading.Thread]()
+
+    def read_there(raws: Sequence[bytes | None], now_ms: int) -> list[Outcome]:
+        threads.add(threading.current_thread())
+        return read_all(raws, now_ms)
+
+    monkeypatch.setattr(reads, "read_all", read_there)
+    await written(store, put(keys[50], {"n": 1}, ttl_s=3600))
+    found = await store.apply(GetColumn(pa.array(keys)))
+    assert [isinstance(outcome, Record) for outcome in found] == [key == keys[50] for key in keys]
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_records_of_other_tools_are_among_others(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from ...core import (
     values,
 )
 from ...core.changes import CHECKED_TYPES, packed
-from ...core.columns import GetColumn, get_column
+from ...core.columns import KEY_BYTES_MAX, GetColumn, get_column
 from ...core.concurrency import LongPieces, PieceSize
 from ...core.json_errors import NotJson
 from ...core.long_texts import member_text
@@ -84,6 +84,8 @@ def decode(
 
 def _get_column(table: pa.Table, spec: TableSpec, op: str | None) -> GetColumn | None:
     """Return the batch as a column if it consists of gets with a key and nothing else, and its keys are valid."""
+    if op is None and table.column("op").nbytes > KEY_BYTES_MAX:
+        return None
     op, rows = (op, table) if op is not None else next(runs(table), (None, table))
     is_all = op == "get" and rows.num_rows == table.num_rows and rows.column_names == ["key"]
     return get_column(rows.column("key"), spec.key) if is_all else None

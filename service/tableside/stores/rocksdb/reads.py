@@ -17,6 +17,7 @@ from ...core import (
     KeySchema,
     Operation,
     Outcome,
+    RecordColumns,
 )
 from .database import Database
 from .records import read_all, read_columns
@@ -59,6 +60,9 @@ class RecordReader:
             self._note_inline(call.size_bytes)
         while not call.complete:
             await self._database.run_read(partial(call.read, READ_BYTES_MAX))
+        if call.waits:
+            columns = call.columns()
+            return await self._database.run_read(call.outcomes) if columns is None else columns
         return call.outcomes()
 
     def _names(self, gets: Sequence[Operation]) -> list[bytes]:
@@ -86,7 +90,7 @@ class _Call:
         self._names = names
         self._now_ms = database.now_ms()
         self._raws: list[bytes | None] = []
-        self._raws_bytes_max = COLUMN_BYTES_MAX if in_columns else -1
+        self._raws_bytes_max = COLUMN_BYTES_MAX if in_columns else -1  # Without columns, no record waits for others.
         self._outcomes: list[Outcome] = []
         self._count = 0
         self.size_bytes = 0
@@ -96,10 +100,17 @@ class _Call:
         """Whether all records were read, or as many as fit."""
         return self._count == len(self._names) or self.size_bytes > READ_BYTES_MAX
 
-    def outcomes(self) -> Sequence[Outcome]:
-        """Return the outcomes."""
-        if self._raws and (columns := read_columns(self._raws)) is not None:
-            return columns
+    @property
+    def waits(self) -> bool:
+        """Whether all records were read and none is an outcome yet, because they may fit into columns."""
+        return bool(self._raws)
+
+    def columns(self) -> RecordColumns | None:
+        """Return the outcomes in columns, or None if a record does not fit into them."""
+        return read_columns(self._raws)
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcomes as objects, which may take long if the call `waits`."""
         self._read_raws()
         return self._outcomes + [NOT_READ] * (len(self._names) - self._count)
 

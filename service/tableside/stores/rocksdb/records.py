@@ -37,7 +37,7 @@ _PLAIN_HEADER = bytes([FORMAT_VERSION, 0])
 _PLAIN_END = bytes([FORMAT_VERSION, 1])
 """The bytes of a record without expiry and writers are at least `_PLAIN_HEADER`, and less than this."""
 
-_LONGEST = 2**31 - 1  # PyArrow 25 raises an error for a slice without an end.
+_LONGEST = 2**31 - 1  # PyArrow 26 raises an error for a slice without an end.
 _NO_VERSION = bytes(VERSION_END - 2)
 
 _UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
