@@ -80,7 +80,7 @@ STORE_API = {
         "with_etag",
     ),
     *("Changes", "Edits", "MergePatch", "Path", "touched_members", "CompareAndSet", "VersionedRecord", "Replacement"),
-    *("COLUMN_BYTES_MAX", "GetColumn", "RecordColumns", "etag_column", "text_of"),
+    *("COLUMN_BYTES_MAX", "GetColumn", "LazySequence", "RecordColumns", "etag_column", "text_of"),
     *("PAGE_SEARCH_S", "PAGE_SKIPPED_MAX", "PageBuilder"),
     *("WriteHealth", "WritesRejected"),
     *("Page", "Range", "Scan", "prefix_end", "quoted_list", "ranges_between", "scan_range"),

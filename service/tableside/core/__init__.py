@@ -8,7 +8,7 @@ from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
 from .bounded_reads import UPDATE_BYTES_MAX, BoundedReads, ReadBudget
 from .changes import Changes, Edits, MergePatch
-from .columns import COLUMN_BYTES_MAX, GetColumn, RecordColumns, etag_column, text_of
+from .columns import COLUMN_BYTES_MAX, GetColumn, LazySequence, RecordColumns, etag_column, text_of
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded
 from .deadlines import run_until
@@ -108,6 +108,7 @@ __all__ = [
     "Key",
     "KeyField",
     "KeySchema",
+    "LazySequence",
     "MalformedRequest",
     "MergePatch",
     "NoOptions",

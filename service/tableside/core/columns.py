@@ -4,15 +4,18 @@ Both classes are sequences of the usual objects. These are made when the first o
 without special code for columns works unchanged.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import overload
+from typing import Self, TypeVar, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from .keys import STRING_BYTES_MAX, KeySchema
 from .operations import Get, Record
+
+Item = TypeVar("Item")
 
 KEYS_MIN = 128
 """Shorter columns are not faster than objects: each call of PyArrow takes as long as making ten objects."""
@@ -24,59 +27,65 @@ COLUMN_BYTES_MAX = 2**21
 """The maximum size of the records of a call in columns. They are copied in one step."""
 
 
-class GetColumn(Sequence[Get]):
+class LazySequence(Sequence[Item], ABC):
+    """A sequence that makes its items when the first one is requested."""
+
+    _items: list[Item] | None = None
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Item | Self:
+        return self._part(index) if isinstance(index, slice) else self._made()[index]
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._made())
+
+    def _made(self) -> list[Item]:
+        if self._items is None:
+            self._items = self._make()
+        return self._items
+
+    @abstractmethod
+    def _make(self) -> list[Item]:
+        """Return all items."""
+
+    @abstractmethod
+    def _part(self, part: slice) -> Self:
+        """Return some of the items, without making them."""
+
+
+class GetColumn(LazySequence[Get]):
     """Gets of valid keys: a column of strings or 64-bit integers without nulls."""
 
     def __init__(self, keys: pa.Array) -> None:
         self.keys = keys
-        self._gets: list[Get] = []
 
     def __len__(self) -> int:
         return len(self.keys)
-
-    @overload
-    def __getitem__(self, index: int) -> Get: ...
-    @overload
-    def __getitem__(self, index: slice) -> "GetColumn": ...
-    def __getitem__(self, index: int | slice) -> "Get | GetColumn":
-        return GetColumn(self.keys[index]) if isinstance(index, slice) else self._objects()[index]
-
-    def __iter__(self) -> Iterator[Get]:
-        return iter(self._objects())
 
     @property
     def keys_differ(self) -> bool:
         """Whether no key occurs twice."""
         return len(pc.unique(self.keys)) == len(self)
 
-    def _objects(self) -> list[Get]:
-        if len(self._gets) != len(self):
-            self._gets = list(map(Get, self.keys.to_pylist()))
-        return self._gets
+    def _make(self) -> list[Get]:
+        return list(map(Get, self.keys.to_pylist()))
+
+    def _part(self, part: slice) -> Self:
+        return type(self)(self.keys[part])
 
 
-class RecordColumns(Sequence[Record | None]):
+class RecordColumns(LazySequence[Record | None]):
     """The outcomes of gets whose records do not expire: columns of values and etags, null for absent records."""
 
     def __init__(self, values: pa.Array, etags: pa.Array) -> None:
         self.values = values
         self.etags = etags
-        self._outcomes: list[Record | None] = []
 
     def __len__(self) -> int:
         return len(self.values)
-
-    @overload
-    def __getitem__(self, index: int) -> Record | None: ...
-    @overload
-    def __getitem__(self, index: slice) -> "RecordColumns": ...
-    def __getitem__(self, index: int | slice) -> "Record | RecordColumns | None":
-        if isinstance(index, slice):
-            return RecordColumns(self.values[index], self.etags[index])
-        return self._objects()[index]
-
-    def __iter__(self) -> Iterator[Record | None]:
-        return iter(self._objects())
 
     @property
     def absent_count(self) -> int:
@@ -90,11 +99,12 @@ class RecordColumns(Sequence[Record | None]):
         start, end = _bounds(self.values)
         return end - start
 
-    def _objects(self) -> list[Record | None]:
-        if len(self._outcomes) != len(self):
-            columns = zip(self.values.to_pylist(), self.etags.to_pylist(), strict=True)
-            self._outcomes = [None if value is None else Record(value, etag) for value, etag in columns]
-        return self._outcomes
+    def _make(self) -> list[Record | None]:
+        columns = zip(self.values.to_pylist(), self.etags.to_pylist(), strict=True)
+        return [None if value is None else Record(value, etag) for value, etag in columns]
+
+    def _part(self, part: slice) -> Self:
+        return type(self)(self.values[part], self.etags[part])
 
 
 def get_column(keys: pa.ChunkedArray, schema: KeySchema) -> GetColumn | None:

@@ -150,7 +150,7 @@ def test_batches_in_columns_are_classified_without_objects(monkeypatch: pytest.M
         raise AssertionError("objects are made")
 
     for kind in (GetColumn, RecordColumns):
-        monkeypatch.setattr(kind, "_objects", fails)
+        monkeypatch.setattr(kind, "_make", fails)
     column = gets(TEXTS)
     assert count_reads(column) == len(TEXTS)
     assert all_succeeded(records(RECORDS))

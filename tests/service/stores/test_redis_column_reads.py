@@ -73,7 +73,7 @@ async def test_a_table_reads_columns_without_objects(store: Any, monkeypatch: py
     table = Table(store, metrics=TableMetrics(OperationMetrics(CollectorRegistry()), "t"))
     with monkeypatch.context() as patch:
         for kind in (GetColumn, RecordColumns, NameColumn):
-            patch.setattr(kind, "_objects", fails)
+            patch.setattr(kind, "_make", fails)
         outcomes = await table.batch(GetColumn(pa.array(keys)))
     assert list(outcomes) == await store.apply(list(map(Get, keys)))
 

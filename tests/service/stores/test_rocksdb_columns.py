@@ -99,7 +99,7 @@ async def test_a_table_reads_columns_without_objects(backend: RocksdbBackend, mo
     gets = GetColumn(pa.array([f"{index}" for index in range(100)]))
     with monkeypatch.context() as patch:
         for kind in (GetColumn, RecordColumns):
-            patch.setattr(kind, "_objects", fails)
+            patch.setattr(kind, "_make", fails)
         outcomes = await table.batch(gets)
     assert list(outcomes) == await store.apply(list(gets))
     counts = [
