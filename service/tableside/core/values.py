@@ -37,6 +37,9 @@ _KINDS: dict[type, str] = {
 _CONTAINERS = (dict, list, tuple)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CLASS_OF = bytes.maketrans(b"123456789[", b"000000000{")
+_EXPONENT = orjson.dumps(1e16).translate(_CLASS_OF).decode().strip("0") + "00"
+"""The exponents from 10 to 99 by their classes. Doubles equal to 64-bit integers have none, or one from 16 to 18."""
+
 _SLICE_BYTES = 2**16
 _OVERLAP_BYTES = 32
 _BUFFER_BYTES = 2**12
@@ -89,22 +92,24 @@ def parse_all(texts: Sequence[bytes | str]) -> list[Json] | None:
         return None
 
 
-def encode_all(values: Sequence[object]) -> list[bytes] | None:
-    """Return the canonical JSON texts of many values. Return None if one may be invalid or not canonical.
+def encode_all(values: Sequence[object], texts: Sequence[Any] = ()) -> Sequence[bytes] | None:
+    """Return the canonical JSON texts of many values, or None if one is not valid.
 
-    Then each must be encoded separately.
+    If the values were parsed from `texts` of type bytes, and these are canonical, they are returned: comparing them
+    takes less time than encoding each value.
     """
     if not set(map(type, values)) <= {dict}:
         return None
     try:
-        texts = [b"%b" % orjson.dumps(value) for value in values]
+        if set(map(type, texts)) != {bytes} or orjson.dumps(values) != b"[%b]" % b",".join(texts):
+            texts = [b"%b" % orjson.dumps(value) for value in values]
     except (orjson.JSONEncodeError, RecursionError):
-        return None
+        return _encode_each(values)
     classes = _classes(_LINE_END.join(texts)) if sum(map(len, texts)) <= _JOINED_BYTES_MAX else None
     if classes is None:
-        return None
-    flat = classes.count("{") == len(texts)
-    return texts if flat or max(map(_brackets, classes.split("\n"))) <= DEPTH_MAX else None
+        return _encode_each(values)
+    flat = ":{" not in classes
+    return texts if flat or max(map(_brackets, classes.split("\n"))) <= DEPTH_MAX else _encode_each(values)
 
 
 def encode_sorted(value: object) -> bytes:
@@ -201,6 +206,13 @@ def project(text: bytes, fields: frozenset[str]) -> bytes:
     return _ENCODER.encode({name: member for name, member in _MEMBERS.decode(text).items() if name in fields})
 
 
+def _encode_each(values: Sequence[object]) -> list[bytes] | None:
+    try:
+        return [_encode(value, 0) for value in values]
+    except InvalidOperation:
+        return None
+
+
 def _encode(value: object, option: int) -> bytes:
     if type(value) is not dict:
         raise InvalidOperation("a value must be a JSON object")
@@ -252,11 +264,11 @@ def _classes(text: bytes) -> str | None:
         return None
     classes = text.translate(_CLASS_OF).decode("latin-1")
     suspicious = (
-        "0e" in classes
+        _EXPONENT in classes
         or "0000000000000000000" in classes
         or '"_ts' in classes
         or '"":' in classes
-        or "\\u0000" in classes
+        or ("\\" in classes and "\\u0000" in classes)  # searching for one character takes a fiftieth of the time
     )
     return None if suspicious else classes
 

@@ -1,5 +1,6 @@
 """Which values are valid, and that their canonical text is stable."""
 
+import json
 import math
 from typing import Any
 
@@ -228,6 +229,31 @@ def check_encoding(value: dict[str, Any]) -> None:
             values.encode(value)
         return
     assert values.encode(value) == wanted
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.dictionaries(texts, members | deep, max_size=4) | members, max_size=4), st.booleans())
+def test_many_values_are_encoded_like_each(documents: list[Any], compact: bool) -> None:
+    try:
+        wanted = [values.encode(document) for document in documents]
+    except InvalidOperation:
+        wanted = None
+    assert values.encode_all(documents) == wanted
+    separators = (",", ":") if compact else None
+    texts = [json.dumps(document, separators=separators, ensure_ascii=not compact) for document in documents]
+    if (parsed := values.parse_all(texts)) is not None:
+        assert parsed == documents
+        assert values.encode_all(parsed, [text.encode() for text in texts]) == wanted
+        assert values.encode_all(parsed, texts) == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ['{"id":"3f1e16d2-0c1e-4e17-9e18-0e0e1e2e3e4e"}', '{"a":1e-7}', '{"a":[0.5,{"b":[]}]}']
+)
+def test_canonical_texts_are_returned_without_another_check(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "_encode", None)
+    texts = [text.encode(), b"{}"]
+    assert values.encode_all([values.parse(each) for each in texts], texts) is texts
 
 
 @settings(max_examples=500, deadline=None)
