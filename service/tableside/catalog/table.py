@@ -10,8 +10,8 @@ from ..core import (
     Applied,
     Capabilities,
     DeadlineExceeded,
-    GetColumn,
     Key,
+    KeyColumn,
     Operation,
     Outcome,
     Page,
@@ -272,7 +272,7 @@ def _partition_count(operation: Operation) -> int:
 
 
 async def _keys_differ(operations: Sequence[Operation]) -> bool:
-    if isinstance(operations, GetColumn):
+    if isinstance(operations, KeyColumn):
         return operations.keys_differ
     yielder, keys = Yielder(), set[Key]()
     for some in chunks_of(operations, COMPARED_KEYS):

@@ -5,7 +5,19 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 
-from ..core import Delete, Get, Operation, Outcome, Put, Record, RecordColumns, TableError, Update, Written
+from ..core import (
+    Delete,
+    Get,
+    Operation,
+    Outcome,
+    Put,
+    Record,
+    RecordColumns,
+    TableError,
+    Update,
+    Written,
+    WrittenColumn,
+)
 from ..core.concurrency import Pieces
 from ..core.directions import count_reads
 from ..telemetry import Histogram, counters
@@ -76,6 +88,8 @@ class TableMetrics:
         if isinstance(outcomes, RecordColumns):
             absent = outcomes.absent_count
             counted = Counter({("get", "found"): len(outcomes) - absent, ("get", "absent"): absent})
+        elif isinstance(outcomes, WrittenColumn):
+            counted = {("put", "written"): len(outcomes)}
         elif len(operations) <= PIECE_OPERATIONS:
             counted = _counted(operations, outcomes)
         else:

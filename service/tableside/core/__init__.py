@@ -8,7 +8,18 @@ from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
 from .bounded_reads import UPDATE_BYTES_MAX, BoundedReads, ReadBudget
 from .changes import Changes, Edits, MergePatch
-from .columns import COLUMN_BYTES_MAX, GetColumn, LazySequence, RecordColumns, etag_column, text_of
+from .columns import (
+    COLUMN_BYTES_MAX,
+    GetColumn,
+    KeyColumn,
+    LazySequence,
+    PutColumn,
+    RecordColumns,
+    WrittenColumn,
+    column_of_equal_lengths,
+    etag_column,
+    text_of,
+)
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded
 from .deadlines import run_until
@@ -106,6 +117,7 @@ __all__ = [
     "Json",
     "JsonObject",
     "Key",
+    "KeyColumn",
     "KeyField",
     "KeySchema",
     "LazySequence",
@@ -121,6 +133,7 @@ __all__ = [
     "PartitionOutcome",
     "Path",
     "Put",
+    "PutColumn",
     "Range",
     "ReadBudget",
     "Record",
@@ -145,6 +158,7 @@ __all__ = [
     "WriteHealth",
     "WritesRejected",
     "Written",
+    "WrittenColumn",
     "Yielder",
     "are_plain_puts",
     "check_elements",
@@ -152,6 +166,7 @@ __all__ = [
     "checked_part",
     "checked_url",
     "chunks_of",
+    "column_of_equal_lengths",
     "decide",
     "decode",
     "encode",

@@ -1,6 +1,6 @@
-"""Gets and their outcomes in columns, so that a batch needs no objects for each record.
+"""Gets, puts and their outcomes in columns, so that a batch needs no objects for each record.
 
-Both classes are sequences of the usual objects. These are made when the first one is requested, so a policy or a store
+The classes are sequences of the usual objects. These are made when the first one is requested, so a policy or a store
 without special code for columns works unchanged.
 """
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .keys import STRING_BYTES_MAX, KeySchema
-from .operations import Get, Record
+from .operations import Get, Put, Record, Written
 
 Item = TypeVar("Item")
 
@@ -24,7 +24,7 @@ KEY_BYTES_MAX = 2**20
 """The maximum size of a column of keys, or of operations. It is checked in one step."""
 
 COLUMN_BYTES_MAX = 2**21
-"""The maximum size of the records of a call in columns. They are copied in one step."""
+"""The maximum size of the values of a call in columns. They are copied in one step."""
 
 
 class LazySequence(Sequence[Item], ABC):
@@ -56,8 +56,8 @@ class LazySequence(Sequence[Item], ABC):
         """Return some of the items, without making them."""
 
 
-class GetColumn(LazySequence[Get]):
-    """Gets of valid keys: a column of strings or 64-bit integers without nulls."""
+class KeyColumn(LazySequence[Item], ABC):
+    """Operations on valid keys: a column of strings or 64-bit integers without nulls."""
 
     def __init__(self, keys: pa.Array) -> None:
         self.keys = keys
@@ -70,11 +70,45 @@ class GetColumn(LazySequence[Get]):
         """Whether no key occurs twice."""
         return len(pc.unique(self.keys)) == len(self)
 
+
+class GetColumn(KeyColumn[Get]):
+    """Gets without options."""
+
     def _make(self) -> list[Get]:
         return list(map(Get, self.keys.to_pylist()))
 
     def _part(self, part: slice) -> Self:
         return type(self)(self.keys[part])
+
+
+class PutColumn(KeyColumn[Put]):
+    """Puts without options: `are_plain_puts` is true. `values` are canonical texts of at most `COLUMN_BYTES_MAX`."""
+
+    def __init__(self, keys: pa.Array, values: pa.Array) -> None:
+        super().__init__(keys)
+        self.values = values
+
+    def _make(self) -> list[Put]:
+        return list(map(Put, self.keys.to_pylist(), self.values.to_pylist()))
+
+    def _part(self, part: slice) -> Self:
+        return type(self)(self.keys[part], self.values[part])
+
+
+class WrittenColumn(LazySequence[Written]):
+    """The outcomes of puts that replaced or created a record: a column of etags."""
+
+    def __init__(self, etags: pa.Array) -> None:
+        self.etags = etags
+
+    def __len__(self) -> int:
+        return len(self.etags)
+
+    def _make(self) -> list[Written]:
+        return list(map(Written, self.etags.to_pylist()))
+
+    def _part(self, part: slice) -> Self:
+        return type(self)(self.etags[part])
 
 
 class RecordColumns(LazySequence[Record | None]):
@@ -107,8 +141,8 @@ class RecordColumns(LazySequence[Record | None]):
         return type(self)(self.values[part], self.etags[part])
 
 
-def get_column(keys: pa.ChunkedArray, schema: KeySchema) -> GetColumn | None:
-    """Return gets of the keys, or None if one may be invalid or objects are faster. Then each must be checked."""
+def key_column(keys: pa.ChunkedArray, schema: KeySchema) -> pa.Array | None:
+    """Return the keys, or None if one may be invalid or objects are faster. Then each must be checked."""
     if schema.composite or len(keys) < KEYS_MIN or keys.nbytes > KEY_BYTES_MAX:
         return None
     is_text = schema.fields[0].type == "string"
@@ -120,7 +154,7 @@ def get_column(keys: pa.ChunkedArray, schema: KeySchema) -> GetColumn | None:
         return None
     if column.null_count or (is_text and not _are_valid(column)):
         return None
-    return GetColumn(column)
+    return column
 
 
 def text_of(column: pa.Array) -> bytes:
@@ -131,10 +165,14 @@ def text_of(column: pa.Array) -> bytes:
 
 def etag_column(etags: str, like: pa.Array) -> pa.Array:
     """Return a column of etags of one length, which are given one after another, with the nulls of another column."""
-    count = len(like)
-    places = _multiples(len(etags) // max(count, 1), count.bit_length())
-    column = pa.Array.from_buffers(pa.utf8(), count, [None, places, pa.py_buffer(etags.encode())])
+    column = column_of_equal_lengths(etags.encode(), len(like), pa.utf8())
     return pc.if_else(like.is_valid(), column, None) if like.null_count else column
+
+
+def column_of_equal_lengths(texts: bytes, count: int, kind: pa.DataType) -> pa.Array:
+    """Return a column of type `binary` or `utf8` of texts of one length, which are given one after another."""
+    places = _multiples(len(texts) // max(count, 1), count.bit_length())
+    return pa.Array.from_buffers(kind, count, [None, places, pa.py_buffer(texts)])
 
 
 @lru_cache(maxsize=32)

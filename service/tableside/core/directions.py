@@ -6,7 +6,7 @@ The keys of a batch are distinct and its operations independent, so a batch may 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias
 
-from .columns import GetColumn, RecordColumns
+from .columns import GetColumn, PutColumn, RecordColumns, WrittenColumn
 from .concurrency import gather_bounded
 from .errors import Applied
 from .operations import Get, Operation, Outcome, Record, Written
@@ -64,7 +64,7 @@ class AllSucceeded(list[Outcome]):
 
 
 _READS = frozenset({AllReads, GetColumn})
-_SUCCEEDED = frozenset({AllSucceeded, RecordColumns})
+_SUCCEEDED = frozenset({AllSucceeded, RecordColumns, WrittenColumn})
 
 
 def marked_reads(operations: Sequence[Operation]) -> Sequence[Operation]:
@@ -76,6 +76,8 @@ def count_reads(operations: Sequence[Operation]) -> int:
     """Return the number of reads."""
     if type(operations) in _READS:
         return len(operations)
+    if type(operations) is PutColumn:
+        return 0
     return list(map(type, operations)).count(Get)
 
 

@@ -1,8 +1,9 @@
 """Remembers that a store rejected its last writes, so that readiness probes need not write to find out."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
+from .columns import WrittenColumn
 from .errors import StoreUnavailable, WritesRejected
 from .operations import Outcome, Written
 
@@ -17,8 +18,10 @@ class WriteHealth:
         self._clock = clock
         self._rejected_at: float | None = None
 
-    def observe(self, outcomes: Iterable[Outcome]) -> None:
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
         """Note the outcomes of a call with writes: any success clears earlier rejections."""
+        if isinstance(outcomes, WrittenColumn):
+            outcomes = outcomes[:1]
         rejected = False
         for outcome in outcomes:
             if type(outcome) is Written:

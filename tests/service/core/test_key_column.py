@@ -1,4 +1,4 @@
-"""A column of keys becomes a column of gets only if each of its keys is valid."""
+"""A column of keys is used as it is only if each of its keys is valid."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from contract import COMPOSITE, INTEGERS, STRINGS, THREE_PARTS
 from tableside.core import columns
-from tableside.core.columns import KEY_BYTES_MAX, get_column
+from tableside.core.columns import KEY_BYTES_MAX, key_column
 from tableside.core.errors import InvalidOperation
 from tableside.core.keys import KeySchema
-from tableside.core.operations import Get
 
 KEYS_MIN = 32
 
@@ -53,13 +52,12 @@ def valid_keys(cells: Sequence[Any], schema: KeySchema) -> list[Any] | None:
 
 
 def check(column: pa.ChunkedArray, schema: KeySchema) -> None:
-    found, expected = get_column(column, schema), valid_keys(column.to_pylist(), schema)
+    found, expected = key_column(column, schema), valid_keys(column.to_pylist(), schema)
     assert (found is None) == (expected is None)
     if found is not None:
         assert expected is not None
-        assert list(found) == list(map(Get, expected))
-        assert found.keys.to_pylist() == expected
-        assert found.keys.type == (pa.utf8() if schema == STRINGS else pa.int64())
+        assert found.to_pylist() == expected
+        assert found.type == (pa.utf8() if schema == STRINGS else pa.int64())
 
 
 def integers_of(kind: pa.DataType) -> st.SearchStrategy[int]:
@@ -117,14 +115,14 @@ def test_one_invalid_text_suffices(kind: pa.DataType, invalid: str | None, place
     cells = [f"k{index}" for index in range(40)]
     check(pa.chunked_array([pa.array(cells, kind)]), STRINGS)
     cells.insert(place, invalid)  # type: ignore[arg-type]  # a null
-    assert get_column(pa.chunked_array([pa.array(cells, kind)]), STRINGS) is None
+    assert key_column(pa.chunked_array([pa.array(cells, kind)]), STRINGS) is None
 
 
 @pytest.mark.parametrize("invalid", [2**63, 2**64 - 1, None])
 def test_one_integer_beyond_64_bits_suffices(invalid: int | None) -> None:
     cells = [2**63 - 1, *range(40)]
     check(pa.chunked_array([pa.array(cells, pa.uint64())]), INTEGERS)
-    assert get_column(pa.chunked_array([pa.array([*cells, invalid], pa.uint64())]), INTEGERS) is None
+    assert key_column(pa.chunked_array([pa.array([*cells, invalid], pa.uint64())]), INTEGERS) is None
 
 
 @pytest.mark.parametrize("kind", SHARING_KINDS, ids=str)
@@ -132,34 +130,34 @@ def test_one_integer_beyond_64_bits_suffices(invalid: int | None) -> None:
 def test_rows_that_may_share_bytes_are_no_column(kind: pa.DataType, schema: KeySchema) -> None:
     cells = pa.array([*range(40)] if "int64" in str(kind) else [f"k{index}" for index in range(40)])
     column = cells.dictionary_encode() if pa.types.is_dictionary(kind) else cells.cast(kind)
-    assert get_column(pa.chunked_array([column]), schema) is None
+    assert key_column(pa.chunked_array([column]), schema) is None
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_keys_of_another_type_are_no_column(kind: pa.DataType) -> None:
     is_text = kind in TEXT_KINDS
     column = pa.chunked_array([pa.array([f"{n}" if is_text else n for n in range(40)], kind)])
-    assert get_column(column, INTEGERS if is_text else STRINGS) is None
+    assert key_column(column, INTEGERS if is_text else STRINGS) is None
 
 
 @pytest.mark.parametrize("schema", [COMPOSITE, THREE_PARTS])
 def test_keys_of_several_parts_are_no_column(schema: KeySchema) -> None:
     parts: list[Callable[[int], Any]] = [str, lambda n: n, lambda n: {"user": str(n), "day": n}]
     for part in parts:
-        assert get_column(pa.chunked_array([pa.array([part(n) for n in range(40)])]), schema) is None
+        assert key_column(pa.chunked_array([pa.array([part(n) for n in range(40)])]), schema) is None
 
 
 @pytest.mark.parametrize("schema", [STRINGS, INTEGERS])
 def test_a_struct_is_no_key_of_one_part(schema: KeySchema) -> None:
     for row in ({"id": "a"}, {"id": 1}):
-        assert get_column(pa.chunked_array([pa.array([row] * 40)]), schema) is None
+        assert key_column(pa.chunked_array([pa.array([row] * 40)]), schema) is None
 
 
 def test_short_and_large_columns_are_checked_key_by_key() -> None:
     for count in (KEYS_MIN - 1, KEYS_MIN):
-        assert (get_column(pa.chunked_array([["a"] * count]), STRINGS) is None) == (count < KEYS_MIN)
-        assert (get_column(pa.chunked_array([[7] * count]), INTEGERS) is None) == (count < KEYS_MIN)
+        assert (key_column(pa.chunked_array([["a"] * count]), STRINGS) is None) == (count < KEYS_MIN)
+        assert (key_column(pa.chunked_array([[7] * count]), INTEGERS) is None) == (count < KEYS_MIN)
     for length in (900, 1024):
         column = pa.chunked_array([["x" * length] * 1024])
-        assert (get_column(column, STRINGS) is None) == (column.nbytes > KEY_BYTES_MAX)
-    assert get_column(pa.chunked_array([], pa.utf8()), STRINGS) is None
+        assert (key_column(column, STRINGS) is None) == (column.nbytes > KEY_BYTES_MAX)
+    assert key_column(pa.chunked_array([], pa.utf8()), STRINGS) is None

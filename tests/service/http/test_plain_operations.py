@@ -160,7 +160,7 @@ def test_short_runs_are_not_divided() -> None:
 def test_gets_and_puts_are_decoded_together() -> None:
     spec = TableSpec("t")
     assert plain_gets(["a", "b"], spec)
-    assert plain_puts(["a"], [{"a": [1.5, {"b": 1}]}], spec, [None])
+    assert plain_puts(["a"], [b'{"a":[1.5,{"b":1}]}'], spec, [None])
     assert plain_operations([{"op": "get", "key": "a"}], spec)
     assert plain_operations([{"op": "put", "key": "a", "value": {}}], spec)
     assert plain_operations([{"op": "update", "key": "a", "update": {"$inc": {"n": 1}}}], spec)
@@ -208,7 +208,7 @@ async def test_writes_are_encoded_at_once_with_the_same_result() -> None:
 
 
 def test_a_batch_of_gets_is_marked_as_reads_only() -> None:
-    put = plain_puts(["a"], [{}], SPECS[0], [None]) or []
+    put = plain_puts(["a"], [b"{}"], SPECS[0], [None]) or []
     assert type(valid_operations([Get("a"), Get("b")])) is AllReads
     assert valid_operations([Get("a"), TooLarge("b")]) == [Get("a")]
     assert type(valid_operations([Get("a"), *put])) is not AllReads

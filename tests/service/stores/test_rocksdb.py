@@ -321,7 +321,7 @@ async def test_a_record_renewed_during_a_sweep_remains(tmp_path: Path, monkeypat
         writes = backend._database.run_write
         swept = asyncio.Event()
 
-        async def renew_first(work: Callable[[Turn], list[Outcome]]) -> list[Outcome]:
+        async def renew_first(work: Callable[[Turn], Sequence[Outcome]]) -> Sequence[Outcome]:
             monkeypatch.setattr(backend._database, "run_write", writes)
             await store.apply([put("kept", {})])
             outcomes = await writes(work)

@@ -9,7 +9,16 @@ from starlette.routing import Route
 
 from ...auth import with_refusals
 from ...catalog import Table, ValueRoom
-from ...core import InvalidOperation, MalformedRequest, Outcome, Record, RecordColumns, TableSpec, Written
+from ...core import (
+    InvalidOperation,
+    MalformedRequest,
+    Outcome,
+    Record,
+    RecordColumns,
+    TableSpec,
+    Written,
+    WrittenColumn,
+)
 from ...core.concurrency import Pieces, Yielder, in_pieces
 from ...core.directions import count_reads
 from ..request_context import caller_of
@@ -80,6 +89,8 @@ async def _encode(
     bytes_max, is_json = request.limits.response_bytes_max, media == JSON
     if isinstance(outcomes, RecordColumns) and not is_json and outcomes.value_bytes <= bytes_max:
         return await in_pieces(arrow_answers.encode_columns(outcomes, partitioned=partitioned))
+    if isinstance(outcomes, WrittenColumn) and not is_json:
+        return arrow_answers.encode_write_column(outcomes)
     found: list[Answer] = []
     pieces: Pieces[Encoded]
     if records := _all_found(outcomes, min(bytes_max, COPIED_BYTES_MAX) if is_json else bytes_max):

@@ -10,7 +10,7 @@ from ...core import (
     DeadlineExceeded,
     Delete,
     Get,
-    GetColumn,
+    KeyColumn,
     Operation,
     Outcome,
     PartitionOutcome,
@@ -151,7 +151,7 @@ def not_decoded(spec: TableSpec) -> DeadlineExceeded:
 
 def valid_operations(operations: Sequence[Operation | TableError]) -> Sequence[Operation]:
     """Return the operations without the errors of invalid ones."""
-    if isinstance(operations, GetColumn):
+    if isinstance(operations, KeyColumn):
         return operations
     types = set(map(type, operations))
     if types == {Get}:

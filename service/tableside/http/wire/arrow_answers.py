@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core import Record, RecordColumns, TableError, Written, chunks_of
+from ...core import Record, RecordColumns, TableError, Written, WrittenColumn, chunks_of
 from ...core.concurrency import Pieces
 from .answers import PIECE_OPERATIONS, RECORD_NOT_FOUND, Answer, rfc3339
 from .arrow_parts import binary_column, encode_stream
@@ -25,7 +25,7 @@ _COLUMNS = [
     pa.field("replayed", pa.bool_()),
 ]
 
-_FOUND, _ABSENT = pa.scalar(200, pa.uint16()), pa.scalar(404, pa.uint16())
+_FOUND, _NO_CONTENT, _ABSENT = (pa.scalar(status, pa.uint16()) for status in (200, 204, 404))
 _NOT_FOUND = (RECORD_NOT_FOUND.code, RECORD_NOT_FOUND.detail, RECORD_NOT_FOUND.retriable, RECORD_NOT_FOUND.applied)
 """The columns of an absent record's error."""
 
@@ -82,6 +82,12 @@ def encode_writes(writes: Sequence[Written]) -> Pieces[Encoded]:
     return _encode_successes(statuses, pa.nulls(len(writes), pa.binary()), etags)
 
 
+def encode_write_column(writes: WrittenColumn) -> Encoded:
+    """Encode the answers to puts. `encode` returns the same."""
+    alike = _alike(len(writes))
+    return _encode_successes(alike.no_content, alike.no_value, writes.etags)
+
+
 def _encode_successes(
     statuses: pa.Array, values: pa.Array, etags: pa.Array, absent: pa.Array | None = None, *, partitioned: bool = False
 ) -> Encoded:
@@ -102,6 +108,8 @@ class _Alike(NamedTuple):
     """Columns whose cells are all the same."""
 
     found: pa.Array
+    no_content: pa.Array
+    no_value: pa.Array
     no_text: pa.Array
     no_flag: pa.Array
     false: pa.Array
@@ -111,6 +119,8 @@ class _Alike(NamedTuple):
 def _alike(count: int) -> _Alike:
     return _Alike(
         pa.repeat(_FOUND, count),
+        pa.repeat(_NO_CONTENT, count),
+        pa.nulls(count, pa.binary()),
         pa.nulls(count, pa.utf8()),
         pa.nulls(count, pa.bool_()),
         pa.repeat(pa.scalar(False), count),

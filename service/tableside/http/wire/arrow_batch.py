@@ -23,7 +23,7 @@ from ...core import (
     values,
 )
 from ...core.changes import CHECKED_TYPES, packed
-from ...core.columns import KEY_BYTES_MAX, GetColumn, get_column
+from ...core.columns import COLUMN_BYTES_MAX, KEY_BYTES_MAX, GetColumn, PutColumn, key_column
 from ...core.concurrency import LongPieces, PieceSize
 from ...core.json_errors import NotJson
 from ...core.long_texts import member_text
@@ -69,8 +69,8 @@ def decode(
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
-    if (gets := _get_column(table, spec, settings.op)) is not None:
-        return Batch(gets, None if settings.fields is None else [settings.fields] * len(gets))
+    if (column := (yield from _column(table, spec, settings, expired))) is not None:
+        return Batch(column, None if settings.fields is None else [settings.fields] * len(column))
     rows = _RowDecoder(spec, settings, expired)
     operations: list[Operation | TableError] = []
     for start in range(0, table.num_rows, PIECE_ROWS):
@@ -82,13 +82,37 @@ def decode(
     return Batch(operations, None if settings.fields is None else [settings.fields] * len(operations))
 
 
-def _get_column(table: pa.Table, spec: TableSpec, op: str | None) -> GetColumn | None:
-    """Return the batch as a column if it consists of gets with a key and nothing else, and its keys are valid."""
-    if op is None and table.column("op").nbytes > KEY_BYTES_MAX:
+def _column(
+    table: pa.Table, spec: TableSpec, settings: RowSettings, expired: Callable[[], bool]
+) -> LongPieces[GetColumn | PutColumn | None]:
+    """Return the batch as a column if it consists of gets, or of puts, with the usual members, and all are valid."""
+    if settings.op is None and table.column("op").nbytes > KEY_BYTES_MAX:
         return None
-    op, rows = (op, table) if op is not None else next(runs(table), (None, table))
-    is_all = op == "get" and rows.num_rows == table.num_rows and rows.column_names == ["key"]
-    return get_column(rows.column("key"), spec.key) if is_all else None
+    op, rows = (settings.op, table) if settings.op is not None else next(runs(table), (None, table))
+    if rows.num_rows < table.num_rows or (keys := key_column(rows.column("key"), spec.key)) is None:
+        return None
+    names = set(rows.column_names)
+    if op == "get" and names == {"key"}:
+        return GetColumn(keys)
+    may_be_plain = not settings.returning and not spec.key.has_names and not spec.partitions
+    if op == "put" and names == {"key", "value"} and may_be_plain and rows.nbytes <= COLUMN_BYTES_MAX:
+        texts = yield from _all_values(rows, expired)
+        return None if texts is None else PutColumn(keys, pa.array(texts, pa.binary()))
+    return None
+
+
+def _all_values(rows: pa.Table, expired: Callable[[], bool]) -> LongPieces[list[bytes] | None]:
+    """Return the canonical texts of all values. Return None if one may be invalid, or once the deadline has expired."""
+    texts, size_bytes, piece_size = list[bytes](), rows.nbytes, PieceSize(PIECE_BYTES)
+    while len(texts) < rows.num_rows:
+        piece = rows.slice(len(texts), _piece_rows(rows, size_bytes, piece_size.size_bytes))
+        with piece_size.measure():
+            found = _short_values(piece)
+        if found is None or expired():
+            return None
+        texts += found
+        yield None
+    return texts
 
 
 class _RowDecoder:
@@ -144,9 +168,8 @@ class _RowDecoder:
         if self._settings.returning:
             return None
         if op == "put" and names | {"sequence"} == {"key", "value", "sequence"}:
-            documents = _short_documents(rows) if _all_present(rows, "value") else None
-            tokens = self._tokens(rows)
-            return None if documents is None or tokens is None else plain_puts(keys, documents, self._spec, tokens)
+            texts, tokens = _short_values(rows), self._tokens(rows)
+            return None if texts is None or tokens is None else plain_puts(keys, texts, self._spec, tokens)
         if op == "update" and names | {"default", "sequence"} == {"key", "update", "default", "sequence"}:
             changes = self._all_changes(rows.column("update").to_pylist()) if _all_present(rows, "update") else None
             defaults, tokens = self._defaults(rows), self._tokens(rows)
@@ -271,10 +294,16 @@ def _piece_rows(rows: pa.Table, size_bytes: int, piece_bytes: int) -> int:
     return max(1, min(rows_max, fitting))
 
 
-def _short_documents(rows: pa.Table) -> list[Json] | None:
-    """Parse values. Return None if one is invalid, or if they are too long to parse them in one step."""
-    texts = rows.column("value").to_pylist()
-    return values.parse_all(texts) if sum(map(len, texts)) <= 2 * PIECE_BYTES else None
+def _short_values(rows: pa.Table) -> Sequence[bytes] | None:
+    """Return canonical values. Return None if one is invalid, or if they are too long to parse them in one step."""
+    column = rows.column("value")
+    if not _all_present(rows, "value"):
+        return None
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
+    texts = column.to_pylist()
+    documents = values.parse_all(texts) if sum(map(len, texts)) <= 2 * PIECE_BYTES else None
+    return None if documents is None else values.encode_all(documents, texts)
 
 
 def _all_present(rows: pa.Table, name: str) -> bool:

@@ -24,7 +24,8 @@ def plain_operations(raws: Sequence[Any], spec: TableSpec) -> Sequence[Operation
         if kinds == {"get"} and max(map(len, raws)) == 2:
             return plain_gets([raw["key"] for raw in raws], spec)
         if kinds == {"put"} and max(map(len, raws)) == 3:
-            return plain_puts([raw["key"] for raw in raws], [raw["value"] for raw in raws], spec, nothing)
+            texts = values.encode_all([raw["value"] for raw in raws])
+            return None if texts is None else plain_puts([raw["key"] for raw in raws], texts, spec, nothing)
         if kinds == {"update"} and max(map(len, raws)) == 3:
             changes = _parsed_updates([raw["update"] for raw in raws])
             keys = [raw["key"] for raw in raws]
@@ -40,13 +41,10 @@ def plain_gets(keys: list[Any], spec: TableSpec) -> list[Get] | None:
 
 
 def plain_puts(
-    keys: list[Any], documents: Sequence[Any], spec: TableSpec, tokens: Sequence[Token | None]
+    keys: list[Any], texts: Sequence[bytes], spec: TableSpec, tokens: Sequence[Token | None]
 ) -> list[Put] | None:
-    """Return an unconditional put of each document."""
+    """Return an unconditional put of each canonical text."""
     if spec.key.has_names or not spec.key.all_valid(keys):
-        return None
-    texts = values.encode_all(documents)
-    if texts is None:
         return None
     return list(map(Put, keys, texts, repeat(None), repeat(False), repeat(None), tokens))
 

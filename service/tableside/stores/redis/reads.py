@@ -20,7 +20,7 @@ from .errors import from_unexpected_reply
 from .keys import KeyNames, slot_of
 from .name_column import NameColumn
 from .records import read, read_all, read_columns, wrong_type
-from .scripts import READ_SCRIPT, Command, script_call
+from .scripts import READ_SCRIPT, Command, PackedWords, script_call
 from .topology import Servers
 
 SCRIPT_RECORDS_MAX = 16
@@ -144,10 +144,7 @@ class RecordReader:
     def _plain_commands(self, names: Sequence[str]) -> list[Command]:
         if self._servers.is_cluster:
             return [Command(("GET", name), (index,), slot_of(name)) for index, name in enumerate(names)]
-        return [
-            Command(("MGET",), group.positions, names=names[group.positions[0] : group.positions[-1] + 1])
-            for group in self._servers.groups(names)
-        ]
+        return [_mget(names, group.positions) for group in self._servers.groups(names)]
 
     def _parse_values(self, reply: Reply, count: int) -> list[Outcome]:
         values = [reply] if self._servers.is_cluster and (reply is None or type(reply) is bytes) else reply
@@ -165,6 +162,13 @@ class RecordReader:
         commands = [Command(("EXISTS",), part, names=[names[index] for index in part]) for part in parts]
         replies = await self._servers.run(commands, until) if commands else []
         return list(chain.from_iterable(part for part, reply in zip(parts, replies, strict=True) if reply != 0))
+
+
+def _mget(names: Sequence[str], positions: Sequence[int]) -> Command:
+    part = names[positions[0] : positions[-1] + 1]
+    if isinstance(part, NameColumn):
+        return Command(("MGET",), positions, packed_words=PackedWords(len(part), 0, (part.packed(),)))
+    return Command(("MGET",), positions, names=part)
 
 
 def _columns(commands: Sequence[Command], replies: Sequence[Reply], size_bytes: float) -> RecordColumns | None:

@@ -10,6 +10,7 @@ first element is 0 for the tombstone of a deleted record.
 
 import contextlib
 import itertools
+import os
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from ...core import (
     Stored,
     TableError,
     TooLarge,
+    column_of_equal_lengths,
     encode,
     etag_column,
     parse,
@@ -42,6 +44,7 @@ _VALUE_END = b"}" + _MARKER
 _BRACE = ord("{")
 _RANDOM_HALVES = [bytes(run) for run in itertools.product(b" \t\n\r", repeat=_RANDOM_LENGTH // 2)]
 _HALVES = len(_RANDOM_HALVES)
+_WHITESPACE = bytes(b" \t\n\r"[byte % 4] for byte in range(256))
 
 _WRONG_TYPE = "another tool wrote the record: the Redis key is not a string"
 _NOT_AN_OBJECT = "another tool wrote the record, and it is not a valid JSON object"
@@ -54,9 +57,21 @@ def pack(value: bytes) -> bytes:
     return b"".join((value, _MARKER, _RANDOM_HALVES[first], _RANDOM_HALVES[second]))
 
 
+def pack_all(values: pa.Array) -> pa.Array:
+    """Return the bytes of a column of records, which differ in each call."""
+    count = len(values)
+    ends = os.urandom(_RANDOM_LENGTH * count).translate(_WHITESPACE)
+    return pc.binary_join_element_wise(values, _MARKER, column_of_equal_lengths(ends, count, pa.binary()), b"")
+
+
 def etag_of(raw: bytes) -> str:
     """Return the etag of a record's bytes."""
     return xxh3_128_hexdigest(raw)
+
+
+def etags_of(raws: Sequence[Any]) -> str:
+    """Return the etags of the bytes of records, one after another."""
+    return "".join(map(xxh3_128_hexdigest, raws))
 
 
 def value_of(raw: bytes) -> bytes:
@@ -89,8 +104,7 @@ def read_columns(raws: Sequence[bytes | None]) -> RecordColumns | None:
     ):
         return None
     hashed: Sequence[Any] = [raw or b"" for raw in raws] if column.null_count else raws
-    etags = "".join(map(xxh3_128_hexdigest, hashed))
-    return RecordColumns(pc.binary_slice(column, 0, -_SUFFIX_LENGTH), etag_column(etags, column))
+    return RecordColumns(pc.binary_slice(column, 0, -_SUFFIX_LENGTH), etag_column(etags_of(hashed), column))
 
 
 def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:

@@ -8,8 +8,6 @@ import msgspec
 from hiredis import pack_command
 from redis.connection import PythonRespSerializer
 
-from .name_column import NameColumn
-
 LONG_WORD_BYTES = 65_536
 """Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""
 
@@ -25,10 +23,19 @@ class Script:
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
+class PackedWords(msgspec.Struct, frozen=True):
+    """The names and arguments of a command as they are sent, each after its length: their numbers, and their texts."""
+
+    names: int
+    arguments: int
+    texts: tuple[bytes, ...]
+
+
 class Command(msgspec.Struct, frozen=True):
     """One command, or one call of a script, on keys of one slot.
 
-    `positions` are the positions of its records in the caller's batch. `names` and `arguments` follow the `words`.
+    `positions` are the positions of its records in the caller's batch. `names` and `arguments`, or both in the form
+    that is sent, follow the `words`.
     """
 
     words: tuple[Any, ...]
@@ -37,41 +44,36 @@ class Command(msgspec.Struct, frozen=True):
     script: Script | None = None
     names: Sequence[str] = ()
     arguments: Sequence[str | bytes | int] = ()
+    packed_words: PackedWords | None = None
 
     def packed(self, *, script_text: bool = False) -> list[bytes]:
         """Return the bytes to send, in parts: each word above `LONG_WORD_BYTES` is one.
 
         `script_text` sends the script itself, for a server that has not loaded it.
         """
-        words = self.words
+        words, more = self.words, self.packed_words or self._packed_words()
         if self.script is not None:
             head = ("EVAL", self.script.text) if script_text else ("EVALSHA", self.script.sha)
-            words = (*head, len(self.names))
-        if len(self.names) >= LONG_COMMAND_NAMES and (packed := self._packed_long(words)):
-            return packed
+            words = (*head, len(self.names) if more is None else more.names)
+        if more is not None:
+            _, _, start = pack_command(words).partition(b"\r\n")
+            return [b"*%d\r\n%b" % (len(words) + more.names + more.arguments, start), *more.texts]
         words += (*self.names, *self.arguments)
         if True in [type(word) is bytes and len(word) > LONG_WORD_BYTES for word in words]:
             parts: list[bytes] = PythonRespSerializer(LONG_WORD_BYTES, _encode).pack(*words)  # type: ignore[no-untyped-call]
             return parts
         return [pack_command(words)]
 
-    def _packed_long(self, words: tuple[Any, ...]) -> list[bytes] | None:
-        """Return the bytes in three parts. Return None if names are not ASCII, or an argument is long."""
-        names = _packed_names(self.names)
-        arguments = [word if type(word) is bytes else _encode(word) for word in self.arguments]
-        if names is None or max(map(len, arguments), default=0) > LONG_WORD_BYTES:
+    def _packed_words(self) -> PackedWords | None:
+        """Return the names and arguments packed, or None if names are few or not ASCII, or an argument is long."""
+        if len(self.names) < LONG_COMMAND_NAMES:
             return None
-        count = len(words) + len(self.names) + len(arguments)
-        _, _, start = pack_command(words).partition(b"\r\n")
-        return [b"*%d\r\n%b" % (count, start), names, _packed_texts(arguments, b"$%d\r\n", b"\r\n")]
-
-
-def _packed_names(names: Sequence[str]) -> bytes | None:
-    """Return names as they are sent, None if they are not ASCII."""
-    if isinstance(names, NameColumn):
-        return names.packed()
-    packed = _packed_texts(names, "$%d\r\n", "\r\n")
-    return packed.encode() if packed.isascii() else None
+        names = _packed_texts(self.names, "$%d\r\n", "\r\n")
+        arguments = [word if type(word) is bytes else _encode(word) for word in self.arguments]
+        if not names.isascii() or max(map(len, arguments), default=0) > LONG_WORD_BYTES:
+            return None
+        texts = names.encode(), _packed_texts(arguments, b"$%d\r\n", b"\r\n")
+        return PackedWords(len(self.names), len(arguments), texts)
 
 
 def _packed_texts(texts: Sequence[AnyStr], length_form: AnyStr, end: AnyStr) -> AnyStr:

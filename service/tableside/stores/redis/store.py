@@ -15,6 +15,7 @@ from ...core import (
     Outcome,
     Page,
     Put,
+    PutColumn,
     Scan,
     TableSpec,
     Unsupported,
@@ -65,6 +66,7 @@ class RedisStore:
         self._reads = RecordReader(servers, names)
         scripts = RecordScripts(index)
         self._writes = RecordWriter(servers, names, scripts, spec)
+        self._puts_columns = spec.ttl_s is None and index is None and not servers.is_cluster
         self._scans = TableScanner(servers, names, self._reads)
         self._partition_scans = (
             None if index is None else PartitionScanner(servers, names, self._reads, index, exclusive=exclusive)
@@ -80,9 +82,12 @@ class RedisStore:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
         if isinstance(operations, GetColumn):
             return await self._reads.get_names(self._names.for_column(operations.keys), until)
-        if set(map(type, operations)) <= {Get}:
+        outcomes: Sequence[Outcome]
+        if isinstance(operations, PutColumn) and self._puts_columns:
+            outcomes = await self._writes.put_column(operations, until)
+        elif set(map(type, operations)) <= {Get}:
             return await self._reads.get([operation.key for operation in operations], until)
-        if self.spec.ttl_s is None and await _are_plain_puts(operations):
+        elif self.spec.ttl_s is None and await _are_plain_puts(operations):
             outcomes = await self._writes.put(cast("Sequence[Put]", operations), until)
         else:
             outcomes = await self._apply_by_kind(operations, until)

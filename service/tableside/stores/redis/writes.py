@@ -1,6 +1,9 @@
 """Puts and deletes without conditions: many in one call of a script."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
+
+import pyarrow.compute as pc
 
 from ...core import (
     Changed,
@@ -9,19 +12,23 @@ from ...core import (
     Operation,
     Outcome,
     Put,
+    PutColumn,
     TableError,
     TableSpec,
     Written,
+    WrittenColumn,
     Yielder,
     chunks_of,
+    etag_column,
     is_unconditional,
     transition,
 )
 from .connection import REQUEST_BYTES_MAX
+from .driver import Reply
 from .keys import KeyNames
 from .put_scripts import UNDECIDED
 from .record_scripts import RecordBatch, RecordScripts, script_results
-from .records import etag_of, pack
+from .records import etag_of, etags_of, pack, pack_all
 from .scripts import Command
 from .tokens import element, is_simple
 from .topology import COMMAND_KEYS_MAX, Servers
@@ -53,6 +60,27 @@ class RecordWriter:
                 outcomes[index] = result if isinstance(result, TableError) else Written(etag_of(raws[index]))
             await yielder.maybe_yield()
         return outcomes
+
+    async def put_column(self, puts: PutColumn, until: float) -> Sequence[Outcome]:
+        """Apply plain puts in one round trip to a server that is no cluster, for a table without an index."""
+        names = self._names.for_column(puts.keys)
+        if not names.have_usual_side_keys:
+            return await self.put(puts, until)
+        commands, etags, yielder = list[Command](), list[str](), Yielder()
+        longest: int = pc.max(pc.binary_length(puts.values)).as_py()
+        step = min(COMMAND_KEYS_MAX, REQUEST_BYTES_MAX // longest)
+        for start in range(0, len(puts), step):
+            part = slice(start, start + step)
+            raws = pack_all(puts.values[part])
+            etags.append(etags_of(raws.to_pylist()))
+            commands.append(self._scripts.put_column(names[part], raws, range(len(puts))[part]))
+            await yielder.maybe_yield()
+        replies = await self._servers.run(commands, until, writes=True)
+        written = WrittenColumn(etag_column("".join(etags), puts.keys))
+        results = list(chain.from_iterable(map(_results, commands, replies)))
+        if results.count(0) == len(puts):
+            return written
+        return [result if isinstance(result, TableError) else one for one, result in zip(written, results, strict=True)]
 
     async def put_once(self, puts: Sequence[Put], compare_and_set: CompareAndSet, until: float) -> list[Outcome]:
         """Apply puts for which `is_put_once` is true in one round trip per node.
@@ -128,10 +156,7 @@ class RecordWriter:
                 commands.append(script_call(batch, part, group.slot))
                 await yielder.maybe_yield()
         replies = await self._servers.run(commands, until, writes=True)
-        return [
-            (command.positions, script_results(reply, len(command.positions)))
-            for command, reply in zip(commands, replies, strict=True)
-        ]
+        return [(command.positions, _results(command, reply)) for command, reply in zip(commands, replies, strict=True)]
 
     def _plan(self, write: Put | Delete) -> tuple[Outcome, bytes, int]:
         """Return the expected outcome, the bytes to store (empty: delete) and the time to live in ms (0: no expiry)."""
@@ -162,6 +187,10 @@ async def _packed(puts: Sequence[Put]) -> list[bytes]:
         raws += [pack(put.value) for put in some]
         await yielder.maybe_yield()
     return raws
+
+
+def _results(command: Command, reply: Reply) -> list[int | TableError]:
+    return script_results(reply, len(command.positions))
 
 
 def _put_outcome(put: Put, raw: bytes, result: int | TableError) -> Outcome:

@@ -8,7 +8,7 @@ is closed. Keys that begin with a zero byte are not of records. A write is durab
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -68,7 +68,7 @@ class Database:
         self._swept = Contents() if self.search().first(FIRST_RECORD) is None else None
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
         self._scan_turn = asyncio.Lock()
-        self._writes: GroupCommit[list[Outcome]] = GroupCommit(handle.sync, _sync_failed)
+        self._writes: GroupCommit[Sequence[Outcome]] = GroupCommit(handle.sync, _sync_failed)
 
     def now_ms(self) -> int:
         """Return the wall-clock time in Unix milliseconds."""
@@ -149,14 +149,14 @@ class Database:
         async with self._scan_turn:
             return await self.run_read(turn)
 
-    async def run_write(self, work: Work[list[Outcome]]) -> list[Outcome]:
+    async def run_write(self, work: Work[Sequence[Outcome]]) -> Sequence[Outcome]:
         """Run work on the writer thread, for one turn, and return its outcomes when its writes are durable.
 
         No other write runs between the reads and writes of one turn.
         """
         return await self._writes.run(partial(self._run_write, work))
 
-    def _run_write(self, work: Work[list[Outcome]], turn: Turn) -> list[Outcome]:
+    def _run_write(self, work: Work[Sequence[Outcome]], turn: Turn) -> Sequence[Outcome]:
         self._handle.recover()
         return work(turn)
 
@@ -192,7 +192,7 @@ def first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:200]
 
 
-def _sync_failed(error: Exception, outcomes: list[Outcome]) -> list[Outcome]:
+def _sync_failed(error: Exception, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
     log.error("RocksDB could not sync", exc_info=error)
     unknown = WritesRejected("RocksDB could not sync", applied="unknown")
     return [unknown if isinstance(outcome, Written) else outcome for outcome in outcomes]

@@ -14,6 +14,7 @@ from ...core import (
     NOT_READ,
     READ_BYTES_MAX,
     GetColumn,
+    KeyColumn,
     KeySchema,
     Operation,
     Outcome,
@@ -46,7 +47,7 @@ class RecordReader:
 
         After values of READ_BYTES_MAX together, the others are NOT_READ.
         """
-        names = self._names(gets)
+        names = self.names(gets)
         inline = len(names) <= INLINE_KEYS_MAX
         while inline and self._turn_is_over:  # noqa: ASYNC110  # an event would not keep the order of the reads
             await asyncio.sleep(0)
@@ -65,12 +66,14 @@ class RecordReader:
             return await self._database.run_read(call.outcomes) if columns is None else columns
         return call.outcomes()
 
-    def _names(self, gets: Sequence[Operation]) -> list[bytes]:
-        if not isinstance(gets, GetColumn):
-            return self._schema.encode_all([operation.key for operation in gets], self._prefix)
-        if pa.types.is_string(gets.keys.type):  # Arrow's strings are UTF-8 already.
-            return [self._prefix + key for key in gets.keys.cast(pa.binary()).to_pylist()]
-        return self._schema.encode_all(gets.keys.to_pylist(), self._prefix)
+    def names(self, operations: Sequence[Operation]) -> list[bytes]:
+        """Return the keys of the database for the records of operations."""
+        if not isinstance(operations, KeyColumn):
+            return self._schema.encode_all([operation.key for operation in operations], self._prefix)
+        keys = operations.keys
+        if pa.types.is_string(keys.type):  # Arrow's strings are UTF-8 already.
+            return [self._prefix + key for key in keys.cast(pa.binary()).to_pylist()]
+        return self._schema.encode_all(keys.to_pylist(), self._prefix)
 
     def _note_inline(self, size_bytes: int) -> None:
         """After a large read, let the next ones wait for the next iteration of the event loop: others come first."""

@@ -11,6 +11,7 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 """
 
 import hashlib
+import struct
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from ...core import (
     Stored,
     TableError,
     TooLarge,
+    column_of_equal_lengths,
     encode,
     etag_column,
     parse,
@@ -72,6 +74,18 @@ def is_plain(raw: bytes) -> bool:
 def pack_plain(value: bytes, version: int) -> bytes:
     """Return the bytes of a record without expiry and writers. Its etag is the version in hex digits."""
     return _PLAIN_HEADER + version.to_bytes(8, "big") + value
+
+
+def pack_versions(versions: Sequence[int]) -> bytes:
+    """Return the bytes of versions, one after another."""
+    return struct.pack(f">{len(versions)}Q", *versions)
+
+
+def pack_all_plain(values: pa.Array, versions: bytes) -> list[bytes]:
+    """Return the bytes of a column of records without expiry and writers, from the bytes of their versions."""
+    column = column_of_equal_lengths(versions, len(values), pa.binary())
+    raws: list[bytes] = pc.binary_join_element_wise(_PLAIN_HEADER, column, values, b"").to_pylist()
+    return raws
 
 
 def pack_name(name: str) -> bytes:

@@ -5,8 +5,10 @@ import math
 import time
 from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
+import pyarrow as pa
 from rocksdict import WriteBatch
 
 from ...core import (
@@ -21,6 +23,7 @@ from ...core import (
     Outcome,
     Page,
     Put,
+    PutColumn,
     RecordUnreadable,
     Scan,
     Stored,
@@ -33,8 +36,10 @@ from ...core import (
     WriteHealth,
     WritesRejected,
     Written,
+    WrittenColumn,
     are_plain_puts,
     decide,
+    etag_column,
     takes_long,
     transition,
     value_bytes,
@@ -43,7 +48,7 @@ from ...core import (
 from .database import Database
 from .group_commit import BYTES_PER_TURN_MAX, Turn
 from .reads import RecordReader
-from .records import identity, is_plain, pack, pack_plain, read, unpack
+from .records import identity, is_plain, pack, pack_all_plain, pack_plain, pack_versions, read, unpack
 from .scans import Scanner
 from .tokened_puts import TokenedValue, pack_tokened, tokened_values
 
@@ -75,26 +80,27 @@ class RocksdbStore:
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Read all keys in one call, or write in turns of bounded size, which are durable when this returns."""
-        outcomes: list[Outcome] = []
-        read_bytes = 0
+        turns: list[Sequence[Outcome]] = []
+        count = read_bytes = 0
         try:
-            if isinstance(operations, GetColumn) or set(map(type, operations)) <= {Get}:
+            if isinstance(operations, GetColumn):
                 return await self._reader.get(operations)
-            while len(outcomes) < len(operations):
-                if outcomes and (stopped := self._stopped(read_bytes, until)) is not None:
-                    return outcomes + [stopped] * (len(operations) - len(outcomes))
-                remaining = operations[len(outcomes) :] if outcomes else operations
+            if not isinstance(operations, PutColumn) and set(map(type, operations)) <= {Get}:
+                return await self._reader.get(operations)
+            while count < len(operations):
+                if count and (stopped := self._stopped(read_bytes, until)) is not None:
+                    return _joined([*turns, [stopped] * (len(operations) - count)])
+                remaining = operations[count:] if count else operations
                 written = await self._database.run_write(partial(self._write, remaining))
-                if _LONG in written:
-                    written = [
-                        await self._update_long(operation, until) if outcome is _LONG else outcome
-                        for operation, outcome in zip(remaining, written, strict=False)
-                    ]
-                read_bytes += value_bytes(written)
-                outcomes += written
+                if not isinstance(written, WrittenColumn):
+                    written = await self._with_long(remaining, written, until)
+                    read_bytes += value_bytes(written)
+                turns.append(written)
+                count += len(written)
         except Exception as error:
             log.exception("RocksDB failed")
-            outcomes += [self._unavailable(error, operation) for operation in operations[len(outcomes) :]]
+            turns.append([self._unavailable(error, operation) for operation in operations[count:]])
+        outcomes = _joined(turns)
         self._health.observe(outcomes)
         return outcomes
 
@@ -124,6 +130,17 @@ class RocksdbStore:
         return WritesRejected(f"table {self.spec.name!r}: RocksDB could not write", applied="unknown")
 
     # Operations
+
+    async def _with_long(
+        self, operations: Sequence[Operation], outcomes: Sequence[Outcome], until: float
+    ) -> Sequence[Outcome]:
+        """Execute the updates whose outcomes are `_LONG`."""
+        if _LONG not in outcomes:
+            return outcomes
+        return [
+            await self._update_long(operation, until) if outcome is _LONG else outcome
+            for operation, outcome in zip(operations, outcomes, strict=False)
+        ]
 
     async def _update_long(self, update: Operation, until: float) -> Outcome:
         try:
@@ -169,11 +186,13 @@ class RocksdbStore:
             self._database.write(batch)
         return [step.outcome]
 
-    def _write(self, operations: Sequence[Operation], turn: Turn, *, any_length: bool = False) -> list[Outcome]:
+    def _write(self, operations: Sequence[Operation], turn: Turn, *, any_length: bool = False) -> Sequence[Outcome]:
         """Execute the first operations, as many as the turn allows, and return their outcomes.
 
         Those of updates that would take long are `_LONG`, unless `any_length` is true.
         """
+        if isinstance(operations, PutColumn) and self.spec.ttl_s is None and self._database.all_plain(self._prefix):
+            return self._put_column(operations[: turn.operations_left], turn)
         batch, outcomes, read_bytes = WriteBatch(raw_mode=True), list[Outcome](), 0
         while len(outcomes) < len(operations) and not (outcomes and turn.over):
             start = len(outcomes)
@@ -198,6 +217,13 @@ class RocksdbStore:
         if not batch.is_empty():
             self._database.write(batch)
         return outcomes
+
+    def _put_column(self, puts: PutColumn, turn: Turn) -> WrittenColumn:
+        batch, versions = WriteBatch(raw_mode=True), pack_versions(self._database.next_versions(len(puts)))
+        raws = pack_all_plain(puts.values, versions)
+        count = self._add_all(batch, self._reader.names(puts), raws, turn, not_plain=None)
+        self._database.write(batch)
+        return WrittenColumn(etag_column(versions.hex(), puts.keys)[:count])
 
     def _put_plain(self, batch: WriteBatch, keys: Sequence[bytes], puts: Sequence[Put], turn: Turn) -> list[Outcome]:
         versions = self._database.next_versions(len(puts))
@@ -278,6 +304,14 @@ class RocksdbStore:
             raw = pack(stored)
             self._database.note_write(len(raw), None if is_plain(raw) else self._prefix)
             batch.put(key, raw)
+
+
+def _joined(turns: Sequence[Sequence[Outcome]]) -> Sequence[Outcome]:
+    """Return the outcomes of several turns, in a column if all are in columns."""
+    columns = [turn.etags for turn in turns if isinstance(turn, WrittenColumn)]
+    if columns and len(columns) == len(turns):
+        return WrittenColumn(pa.concat_arrays(columns))
+    return list(chain.from_iterable(turns))
 
 
 def _stored(raw: bytes | None) -> Stored | RecordUnreadable | None:
