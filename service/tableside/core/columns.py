@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .keys import STRING_BYTES_MAX, KeySchema
-from .operations import Get, Put, Record, Written
+from .operations import Get, Key, Put, Record, Written
 
 Item = TypeVar("Item")
 
@@ -139,6 +139,30 @@ class RecordColumns(LazySequence[Record | None]):
 
     def _part(self, part: slice) -> Self:
         return type(self)(self.values[part], self.etags[part])
+
+
+class KeyedRecords(LazySequence[tuple[Key, Record]]):
+    """The records of a page, none of which is absent: a column of keys, and the columns of the records."""
+
+    def __init__(self, keys: pa.Array, records: RecordColumns) -> None:
+        self.keys = keys
+        self.records = records
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the records of several parts."""
+        values, etags = ([getattr(part.records, name) for part in parts] for name in ("values", "etags"))
+        records = RecordColumns(pa.concat_arrays(values), pa.concat_arrays(etags))
+        return cls(pa.concat_arrays([part.keys for part in parts]), records)
+
+    def _make(self) -> list[tuple[Key, Record]]:
+        return [(key, record) for key, record in zip(self.keys.to_pylist(), self.records, strict=True) if record]
+
+    def _part(self, part: slice) -> Self:
+        return type(self)(self.keys[part], self.records[part])
 
 
 def key_column(keys: pa.ChunkedArray, schema: KeySchema) -> pa.Array | None:

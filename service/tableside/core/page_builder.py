@@ -1,8 +1,12 @@
 """Collects the records of one page of a scan, within the limits of a page."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import cast
 
+import pyarrow as pa
+
+from .columns import COLUMN_BYTES_MAX, KeyedRecords, RecordColumns
 from .operations import Key, Outcome, Record, key_bytes
 from .store import Scan
 
@@ -23,11 +27,36 @@ class PageBuilder:
         self.records: list[tuple[Key, Record]] = []
         self.complete = False
         self.bytes_left = scan.bytes_max
+        self._columns: list[KeyedRecords] = []
+        self._columns_bytes_left = COLUMN_BYTES_MAX
         self._limit = scan.limit
         self.skipped = 0
 
+    @property
+    def in_columns(self) -> bool:
+        """Whether there are records, and all were added in columns."""
+        return bool(self._columns)
+
+    @property
+    def result(self) -> Sequence[tuple[Key, Record]]:
+        """The records, in columns if all were added in columns."""
+        return KeyedRecords.joined(self._columns) if self.in_columns else self.records
+
+    def add_columns(self, keys: pa.Array, records: RecordColumns) -> bool:
+        """Add records and return True. Add none if one is absent, if not all fit, or if others are not in columns."""
+        size_bytes = records.value_bytes + key_bytes(keys.to_pylist())
+        is_too_large = size_bytes > min(self.bytes_left, self._columns_bytes_left) or len(records) > self.room
+        if self.records or is_too_large or records.absent_count:
+            return False
+        self._columns.append(KeyedRecords(keys, records))
+        self.bytes_left -= size_bytes
+        self._columns_bytes_left -= size_bytes
+        self.complete = self.room <= 0
+        return True
+
     def add(self, key: Key, record: Record) -> None:
         """Add a record."""
+        self._leave_columns()
         self.records.append((key, record))
         self.bytes_left -= len(record.value) + key_bytes(key)
         self.complete = self.bytes_left < 0 or len(self.records) >= self._limit
@@ -40,6 +69,7 @@ class PageBuilder:
         size_bytes = sum([len(record.value) for record in records]) + key_bytes(keys)
         if size_bytes > self.bytes_left:
             return False
+        self._leave_columns()
         self.records += zip(keys, records, strict=True)
         self.bytes_left -= size_bytes
         self.complete = self.room <= 0
@@ -48,7 +78,11 @@ class PageBuilder:
     @property
     def room(self) -> int:
         """How many more records the page may have."""
-        return self._limit - len(self.records)
+        return self._limit - len(self.records) - sum(map(len, self._columns))
+
+    def _leave_columns(self) -> None:
+        if self._columns:
+            self.records, self._columns = list(chain.from_iterable(self._columns)), []
 
     def skip(self) -> None:
         """Count a record that has expired."""

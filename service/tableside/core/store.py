@@ -91,7 +91,7 @@ class Page(msgspec.Struct, frozen=True):
     `partitions` contains the partition of each record of a partitioned table.
     """
 
-    records: list[tuple[Key, Record]]
+    records: Sequence[tuple[Key, Record]]
     position: bytes | None
     partitions: list[int] | None = None
 

@@ -273,6 +273,9 @@ def test_arrow_pages_equal_json_pages(api: ApiClient, filled: str) -> None:
         pages += 1
     assert pages >= 15
     assert [{**row, "value": json.loads(row["value"])} for row in records] == api.walk(filled)
+    whole, cursor = arrow_page(api, filled, limit=1000)
+    assert whole.to_pylist() == records
+    assert cursor is None
 
 
 @ON_EVERY_STORE

@@ -7,7 +7,8 @@ import orjson
 import pyarrow as pa
 from msgspec.structs import replace
 
-from ...core import Page, Part, Record, TableSpec, chunks_of
+from ...core import Key, Page, Part, Record, TableSpec, chunks_of
+from ...core.columns import KeyedRecords
 from ...core.concurrency import Pieces
 from . import arrow_answers, arrow_parts
 from .answers import PIECE_OPERATIONS, rfc3339
@@ -45,13 +46,13 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
 
     If any record expires, a column `expires_at` follows. A partitioned table has `partition` as the last column.
     """
-    columns = [(yield from _key_column([key for key, _ in page.records], spec))]
-    columns.append((yield from arrow_parts.binary_column([record.value for _, record in page.records])))
-    yield
-    columns.append(pa.array([record.etag for _, record in page.records], pa.utf8()))
-    yield
+    records = page.records
+    if in_columns := isinstance(records, KeyedRecords):
+        columns = [records.keys, records.records.values, records.records.etags]
+    else:
+        columns = yield from _columns(records, spec)
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
-    if any(record.expires_ms for _, record in page.records):
+    if not in_columns and any(record.expires_ms for _, record in page.records):
         columns.append(arrow_answers.expiry_column([record.expires_ms for _, record in page.records]))
         schema = schema.append(arrow_answers.EXPIRES_AT)
         yield
@@ -60,6 +61,16 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
         schema = schema.append(pa.field("partition", pa.int32()))
     metadata = {} if cursor is None else {"cursor": cursor}
     return arrow_parts.encode_stream(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
+
+
+def _columns(records: Sequence[tuple[Key, Record]], spec: TableSpec) -> Pieces[list[pa.Array]]:
+    """Return the columns of keys, values and etags."""
+    columns = [(yield from _key_column([key for key, _ in records], spec))]
+    columns.append((yield from arrow_parts.binary_column([record.value for _, record in records])))
+    yield
+    columns.append(pa.array([record.etag for _, record in records], pa.utf8()))
+    yield
+    return columns
 
 
 def _key_column(keys: Sequence[Any], spec: TableSpec) -> Pieces[pa.Array]:
