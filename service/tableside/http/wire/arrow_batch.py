@@ -95,20 +95,25 @@ def _column(
     if op == "get" and names == {"key"}:
         return GetColumn(keys)
     may_be_plain = not settings.returning and not spec.key.has_names and not spec.partitions
-    if op == "put" and names == {"key", "value"} and may_be_plain and rows.nbytes <= COLUMN_BYTES_MAX:
+    if op == "put" and names == {"key", "value"} and may_be_plain:
         texts = yield from _all_values(rows, expired)
         return None if texts is None else PutColumn(keys, pa.array(texts, pa.binary()))
     return None
 
 
 def _all_values(rows: pa.Table, expired: Callable[[], bool]) -> LongPieces[list[bytes] | None]:
-    """Return the canonical texts of all values. Return None if one may be invalid, or once the deadline has expired."""
+    """Return the canonical texts of all values.
+
+    Return None if one may be invalid, if they are too long together, or once the deadline has expired.
+    """
     texts, size_bytes, piece_size = list[bytes](), rows.nbytes, PieceSize(PIECE_BYTES)
+    texts_bytes = 0  # More than `size_bytes` if the rows of a dictionary share their texts.
     while len(texts) < rows.num_rows:
         piece = rows.slice(len(texts), _piece_rows(rows, size_bytes, piece_size.size_bytes))
         with piece_size.measure():
             found = _short_values(piece)
-        if found is None or expired():
+        texts_bytes += sum(map(len, found or ()))
+        if found is None or max(size_bytes, texts_bytes) > COLUMN_BYTES_MAX or expired():
             return None
         texts += found
         yield None
