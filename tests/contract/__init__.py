@@ -27,6 +27,7 @@ from .words import (
     one,
     pages,
     put,
+    put_column,
     read_both_ways,
     record,
     refused,
@@ -36,6 +37,7 @@ from .words import (
     update,
     value,
     written,
+    written_in_column,
 )
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "one",
     "pages",
     "put",
+    "put_column",
     "read_both_ways",
     "record",
     "refused",
@@ -71,6 +74,7 @@ __all__ = [
     "update",
     "value",
     "written",
+    "written_in_column",
 ]
 
 

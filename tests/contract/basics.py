@@ -7,10 +7,25 @@ import pytest
 from tableside.core import NOT_READ, values
 from tableside.core.errors import InvalidOperation, RecordNotFound
 from tableside.core.keys import KeySchema
-from tableside.core.operations import Delete, Get, Key, Operation, Record, Written
+from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
 
 from .opening import Open, Opens
-from .words import INTEGERS, STRINGS, etag, one, put, read_both_ways, record, refused, same, update, value, written
+from .words import (
+    INTEGERS,
+    STRINGS,
+    etag,
+    one,
+    put,
+    read_both_ways,
+    record,
+    refused,
+    same,
+    text,
+    update,
+    value,
+    written,
+    written_in_column,
+)
 
 
 class Basics(Opens):
@@ -148,6 +163,41 @@ class Basics(Opens):
             expiring = (await read_both_ways(store, keys))[100]
             assert isinstance(expiring, Record)
             assert expiring.expires_ms > 0
+
+    @pytest.mark.parametrize("key", [STRINGS, INTEGERS], ids=["strings", "integers"])
+    async def test_puts_in_a_column_have_the_outcomes_of_puts_in_a_list(self, open_store: Open, key: KeySchema) -> None:
+        store = await open_store(key=key)
+        keys: list[Key] = [index * 7919 % 200 - 100 for index in range(200)]
+        if key == STRINGS:
+            keys = [f"ü{number}" for number in keys]
+        texts = [text(key=str(one_key), s="ü" * (index % 5)) for index, one_key in enumerate(keys)]
+        await store.apply([put(one_key, {"n": 1}) for one_key in keys[::3]])
+        before = await written_in_column(store, keys, texts)
+        after = await written_in_column(store, keys[10:150], texts[30:170])
+        assert await written_in_column(store, keys[:1], texts[:1]) != before[:1]
+        assert all(one_before != now for one_before, now in zip(before[10:150], after, strict=True))
+
+    async def test_puts_in_a_column_keep_the_tokens_and_replace_the_expiry_of_records(self, open_store: Open) -> None:
+        store = await open_store()
+        keys = [f"{index}" for index in range(200)]
+        tokens, expiring = store.capabilities.tokens, store.capabilities.ttl
+        for one_key in (keys[0], keys[150]):
+            await written(store, put(one_key, {"n": 1}, token=Token("w", 5) if tokens else None))
+            if expiring:
+                await written(store, put(one_key, {"n": 1}, ttl_s=3600))
+        found = await written_in_column(store, keys, [text(n=2)] * 200)
+        assert {outcome.expires_ms for outcome in found} == {0}
+        for one_key in (keys[0], keys[150]):
+            if tokens:
+                assert (await written(store, put(one_key, {"n": 3}, token=Token("w", 5)))).replayed
+                assert not (await written(store, put(one_key, {"n": 3}, token=Token("w", 6)))).replayed
+
+    async def test_puts_in_a_column_expire_with_the_time_to_live_of_the_table(self, open_store: Open) -> None:
+        store = await open_store(ttl_s=3600)
+        if not store.capabilities.ttl:
+            pytest.skip("the store has no ttl")
+        found = await written_in_column(store, [f"{index}" for index in range(150)], [text(n=1)] * 150)
+        assert all(outcome.expires_ms > 0 for outcome in found)
 
     async def test_a_large_call_succeeds_and_gets_beyond_its_limit_succeed_in_the_next_call(
         self, open_store: Open

@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 
 from tableside.core import updates, values
-from tableside.core.columns import GetColumn
+from tableside.core.columns import GetColumn, PutColumn
 from tableside.core.errors import TableError
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get, Key, Operation, Outcome, Put, Record, Update, Written
@@ -68,6 +68,27 @@ async def read_both_ways(store: Store, keys: Sequence[Key]) -> Sequence[Outcome]
     found = await store.apply(column)
     assert described(found) == described(await store.apply([Get(key) for key in keys]))
     return found
+
+
+def put_column(keys: Sequence[Key], values_of_keys: Sequence[bytes]) -> PutColumn:
+    """Return puts in a column, which has an offset in its buffers."""
+    first = [key for key in keys[:1] if not isinstance(key, tuple)]
+    texts = pa.array([b"before", *values_of_keys, b"after"], pa.binary())[1:-1]
+    return PutColumn(pa.array([*first, *keys, *first])[len(first) : len(first) + len(keys)], texts)
+
+
+async def written_in_column(store: Store, keys: Sequence[Key], values_of_keys: Sequence[bytes]) -> list[Written]:
+    """Put distinct keys in a column, check that gets return the values and the etags, and return the outcomes."""
+    outcomes = await store.apply(put_column(keys, values_of_keys))
+    acknowledged = [outcome for outcome in outcomes if isinstance(outcome, Written)]
+    assert len(acknowledged) == len(outcomes) == len(keys)
+    found = await store.apply([Get(key) for key in keys])
+    records = [kept for kept in found if isinstance(kept, Record)]
+    without_partitions = [msgspec.structs.replace(outcome, partitions=None) for outcome in acknowledged]
+    assert without_partitions == [Written(kept.etag, expires_ms=kept.expires_ms) for kept in records]
+    for kept, value_put in zip(records, values_of_keys, strict=True):
+        assert same(values.decode(kept.value), values.decode(value_put))
+    return acknowledged
 
 
 def described(outcomes: Sequence[Outcome]) -> list[Any]:

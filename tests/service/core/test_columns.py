@@ -1,4 +1,4 @@
-"""Columns of gets and of records are sequences of the usual objects, at any offset in their buffers."""
+"""Columns of operations and of outcomes are sequences of the usual objects, at any offset in their buffers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,9 +7,18 @@ import pyarrow as pa
 import pytest
 
 from tableside.core import COLUMN_BYTES_MAX, READ_BYTES_MAX
-from tableside.core.columns import GetColumn, RecordColumns, etag_column, text_of
+from tableside.core.columns import (
+    GetColumn,
+    PutColumn,
+    RecordColumns,
+    WrittenColumn,
+    column_of_equal_lengths,
+    etag_column,
+    text_of,
+)
 from tableside.core.directions import all_succeeded, count_reads
-from tableside.core.operations import Get, Record
+from tableside.core.operations import Get, Put, Record, Written
+from tableside.core.transitions import are_plain_puts
 from tableside.http.wire.answers import valid_operations
 
 TEXTS = [f"k{number}" for number in range(6)] + ["ü", "x" * 40, "🛫", "k"]
@@ -26,6 +35,8 @@ RECORDS = [
     None,
     Record(b'{"n":2}', "e4"),
 ]
+VALUES = [b"{}", b'{"n":1}', '{"s":"ü"}'.encode(), b'{"text":"' + b"x" * 50 + b'"}', b'{"n":1}'] * 2
+ETAGS = [f"{number * 7919 % 10:032x}" for number in range(10)]
 SLICES = [
     slice(None), slice(3), slice(3, None), slice(2, 7), slice(-4, -1), slice(5, 5), slice(20, 30), slice(0, 100),
     slice(None, None, 2), slice(1, 9, 3), slice(None, None, -1), slice(8, 1, -2),
@@ -34,6 +45,18 @@ SLICES = [
 
 def gets(keys: Sequence[Any]) -> GetColumn:
     return GetColumn(pa.array(keys))
+
+
+def puts(keys: Sequence[Any], values: Sequence[bytes] = VALUES) -> PutColumn:
+    return PutColumn(pa.array(keys), pa.array(values, pa.binary()))
+
+
+def put_objects(keys: Sequence[Any], values: Sequence[bytes] = VALUES) -> list[Put]:
+    return [Put(key, value) for key, value in zip(keys, values, strict=True)]
+
+
+def written(etags: Sequence[str]) -> WrittenColumn:
+    return WrittenColumn(pa.array(etags, pa.utf8()))
 
 
 def records(outcomes: Sequence[Record | None]) -> RecordColumns:
@@ -50,8 +73,18 @@ def records(outcomes: Sequence[Record | None]) -> RecordColumns:
         lambda: (gets(["before", *TEXTS, "after"])[1:-1], list(map(Get, TEXTS))),
         lambda: (records(RECORDS), RECORDS),
         lambda: (records([RECORDS[0], None, *RECORDS, RECORDS[0]])[2:-1], RECORDS),
+        lambda: (puts(TEXTS), put_objects(TEXTS)),
+        lambda: (puts(NUMBERS), put_objects(NUMBERS)),
+        lambda: (puts(["before", *TEXTS, "after"], [b"{}", *VALUES, b"{}"])[1:-1], put_objects(TEXTS)),
+        lambda: (PutColumn(gets(["before", *TEXTS])[1:].keys, puts(TEXTS).values), put_objects(TEXTS)),
+        lambda: (written(ETAGS), list(map(Written, ETAGS))),
+        lambda: (written(["before", *ETAGS, "after"])[1:-1], list(map(Written, ETAGS))),
     ],
-    ids=["texts", "integers", "gets with an offset", "records", "records with an offset"],
+    ids=[
+        *("texts", "integers", "gets with an offset", "records", "records with an offset"),
+        *("puts", "puts with integers", "puts with an offset", "puts with an offset of the keys"),
+        *("writes", "writes with an offset"),
+    ],
 )
 def both(request: pytest.FixtureRequest) -> Any:
     """A column, and the same objects in a list."""
@@ -86,12 +119,21 @@ def test_a_slice_of_a_column_is_a_column(both: tuple[Any, list[Any]], part: slic
 
 
 def test_columns_with_one_row() -> None:
-    for column, only in ((gets(["a"]), Get("a")), (records(RECORDS[:1]), RECORDS[0]), (records([None]), None)):
+    for column, only in (
+        (gets(["a"]), Get("a")),
+        (records(RECORDS[:1]), RECORDS[0]),
+        (records([None]), None),
+        (puts(["a"], [b"{}"]), Put("a", b"{}")),
+        (written(["e"]), Written("e")),
+    ):
         assert (len(column), list(column), column[0], column[-1], only in column) == (1, [only], only, only, True)
 
 
 def test_columns_without_rows() -> None:
-    for column in (gets(TEXTS)[:0], GetColumn(pa.array([], pa.int64())), records([]), records(RECORDS)[:0]):
+    for column in (
+        *(gets(TEXTS)[:0], GetColumn(pa.array([], pa.int64())), records([]), records(RECORDS)[:0]),
+        *(puts(TEXTS)[:0], puts([], []), written(ETAGS)[:0], written([])),
+    ):
         assert (len(column), list(column), list(column[:5])) == (0, [], [])
     assert (records([]).absent_count, records([]).value_bytes, gets(TEXTS)[:0].keys_differ) == (0, 0, True)
 
@@ -128,6 +170,16 @@ def test_etags_of_one_length_become_a_column(count: int, length: int) -> None:
     assert (column.type, column.null_count, column.to_pylist()) == (pa.utf8(), 0, etags)
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 31, 32, 1000])
+@pytest.mark.parametrize("kind", [pa.binary(), pa.utf8()], ids=str)
+def test_texts_of_one_length_become_a_column(kind: pa.DataType, count: int) -> None:
+    texts = [f"{index:03}" for index in range(count)]
+    column = column_of_equal_lengths("".join(texts).encode(), count, kind)
+    column.validate(full=True)
+    assert column.type == kind
+    assert column.cast(pa.utf8()).to_pylist() == texts
+
+
 @pytest.mark.parametrize("absent", [{0}, {4}, {1, 2}, {0, 1, 2, 3, 4}], ids=str)
 def test_an_absent_record_has_no_etag(absent: set[int]) -> None:
     etags = [f"{index:032x}" for index in range(5)]
@@ -143,18 +195,29 @@ def test_repeated_keys_are_found() -> None:
         assert gets([*keys, other]).keys_differ
         assert not gets([*keys, keys[0]]).keys_differ
         assert gets([*keys, keys[0]])[1:].keys_differ, "the other one is not in the slice"
+        assert puts([*keys, other], [b"{}"] * 11).keys_differ
+        assert not puts([*keys, keys[0]], [*VALUES, b"{}"]).keys_differ
+        assert puts([*keys, keys[0]], [b"{}"] * 11)[1:].keys_differ
 
 
 def test_batches_in_columns_are_classified_without_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(column: object) -> None:
         raise AssertionError("objects are made")
 
-    for kind in (GetColumn, RecordColumns):
+    for kind in (GetColumn, PutColumn, RecordColumns, WrittenColumn):
         monkeypatch.setattr(kind, "_make", fails)
-    column = gets(TEXTS)
-    assert count_reads(column) == len(TEXTS)
+    column, writes = gets(TEXTS), puts(TEXTS)
+    assert (count_reads(column), count_reads(writes)) == (len(TEXTS), 0)
     assert all_succeeded(records(RECORDS))
+    assert all_succeeded(written(ETAGS))
     assert valid_operations(column) is column
+    assert valid_operations(writes) is writes
+
+
+def test_the_puts_of_a_column_are_plain() -> None:
+    assert are_plain_puts(puts(TEXTS))
+    assert all(type(put.value) is bytes for put in puts(TEXTS))
+    assert all(type(put.key) is int for put in puts(NUMBERS))
 
 
 def test_a_call_in_columns_is_smaller_than_a_call_that_leaves_records_unread() -> None:
