@@ -16,8 +16,8 @@ from tableside.catalog import Table
 from tableside.catalog.table_metrics import OperationMetrics, TableMetrics
 from tableside.core import PutColumn, WrittenColumn
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError, WritesRejected
-from tableside.core.operations import Get, Key, Record, Token, Written
-from tableside.core.store import Store, TableSpec
+from tableside.core.operations import Get, Key, Operation, Outcome, Record, Token, Written
+from tableside.core.store import Policy, Store, TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, group_commit
 from tableside.stores.rocksdb.records import pack_all_plain, pack_plain, pack_versions
 from tableside.stores.rocksdb.store import RocksdbStore
@@ -301,9 +301,18 @@ async def test_a_table_writes_columns_without_objects(
 
 
 async def test_a_repeated_key_has_an_outcome_at_each_position(store: Store) -> None:
+    """A table calls its store with distinct keys."""
+    called: list[list[Key]] = []
+
+    class Recording(Policy):
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+            called.append([operation.key for operation in operations])
+            return await self._inner.apply(operations, until)
+
     keys = [*keys_of(100), *keys_of(50)]
     texts = [text(n=index) for index in range(150)]
-    outcomes = await Table(store).batch(put_column(keys, texts))
+    outcomes = await Table(Recording(store)).batch(put_column(keys, texts))
+    assert all(len({*some}) == len(some) for some in called)
     assert {type(outcome) for outcome in outcomes} == {Written}
     for key in keys[:100]:
         last = len(keys) - 1 - keys[::-1].index(key)
