@@ -2,9 +2,10 @@
 
 import asyncio
 
+import pyarrow as pa
 import pytest
 
-from tableside.core import NOT_READ, values
+from tableside.core import NOT_READ, GetColumn, PutColumn, values
 from tableside.core.errors import InvalidOperation, RecordNotFound
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
@@ -34,6 +35,9 @@ class Basics(Opens):
     async def test_no_operations_have_no_outcomes(self, open_store: Open) -> None:
         store = await open_store()
         assert await store.apply([]) == []
+        keys = pa.array([], pa.utf8())
+        assert list(await store.apply(GetColumn(keys))) == []
+        assert list(await store.apply(PutColumn(keys, pa.array([], pa.binary())))) == []
 
     async def test_a_get_of_an_absent_record_is_none(self, open_store: Open) -> None:
         store = await open_store()

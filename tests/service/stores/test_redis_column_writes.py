@@ -29,7 +29,7 @@ from tableside.stores.redis.record_scripts import RecordBatch, RecordScripts
 from tableside.stores.redis.records import etag_of, etags_of, pack, pack_all, read_columns
 from tableside.stores.redis.scripts import Command, PackedWords
 from tableside.stores.redis.topology import COMMAND_KEYS_MAX
-from tableside.stores.redis.writes import RecordWriter
+from tableside.stores.redis.writes import COLUMN_VALUE_BYTES_MAX, RecordWriter
 
 SPACE = b" \t\n\r"
 MARKER = b"\r\t\r\t"
@@ -194,7 +194,7 @@ async def test_records_have_the_bytes_of_single_puts(store: Any, tool: Any, coun
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("size_bytes", [1000, 1100, 4000, 16_000])
+@pytest.mark.parametrize("size_bytes", [1000, 1100, 2000])
 async def test_a_command_has_a_bounded_size(
     store: Any, tool: Any, monkeypatch: pytest.MonkeyPatch, size_bytes: int
 ) -> None:
@@ -213,6 +213,18 @@ async def test_a_command_has_a_bounded_size(
     assert max(sizes) <= REQUEST_BYTES_MAX + 16 * COMMAND_KEYS_MAX
     assert len(sizes) == -(-700 // min(COMMAND_KEYS_MAX, REQUEST_BYTES_MAX // len(texts[300])))
     await written_in_column(store, keys, texts)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("size_bytes", [COLUMN_VALUE_BYTES_MAX, COLUMN_VALUE_BYTES_MAX + 1])
+async def test_values_above_a_limit_are_not_sent_from_a_column(
+    store: Any, in_columns: list[bool], size_bytes: int
+) -> None:
+    keys = keys_of(200)
+    texts = [*texts_of(keys, 100)[:-1], text(s="x" * (size_bytes - len(text(s=""))))]
+    assert len(texts[-1]) == size_bytes
+    await written_in_column(store, keys, texts)
+    assert in_columns == [size_bytes == COLUMN_VALUE_BYTES_MAX]
 
 
 @pytest.mark.server

@@ -36,6 +36,9 @@ from .topology import COMMAND_KEYS_MAX, Servers
 PACKED_PUTS = 250
 """How many puts are packed before other requests have a turn."""
 
+COLUMN_VALUE_BYTES_MAX = 2**12
+"""The maximum size of a value that is sent from a column. Packing a column prepares a text for each possible length."""
+
 PUT_ONCE_BYTES_MAX = 2**20
 """The maximum size of a value that `put_once` writes. `transition` checks the size of larger values."""
 
@@ -63,11 +66,10 @@ class RecordWriter:
 
     async def put_column(self, puts: PutColumn, until: float) -> Sequence[Outcome]:
         """Apply plain puts in one round trip to a server that is no cluster, for a table without an index."""
-        names = self._names.for_column(puts.keys)
-        if not names.have_usual_side_keys:
+        names, longest = self._names.for_column(puts.keys), pc.max(pc.binary_length(puts.values)).as_py() or 0
+        if not 0 < longest <= COLUMN_VALUE_BYTES_MAX or not names.have_usual_side_keys:
             return await self.put(puts, until)
         commands, etags, yielder = list[Command](), list[str](), Yielder()
-        longest: int = pc.max(pc.binary_length(puts.values)).as_py()
         step = min(COMMAND_KEYS_MAX, REQUEST_BYTES_MAX // longest)
         for start in range(0, len(puts), step):
             part = slice(start, start + step)
