@@ -224,6 +224,15 @@ def test_a_batch_has_a_limited_size(size_bytes: int) -> None:
     check(rows, TEXTS, PUT, may_be_column=rows.nbytes <= COLUMN_BYTES_MAX)
 
 
+@pytest.mark.parametrize("text", ['{"s":"' + "x" * 230 + '"}', '{"n":[' + ",".join(["1E15"] * 20) + "]}"])
+def test_canonical_values_have_a_limited_size(text: str) -> None:
+    """Rows of a dictionary share their texts, and `1E15` becomes sixteen digits."""
+    for count in (5000, 10_000):
+        rows = pa.table({"key": keys_of(count), "value": pa.array([text] * count).dictionary_encode()})
+        assert rows.nbytes < COLUMN_BYTES_MAX
+        check(rows, TEXTS, PUT, may_be_column=count == 5000)
+
+
 @pytest.mark.parametrize("count", [KEYS_MIN - 1, KEYS_MIN, 257, 1025, 2500])
 @pytest.mark.parametrize("length", [10, 600])
 def test_batches_of_any_length(count: int, length: int) -> None:
