@@ -89,16 +89,17 @@ def _column(
     if settings.op is None and table.column("op").nbytes > KEY_BYTES_MAX:
         return None
     op, rows = (settings.op, table) if settings.op is not None else next(runs(table), (None, table))
-    if rows.num_rows < table.num_rows or (keys := key_column(rows.column("key"), spec.key)) is None:
-        return None
     names = set(rows.column_names)
-    if op == "get" and names == {"key"}:
+    are_plain = not settings.returning and not spec.key.has_names and not spec.partitions
+    are_puts = op == "put" and names == {"key", "value"} and are_plain and rows.nbytes <= COLUMN_BYTES_MAX
+    if rows.num_rows < table.num_rows or not (are_puts or (op == "get" and names == {"key"})):
+        return None
+    if (keys := key_column(rows.column("key"), spec.key)) is None:
+        return None
+    if not are_puts:
         return GetColumn(keys)
-    may_be_plain = not settings.returning and not spec.key.has_names and not spec.partitions
-    if op == "put" and names == {"key", "value"} and may_be_plain:
-        texts = yield from _all_values(rows, expired)
-        return None if texts is None else PutColumn(keys, pa.array(texts, pa.binary()))
-    return None
+    texts = yield from _all_values(rows, expired)
+    return None if texts is None else PutColumn(keys, pa.array(texts, pa.binary()))
 
 
 def _all_values(rows: pa.Table, expired: Callable[[], bool]) -> LongPieces[list[bytes] | None]:
@@ -107,13 +108,13 @@ def _all_values(rows: pa.Table, expired: Callable[[], bool]) -> LongPieces[list[
     Return None if one may be invalid, if they are too long together, or once the deadline has expired.
     """
     texts, size_bytes, piece_size = list[bytes](), rows.nbytes, PieceSize(PIECE_BYTES)
-    texts_bytes = 0  # More than `size_bytes` if the rows of a dictionary share their texts.
+    texts_bytes = 0  # May exceed the size of the rows, for example if the rows of a dictionary share their texts.
     while len(texts) < rows.num_rows:
         piece = rows.slice(len(texts), _piece_rows(rows, size_bytes, piece_size.size_bytes))
         with piece_size.measure():
             found = _short_values(piece)
         texts_bytes += sum(map(len, found or ()))
-        if found is None or max(size_bytes, texts_bytes) > COLUMN_BYTES_MAX or expired():
+        if found is None or texts_bytes > COLUMN_BYTES_MAX or expired():
             return None
         texts += found
         yield None
