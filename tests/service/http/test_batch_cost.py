@@ -48,6 +48,7 @@ from tableside.http.wire import (
     arrow_limits,
     arrow_parts,
     arrow_stream,
+    arrow_values,
     json_batch,
     operation_texts,
     pages,
@@ -162,7 +163,7 @@ def test_rows_are_counted_before_they_are_validated() -> None:
 @pytest.mark.parametrize("columns", [["key"], ["key", "value"], ["key", "value", "if_absent"]])
 def test_rows_are_decoded_in_pieces(columns: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core_columns, "KEY_BYTES_MAX", 2**10)
-    rows = 4 * arrow_batch.PIECE_ROWS
+    rows = 4 * arrow_values.PIECE_ROWS
     text = json.dumps({"text": "x" * (4 * MIB // rows)})
     cells = {"key": [str(n) for n in range(rows)], "value": [text] * rows, "if_absent": [True] * rows}
     body = stream({name: cells[name] for name in columns})
@@ -170,7 +171,7 @@ def test_rows_are_decoded_in_pieces(columns: list[str], monkeypatch: pytest.Monk
     op = "put" if "value" in columns else "get"
     batch, turns = counted(arrow_batch.decode(table, SPEC, arrow_batch.RowSettings(op)))
     assert [operation.key for operation in batch.operations if isinstance(operation, Get | Put)] == cells["key"]
-    assert turns >= (4 * MIB // PIECE_BYTES if "value" in columns else rows // arrow_batch.PIECE_ROWS)
+    assert turns >= (4 * MIB // PIECE_BYTES if "value" in columns else rows // arrow_values.PIECE_ROWS)
 
 
 def test_small_pieces_of_rows_with_several_columns_end_a_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -533,8 +534,8 @@ def test_the_operations_before_a_deadline_keep_their_positions(
     checks: int, ttl_s: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrow_batch, "MIXED_PIECE_BYTES", 1)
-    monkeypatch.setattr(arrow_batch, "PIECE_OPERATIONS", 4)
-    monkeypatch.setattr(arrow_batch, "PIECE_ROWS", 48)
+    monkeypatch.setattr(arrow_values, "PIECE_OPERATIONS", 4)
+    monkeypatch.setattr(arrow_values, "PIECE_ROWS", 48)
     keys, remaining = [f"k{index}" for index in range(96)], iter(range(checks))
     ops = (["put"] * 16 + ["delete"] * 16) * 3
     values, ttls = zip(*((("{}", ttl_s) if op == "put" else (None, None)) for op in ops), strict=True)
@@ -775,7 +776,7 @@ def test_operations_of_a_large_body_are_not_decoded_after_the_deadline() -> None
 
 @pytest.mark.parametrize("columns", [["key", "value"], ["key", "value", "if_absent"]])
 def test_rows_are_not_decoded_after_the_deadline(columns: list[str]) -> None:
-    rows = 4 * arrow_batch.PIECE_ROWS
+    rows = 4 * arrow_values.PIECE_ROWS
     cells = {"key": ["a"] * rows, "value": ['{"text":"%s"}' % ("x" * 1000)] * rows, "if_absent": [True] * rows}
     table = finish(arrow_stream.read(stream({name: cells[name] for name in columns}), BYTES_MAX, OPERATIONS_MAX))
     batch = finish(arrow_batch.decode(table, SPEC, arrow_batch.RowSettings("put"), after(1)))

@@ -29,19 +29,17 @@ from ...core.json_errors import NotJson
 from ...core.long_texts import member_text
 from ...core.operations import Token
 from . import operation_members
-from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
+from .answers import LONG_BYTES_MIN, PIECE_BYTES, never, not_decoded
 from .arrow_columns import check_combination
 from .arrow_keys import decode_keys
 from .arrow_runs import runs
+from .arrow_values import PIECE_ROWS, all_present, all_values, piece_rows, short_values
 from .json_batch import Batch
 from .partitions import not_partitioned
 from .plain_operations import plain_gets, plain_puts, plain_updates
 from .projections import Fields
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
-
-PIECE_ROWS = 1024
-"""How many rows are converted to Python objects in one step."""
 
 MIXED_PIECE_BYTES = 2**11
 """How many bytes of rows are decoded one by one before other requests have a turn."""
@@ -98,27 +96,8 @@ def _column(
         return None
     if not are_puts:
         return GetColumn(keys)
-    texts = yield from _all_values(rows, expired)
+    texts = yield from all_values(rows, expired)
     return None if texts is None else PutColumn(keys, pa.array(texts, pa.binary()))
-
-
-def _all_values(rows: pa.Table, expired: Callable[[], bool]) -> LongPieces[list[bytes] | None]:
-    """Return the canonical texts of all values.
-
-    Return None if one may be invalid, if they are too long together, or once the deadline has expired.
-    """
-    texts, size_bytes, piece_size = list[bytes](), rows.nbytes, PieceSize(PIECE_BYTES)
-    texts_bytes = 0  # May exceed the size of the rows, for example if the rows of a dictionary share their texts.
-    while len(texts) < rows.num_rows:
-        piece = rows.slice(len(texts), _piece_rows(rows, size_bytes, piece_size.size_bytes))
-        with piece_size.measure():
-            found = _short_values(piece)
-        texts_bytes += sum(map(len, found or ()))
-        if found is None or texts_bytes > COLUMN_BYTES_MAX or expired():
-            return None
-        texts += found
-        yield None
-    return texts
 
 
 class _RowDecoder:
@@ -148,7 +127,7 @@ class _RowDecoder:
         """Append operations of one kind, or of all kinds, with a column for it, if `op` is None."""
         size_bytes, start = rows.nbytes, 0
         while start < rows.num_rows and not (start and self._expired()):
-            piece = rows.slice(start, _piece_rows(rows, size_bytes, self._piece_size.size_bytes))
+            piece = rows.slice(start, piece_rows(rows, size_bytes, self._piece_size.size_bytes))
             start += piece.num_rows
             yield from self._piece(op, piece, operations)
 
@@ -174,10 +153,10 @@ class _RowDecoder:
         if self._settings.returning:
             return None
         if op == "put" and names | {"sequence"} == {"key", "value", "sequence"}:
-            texts, tokens = _short_values(rows), self._tokens(rows)
+            texts, tokens = short_values(rows), self._tokens(rows)
             return None if texts is None or tokens is None else plain_puts(keys, texts, self._spec, tokens)
         if op == "update" and names | {"default", "sequence"} == {"key", "update", "default", "sequence"}:
-            changes = self._all_changes(rows.column("update").to_pylist()) if _all_present(rows, "update") else None
+            changes = self._all_changes(rows.column("update").to_pylist()) if all_present(rows, "update") else None
             defaults, tokens = self._defaults(rows), self._tokens(rows)
             if changes is None or defaults is None or tokens is None:
                 return None
@@ -199,7 +178,7 @@ class _RowDecoder:
         """Return the canonical defaults of rows. Return None if one may be invalid, or depends on its key."""
         if "default" not in rows.column_names:
             return [None] * rows.num_rows
-        if self._spec.key.has_names or not _all_present(rows, "default"):
+        if self._spec.key.has_names or not all_present(rows, "default"):
             return None
         texts = rows.column("default").to_pylist()
         distinct = list(set(texts))
@@ -288,37 +267,6 @@ def _parsed(column: str, text: Any) -> Json:
 
 def _malformed(column: str, error: NotJson) -> MalformedRequest:
     return MalformedRequest(f"column {column!r}: {error.detail}")
-
-
-def _piece_rows(rows: pa.Table, size_bytes: int, piece_bytes: int) -> int:
-    """Return how many rows are decoded in one step: as many as have `piece_bytes` if they have the average size.
-
-    Keys without documents are only checked, so that more of them fit into a step.
-    """
-    rows_max, bytes_max = (PIECE_ROWS, 2 * PIECE_BYTES) if rows.num_columns == 1 else (PIECE_OPERATIONS, piece_bytes)
-    fitting: int = bytes_max * rows.num_rows // max(1, size_bytes)
-    return max(1, min(rows_max, fitting))
-
-
-def _short_values(rows: pa.Table) -> Sequence[bytes] | None:
-    """Return canonical values. Return None if one is invalid, or if they are too long to parse them in one step."""
-    column = rows.column("value")
-    if not _all_present(rows, "value"):
-        return None
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = column.cast(pa.large_binary())
-    texts = column.to_pylist()
-    documents = values.parse_all(texts) if sum(map(len, texts)) <= 2 * PIECE_BYTES else None
-    return None if documents is None else values.encode_all(documents, texts)
-
-
-def _all_present(rows: pa.Table, name: str) -> bool:
-    return not any(_may_have_nulls(chunk) for chunk in rows.column(name).chunks)
-
-
-def _may_have_nulls(column: pa.Array) -> bool:
-    """Return whether a cell may be null. The `null_count` of a dictionary's rows ignores the nulls among its values."""
-    return bool(column.null_count or (pa.types.is_dictionary(column.type) and column.dictionary.null_count))
 
 
 def _parsed_update(text: Any, parsed_updates: dict[Any, Changes]) -> Any:
