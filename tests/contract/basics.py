@@ -196,13 +196,6 @@ class Basics(Opens):
                 assert (await written(store, put(one_key, {"n": 3}, token=Token("w", 5)))).replayed
                 assert not (await written(store, put(one_key, {"n": 3}, token=Token("w", 6)))).replayed
 
-    async def test_puts_in_a_column_expire_with_the_time_to_live_of_the_table(self, open_store: Open) -> None:
-        store = await open_store(ttl_s=3600)
-        if not store.capabilities.ttl:
-            pytest.skip("the store has no ttl")
-        found = await written_in_column(store, [f"{index}" for index in range(150)], [text(n=1)] * 150)
-        assert all(outcome.expires_ms > 0 for outcome in found)
-
     async def test_a_large_call_succeeds_and_gets_beyond_its_limit_succeed_in_the_next_call(
         self, open_store: Open
     ) -> None:
