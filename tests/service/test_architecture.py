@@ -81,7 +81,7 @@ STORE_API = {
     ),
     *("Changes", "Edits", "MergePatch", "Path", "touched_members", "CompareAndSet", "VersionedRecord", "Replacement"),
     *("COLUMN_BYTES_MAX", "LazySequence", "KeyColumn", "GetColumn", "PutColumn", "RecordColumns", "WrittenColumn"),
-    *("column_of_equal_lengths", "etag_column", "text_of"),
+    *("KEYS_MIN", "column_of_equal_lengths", "etag_column", "key_column", "text_of"),
     *("PAGE_SEARCH_S", "PAGE_SKIPPED_MAX", "PageBuilder"),
     *("WriteHealth", "WritesRejected"),
     *("Page", "Range", "Scan", "prefix_end", "quoted_list", "ranges_between", "scan_range"),

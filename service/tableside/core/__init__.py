@@ -10,6 +10,7 @@ from .bounded_reads import UPDATE_BYTES_MAX, BoundedReads, ReadBudget
 from .changes import Changes, Edits, MergePatch
 from .columns import (
     COLUMN_BYTES_MAX,
+    KEYS_MIN,
     GetColumn,
     KeyColumn,
     LazySequence,
@@ -18,6 +19,7 @@ from .columns import (
     WrittenColumn,
     column_of_equal_lengths,
     etag_column,
+    key_column,
     text_of,
 )
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
@@ -89,6 +91,7 @@ __all__ = [
     "EXPIRY_MS_MAX",
     "INTEGER_MAX",
     "INTEGER_MIN",
+    "KEYS_MIN",
     "NOT_READ",
     "NO_EXPIRY",
     "PAGE_SEARCH_S",
@@ -175,6 +178,7 @@ __all__ = [
     "exponential_backoff_s",
     "gather_bounded",
     "is_unconditional",
+    "key_column",
     "live_record",
     "normalize_number",
     "now_ms",

@@ -152,6 +152,13 @@ class KeyedRecords(LazySequence[tuple[Key, Record]]):
         return len(self.keys)
 
     @classmethod
+    def of(cls, keys: Sequence[Key], records: Sequence[Record], key_type: pa.DataType) -> Self:
+        """Return records that do not expire, in columns."""
+        values = pa.array([record.value for record in records], pa.binary())
+        etags = pa.array([record.etag for record in records], pa.utf8())
+        return cls(pa.array(keys, key_type), RecordColumns(values, etags))
+
+    @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Return the records of several parts."""
         values, etags = ([getattr(part.records, name) for part in parts] for name in ("values", "etags"))

@@ -49,9 +49,8 @@ class PageBuilder:
         if self.records or is_too_large or records.absent_count:
             return False
         self._columns.append(KeyedRecords(keys, records))
-        self.bytes_left -= size_bytes
         self._columns_bytes_left -= size_bytes
-        self.complete = self.room <= 0
+        self._note_added(size_bytes)
         return True
 
     def add(self, key: Key, record: Record) -> None:
@@ -62,23 +61,38 @@ class PageBuilder:
         self.complete = self.bytes_left < 0 or len(self.records) >= self._limit
 
     def add_all(self, keys: Sequence[Key], outcomes: Sequence[Outcome]) -> bool:
-        """Add the records of these keys and return True. Add none if one is not a record, or if not all fit."""
+        """Add the records of these keys and return True. Add none if one is not a record, or if not all fit.
+
+        Records that do not expire are added in columns if all others were.
+        """
         if len(outcomes) > self.room or set(map(type, outcomes)) != {Record}:
             return False
         records = cast("Sequence[Record]", outcomes)
+        if self.in_columns and not any(record.expires_ms for record in records):
+            columns = KeyedRecords.of(keys, records, self._columns[0].keys.type)
+            if self.add_columns(columns.keys, columns.records):
+                return True
         size_bytes = sum([len(record.value) for record in records]) + key_bytes(keys)
         if size_bytes > self.bytes_left:
             return False
         self._leave_columns()
         self.records += zip(keys, records, strict=True)
-        self.bytes_left -= size_bytes
-        self.complete = self.room <= 0
+        self._note_added(size_bytes)
         return True
+
+    @property
+    def count(self) -> int:
+        """How many records the page has."""
+        return len(self.records) + sum(map(len, self._columns))
 
     @property
     def room(self) -> int:
         """How many more records the page may have."""
-        return self._limit - len(self.records) - sum(map(len, self._columns))
+        return self._limit - self.count
+
+    def _note_added(self, size_bytes: int) -> None:
+        self.bytes_left -= size_bytes
+        self.complete = self.room <= 0
 
     def _leave_columns(self) -> None:
         if self._columns:

@@ -1,10 +1,24 @@
-"""The limit on the bytes of a page includes its keys, as JSON shows them."""
+"""Collects records of a page, in columns or as objects. The limit on its bytes includes keys as JSON shows them."""
 
 import json
 
+import pyarrow as pa
 import pytest
 
-from tableside.core import Key, KeyField, KeySchema, Page, PageBuilder, Put, Record, Scan, TableSpec
+from tableside.core import (
+    COLUMN_BYTES_MAX,
+    Key,
+    KeyField,
+    KeySchema,
+    Page,
+    PageBuilder,
+    Put,
+    Record,
+    RecordColumns,
+    Scan,
+    TableSpec,
+)
+from tableside.core.columns import KeyedRecords
 from tableside.core.operations import key_bytes
 from tableside.stores import partitioned
 from tableside.stores.memory import MemoryStore
@@ -26,6 +40,59 @@ def test_a_page_ends_when_its_keys_reach_the_limit_of_bytes() -> None:
     assert len(page.records) == 3, "each has 48 KiB"
     assert not PageBuilder(Scan(1000, bytes_max=100_000)).add_all([WIDE] * 3, [RECORD] * 3)
     assert PageBuilder(Scan(1000, bytes_max=100_000)).add_all([WIDE] * 2, [RECORD] * 2)
+
+
+KEYS = [f"{index}" for index in range(6)]
+RECORDS = [Record(b'{"n":%d}' % index, f"e{index}") for index in range(6)]
+
+
+def in_columns(keys: list[str], records: list[Record]) -> tuple[pa.Array, RecordColumns]:
+    columns = KeyedRecords.of(keys, records, pa.utf8())
+    return columns.keys, columns.records
+
+
+def test_records_that_do_not_expire_join_columns() -> None:
+    page = PageBuilder(Scan(1000))
+    assert page.add_columns(*in_columns(KEYS[:3], RECORDS[:3]))
+    assert page.add_all(KEYS[3:], RECORDS[3:])
+    assert isinstance(page.result, KeyedRecords)
+    assert [*page.result] == [*zip(KEYS, RECORDS, strict=True)]
+    assert page.count == 6
+    objects = PageBuilder(Scan(1000))
+    assert objects.add_all(KEYS[:3], RECORDS[:3])
+    assert objects.add_all(KEYS[3:], RECORDS[3:])
+    assert objects.bytes_left == page.bytes_left
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_record_that_expires_or_is_added_alone_ends_columns(alone: bool) -> None:
+    page, more = PageBuilder(Scan(1000)), Record(b"{}", "e", 0 if alone else 1)
+    assert page.add_columns(*in_columns(KEYS[:3], RECORDS[:3]))
+    if alone:
+        page.add("x", more)
+    else:
+        assert page.add_all(["x"], [more])
+    assert page.result == [*zip(KEYS[:3], RECORDS[:3], strict=True), ("x", more)]
+    assert not page.add_columns(*in_columns(KEYS[3:], RECORDS[3:]))
+    assert page.add_all(KEYS[3:], RECORDS[3:])
+    assert (page.count, page.room) == (7, 993)
+
+
+def test_columns_beyond_their_limit_of_bytes_become_objects() -> None:
+    page, large = PageBuilder(Scan(1000)), [Record(b"x" * (COLUMN_BYTES_MAX // 5), "e")] * 6
+    assert page.add_columns(*in_columns(KEYS[:3], large[:3]))
+    assert not page.add_columns(*in_columns(KEYS[3:], large[3:]))
+    assert page.add_all(KEYS[3:], large[3:])
+    assert page.result == [*zip(KEYS, large, strict=True)]
+
+
+def test_columns_end_a_page_at_its_limit_of_records_and_never_exceed_it() -> None:
+    page = PageBuilder(Scan(5))
+    assert page.add_columns(*in_columns(KEYS[:3], RECORDS[:3]))
+    assert not page.add_all(KEYS[3:], RECORDS[3:])
+    assert page.add_all(KEYS[3:5], RECORDS[3:5])
+    assert page.complete
+    assert isinstance(page.result, KeyedRecords)
 
 
 def test_the_keys_of_all_partitions_count() -> None:

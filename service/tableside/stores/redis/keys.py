@@ -11,10 +11,11 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from ...core import Key, KeySchema, Part, Scan, TableError, checked_part, part_from_text
-from .name_column import NameColumn
+from ...core import KEYS_MIN, Key, KeySchema, Part, Scan, TableError, checked_part, key_column, part_from_text, text_of
+from .name_column import NameColumn, NamedKey, NamedKeyColumn
 
 SLOT_COUNT = REDIS_CLUSTER_HASH_SLOTS
 
@@ -77,11 +78,13 @@ class KeyNames:
             return None
         return key if self.for_keys([key])[0].encode() == name else None
 
-    def named_keys(self, names: Sequence[bytes]) -> dict[str, Key]:
-        """Return the keys of the names that this table would write, by their names.
+    def named_keys(self, names: Sequence[bytes]) -> Sequence[NamedKey]:
+        """Return the names that this table would write, with their keys.
 
-        Makes few calls if all keys are valid strings in ASCII.
+        Many names with valid keys become columns. Makes few calls if all keys are valid strings in ASCII.
         """
+        if (column := self._named_key_column(names)) is not None:
+            return column
         start = len(self.prefix)
         try:
             texts = list(map(bytes.decode, names))
@@ -89,9 +92,24 @@ class KeyNames:
             texts = []
         keys: list[Any] = [text[start:] for text in texts]
         if self._is_plain and self._schema.all_valid(keys) and {text[:start] for text in texts} == {self.prefix}:
-            return dict(zip(texts, keys, strict=True))
-        found = {name: self.to_key(name) for name in names}
-        return {name.decode(): key for name, key in found.items() if key is not None}
+            return list(zip(texts, keys, strict=True))
+        return [(name.decode(), key) for name in names if (key := self.to_key(name)) is not None]
+
+    def _named_key_column(self, names: Sequence[bytes]) -> NamedKeyColumn | None:
+        """Return the names with their keys in columns, or None if a name may not be valid or objects are faster."""
+        if not self._is_plain or len(names) < KEYS_MIN:
+            return None
+        column, prefix, kind = pa.array(names, pa.binary()), self.prefix.encode(), self._schema.fields[0].type
+        if text_of(pc.binary_slice(column, 0, len(prefix))) != prefix * len(names):
+            return None
+        try:
+            texts = pc.binary_slice(column, len(prefix), max(map(len, names))).cast(pa.utf8())
+            keys = key_column(pa.chunked_array([texts if kind == "string" else texts.cast(pa.int64())]), self._schema)
+        except pa.ArrowInvalid:
+            return None
+        if keys is None or (kind == "integer" and keys.cast(pa.utf8()) != texts):  # "007" is not a key.
+            return None
+        return NamedKeyColumn(NameColumn(self.prefix, texts), keys)
 
     def pattern(self, scan: Scan) -> str:
         """Return the pattern that matches a scan's names. Raise InvalidOperation for a prefix of an integer key."""

@@ -1,12 +1,15 @@
 """The names of the Redis keys of a column of records, packed into a command without an object for each."""
 
 from functools import lru_cache
-from typing import Self
+from typing import Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core import LazySequence, text_of
+from ...core import Key, LazySequence, text_of
+
+NamedKey: TypeAlias = tuple[str, Key]
+"""The name of a record's Redis key, and the record's key."""
 
 _SIDE_START, _SIDE_END = "_ts:{", "}"
 """What precedes and follows a name in the usual name of its side key. `keys.side_key` has the rules."""
@@ -42,6 +45,23 @@ class NameColumn(LazySequence[str]):
 
     def _part(self, part: slice) -> Self:
         return type(self)(self._prefix, self._texts[part])
+
+
+class NamedKeyColumn(LazySequence[NamedKey]):
+    """The names of records' Redis keys, and the column of the records' keys."""
+
+    def __init__(self, names: NameColumn, keys: pa.Array) -> None:
+        self.names = names
+        self.keys = keys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def _make(self) -> list[NamedKey]:
+        return list(zip(self.names, self.keys.to_pylist(), strict=True))
+
+    def _part(self, part: slice) -> Self:
+        return type(self)(self.names[part], self.keys[part])
 
 
 def packed_column(texts: pa.Array, prefix: str = "") -> bytes:

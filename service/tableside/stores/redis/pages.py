@@ -3,18 +3,15 @@
 import asyncio
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import msgspec
 
-from ...core import NOT_READ, READ_BYTES_MAX, Key, Outcome, PageBuilder, Record, Scan, TableError
-from .reads import RecordReader
+from ...core import NOT_READ, READ_BYTES_MAX, Outcome, PageBuilder, Record, RecordColumns, Scan, TableError
+from .name_column import NamedKey, NamedKeyColumn
+from .reads import SCRIPT_RECORDS_MAX, RecordReader
 
-NamedKey: TypeAlias = tuple[str, Key]
-"""The name of a record's Redis key, and the record's key."""
-
-FIRST_VALUES = 16
-"""How many values to read first, when their size is unknown."""
+FIRST_VALUES = SCRIPT_RECORDS_MAX + 1
+"""How many values to read first, when their size is unknown. The script would not return them in columns."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -29,15 +26,13 @@ class NamedPageBuilder(PageBuilder):
 
     def __init__(self, scan: Scan, reads: RecordReader) -> None:
         super().__init__(scan)
-        self.names: set[str] = set()
         self.absent: list[NamedKey] = []
         self._scan = scan
         self._reads = reads
 
     def read_ahead(self, candidates: Sequence[NamedKey]) -> Reading:
         """Start to read records, while others are being read, if both probably fit into the page."""
-        self.names.update([name for name, _ in candidates])
-        ahead = bool(self.records) and self.fits(2 * len(candidates))
+        ahead = self.count > 0 and self.fits(2 * len(candidates))
         return Reading(candidates, asyncio.ensure_future(self._read(candidates)) if ahead else None)
 
     async def fill(self, reading: Reading) -> int:
@@ -51,10 +46,12 @@ class NamedPageBuilder(PageBuilder):
         return taken
 
     async def _read(self, candidates: Sequence[NamedKey]) -> Sequence[Outcome]:
+        if isinstance(candidates, NamedKeyColumn):
+            return await self._reads.get_names(candidates.names, math.inf)
         return await self._reads.get_names([name for name, _ in candidates], math.inf)
 
     def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:
-        if self.add_all([key for _, key in candidates], outcomes):
+        if self._add_columns(candidates, outcomes) or self.add_all([key for _, key in candidates], outcomes):
             return len(candidates)
         for taken, ((name, key), outcome) in enumerate(zip(candidates, outcomes, strict=True)):
             if self.complete or outcome is NOT_READ:
@@ -67,6 +64,11 @@ class NamedPageBuilder(PageBuilder):
                 self.absent.append((name, key))
         return len(candidates)
 
+    def _add_columns(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> bool:
+        if isinstance(candidates, NamedKeyColumn) and isinstance(outcomes, RecordColumns):
+            return self.add_columns(candidates.keys, outcomes)
+        return False
+
     def needs_more_than(self, count: int) -> bool:
         """Whether the page would have less than three quarters of its records after `count` more.
 
@@ -76,12 +78,12 @@ class NamedPageBuilder(PageBuilder):
 
     def fits(self, count: int) -> bool:
         """Whether so many more records are probably within the limit of bytes."""
-        return not self.records or count <= self._read_count
+        return not self.count or count <= self._read_count
 
     @property
     def _read_count(self) -> int:
         """How many values to read in one call: as many as fit if they have the average size of those so far."""
-        if not self.records:
+        if not self.count:
             return FIRST_VALUES
         left_bytes = max(0, min(READ_BYTES_MAX, self.bytes_left))
-        return 1 + left_bytes * len(self.records) // max(1, self._scan.bytes_max - self.bytes_left)
+        return 1 + left_bytes * self.count // max(1, self._scan.bytes_max - self.bytes_left)

@@ -15,7 +15,8 @@ from ...core import Page, Part, Scan, TableError
 from .errors import from_unexpected_reply
 from .keys import KeyNames, slot_of
 from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, page_end, rounds, scan_node
-from .pages import NamedKey, NamedPageBuilder, Reading
+from .name_column import NamedKey
+from .pages import NamedPageBuilder, Reading
 from .partition_index import PartitionIndex
 from .reads import RecordReader
 from .record_scripts import RecordScripts, script_results
@@ -65,11 +66,11 @@ class PartitionScanner:
             members = await self._members(partition, scan.prefix, after, count)
             processed = await self._fill(page, partition, members)
             if processed == len(members) < count:
-                return Page(page.records, None)
+                return Page(page.result, None)
             after = members[processed - 1]
             if page.complete:
                 break
-        return Page(page.records, _IN_INDEX + (after or b""))
+        return Page(page.result, _IN_INDEX + (after or b""))
 
     async def _members(self, partition: Part, prefix: str | None, after: bytes | None, count: int) -> list[bytes]:
         name = self._index.name(partition)

@@ -17,7 +17,8 @@ from ...core import Page, Scan
 from .connection import Node
 from .keys import KeyNames, slot_of
 from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, ScanReply, page_end, rounds, scan_node
-from .pages import NamedKey, NamedPageBuilder, Reading
+from .name_column import NamedKey
+from .pages import NamedPageBuilder, Reading
 from .reads import RecordReader
 from .topology import ALL_SLOTS, Servers, format_slots, parse_slots, slots_of_split
 
@@ -44,8 +45,8 @@ class TableScanner:
 class _PageScan:
     """Reads one page.
 
-    `_ahead` is the next SCAN if it has been sent. `_pending` are the position of the last SCAN and its records, which
-    are not in the page yet.
+    `_seen` are the names that SCAN has returned. `_ahead` is the next SCAN if it has been sent. `_pending` are the
+    position of the last SCAN and its records, which are not in the page yet.
     """
 
     def __init__(self, scan: Scan, keyspace: Keyspace, names: KeyNames, reads: RecordReader) -> None:
@@ -55,6 +56,7 @@ class _PageScan:
         self._pattern = names.pattern(scan)
         self._page = NamedPageBuilder(scan, reads)
         self._count = min(scan.limit, COUNT_MAX)
+        self._seen: set[bytes] = set()
         self._ahead: asyncio.Future[ScanReply] | None = None
         self._pending: tuple[Position, Reading] | None = None
 
@@ -75,14 +77,16 @@ class _PageScan:
                 self._choose_count(len(names))
                 self._ahead = asyncio.ensure_future(self._scan_names(node, cursor))
                 await asyncio.sleep(0)  # Send it: Redis executes it while the names are parsed.
-            fresh = self._fresh(names, position)
-            if len(fresh) > self._room and (self._pending or self._page.records):
+            names = self._fresh(names, position)
+            fresh = table_records(names, self._names, position)
+            if len(fresh) > self._room and (self._pending or self._page.count):
                 break
             if len(fresh) > self._room and self._count > 1 and time.monotonic() < ends_at:
                 self._count = max(1, self._count // 4)
                 continue
             if self._ahead is None:
                 self._choose_count(len(fresh))
+            self._seen.update(names)
             before, self._pending = self._pending, (position, self._page.read_ahead(fresh))
             if before is not None and (stop := await self._add(*before)) is not None:
                 break
@@ -99,7 +103,7 @@ class _PageScan:
             stop = await self._add(*self._pending)
         if self._sent:  # The page does not need these replies, but the connections can then be used again.
             await asyncio.wait(self._sent)
-        return Page(self._page.records, None if complete and stop is None else (stop or position).to_bytes())
+        return Page(self._page.result, None if complete and stop is None else (stop or position).to_bytes())
 
     def close(self) -> None:
         """Cancel requests that are still in progress."""
@@ -139,24 +143,18 @@ class _PageScan:
         given = b"".join(xxh3_64_digest(name.encode()) for name, _ in reading.candidates[:taken])
         return replace(position, given=position.given + given)
 
-    def _fresh(self, names: Sequence[bytes], position: Position) -> list[NamedKey]:
-        """Return the names of the table's records among names from SCAN, without names that were already returned."""
+    def _fresh(self, names: list[bytes], position: Position) -> list[bytes]:
+        """Return names from SCAN without names that were already returned."""
         given = position.given
         digests = {given[at : at + DIGEST_BYTES] for at in range(0, len(given), DIGEST_BYTES)}
         fresh = [name for name in names if xxh3_64_digest(name) not in digests] if digests else names
-        records = table_records(fresh, self._names, position)
-        seen = self._page.names
-        if seen.isdisjoint([name for name, _ in records]):
-            return records
-        return [one for one in records if one[0] not in seen]
+        return fresh if self._seen.isdisjoint(fresh) else [name for name in fresh if name not in self._seen]
 
 
-def table_records(names: Sequence[bytes], table: KeyNames, position: Position) -> list[NamedKey]:
+def table_records(names: Sequence[bytes], table: KeyNames, position: Position) -> Sequence[NamedKey]:
     """Return the records of a table among names from SCAN, each once, in the slots that the scan covers."""
-    part, found = parse_slots(position.part), table.named_keys(names)
-    if part is ALL_SLOTS:
-        return list(found.items())
-    return [(name, key) for name, key in found.items() if slot_of(name) in part]
+    part, found = parse_slots(position.part), table.named_keys(list(dict.fromkeys(names)))
+    return found if part is ALL_SLOTS else [(name, key) for name, key in found if slot_of(name) in part]
 
 
 def _start_position(scan: Scan) -> Position:

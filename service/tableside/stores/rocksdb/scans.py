@@ -105,8 +105,7 @@ class Scanner:
 
     def _add_columns(self, page: PageBuilder, keys: Sequence[Key], raws: Sequence[bytes]) -> bool:
         """Add records in columns and return True. Add none if they are few, or do not fit into columns."""
-        are_few = len(raws) < COLUMN_RECORDS_MIN and not page.in_columns
-        if are_few or self._spec.key.composite or sum(map(len, raws)) > COLUMN_BYTES_MAX:
+        if len(raws) < COLUMN_RECORDS_MIN or self._spec.key.composite or sum(map(len, raws)) > COLUMN_BYTES_MAX:
             return False
         columns = read_columns(raws)
         return columns is not None and page.add_columns(pa.array(keys, self._key_type), columns)
