@@ -6,7 +6,7 @@ from typing import cast
 
 import pyarrow as pa
 
-from .columns import COLUMN_BYTES_MAX, KeyedRecords, RecordColumns
+from .columns import COLUMN_BYTES_MAX, KEYS_MIN, KeyedRecords, RecordColumns
 from .operations import Key, Outcome, Record, key_bytes
 from .store import Scan
 
@@ -28,7 +28,7 @@ class PageBuilder:
         self.complete = False
         self.bytes_left = scan.bytes_max
         self._columns: list[KeyedRecords] = []
-        self._columns_bytes_left = COLUMN_BYTES_MAX
+        self._left_bytes_min = max(0, scan.bytes_max - COLUMN_BYTES_MAX)  # of a page in columns
         self._limit = scan.limit
         self.skipped = 0
 
@@ -43,14 +43,14 @@ class PageBuilder:
         return KeyedRecords.joined(self._columns) if self.in_columns else self.records
 
     def add_columns(self, keys: pa.Array, records: RecordColumns) -> bool:
-        """Add records and return True. Add none if one is absent, if not all fit, or if others are not in columns."""
-        size_bytes = records.value_bytes + key_bytes(keys.to_pylist())
-        is_too_large = size_bytes > min(self.bytes_left, self._columns_bytes_left) or len(records) > self.room
-        if self.records or is_too_large or records.absent_count:
+        """Add records and return True. Add none if one is absent, if not all fit, or if the page cannot be columns."""
+        left_bytes = self.bytes_left - records.value_bytes - key_bytes(keys.to_pylist())
+        if left_bytes < self._left_bytes_min or len(records) > self.room or records.absent_count:
+            return False
+        if self.records and not self._enter_columns(keys.type):
             return False
         self._columns.append(KeyedRecords(keys, records))
-        self._columns_bytes_left -= size_bytes
-        self._note_added(size_bytes)
+        self._note_added(left_bytes)
         return True
 
     def add(self, key: Key, record: Record) -> None:
@@ -72,12 +72,12 @@ class PageBuilder:
             columns = KeyedRecords.of(keys, records, self._columns[0].keys.type)
             if self.add_columns(columns.keys, columns.records):
                 return True
-        size_bytes = sum([len(record.value) for record in records]) + key_bytes(keys)
-        if size_bytes > self.bytes_left:
+        left_bytes = self.bytes_left - sum([len(record.value) for record in records]) - key_bytes(keys)
+        if left_bytes < 0:
             return False
         self._leave_columns()
         self.records += zip(keys, records, strict=True)
-        self._note_added(size_bytes)
+        self._note_added(left_bytes)
         return True
 
     @property
@@ -90,9 +90,17 @@ class PageBuilder:
         """How many more records the page may have."""
         return self._limit - self.count
 
-    def _note_added(self, size_bytes: int) -> None:
-        self.bytes_left -= size_bytes
+    def _note_added(self, left_bytes: int) -> None:
+        self.bytes_left = left_bytes
         self.complete = self.room <= 0
+
+    def _enter_columns(self, key_type: pa.DataType) -> bool:
+        """Move the records into columns if they are few and do not expire."""
+        if len(self.records) > KEYS_MIN or any(record.expires_ms for _, record in self.records):
+            return False
+        keys, records = zip(*self.records, strict=True)
+        self._columns, self.records = [KeyedRecords.of(keys, records, key_type)], []
+        return True
 
     def _leave_columns(self) -> None:
         if self._columns:

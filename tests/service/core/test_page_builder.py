@@ -7,6 +7,7 @@ import pytest
 
 from tableside.core import (
     COLUMN_BYTES_MAX,
+    KEYS_MIN,
     Key,
     KeyField,
     KeySchema,
@@ -73,9 +74,18 @@ def test_a_record_that_expires_or_is_added_alone_ends_columns(alone: bool) -> No
     else:
         assert page.add_all(["x"], [more])
     assert page.result == [*zip(KEYS[:3], RECORDS[:3], strict=True), ("x", more)]
-    assert not page.add_columns(*in_columns(KEYS[3:], RECORDS[3:]))
-    assert page.add_all(KEYS[3:], RECORDS[3:])
+    assert page.add_columns(*in_columns(KEYS[3:], RECORDS[3:])) == alone
+    assert alone or page.add_all(KEYS[3:], RECORDS[3:])
     assert (page.count, page.room) == (7, 993)
+
+
+@pytest.mark.parametrize("count", [1, KEYS_MIN, KEYS_MIN + 1])
+def test_a_few_records_before_columns_join_them(count: int) -> None:
+    page, keys = PageBuilder(Scan(1000)), [f"x{index}" for index in range(count)]
+    assert page.add_all(keys, [RECORDS[0]] * count)
+    joined = page.add_columns(*in_columns(KEYS, RECORDS))
+    assert joined == isinstance(page.result, KeyedRecords) == (count <= KEYS_MIN)
+    assert [*page.result] == [*zip(keys + KEYS, [RECORDS[0]] * count + RECORDS, strict=True)][: page.count]
 
 
 def test_columns_beyond_their_limit_of_bytes_become_objects() -> None:
