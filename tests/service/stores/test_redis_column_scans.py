@@ -12,6 +12,7 @@ from servers.redis import redis
 from support.redis_tables import connected, own
 from tableside.core import COLUMN_BYTES_MAX, KEYS_MIN, Key, Record, RecordUnreadable
 from tableside.core.columns import KeyedRecords
+from tableside.core.errors import MalformedRequest
 from tableside.core.operations import Get
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.redis import keyspace, scans
@@ -171,3 +172,42 @@ async def test_the_records_of_a_page_in_columns_are_limited_in_bytes(store: Stor
     found = await pages(store, scan)
     assert {len(page.records) for page in found[:-1]} < {*range(150, 250)}
     await check(store, replace(scan, limit=100), keys, in_columns=False)
+
+
+async def test_a_scan_of_a_table_among_others_finds_many_records_at_once(
+    store: Store, tool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [f"{index}" for index in range(3000)]
+    await fill(store, keys)
+    await tool.mset({f"other:{index}": "" for index in range(27_000)})
+    counts: list[int] = []
+
+    async def counted(*arguments: Any) -> Any:
+        run, cursor, names = await keyspace.scan_node(*arguments)
+        counts.append(len(names))
+        return run, cursor, names
+
+    monkeypatch.setattr(scans, "scan_node", counted)
+    await check(store, Scan(10_000), keys, in_columns=True)
+    assert sum(counts) == 3000
+    assert len(counts) <= 10, "with SCANs that inspect 512 keys, 59"
+
+
+@pytest.mark.parametrize("bytes_max", [3000, 30_000])
+async def test_pages_among_other_keys_that_end_within_a_reply_repeat_no_record(
+    store: Store, tool: Any, bytes_max: int
+) -> None:
+    keys = [f"{index}" for index in range(3000)]
+    await fill(store, keys)
+    await tool.mset({f"other:{index}": "" for index in range(9000)})
+    found = await pages(store, Scan(10_000, bytes_max=bytes_max))
+    assert sorted(key for page in found for key, _ in page.records) == sorted(keys)
+    assert len(found) >= 3
+
+
+@pytest.mark.parametrize(
+    "position", [b"[]", b'["0-16383","","",-1]', b'["0-16383","","",0,"",-1]', b'["","","",0,"",8193]']
+)
+def test_a_position_that_no_scan_returns_is_rejected(position: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        keyspace.Position.from_bytes(position)

@@ -47,7 +47,8 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     """Where to continue.
 
     `left` are the slots still to scan, and `part` are the ones that the current node's scan covers. `run` is the run id
-    of the node. `given` are the digests of the names that the current cursor has already returned.
+    of the node. `given` are the digests of the names that the current cursor has already returned, when SCAN inspected
+    `count` keys.
     """
 
     left: str
@@ -55,6 +56,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     run: str = ""
     cursor: int = 0
     given: bytes = b""
+    count: int = 0
 
     def restarted(self) -> "Position":
         """Return the position at the start of the current node's scan."""
@@ -77,7 +79,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
             parse_slots(position.left)
             if position.part:
                 parse_slots(position.part)
-            if not 0 <= position.cursor < 2**64:
+            if not (0 <= position.cursor < 2**64 and 0 <= position.count <= COUNT_SPARSE_MAX):
                 raise ValueError
         except ValueError:  # msgspec's own errors too
             raise MalformedRequest("the cursor does not belong to this scan") from None

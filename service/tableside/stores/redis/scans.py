@@ -1,7 +1,7 @@
 """Scans of a table in no order: SCAN over the names with the table's prefix, page by page.
 
 If a page has no room for all names of a cursor, the position also contains digests of the returned names, which the
-next page skips when it repeats the cursor. While the records of one SCAN are added to the page, Redis already reads
+next page skips when it repeats the SCAN. While the records of one SCAN are added to the page, Redis already reads
 those of the next one, and executes the SCAN after it.
 """
 
@@ -55,9 +55,9 @@ class _PageScan:
         self._start = _start_position(scan)
         self._pattern = names.pattern(scan)
         self._page = NamedPageBuilder(scan, reads)
-        self._count = min(scan.limit, COUNT_MAX)
+        self._count = self._start.count or min(scan.limit, COUNT_MAX)
         self._seen: set[bytes] = set()
-        self._ahead: asyncio.Future[ScanReply] | None = None
+        self._ahead: asyncio.Future[tuple[int, ScanReply]] | None = None
         self._pending: tuple[Position, Reading] | None = None
 
     async def read(self) -> Page:
@@ -67,12 +67,12 @@ class _PageScan:
         for _ in rounds(ends_at):
             if node is None or not position.part:
                 node, position = await self._keyspace.start_node(position)
-            run, cursor, names = await (self._ahead or self._scan_names(node, position.cursor))
+            count, (run, cursor, names) = await (self._ahead or self._scan_names(node, position.cursor))
             self._ahead = None
             if position.run not in ("", run):
                 position, node = position.restarted(), None
                 continue
-            position = replace(position, run=run)
+            position = replace(position, run=run, count=count)
             if cursor and self._page.fits(2 * len(names)) and self._needs_more_than(len(names)):
                 self._choose_count(len(names))
                 self._ahead = asyncio.ensure_future(self._scan_names(node, cursor))
@@ -91,7 +91,7 @@ class _PageScan:
             if before is not None and (stop := await self._add(*before)) is not None:
                 break
             if cursor:
-                position = replace(position, cursor=cursor, given=b"")
+                position = replace(position, cursor=cursor, given=b"", count=0)
             elif (after := position.without(await self._keyspace.finished_slots(node, position))) is None:
                 complete = True
                 break
@@ -129,11 +129,17 @@ class _PageScan:
         return self._page.needs_more_than(self._pending_count + count)
 
     def _choose_count(self, found: int) -> None:
-        """Choose how many keys the next SCAN inspects, after the last one has found so many."""
-        self._count = max(1, min(self._room - found, COUNT_MAX)) if found else min(self._count * 2, COUNT_SPARSE_MAX)
+        """Choose how many keys the next SCAN inspects, after the last one has found so many.
 
-    async def _scan_names(self, node: Node, cursor: int) -> ScanReply:
-        return await scan_node(node, cursor, self._pattern, self._count)
+        A page needs three quarters of its records. If it had no room for all of the next SCAN, that would be in vain.
+        """
+        wanted = max(1, min((self._room - found) * 3 // 4, COUNT_MAX))
+        self._count = max(1, min(self._count * wanted // found if found else self._count * 2, COUNT_SPARSE_MAX))
+
+    async def _scan_names(self, node: Node, cursor: int) -> tuple[int, ScanReply]:
+        """Send SCAN. Return how many keys it inspects, and the reply."""
+        count = self._count
+        return count, await scan_node(node, cursor, self._pattern, count)
 
     async def _add(self, position: Position, reading: Reading) -> Position | None:
         """Add the records of a SCAN to the page. If the page has no room for all, return the position of the others."""
