@@ -48,8 +48,6 @@ _LINE_END = b"\n"  # never within canonical text, which escapes it
 _UNCHECKED_BYTES_MAX = 2**12  # too short to exceed a limit on elements or slow numbers
 
 _DECODER: msgspec.json.Decoder[Json] = msgspec.json.Decoder()
-_MEMBERS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ENCODER = msgspec.json.Encoder()
 _SLOW_NUMBERS: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=finite_double)
 
 
@@ -199,11 +197,6 @@ def is_number(value: object) -> bool:
 def kind_of(value: object) -> str:
     """Return the type of a JSON value with its article, such as `a string`."""
     return "a number" if is_number(value) else _KINDS[type(value)]
-
-
-def project(text: bytes, fields: frozenset[str]) -> bytes:
-    """Return a value's text with only the given top-level members. What they contain is not decoded."""
-    return _ENCODER.encode({name: member for name, member in _MEMBERS.decode(text).items() if name in fields})
 
 
 def _encode_each(values: Sequence[object]) -> list[bytes] | None:

@@ -186,13 +186,6 @@ def test_invalid_surrogates_and_numbers_in_objects_are_rejected() -> None:
             values.encode({"a": member})
 
 
-def test_a_projection_has_the_requested_members() -> None:
-    text = canonical('{"a":9007199254740993,"b":{"a":1},"c":null,"d":0.1}')
-    assert values.project(text, frozenset({"a", "c", "x"})) == b'{"a":9007199254740993,"c":null}'
-    assert values.project(text, frozenset()) == b"{}"
-    assert values.project(text, frozenset({"b", "d"})) == b'{"b":{"a":1},"d":0.1}'
-
-
 numbers = st.one_of(
     st.integers(-(2**64), 2**64),
     st.floats(allow_nan=False, allow_infinity=False),

@@ -15,7 +15,7 @@ from tableside.core.store import Store, TableSpec
 from tableside.core.transitions import PLAIN_BYTES_MAX, Stored, are_plain_puts, transition
 from tableside.stores.memory import MemoryStore
 from tableside.stores.rocksdb import RocksdbBackend, reads
-from tableside.stores.rocksdb import store as store_module
+from tableside.stores.rocksdb import writes as writes_module
 from tableside.stores.rocksdb.database import UNKNOWN_BYTES, Contents
 from tableside.stores.rocksdb.records import is_plain, pack, pack_plain, read, read_all
 
@@ -177,7 +177,7 @@ async def test_puts_with_new_tokens_are_not_decided_one_by_one(store: Store, mon
         decided.append(write.key)
         return transition(stored, write, *rest, **named)
 
-    monkeypatch.setattr(store_module, "transition", counted)
+    monkeypatch.setattr(writes_module, "transition", counted)
     for sequence in (1, 2):
         await store.apply([put(key, token=Token("w", sequence)) for key in "abc"])
     assert not decided

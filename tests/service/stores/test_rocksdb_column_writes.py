@@ -20,7 +20,7 @@ from tableside.core.operations import Get, Key, Operation, Outcome, Record, Toke
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, group_commit
 from tableside.stores.rocksdb.records import pack_all_plain, pack_plain, pack_versions
-from tableside.stores.rocksdb.store import RocksdbStore
+from tableside.stores.rocksdb.writes import RecordWriter
 
 
 @pytest.fixture
@@ -38,14 +38,14 @@ async def store(backend: RocksdbBackend) -> Store:
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the number of puts of each turn that wrote a column."""
     counts: list[int] = []
-    original = RocksdbStore._put_column
+    original = RecordWriter._put_column
 
-    def noted(store: RocksdbStore, puts: PutColumn, turn: group_commit.Turn) -> WrittenColumn:
-        outcomes = original(store, puts, turn)
+    def noted(writer: RecordWriter, puts: PutColumn, turn: group_commit.Turn) -> WrittenColumn:
+        outcomes = original(writer, puts, turn)
         counts.append(len(outcomes))
         return outcomes
 
-    monkeypatch.setattr(RocksdbStore, "_put_column", noted)
+    monkeypatch.setattr(RecordWriter, "_put_column", noted)
     return counts
 
 

@@ -104,6 +104,14 @@ def unpack(raw: bytes) -> Stored:
         raise RecordUnreadable(_UNKNOWN_FORMAT) from None
 
 
+def stored_for_write(raw: bytes | None) -> Stored | RecordUnreadable | None:
+    """Return the current record for a write."""
+    try:
+        return None if raw is None else unpack(raw)
+    except RecordUnreadable as error:
+        return error.with_traceback(None)
+
+
 def read_all(raws: Sequence[bytes | None], now_ms: int) -> list[Outcome]:
     """Return the outcomes of Gets. Like `read`, but makes no call for records without expiry and writers."""
     plain, end = _PLAIN_HEADER, _PLAIN_END
