@@ -96,6 +96,15 @@ def test_columns_beyond_their_limit_of_bytes_become_objects() -> None:
     assert page.result == [*zip(KEYS, large, strict=True)]
 
 
+def test_columns_with_an_absent_record_or_too_many_records_are_not_added() -> None:
+    page, (keys, records) = PageBuilder(Scan(5)), in_columns(KEYS, RECORDS)
+    assert not page.add_columns(keys, records)
+    absent = RecordColumns(pa.array([b"{}", None], pa.binary()), pa.array(["e", None], pa.utf8()))
+    assert not page.add_columns(keys[:2], absent)
+    assert page.add_columns(keys[:5], records[:5])
+    assert page.complete
+
+
 def test_columns_end_a_page_at_its_limit_of_records_and_never_exceed_it() -> None:
     page = PageBuilder(Scan(5))
     assert page.add_columns(*in_columns(KEYS[:3], RECORDS[:3]))

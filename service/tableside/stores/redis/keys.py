@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from ...core import KEYS_MIN, Key, KeySchema, Part, Scan, TableError, checked_part, key_column, part_from_text, text_of
+from ...core import KEYS_MIN, Key, KeySchema, Part, Scan, TableError, checked_part, key_column, part_from_text
 from .name_column import NameColumn, NamedKey, NamedKeyColumn
 
 SLOT_COUNT = REDIS_CLUSTER_HASH_SLOTS
@@ -79,7 +79,7 @@ class KeyNames:
         return key if self.for_keys([key])[0].encode() == name else None
 
     def named_keys(self, names: Sequence[bytes]) -> Sequence[NamedKey]:
-        """Return the names that this table would write, with their keys.
+        """Return the names that this table would write, with their keys, of names that match `pattern`.
 
         Many names with valid keys become columns. Makes few calls if all keys are valid strings in ASCII.
         """
@@ -96,14 +96,12 @@ class KeyNames:
         return [(name.decode(), key) for name in names if (key := self.to_key(name)) is not None]
 
     def _named_key_column(self, names: Sequence[bytes]) -> NamedKeyColumn | None:
-        """Return the names with their keys in columns, or None if a name may not be valid or objects are faster."""
+        """Return names and keys in columns, or None if a name may be invalid or objects are faster."""
         if not self._is_plain or len(names) < KEYS_MIN:
             return None
-        column, prefix, kind = pa.array(names, pa.binary()), self.prefix.encode(), self._schema.fields[0].type
-        if text_of(pc.binary_slice(column, 0, len(prefix))) != prefix * len(names):
-            return None
+        column, kind = pa.array(names, pa.binary()), self._schema.fields[0].type
         try:
-            texts = pc.binary_slice(column, len(prefix), max(map(len, names))).cast(pa.utf8())
+            texts = pc.binary_slice(column, self._prefix_bytes, max(map(len, names))).cast(pa.utf8())
             keys = key_column(pa.chunked_array([texts if kind == "string" else texts.cast(pa.int64())]), self._schema)
         except pa.ArrowInvalid:
             return None

@@ -47,8 +47,8 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     """Where to continue.
 
     `left` are the slots still to scan, and `part` are the ones that the current node's scan covers. `run` is the run id
-    of the node. `given` are the digests of the names that the current cursor has already returned, when SCAN inspected
-    `count` keys.
+    of the node. `count` is how many keys the last SCAN inspected. The next page begins with the same number. `given`
+    are the digests of the names that the current cursor has already returned for this number of keys.
     """
 
     left: str

@@ -91,7 +91,7 @@ class _PageScan:
             if before is not None and (stop := await self._add(*before)) is not None:
                 break
             if cursor:
-                position = replace(position, cursor=cursor, given=b"", count=0)
+                position = replace(position, cursor=cursor, given=b"")
             elif (after := position.without(await self._keyspace.finished_slots(node, position))) is None:
                 complete = True
                 break
