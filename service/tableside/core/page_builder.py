@@ -68,15 +68,14 @@ class PageBuilder:
         if len(outcomes) > self.room or set(map(type, outcomes)) != {Record}:
             return False
         records = cast("Sequence[Record]", outcomes)
-        if self.in_columns and not any(record.expires_ms for record in records):
-            columns = KeyedRecords.of(keys, records, self._columns[0].keys.type)
-            if self.add_columns(columns.keys, columns.records):
-                return True
         left_bytes = self.bytes_left - sum([len(record.value) for record in records]) - key_bytes(keys)
         if left_bytes < 0:
             return False
-        self._leave_columns()
-        self.records += zip(keys, records, strict=True)
+        if self.in_columns and left_bytes >= self._left_bytes_min and not any(record.expires_ms for record in records):
+            self._columns.append(KeyedRecords.of(keys, records, self._columns[0].keys.type))
+        else:
+            self._leave_columns()
+            self.records += zip(keys, records, strict=True)
         self._note_added(left_bytes)
         return True
 
