@@ -8,12 +8,12 @@ import pytest
 
 from contract import COMPOSITE, INTEGERS, Time, put
 from service.stores.test_rocksdb import database
-from tableside.core import COLUMN_BYTES_MAX, Key, Record, Token
+from tableside.core import COLUMN_BYTES_MAX, KEYS_MIN, Key, Record, Token
 from tableside.core.columns import KeyedRecords
 from tableside.core.operations import Get
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.rocksdb import RocksdbBackend
-from tableside.stores.rocksdb.scans import COLUMN_RECORDS_MIN, KEYS_PER_TURN_MAX
+from tableside.stores.rocksdb.scans import KEYS_PER_TURN_MAX
 
 
 @pytest.fixture
@@ -38,18 +38,16 @@ async def check(store: Store, scan: Scan, keys: Sequence[Key], *, in_columns: bo
     assert page.size_bytes > 0
 
 
-@pytest.mark.parametrize(
-    "count", [COLUMN_RECORDS_MIN - 1, COLUMN_RECORDS_MIN, KEYS_PER_TURN_MAX, KEYS_PER_TURN_MAX + 1, 2500]
-)
+@pytest.mark.parametrize("count", [KEYS_MIN - 1, KEYS_MIN, KEYS_PER_TURN_MAX, KEYS_PER_TURN_MAX + 1, 2500])
 async def test_a_page_of_many_plain_records_is_in_columns(backend: RocksdbBackend, count: int) -> None:
     store = await backend.store(TableSpec("t"))
     keys = [f"ü{index:05}" for index in range(count)]
     await fill(store, keys)
-    await check(store, Scan(10_000), keys, in_columns=count >= COLUMN_RECORDS_MIN)
+    await check(store, Scan(10_000), keys, in_columns=count >= KEYS_MIN)
     for limit in {count // 2, count - 1}:
-        await check(store, Scan(limit), keys[:limit], in_columns=limit >= COLUMN_RECORDS_MIN)
+        await check(store, Scan(limit), keys[:limit], in_columns=limit >= KEYS_MIN)
         position, rest = (await store.scan(Scan(limit))).position, keys[limit:]
-        await check(store, Scan(10_000, position=position), rest, in_columns=len(rest) >= COLUMN_RECORDS_MIN)
+        await check(store, Scan(10_000, position=position), rest, in_columns=len(rest) >= KEYS_MIN)
 
 
 async def test_integer_keys_are_in_a_column_and_composite_keys_are_not(backend: RocksdbBackend) -> None:

@@ -79,7 +79,7 @@ class KeyNames:
         return key if self.for_keys([key])[0].encode() == name else None
 
     def named_keys(self, names: Sequence[bytes]) -> Sequence[NamedKey]:
-        """Return the names that this table would write, with their keys, of names that match `pattern`.
+        """Return the names of this table's records and their keys. All given names match `pattern`.
 
         Many names with valid keys become columns. Makes few calls if all keys are valid strings in ASCII.
         """

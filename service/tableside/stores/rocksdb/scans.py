@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ...core import (
     COLUMN_BYTES_MAX,
+    KEYS_MIN,
     Key,
     Page,
     PageBuilder,
@@ -37,9 +38,6 @@ SKIPPED_PER_TURN = 100
 
 BYTES_PER_TURN_MAX = 4 * 2**20
 """How many bytes one turn of a scan examines. The record that exceeds this is the turn's last one."""
-
-COLUMN_RECORDS_MIN = 128
-"""Fewer records are not faster in columns."""
 
 PIECES_PER_SPLIT = 16
 """How many pieces of the keys are found for each split: more make the splits more even."""
@@ -105,7 +103,7 @@ class Scanner:
 
     def _add_columns(self, page: PageBuilder, keys: Sequence[Key], raws: Sequence[bytes]) -> bool:
         """Add records in columns and return True. Add none if they are few, or do not fit into columns."""
-        if len(raws) < COLUMN_RECORDS_MIN or self._spec.key.composite or sum(map(len, raws)) > COLUMN_BYTES_MAX:
+        if len(raws) < KEYS_MIN or self._spec.key.composite or sum(map(len, raws)) > COLUMN_BYTES_MAX:
             return False
         columns = read_columns(raws)
         return columns is not None and page.add_columns(pa.array(keys, self._key_type), columns)
