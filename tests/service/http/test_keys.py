@@ -268,19 +268,6 @@ def test_a_table_s_name(api: ApiClient, name: str) -> None:
     assert api.client.get(f"/v1/tables/{name}").json()["name"] == name
 
 
-@pytest.mark.parametrize("name", ["_a", ".a", "-a", "a b", "a%2Fb", "x" * 129, "%C3%BC", "a%0A", "a%00", "a$"])
-def test_an_invalid_name_is_no_table(api: ApiClient, name: str) -> None:
-    for method, path in (
-        ("PUT", "/records/k"),
-        ("GET", "/records/k"),
-        ("GET", "/records"),
-        ("GET", "/splits"),
-        ("GET", ""),
-    ):
-        response = api.client.request(method, f"/v1/tables/{name}{path}", json={} if method == "PUT" else None)
-        assert check_refused(response, 404, response.json()["code"])["code"] in ("table_not_found", "not_found")
-
-
 @pytest.mark.parametrize(
     "path", ["/v1%2Ftables%2Fkeys", "/v1/tables%2Fkeys", "/v1/tables/keys/records%2Fk", "/v1%2Ftables/keys/records/k"]
 )

@@ -15,6 +15,7 @@ from ...core import (
     Outcome,
     Record,
     RecordColumns,
+    TableNotFound,
     TableSpec,
     Written,
     WrittenColumn,
@@ -64,13 +65,20 @@ async def apply_batch(request: TableRequest) -> Response:
     operations = with_max_age(max_age_s, valid_operations(permitted))
     request.context.operations = len(batch.operations)
     request.context.reads = count_reads(operations) == len(operations)
+    outcomes: Sequence[Outcome] = []
     if isinstance(table, TableSpec):
-        table = await _created(request)
-        until = started_at + deadline_s(table, wait_s)
+        try:
+            table = await _created(request)
+            until = started_at + deadline_s(table, wait_s)
+        except TableNotFound as error:
+            if operations and len(operations) == len(permitted):
+                raise
+            outcomes = [error.with_traceback(None)] * len(operations)
     await yielder.maybe_yield()
-    bytes_max = request.limits.response_bytes_max
-    room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
-    outcomes = await table.batch(operations, until - time.monotonic(), request.body_bytes, room)
+    if isinstance(table, Table):
+        bytes_max = request.limits.response_bytes_max
+        room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
+        outcomes = await table.batch(operations, until - time.monotonic(), request.body_bytes, room)
     await yielder.maybe_yield()
     if len(operations) != len(permitted):
         outcomes = merge_rejected(permitted, outcomes)
@@ -156,7 +164,7 @@ async def _decode_arrow(
 
 
 async def _created(request: TableRequest) -> Table:
-    """Create the table. Raise TableNotFound if the batch only reads."""
+    """Create the table. Raise TableNotFound if the batch has no valid write."""
     catalog = request.catalog
     return await (catalog.table if request.context.reads else catalog.table_to_write)(request.table_name)
 

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...auth import UNRESTRICTED, Caller
 from ...catalog import Catalog, Table
-from ...core import TableNotFound, TableSpec, TooLarge
+from ...core import InvalidOperation, TableSpec, TooLarge
 from ...core.slices import next_slice, run_in_thread
 from ...settings import NAME, LimitSettings
 from ..request_context import CALLER_KEY, RESERVATION_KEY, SCOPE_KEY, RequestContext
@@ -195,7 +195,7 @@ class Router:
     def find(self, scope: Scope) -> Route | None:
         """Return the route of a request, or None if the framework has to respond.
 
-        Raise NotFound, or TableNotFound if the path contains no valid name of a table.
+        Raise NotFound, or InvalidOperation if the path contains no valid name of a table.
         """
         path, method = scope["path"], scope["method"]
         if not path.startswith(_TABLES):
@@ -221,5 +221,8 @@ def _table_name(raw: bytes) -> str:
     if "%" in name:
         name = unquote(name)
     if not _NAME.fullmatch(name):
-        raise TableNotFound("no table has that name")
+        raise InvalidOperation(
+            "the name of a table in the path is not valid: it has 1 to 128 letters, digits, _, . and -, "
+            "and begins with a letter or digit"
+        )
     return name
