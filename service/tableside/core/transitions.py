@@ -150,9 +150,21 @@ def _check_preconditions(stored: Stored | None, write: Write) -> None:
         if present is None:
             raise PreconditionFailed("if_match: there is no such record")
         if ANY_ETAG not in write.if_match and present.etag not in write.if_match:
-            raise PreconditionFailed("if_match: the record has another version")
+            raise PreconditionFailed(f"if_match: {_mismatch(write.if_match, present.etag)}")
     if isinstance(write, Put) and write.if_absent and present is not None:
         raise PreconditionFailed("if_absent: the record exists")
+
+
+def _mismatch(given: Sequence[str], etag: str) -> str:
+    """Return the reason why no etag matches. HTTP servers add the weak prefix or a suffix to compressed responses."""
+    if any(one.startswith(('W/"', f"{etag}-", f"{etag};")) for one in given):
+        return (
+            "a weak etag (W/) or one with a suffix such as -gzip matches no version. A proxy has compressed the record "
+            "and changed its etag: turn off compression there, or read the record with Accept-Encoding: identity"
+        )
+    if any(one.startswith('"') for one in given):
+        return "the quotes around an etag in HTTP are not part of it"
+    return "the record has another version"
 
 
 def _put(stored: Stored | None, put: Put, spec: TableSpec, now_ms: int, etag: str) -> Changed:

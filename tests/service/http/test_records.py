@@ -159,6 +159,48 @@ def test_if_match_refuses_another_version_a_weak_etag_and_a_quoted_star(api: Api
     assert api.value(T, key) == {"n": 1}
 
 
+@ON_EVERY_STORE
+@pytest.mark.parametrize("form", ['W/"{0}"', '"x", W/"{0}"', 'W/"x"', '"{0}-gzip"', '"{0};gzip"', '"{0}--gzip"'])
+def test_an_etag_that_a_proxy_has_changed_matches_no_version_and_the_error_says_how_to_prevent_it(
+    api: ApiClient, form: str
+) -> None:
+    key = fresh()
+    etag = api.put(T, key, {"n": 1}).headers["ETag"].strip('"')
+    headers = {"If-Match": form.format(etag)}
+    for response in (
+        api.put(T, key, {"n": 2}, headers=headers),
+        api.merge(T, key, {"n": 2}, headers=headers),
+        api.update(T, key, {"update": {"$inc": {"n": 1}}, "default": {}}, headers=headers),
+        api.delete(T, key, headers=headers),
+    ):
+        problem = check_refused(response, 412, "precondition_failed")
+        assert "W/" in problem["detail"]
+        assert "Accept-Encoding: identity" in problem["detail"]
+    assert api.value(T, key) == {"n": 1}
+
+
+@ON_EVERY_STORE
+@pytest.mark.parametrize(("form", "reason"), [('W/"{0}"', "a weak etag (W/)"), ('"{0}"', "quotes")])
+def test_the_reason_is_in_the_results_of_a_batch(api: ApiClient, form: str, reason: str) -> None:
+    key = fresh()
+    given = form.format(api.put(T, key, {"n": 1}).headers["ETag"].strip('"'))
+    put = {"op": "put", "key": key, "value": {"n": 2}, "if_match": given}
+    [result] = api.batch(T, put)
+    [row] = api.rows(T, {"key": [key], "value": ["{}"], "if_match": [given]}, op="put")
+    assert (result["status"], row["status"], row["code"]) == (412, 412, "precondition_failed")
+    assert reason in result["error"]["detail"]
+    assert reason in row["detail"]
+    assert api.value(T, key) == {"n": 1}
+
+
+@pytest.mark.parametrize("form", ['W/"{0}"', '"x", W/"{0}"', 'W/"x" , "{0}"', "*"])
+def test_if_none_match_compares_weakly(api: ApiClient, form: str) -> None:
+    key = fresh()
+    etag = api.put(T, key, {"n": 1}).headers["ETag"].strip('"')
+    response = api.get(T, key, headers={"If-None-Match": form.format(etag)})
+    assert (response.status_code, response.content) == (304, b"")
+
+
 @pytest.mark.parametrize("etag", ["*", '"x"'])
 @ON_EVERY_STORE
 def test_no_version_of_an_absent_record_matches(api: ApiClient, etag: str) -> None:

@@ -131,7 +131,7 @@ def max_age_s(request: Request) -> float | None:
 
 
 def if_match(request: Request) -> tuple[str, ...] | None:
-    """Return the etags of `If-Match`. A weak etag or a quoted star stays unchanged and matches no record."""
+    """Return the etags of `If-Match`. A weak etag or a quoted star stays unchanged and matches no version."""
     text = header(request, "if-match")
     if text is None:
         return None
