@@ -3,9 +3,10 @@
 import asyncio
 from typing import Any
 
+from tableside.core import updates
 from tableside.core.decisions import SHORT_BYTES_MAX
 from tableside.core.errors import InvalidOperation, RecordNotFound
-from tableside.core.operations import Delete, Get, Written
+from tableside.core.operations import Delete, Get, Update, Written
 
 from .opening import Open, Opens
 from .words import etag, one, put, refused, same, update, value, written
@@ -48,6 +49,19 @@ class Updates(Opens):
         await written(store, put("a", {"n": 1}))
         assert not (await written(store, update("a", {"$inc": {"n": 1}}, {"n": 100, "x": 1}))).created
         assert same(await value(store, "a"), {"n": 2})
+
+    async def test_members_may_have_names_that_begin_with_a_dollar(self, open_store: Open) -> None:
+        store = await open_store()
+        await written(store, put("a", {"$schema": "s", "$set": {"$ref": 1}, "$n": 1, "$gone": 0, "$": [0]}))
+        patch = updates.parse_merge_patch({"$schema": "t", "$gone": None, "$ref": {"$id": 1, "$no": None}})
+        await written(store, Update("a", patch, b"{}"))
+        changed = {"$schema": "t", "$set": {"$ref": 1}, "$n": 1, "$": [0], "$ref": {"$id": 1}}
+        assert same(await value(store, "a"), changed)
+        await written(store, update("a", {"$inc": {"$n": 1}, "$set": {"$set.$ref": 2}, "$push": {"$": 1}}))
+        await written(store, update("a", {"$unset": ["$schema"], "$max": {"$n": 9}, "$min": {"$ref.$id": 0}}))
+        assert same(await value(store, "a"), {"$set": {"$ref": 2}, "$n": 9, "$": [0, 1], "$ref": {"$id": 0}})
+        assert (await written(store, Update("b", patch, b'{"$schema":"s","$n":1}'))).created
+        assert same(await value(store, "b"), {"$schema": "t", "$n": 1, "$ref": {"$id": 1}})
 
     async def test_an_empty_update_inserts_the_default(self, open_store: Open) -> None:
         store = await open_store()

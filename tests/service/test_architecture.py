@@ -63,8 +63,7 @@ STORE_API = {
         "part_from_text",
     ),
     *("Applied", "Contended", "DeadlineExceeded", "Internal", "InvalidOperation", "MalformedRequest"),
-    *("RecordUnreadable", "StoreMisconfigured", "StoreUnavailable", "TableError", "TableNotFound", "Throttled"),
-    *("TooLarge", "Unsupported"),
+    *("RecordUnreadable", "StoreUnavailable", "TableError", "TableNotFound", "Throttled", "TooLarge", "Unsupported"),
     *(
         "Token",
         "WRITERS_MAX",

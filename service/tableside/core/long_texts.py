@@ -28,7 +28,7 @@ def update_members(text: bytes, schema: KeySchema, key: Key) -> dict[str, Any]:
 
 def patch_members(text: bytes, schema: KeySchema, key: Key) -> dict[str, Any]:
     """Return the members of an update from the text of a merge patch. Raise InvalidOperation if it is not valid."""
-    return checked_members({"update": merge_patch(values.parse(text))}, schema, key)
+    return {"update": packed(updates.parse_merge_patch(values.parse(text)))}
 
 
 def operation_members(text: bytes, schema: KeySchema) -> dict[str, Any]:
@@ -66,13 +66,4 @@ def update_document(document: Json) -> JsonObject:
     """Return the body of an update. Raise InvalidOperation if it is not an object, or has other members."""
     if not isinstance(document, dict) or not document.keys() <= _UPDATE_MEMBERS:
         raise InvalidOperation("the body must be an object with update, and optionally default and ttl_s")
-    return document
-
-
-def merge_patch(document: Json) -> JsonObject:
-    """Return the body of a merge patch. Raise InvalidOperation if it is not an object, or has operators."""
-    if not isinstance(document, dict):
-        raise InvalidOperation("a merge patch must be an object")
-    if any(name.startswith("$") for name in document):
-        raise InvalidOperation("a merge patch cannot contain operators: send them as application/json")
     return document

@@ -23,6 +23,10 @@ CHANGES_MAX = 10_000
 PATH_NAMES_MAX = ELEMENTS_MAX
 """Maximum number of names in the paths of an update. A name takes two bytes of text, but may create an object."""
 
+_MONGODB_OPERATORS = OPERATORS | {
+    *("$mul", "$rename", "$setOnInsert", "$currentDate", "$pop", "$pull", "$pullAll", "$pushAll", "$bit"),
+}
+
 
 def parse(document: object) -> tuple[Change, ...]:
     """Validate an update that was decoded from JSON.
@@ -35,6 +39,20 @@ def parse(document: object) -> tuple[Change, ...]:
     if len(document) > CHANGES_MAX:
         raise TooLarge(f"an update may have at most {CHANGES_MAX} changes (changes_max)")
     return tuple(map(_Parser().change, document))
+
+
+def parse_merge_patch(document: object) -> tuple[Change, ...]:
+    """Validate a merge patch that was decoded from JSON. Its members may have names such as `$schema`.
+
+    Raise InvalidOperation if it is not valid, or has the name of an operator: it is an update of another media type.
+    """
+    if not isinstance(document, dict):
+        raise InvalidOperation("a merge patch must be an object")
+    if operators := document.keys() & _MONGODB_OPERATORS:
+        raise InvalidOperation(
+            f"a merge patch cannot contain the operator {quoted(min(operators))}: send the update as application/json"
+        )
+    return (MergePatch(_checked_patch(document)),)
 
 
 def apply(value: bytes, changes: Changes, finish: Callable[[JsonObject], JsonObject] | None = None) -> bytes:

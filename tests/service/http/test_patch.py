@@ -172,6 +172,31 @@ def test_an_update_request_is_an_object_with_an_update_and_nothing_unknown(api: 
     check_refused(api.update(T, fresh(), body), 422, "invalid_operation")
 
 
+@ON_EVERY_STORE
+def test_a_merge_patch_may_have_members_whose_names_begin_with_a_dollar(api: ApiClient) -> None:
+    key, long = fresh(), "x" * 100_000
+    api.put(T, key, {"$schema": "old", "$gone": 1})
+    assert api.merge(T, key, {"$schema": "new", "$ref": {"$inc": {"n": 1}}, "$gone": None}).status_code == 204
+    assert api.value(T, key) == {"$schema": "new", "$ref": {"$inc": {"n": 1}}}
+    assert api.merge(T, key, {"$schema": long}).status_code == 204
+    assert api.value(T, key)["$schema"] == long
+
+
+@pytest.mark.parametrize("operator", ["$set", "$unset", "$inc", "$push", "$rename", "$mul", "$pull", "$setOnInsert"])
+def test_operators_are_not_stored_as_members_of_a_merge_patch(api: ApiClient, operator: str) -> None:
+    key = fresh()
+    api.put(T, key, {"n": 1})
+    for other in ({}, {"$schema": "s"}, {"n": 2}, {"long": "x" * 100_000}):
+        problem = check_refused(api.merge(T, key, {**other, operator: {"n": 1}}), 422, "invalid_operation")
+        assert f"`{operator}`: send the update as application/json" in problem["detail"]
+    assert api.value(T, key) == {"n": 1}
+
+
+def test_an_update_in_json_has_no_other_members_whose_names_begin_with_a_dollar(api: ApiClient) -> None:
+    problem = check_refused(api.update(T, fresh(), {"update": {"$schema": "s"}}), 422, "invalid_operation")
+    assert "unknown operator `$schema`" in problem["detail"]
+
+
 @pytest.mark.parametrize("patch", [[], 7, None, {"$inc": {"n": 1}}, {"_ts": 1}, {"n": 2**64}])
 def test_an_invalid_merge_patch_is_rejected(api: ApiClient, patch: object) -> None:
     key = fresh()

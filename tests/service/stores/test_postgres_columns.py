@@ -59,7 +59,7 @@ COLUMNS = PostgresTableOptions(layout="columns")
 MEMBERS = [
     *"abcdhiklmnrstwxyz", "kept", "gone", "word", "big", "list", "seen", "member", "made", "rich", "long", "full",
     "one", "half", "deep", *(f"m{index}" for index in range(64)), "a.b", " ", "ü", "🛫", "$", "#", ":", "key", "value",
-    "etag", "ttl", "x_ts", "%", '"', "'", "\\", "\n", "N",
+    "etag", "ttl", "x_ts", "%", "$schema", "$set", "$ref", "$n", "$gone", '"', "'", "\\", "\n", "N",
 ]  # fmt: skip
 """The names of all members in the shared suite: each is a column that accepts any JSON."""
 

@@ -21,9 +21,10 @@ from ...core import (
     TableError,
     TableSpec,
     run_apart,
+    updates,
     values,
 )
-from ...core.long_texts import merge_patch, patch_members, put_members, update_document, update_members
+from ...core.long_texts import patch_members, put_members, update_document, update_members
 from ..responses import problem_response
 from ..wire import json_batch, operation_members, request_headers
 from ..wire.answers import Answer, answer, rfc3339
@@ -102,7 +103,7 @@ async def patch_record(request: TableRequest) -> Response:
     if media == JSON and (changes := short_update(body)) is not None:
         return await _write(request, {"op": "update", "update": changes})
     document = values.parse(body)
-    members = update_document(document) if media == JSON else {"update": merge_patch(document)}
+    members = update_document(document) if media == JSON else {"update": updates.parse_merge_patch(document)}
     return await _write(request, {"op": "update", **members})
 
 
