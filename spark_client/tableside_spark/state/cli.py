@@ -1,4 +1,4 @@
-"""The command line for query state: list, show, delete, jar and settings.
+"""The command line for query state: list, show, move, delete, jar and settings.
 
 Exit codes: 0 for success, 1 for a failure, 2 for wrong usage.
 """
@@ -61,6 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     show = verb("show", _show, "Show a query's state.", at=True)
     show.add_argument("query", metavar="QUERY")
     show.add_argument("--versions", action="store_true", help="list each version instead of the number of versions")
+    move = verb(
+        "move", _move, "Assign a query's state to another copy of its checkpoint. The query must not run.", at=True
+    )
+    move.add_argument("query", metavar="QUERY")
+    move.add_argument("checkpoint", metavar="CHECKPOINT")
     delete = verb("delete", _delete, "Remove all of a query's state. The query must not run.", at=True)
     delete.add_argument("query", metavar="QUERY")
     delete.add_argument("--yes", action="store_true", help="do not ask")
@@ -129,6 +134,14 @@ def _version(version: Version) -> tuple[object, ...]:
     if not version.finished:
         return ("unfinished",)
     return version.records, version.bytes, version.chunks, version.base, version.time
+
+
+def _move(args: argparse.Namespace) -> int:
+    with _state(args) as state:
+        previous = state.query(args.query).checkpoint
+        state.move(args.query, args.checkpoint)
+    print(f"{args.query}: moved from {previous} to {args.checkpoint}")
+    return 0
 
 
 def _delete(args: argparse.Namespace) -> int:

@@ -71,6 +71,20 @@ class State:
             snapshots += self._snapshots(place, block.attempts)
         return Contents(place, floor, tuple(versions), tuple(snapshots))
 
+    def move(self, query: str, checkpoint: str) -> None:
+        """Assign a query's state to another copy of its checkpoint. The query must not run.
+
+        The provider does this itself if the previous checkpoint no longer exists.
+
+        Args:
+            query: The query's id.
+            checkpoint: The directory of the checkpoint from which the query continues.
+
+        Raises:
+            QueryNotFound: The table has no state of this query.
+        """
+        self._records.update(key_layout.description(self.query(query).id), {"$set": {"checkpoint": checkpoint}})
+
     def delete(self, query: str, tell: ReportProgress | None = None, *, scan: bool | None = None) -> int:
         """Remove all records of a query, and return their number.
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import Rows, Shape, named
 from spark_client.state.suite import TABLE
 from support.running import Service
+from tableside_spark.state.cli import main
 
 pytestmark = [
     pytest.mark.jvm,
@@ -102,6 +104,64 @@ def test_a_moved_checkpoint_continues(spark: SparkSession, settings: Settings, o
     shutil.move(before.checkpoint(shape), after.checkpoint(shape))
     after.files(HALF, FILES, [shape], runs)
     assert runs == oracle.asked(spark, [shape])
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A query that stopped half-way, and a copy of its checkpoint."""
+
+    original: Path
+    copy: Path
+    trial: Trial
+    runs: dict[str, Run]
+    shape: Shape
+
+    def failure(self, checkpoint: Path) -> str:
+        """Continue from a checkpoint to the end of the input, and return the failure."""
+        runs = {self.shape.name: Run(dict(self.runs[self.shape.name].batches))}
+        trial = replace(self.trial, folder=checkpoint.parents[1], reads=self.trial.inputs)
+        assert trial.checkpoint(self.shape) == checkpoint
+        trial.files(HALF, FILES, [self.shape], runs)
+        self.runs.update(runs)
+        return runs[self.shape.name].failure
+
+
+@pytest.fixture
+def copied(spark: SparkSession, settings: Settings, tmp_path: Path) -> Copied:
+    [shape] = named("windows update")
+    trial, runs = Trial(spark, tmp_path / "original", settings), {shape.name: Run()}
+    trial.files(0, HALF, [shape], runs)
+    original, copy = trial.checkpoint(shape), Trial(spark, tmp_path / "copy", settings).checkpoint(shape)
+    shutil.copytree(original, copy)
+    return Copied(original, copy, trial, runs, shape)
+
+
+def test_a_copy_of_a_checkpoint_is_refused_and_the_original_continues(copied: Copied, oracle: Oracle) -> None:
+    failure = copied.failure(copied.copy)
+    assert f"checkpoint file:{copied.copy} is a copy of file:{copied.original}" in failure
+    assert "tableside_spark.state move" in failure
+    assert copied.failure(copied.original) == ""
+    assert copied.runs == oracle.asked(copied.trial.spark, [copied.shape])
+
+
+@in_the_default_format
+def test_a_copy_continues_after_it_has_been_chosen(
+    copied: Copied, state_service: Service, oracle: Oracle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = query_id(copied.copy)
+    assert main(["move", query, str(copied.copy), "--table", TABLE, "--url", state_service.url]) == 0
+    assert "is a copy of" in copied.failure(copied.original)
+    assert copied.failure(copied.copy) == ""
+    assert copied.runs == oracle.asked(copied.trial.spark, [copied.shape])
+
+
+@in_the_default_format
+def test_a_checkpoint_continues_under_another_name_of_its_directory(copied: Copied, oracle: Oracle) -> None:
+    shutil.rmtree(copied.copy)
+    copied.copy.symlink_to(copied.original)
+    assert copied.failure(copied.copy) == ""
+    assert copied.runs == oracle.asked(copied.trial.spark, [copied.shape])
+    assert not list(copied.original.glob(".tableside*"))
 
 
 @in_the_default_format

@@ -67,6 +67,13 @@ def test_a_query_is_shown_version_by_version(written: Written, capsys: pytest.Ca
     assert "0\t1\tdefault\tsnapshot of 1\tunfinished\tunfinished" in lines
 
 
+def test_state_moves_to_another_checkpoint(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["move", written.query, "/checkpoints/b", "--table", written.table]) == 0
+    assert capsys.readouterr().out == f"{written.query}: moved from /checkpoints/a to /checkpoints/b\n"
+    moved = State(written.client, written.table).query(written.query)
+    assert (moved.checkpoint, moved.created, len(moved.stores)) == ("/checkpoints/b", TIME, 3)
+
+
 def test_removing_a_query_prints_its_progress(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["delete", written.query, "--yes", "--table", written.table]) == 0
     said = capsys.readouterr()
@@ -100,9 +107,9 @@ def test_without_a_terminal_it_removes_nothing(
     assert len(State(client, "pair").query(written.query).stores) == 3
 
 
-@pytest.mark.parametrize("verb", ["show", "delete"])
-def test_an_absent_query_is_a_failure(address: str, capsys: pytest.CaptureFixture[str], verb: str) -> None:
-    assert main([verb, "nothing", "--table", "pair"]) == 1
+@pytest.mark.parametrize("words", [["show", "nothing"], ["move", "nothing", "/b"], ["delete", "nothing"]])
+def test_an_absent_query_is_a_failure(address: str, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert main([*words, "--table", "pair"]) == 1
     assert capsys.readouterr().err == f"tableside_spark.state: {NOTHING}\n"
 
 

@@ -29,6 +29,7 @@ import tableside.state.http.Settings;
 import tableside.state.http.StoreCounters;
 import tableside.state.http.Table;
 import tableside.state.log.BlockIndex;
+import tableside.state.log.CheckpointClaim;
 import tableside.state.log.DeltaHistory;
 import tableside.state.log.Lineage;
 import tableside.state.log.LocalDisk;
@@ -60,6 +61,7 @@ public final class TablesideStateStoreProvider
   private Configuration hadoop;
   private StoreCounters counters;
   private StateLog log;
+  private CheckpointClaim claim;
   private ValueCache values;
   private RowReader rows;
   private VersionCleaner cleaner;
@@ -95,6 +97,7 @@ public final class TablesideStateStoreProvider
     createCheckpointDirectory(stateStoreId);
     StoreKeys keys = StoreKeys.of(stateStoreId, hadoopConf.get(StreamExecution$.MODULE$.RUN_ID_KEY()), hadoopConf);
     this.log = new StateLog(Table.shared(settings), settings, keys, conf.compressionCodec(), counters);
+    this.claim = new CheckpointClaim(log, stateStoreId, hadoopConf);
     BlockIndex blocks =
         settings.bounded()
             ? new BlockIndex(LocalDisk.inSparkDirectory(StateLog.sparkConf(), settings.diskBytesMax()))
@@ -126,6 +129,7 @@ public final class TablesideStateStoreProvider
 
   @Override
   public StateStore getStore(long version, Option<String> uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
+    confirmClaim(); // before loading: a copy that is too old should not be reported as missing state
     String uid = orNull(uniqueId);
     StateVersion loaded = loadEmpty ? resolver.empty(version, uid) : resolver.load(version, uid);
     return write(reader(loaded), forceSnapshotOnCommit);
@@ -217,6 +221,7 @@ public final class TablesideStateStoreProvider
   /** Postpones maintenance if the service is unavailable. If maintenance failed, Spark would unload a healthy store. */
   private void maintain(Maintenance maintenance) {
     try {
+      claim.confirm();
       maintenance.run();
     } catch (IOException error) {
       LOG.warn("maintenance of {} is postponed", log.keys().prefix(), error);
@@ -277,12 +282,21 @@ public final class TablesideStateStoreProvider
   }
 
   private WriteStore write(ReadStore read, boolean forceSnapshot) {
+    confirmClaim();
     try {
       boolean withCheckpointIds = conf.enableStateStoreCheckpointIds();
       String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
       // Assign the epoch before anything is committed, so that a late attempt of an earlier run is recognizable.
       long epoch = withCheckpointIds || run == null ? 0 : RunEpochs.epoch(log, run);
       return new WriteStore(read, committer, withCheckpointIds, forceSnapshot, epoch);
+    } catch (IOException | InterruptedException error) {
+      throw SparkErrors.reading(error);
+    }
+  }
+
+  private void confirmClaim() {
+    try {
+      claim.confirm();
     } catch (IOException | InterruptedException error) {
       throw SparkErrors.reading(error);
     }

@@ -67,10 +67,9 @@ public final class AttemptLog {
     ObjectNode registration = json.objectNode();
     registration.putObject("$set").put(keys.query(), true);
     ObjectNode description = json.objectNode();
-    description.putObject("$set").put("checkpoint", keys.checkpoint());
     String partitions = "operators." + keys.operator() + "." + keys.store() + ".partitions";
     description.putObject("$max").put(partitions, keys.partition() + 1);
-    ObjectNode defaults = json.objectNode().put("created", Manifest.now());
+    ObjectNode defaults = json.objectNode().put("created", Manifest.now()).put("checkpoint", keys.checkpoint());
     return List.of(
         new Operation.Update(keys.registration(), registration, json.objectNode(), false),
         new Operation.Update(keys.description(), description, defaults, false));

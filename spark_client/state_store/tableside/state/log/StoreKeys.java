@@ -35,10 +35,15 @@ public record StoreKeys(String query, String checkpoint, long operator, int part
 
   /** @param run the run of the query, within which its identity does not change; null if none is known */
   public static StoreKeys of(StateStoreId id, String run, Configuration hadoop) {
-    Path state = new Path(id.checkpointRootLocation());
-    Path checkpoint = state.getParent() == null ? state : state.getParent();
+    Path checkpoint = checkpoint(id);
     String query = run == null ? readQueryId(checkpoint, hadoop) : cachedQueryId(checkpoint, run, hadoop);
     return new StoreKeys(query, withoutCredentials(checkpoint), id.operatorId(), id.partitionId(), id.storeName());
+  }
+
+  /** The checkpoint that contains a store's directory. */
+  static Path checkpoint(StateStoreId id) {
+    Path state = new Path(id.checkpointRootLocation());
+    return state.getParent() == null ? state : state.getParent();
   }
 
   /** The first part of every key of this store's records. */
@@ -114,7 +119,8 @@ public record StoreKeys(String query, String checkpoint, long operator, int part
     return query;
   }
 
-  private static String readQueryId(Path checkpoint, Configuration hadoop) {
+  /** Returns the identity in a checkpoint, or a digest of its path if it contains none or does not exist. */
+  static String readQueryId(Path checkpoint, Configuration hadoop) {
     try {
       FileSystem files = checkpoint.getFileSystem(hadoop);
       Path metadata = new Path(checkpoint, "metadata");
