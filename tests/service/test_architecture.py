@@ -63,7 +63,8 @@ STORE_API = {
         "part_from_text",
     ),
     *("Applied", "Contended", "DeadlineExceeded", "Internal", "InvalidOperation", "MalformedRequest"),
-    *("RecordUnreadable", "StoreUnavailable", "TableError", "TableNotFound", "Throttled", "TooLarge", "Unsupported"),
+    *("RecordUnreadable", "StoreMisconfigured", "StoreUnavailable", "TableError", "TableNotFound", "Throttled"),
+    *("TooLarge", "Unsupported"),
     *(
         "Token",
         "WRITERS_MAX",

@@ -13,7 +13,8 @@
     ├── Overloaded              shed, or draining, retriable
     ├── Throttled               a rate limit of the service or of the store, retriable
     ├── StoreUnavailable        the store could not be reached, or did not respond, retriable
-    │   └── WritesRejected      the store accepts no writes, retriable
+    │   ├── WritesRejected      the store accepts no writes, retriable
+    │   └── StoreMisconfigured  the store rejects its settings: user, rights, database, TLS
     ├── DeadlineExceeded        retriable
     └── Internal                a bug in the service
 
@@ -157,11 +158,18 @@ class StoreUnavailable(TableError):
 
     code = "store_unavailable"
     retriable = True
-    retry_after_default_s = 1.0
+    retry_after_default_s: ClassVar[float | None] = 1.0
 
 
 class WritesRejected(StoreUnavailable):
     """The store accepts no writes now: its disk is full, or it is read-only."""
+
+
+class StoreMisconfigured(StoreUnavailable):
+    """The store rejects the service's user, rights, database or TLS settings. The detail says which, and what to do."""
+
+    retriable = False
+    retry_after_default_s = None
 
 
 class DeadlineExceeded(TableError):
