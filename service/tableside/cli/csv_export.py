@@ -12,9 +12,20 @@ def write_csv(columns: Sequence[str], rows: Iterable[Row], target: TextIO) -> No
 
     All other values are JSON.
     """
-    writer = csv.writer(target, lineterminator="\n")
+    writer = csv.writer(_Lines(target), lineterminator="\r\n")
     writer.writerow(columns)
     writer.writerows([_field(row.get(column)) for column in columns] for row in rows)
+
+
+class _Lines:
+    """Replaces the ends of lines. The writer quotes a carriage return in a field only if it ends lines with one."""
+
+    def __init__(self, target: TextIO) -> None:
+        self._target = target
+
+    def write(self, line: str) -> None:
+        """Write a line."""
+        self._target.write(line.removesuffix("\r\n") + "\n")
 
 
 def _field(value: Any) -> str:

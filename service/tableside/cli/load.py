@@ -1,6 +1,6 @@
 """`tableside load`: writes the rows of a file to a table."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +11,10 @@ from tableside_client import Client, Outcome, Retries, Table, TablesideError
 from .client_options import RETRIES, client_command
 from .json_values import to_json
 from .load_progress import LoadProgress, open_progress
-from .records import TableArgument, key_types
+from .record_rows import FACTS, document_of_row, key_names
+from .records import NEW_TABLE, TableArgument, describe
 from .row_files import UNREADABLE, Part, read_parts
+from .scanned import is_document, options_of
 
 ERRORS_SHOWN_MAX = 5
 
@@ -25,35 +27,50 @@ def load(
     client: Client,
     table: TableArgument,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV, JSON lines or Parquet.")],
-    key: Annotated[list[str], typer.Option(help="The field with the key. Repeat it for each part of a composite key.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="The field with the key. Repeat it for each part of a composite key.", show_default=False),
+    ] = None,
 ) -> None:
     """Write every row of a file as a record of a table.
 
+    A file of tableside scan gives the same records, with their expiry and partitions. The default of --key is the name
+    of the table's key, or key.
+
     A load waits up to 120 seconds for a service that restarts.
     """
-    kinds = key_types(client.table(table, deadline_s=RETRIES.total_s))  # a wrong address fails as in other commands
+    description = describe(
+        client.table(table, deadline_s=RETRIES.total_s)
+    )  # a wrong address fails as in other commands
+    kinds = [field["type"] for field in description["key"]]
+    if not key or (key == ["key"] and len(kinds) > 1):  # the key of a file of JSON lines of a scan
+        key = key_names(description)
     if len(kinds) != len(key):
         raise typer.BadParameter(f"keys of this table have {len(kinds)} parts", param_hint="--key")
     parts = read_parts(file, dict(zip(key, kinds, strict=True)))
-    loader = Loader(client.table(table), key)
+    loader = Loader(client.table(table), key, description)
     try:
         with open_progress(file.name) as progress:
             loader.load(parts, progress)
     except UNREADABLE as error:
         loader.fail(f"{file.name} cannot be read any further: {str(error).partition(chr(10))[0]}")
-    typer.echo(f"{loader.stored} records stored in {table}, {loader.failed} failed")
+    expired = f", {loader.expired} expired" if loader.expired else ""
+    typer.echo(f"{loader.stored} records stored in {table}, {loader.failed} failed{expired}")
     if loader.failed:
         raise typer.Exit(1)
 
 
 class Loader:
-    """Sends rows in batches, and counts the stored and failed rows."""
+    """Sends rows in batches, and counts the stored, failed and expired rows. `description` is that of the table."""
 
-    def __init__(self, table: Table[dict[str, Any]], key: list[str]) -> None:
-        self._table, self._key = table, key
+    def __init__(
+        self, table: Table[dict[str, Any]], key: list[str], description: Mapping[str, Any] = NEW_TABLE
+    ) -> None:
+        self._table, self._key, self._description = table, key, description
         self._row = 0
         self.stored = 0
         self.failed = 0
+        self.expired = 0
 
     def load(self, parts: Iterable[Part], progress: LoadProgress) -> None:
         """Send all rows, or those before a failure that outlasts the client's retries."""
@@ -69,17 +86,43 @@ class Loader:
         self.failed += rows
 
     def _put(self, row: dict[str, Any] | None) -> tuple[int, dict[str, Any]] | None:
-        """Return the row's number and its operation, None if the row is invalid."""
+        """Return the row's number and its operation, None if the row is invalid or a record that has expired."""
         self._row += 1
         try:
             if row is None:
                 raise ValueError("not a JSON object")
-            parts = [_key_part(row, field) for field in self._key]
-            value = {name: to_json(member) for name, member in row.items() if name not in self._key}
+            operation = self._operation(row)
         except ValueError as error:
             self.fail(f"row {self._row}: {error}")
             return None
-        return self._row, {"op": "put", "key": parts[0] if len(parts) == 1 else parts, "value": value}
+        if operation is None:
+            self.expired += 1
+            return None
+        return self._row, operation
+
+    def _operation(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the put of a row, None if it is a record that has expired. Raise ValueError if it is invalid."""
+        options: dict[str, Any] | None = {}
+        if FACTS in row or is_document(row):
+            document = document_of_row(row, self._key) if FACTS in row else row
+            key, value, options = document["key"], document["value"], options_of(document, self._description)
+        else:
+            if absent := [field for field in self._key if field not in row]:
+                raise ValueError(f"no field {absent[0]!r}")
+            key = [row[field] for field in self._key]
+            value = {name: member for name, member in row.items() if name not in self._key}
+        if options is None:
+            return None
+        return {"op": "put", "key": self._checked_key(key), "value": to_json(value), **options}
+
+    def _checked_key(self, key: Any) -> str | int | list[str | int]:
+        parts = key if isinstance(key, list) else [key]
+        fields = self._description["key"]
+        if len(parts) != len(fields):
+            raise ValueError(f"the key has {len(parts)} parts, not {len(fields)} as in this table")
+        for name, field, part in zip(self._key, fields, parts, strict=True):
+            _check_part(name, field["type"], part)
+        return parts[0] if len(parts) == 1 else parts
 
     def _send(self, puts: list[tuple[int, dict[str, Any]]]) -> bool:
         """Send operations. Return False if the load cannot continue."""
@@ -101,13 +144,14 @@ class Loader:
             self.fail(f"row {row}: {outcome.error.code}: {outcome.error.detail}")
 
 
-def _key_part(row: dict[str, Any], field: str) -> str | int:
-    if field not in row:
-        raise ValueError(f"no field {field!r}")
-    part = row[field]
+def _check_part(name: str, kind: str, part: Any) -> None:
     if isinstance(part, bool) or not isinstance(part, str | int):
-        raise ValueError(f"the key field {field!r} is neither a string nor an integer")
-    return part
+        raise ValueError(f"the key field {name!r} is neither a string nor an integer")
+    if kind == "string" and isinstance(part, int):
+        raise ValueError(
+            f"the key field {name!r} is an integer, and keys of this table are strings: write it as text, or declare "
+            "a table with integer keys in the configuration of the service"
+        )
 
 
 def _is_temporary(outcome: Outcome[Any]) -> bool:

@@ -48,14 +48,17 @@ def _common_type(found: pa.DataType | None, values: list[Any]) -> pa.DataType | 
 
 
 def _exact_type(kind: pa.DataType | None, values: list[Any]) -> pa.DataType | None:
-    """Return the type if it represents all values exactly, else None. A double does not represent all integers."""
+    """Return the type if it represents all values exactly, else None.
+
+    A double does not represent all integers, and a struct does not distinguish null and absent members.
+    """
     if kind is None or _has_empty_struct(kind):
         return None
     try:
-        pa.array(values, kind)
+        array = pa.array(values, kind)
     except pa.ArrowException:
         return None
-    return kind
+    return kind if not pa.types.is_nested(kind) or array.to_pylist() == values else None
 
 
 def _has_empty_struct(kind: pa.DataType) -> bool:

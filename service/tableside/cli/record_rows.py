@@ -6,10 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
+import msgspec
+
 from tableside_client import Record
+from tableside_client.paths import given
+
+from .scanned import Document
 
 COLUMNS_MAX = 1_000
 """The maximum number of columns of an export."""
+
+FACTS = "_ts_record"
+"""The column with a JSON object of what the others cannot express. No member of a value may have such a name.
+
+Its `null` lists the members that are null, not absent, and its `text` the strings that are empty or look like JSON.
+"""
 
 Row = dict[str, Any]
 
@@ -21,17 +32,16 @@ class ExportError(Exception):
 class RowLayout:
     """The columns before the members of the value: the names of the key's fields, and `partition`.
 
-    An unnamed key has the column `key`. Only partitioned tables have the column `partition`.
+    An unnamed key has the column `key`. Only partitioned tables have the column `partition`. `FACTS` is the last one.
     """
 
     def __init__(self, description: Mapping[str, Any]) -> None:
-        keys = [field["name"] or "key" for field in description["key"]]
-        self._leading = [*keys, "partition"] if description.get("partitions") else keys
+        self._partitions = description.get("partitions")
+        self._leading = [*key_names(description), *(["partition"] if self._partitions else [])]
 
     def columns(self, members: Iterable[str]) -> list[str]:
         """Return all columns, for values with these members."""
-        members = [name for name in members if name not in self._leading]
-        return [*self._leading, *members]
+        return [*self._leading, *(name for name in members if name not in self._leading), FACTS]
 
     def row(self, record: Record[dict[str, Any]]) -> Row:
         """Return the row of a record. Raises `ExportError` if a member has the name of another column."""
@@ -41,14 +51,53 @@ class RowLayout:
                 raise ExportError(
                     f"the values have a member {name!r}, which is the name of a column for the key: use --format jsonl"
                 )
-        return {**dict(zip(self._leading, (*parts, record.partition), strict=False)), **record.value}
+        columns = dict(zip(self._leading, (*parts, record.partition), strict=False))
+        return {**columns, **record.value, FACTS: json_text(self._facts(record))}
+
+    def _facts(self, record: Record[dict[str, Any]]) -> dict[str, Any]:
+        members = record.value.items()
+        nulls = [name for name, member in members if member is None]
+        texts = [name for name, member in members if isinstance(member, str) and _is_ambiguous(member)]
+        return given(expires_at=record.expires_at, partitions=self._partitions, null=nulls or None, text=texts or None)
+
+
+def key_names(description: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a table's key."""
+    return [field["name"] or "key" for field in description["key"]]
+
+
+def document_of_row(row: Row, keys: Sequence[str]) -> Document:
+    """Return the record of a row that has the column `FACTS`. Raise ValueError if the row is not valid."""
+    facts = _parsed(row[FACTS] or "{}")
+    if not isinstance(facts, dict):
+        raise ValueError(f"the column {FACTS} is not a JSON object")
+    place = {"partition": _parsed(row.get("partition"))} if "partitions" in facts else {}
+    texts = facts.pop("text", ())
+    members = {name: field for name, field in row.items() if name not in (*keys, *place, FACTS)}
+    value = dict.fromkeys(facts.pop("null", ()))
+    value |= {name: _parsed(field) for name, field in members.items() if field not in (None, "")}
+    value |= {name: members[name] or "" for name in texts if name in members}
+    return {"key": [row.get(name) for name in keys], **place, "value": value, **facts}
+
+
+def _is_ambiguous(text: str) -> bool:
+    """Return whether a text would be read as another value, or as no value."""
+    return not text or _parsed(text) != text
+
+
+def _parsed(field: Any) -> Any:
+    """Return the value of a field: that of JSON text, else the field."""
+    try:
+        return msgspec.json.decode(field) if isinstance(field, str) else field
+    except (msgspec.DecodeError, RecursionError):
+        return field
 
 
 class Spool:
     """Rows in a temporary file. They can be read several times.
 
     Attributes:
-        names: The names of all columns, in the order of their first appearance.
+        names: The names of all columns except `FACTS`, in the order of their first appearance.
     """
 
     def __init__(self, rows: Iterable[Row], file: IO[str]) -> None:
@@ -62,7 +111,7 @@ class Spool:
         return map(json.loads, self._file)
 
     def _add(self, row: Row) -> None:
-        self.names.update(dict.fromkeys(row))
+        self.names.update(dict.fromkeys(name for name in row if name != FACTS))
         if len(self.names) > COLUMNS_MAX:
             raise ExportError(f"the records have more than {COLUMNS_MAX:,} columns: choose some with --fields")
         self._file.write(json.dumps(row) + "\n")

@@ -13,6 +13,9 @@ from .client_options import client_command
 TableArgument = Annotated[str, typer.Argument(help="The table's name.")]
 KeyArgument = Annotated[str, typer.Argument(help="The key. A composite key is a JSON array of its parts.")]
 
+NEW_TABLE: dict[str, Any] = {"key": [{"name": None, "type": "string"}], "policies": {"ttl_s": None}}
+"""The description of a table that its first write creates, as far as the command line uses it."""
+
 
 def install(app: typer.Typer) -> None:
     """Add the commands to the command line."""
@@ -94,11 +97,16 @@ def parse_key(table: Table[Any], text: str) -> Any:
 
 
 def key_types(table: Table[Any]) -> list[str]:
-    """Return the types of a table's key parts. A table that does not exist yet has one string."""
+    """Return the types of a table's key parts."""
+    return [field["type"] for field in describe(table)["key"]]
+
+
+def describe(table: Table[Any]) -> dict[str, Any]:
+    """Return the description of a table. A table that does not exist yet has one string as its key."""
     try:
-        return [field["type"] for field in table.describe()["key"]]
+        return table.describe()
     except TableNotFound:
-        return ["string"]
+        return NEW_TABLE
 
 
 def _parse_json(text: str, what: str) -> Any:

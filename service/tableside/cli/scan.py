@@ -1,6 +1,5 @@
 """`tableside scan`: prints the records of a table, or writes them to a file."""
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,8 +13,9 @@ from tableside_client import Client, Record
 
 from .client_options import client_command
 from .csv_export import write_csv
-from .record_rows import ExportError, RowLayout, spooled
+from .record_rows import ExportError, RowLayout, json_text, spooled
 from .records import TableArgument
+from .scanned import document_of
 
 
 class Format(StrEnum):
@@ -42,7 +42,7 @@ def scan(
     """Print the records of a table, one JSON object per line.
 
     The records of a partitioned table have the index of their partition. CSV and Parquet have a column for each part of
-    the key and for each member of the values.
+    the key and for each member of the values. tableside load reads each format.
     """
     names = None if fields is None else fields.split(",")
     if format is Format.PARQUET and output is None:
@@ -52,22 +52,17 @@ def scan(
         raise typer.Exit(1)
     source = client.table(table)
     records = source.scan(prefix=prefix, partition=partition, limit=limit, fields=names)
+    description = source.describe()
     try:
         if format is Format.JSONL:
+            partitions = description.get("partitions")
             with _text(output) as target:
-                target.writelines(_json_line(record) for record in records)
+                target.writelines(f"{json_text(document_of(record, partitions))}\n" for record in records)
         else:
-            _export(format, RowLayout(source.describe()), records, names, output)
+            _export(format, RowLayout(description), records, names, output)
     except (ExportError, OSError) as error:
         typer.echo(f"tableside: {error}", err=True)
         raise typer.Exit(1) from None
-
-
-def _json_line(record: Record[dict[str, Any]]) -> str:
-    """Return the printed members of a record, with the partition if the table is partitioned."""
-    partition = {} if record.partition is None else {"partition": record.partition}
-    members = {"key": record.key, **partition, "value": record.value, "etag": record.etag}
-    return json.dumps(members, ensure_ascii=False) + "\n"
 
 
 def _export(

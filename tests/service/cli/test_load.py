@@ -20,6 +20,7 @@ from servers.process import free_port
 from support.running import Service, running
 from support.waiting import until
 from tableside.cli import load as load_module
+from tableside.cli import row_files
 from tableside.cli.load import ERRORS_SHOWN_MAX, Loader
 from tableside.cli.load_progress import LINE_INTERVAL_S, Bar, Lines, open_progress
 from tableside.cli.main import app
@@ -66,6 +67,66 @@ def test_a_file_larger_than_a_request_is_loaded(service: Service, tmp_path: Path
         done = load(service.url, f"load_{suffix}", tmp_path / f"rows.{suffix}")
         assert (done.exit_code, done.stdout) == (0, f"{count} records stored in load_{suffix}, 0 failed\n")
         assert value(service.url, f"load_{suffix}", f"{count - 1:04}") == {"n": count - 1}
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_integer_keys_of_a_new_table_fail_with_what_to_do(service: Service, tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "rows.parquet")
+    done = load(service.url, "load_integers", tmp_path / f"rows.{suffix}")
+    assert (done.exit_code, done.stdout) == (1, "0 records stored in load_integers, 2 failed\n")
+    assert done.stderr.splitlines()[0] == (
+        "tableside: row 1: the key field 'id' is an integer, and keys of this table are strings: write it as text, or "
+        "declare a table with integer keys in the configuration of the service"
+    )
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (",id,n\n0,a,1\n", "column 1 has no name: name it, or write the file with index=False"),
+        ("id,n,n\na,1,2\n", "two columns have the name 'n'"),
+        ("ID,n\na,1\n", "the file has no column 'id': it has ID, n"),
+        ("", "the file has no column 'id'"),
+    ],
+)
+def test_columns_that_cannot_be_loaded_are_named_before_the_first_row(
+    service: Service, tmp_path: Path, text: str, fault: str
+) -> None:
+    (tmp_path / "rows.csv").write_text(text)
+    done = load(service.url, "load_columns", tmp_path / "rows.csv")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert fault in " ".join(done.stderr.replace("│", "").split())
+    assert httpx.get(f"{service.url}/v1/tables/load_columns").status_code == 404
+
+
+@pytest.mark.server
+def test_the_unnamed_index_of_pandas_can_be_the_key(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(",n\n007,1\n")
+    assert load(service.url, "load_index", tmp_path / "rows.csv", "").exit_code == 0
+    assert value(service.url, "load_index", "007") == {"n": 1}
+
+
+@pytest.mark.server
+def test_an_integer_beyond_64_bits_in_json_lines_fails(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(f'{{"id": "a", "n": {2**63 - 1}}}\n{{"id": "b", "n": {2**64}}}\n')
+    done = load(service.url, "load_long", tmp_path / "rows.jsonl")
+    assert done.stdout == "1 records stored in load_long, 1 failed\n"
+    assert "row 2: invalid_operation: an integer is beyond 64 bits" in done.stderr
+
+
+def test_a_csv_file_may_have_a_byte_order_mark_lines_in_fields_and_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_files, "CSV_BLOCK_BYTES", 1_000)
+    file = tmp_path / "rows.csv"
+    file.write_text('\ufeffid,"n\nm"\n', encoding="utf-8")
+    assert list(read_parts(file, {"id": "string"})) == []
+    file.write_text("id,n\n" + 'a,"b\nc"\n' * 1_000)
+    rows = [row for part in read_parts(file, {"id": "string"}) for row in part.rows]
+    assert rows == [{"id": "a", "n": "b\nc"}] * 1_000
 
 
 @pytest.mark.server
