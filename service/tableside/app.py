@@ -31,6 +31,7 @@ from .http import (
     MethodNotAllowed,
     NotFound,
     Observer,
+    PathPrefix,
     ReadinessLog,
     RequestMetrics,
     RequestMiddleware,
@@ -67,6 +68,7 @@ def create_app(
     in_flight = _in_flight(settings.limits, exposition)
     auth = Auth(settings.auth, exposition.registry)
     hosts = AllowedHosts(settings.hosts, local=local)
+    prefix = PathPrefix(settings.root_path, settings.trusted_proxies)
     access_log = AccessLog(settings.logs)
     pages = Console(exposition.collect, workers) if settings.console.enabled else None
     environment = Environment(StackMetrics(exposition.registry), workers, in_flight)
@@ -118,6 +120,7 @@ def create_app(
         middleware.body_bytes_max = changed.limits.body_bytes_max
         auth.change(changed.auth)
         hosts.change(changed.hosts)
+        prefix.change(changed.root_path, changed.trusted_proxies)
 
     app = FastAPIOffline(
         title="Tableside",
@@ -140,7 +143,8 @@ def create_app(
     observers: list[Observer] = [RequestMetrics(exposition.registry), access_log]
     bytes_max = settings.limits.body_bytes_max
     inner = openapi.ContentSecurityPolicy(openapi.WholeFiles(app.build_middleware_stack()))
-    middleware = RequestMiddleware(inner, Router(served), in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
+    router = Router(served)
+    middleware = RequestMiddleware(inner, router, in_flight, auth, hosts, prefix, observers, body_bytes_max=bytes_max)
     app.middleware_stack = middleware
     return app
 

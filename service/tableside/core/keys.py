@@ -22,6 +22,7 @@ STRING_BYTES_MAX = 1024
 
 _INTEGER = re.compile(rb"-?(0|[1-9][0-9]{0,18})")
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_DECODED = ". A / in a key is %2F in a path. If the client sent %2F, a proxy has decoded it: send the key in a batch"
 _SIGN_OFFSET = 1 << 63
 _TERMINATOR = b"\0"
 _SEPARATOR = "\0"
@@ -71,7 +72,9 @@ class KeySchema(msgspec.Struct, frozen=True):
     def from_path(self, segments: Sequence[bytes]) -> Key:
         """Return the key with these percent-encoded path segments as its parts."""
         if len(segments) != len(self.fields):
-            raise InvalidOperation(f"a key of this table has {len(self.fields)} parts, one path segment each")
+            expected = f"{len(self.fields)} part{'s' if self.composite else ''}, one path segment each"
+            more = len(segments) > len(self.fields)
+            raise InvalidOperation(f"a key of this table has {expected}{_DECODED if more else ''}")
         if not self.composite:
             return part_from_text(segments[0], self.fields[0].type)
         return tuple(part_from_text(text, field.type) for text, field in zip(segments, self.fields, strict=True))

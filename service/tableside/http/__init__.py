@@ -8,6 +8,7 @@ from .allowed_hosts import AllowedHosts
 from .console import Console
 from .endpoints import Router, routes
 from .middleware import RequestMiddleware, StartError, request_id
+from .path_prefix import PathPrefix
 from .readiness import ReadinessLog
 from .request_context import (
     BODY_BYTES_MAX_KEY,
@@ -35,6 +36,7 @@ __all__ = [
     "MethodNotAllowed",
     "NotFound",
     "Observer",
+    "PathPrefix",
     "ReadinessLog",
     "RequestContext",
     "RequestMetrics",

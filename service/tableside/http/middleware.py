@@ -19,6 +19,7 @@ from ..core.concurrency import Started
 from ..core.errors import Overloaded
 from .allowed_hosts import AllowedHosts
 from .endpoints import Router
+from .path_prefix import PathPrefix
 from .request_context import (
     BODY_BYTES_MAX_KEY,
     CALLER_KEY,
@@ -71,6 +72,7 @@ class RequestMiddleware:
         in_flight: InFlight,
         auth: Auth,
         hosts: AllowedHosts,
+        prefix: PathPrefix,
         observers: Sequence[Observer] = (),
         *,
         body_bytes_max: int = 16 * 2**20,
@@ -80,6 +82,7 @@ class RequestMiddleware:
         self._in_flight = in_flight
         self._auth = auth
         self._hosts = hosts
+        self._prefix = prefix
         self._observers = observers
         self.spans: RequestSpans | None = None
         self.body_bytes_max = body_bytes_max
@@ -91,6 +94,7 @@ class RequestMiddleware:
             scope.get("state", {}).update(shared)
             await self._app(scope, receive, _with_short_startup_errors(send))
             return
+        self._prefix.apply(scope)
         method = scope["method"]
         context = RequestContext(request_id(scope["headers"]), method, reads=method in _READS)
         scope[SCOPE_KEY] = context

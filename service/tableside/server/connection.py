@@ -85,6 +85,8 @@ class HttpConnection(asyncio.Protocol):
         self.server_state.connections.add(self)
         address, encrypted = transport.get_extra_info("sockname"), transport.get_extra_info("sslcontext") is not None
         self.scope["server"], self.scope["scheme"] = address and address[:2], "https" if encrypted else "http"
+        client = transport.get_extra_info("peername")
+        self.scope["client"] = client[:2] if client else None
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES, low=0)
         if self.server_state.closing:
             self.shutdown()

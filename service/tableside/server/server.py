@@ -73,7 +73,7 @@ class ServerConfig(uvicorn.Config):
             access_log=False,
             log_config=None,
             server_header=False,
-            proxy_headers=False,  # The service does not use the address or the scheme of a client.
+            proxy_headers=False,  # The service uses the address of the proxy, and not the scheme of a client.
             timeout_keep_alive=KEEP_ALIVE_S,
             # The server replaces the TLS context that uvicorn creates from these.
             ssl_certfile=tls.certificate if tls else None,

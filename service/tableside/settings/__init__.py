@@ -5,7 +5,7 @@ The settings of stores, authentication, logs and traces are in their own package
 """
 
 from .faults import NAME, Fault, SettingsError
-from .limits import ConsoleSettings, LimitSettings, RetryBudgetSettings
+from .limits import ROOT_PATH, ConsoleSettings, LimitSettings, RetryBudgetSettings
 from .loader import default_settings, load, load_text, tokens_file_of, validate
 from .settings import Settings, StoreSettings
 from .tables import BatchSettings, CacheSettings, CostSettings, DirectionSettings, TableLocation, TableSettings
@@ -13,6 +13,7 @@ from .yaml_file import read_text
 
 __all__ = [
     "NAME",
+    "ROOT_PATH",
     "BatchSettings",
     "CacheSettings",
     "ConsoleSettings",

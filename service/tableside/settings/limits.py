@@ -1,14 +1,33 @@
-"""Settings of the service as a whole: limits, retry budget, console and host names."""
+"""Settings of the service as a whole: limits, retry budget, console, host names and reverse proxies."""
 
+import re
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, IPvAnyNetwork, WithJsonSchema
 
 HostName = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$")]
 """A host name as clients send it, without a port. `*.` in front matches every name below it."""
 
 Hosts = Annotated[tuple[HostName, ...], Field(max_length=100)]
 """The accepted host names. None accepts every name, or only the names of this machine if there is no `auth`."""
+
+ROOT_PATH = re.compile("(?!/(v1|console|docs)(/|$))(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
+"""The pattern of a prefix of the service's paths. It does not begin with one of these paths."""
+
+
+def _checked_root_path(text: str) -> str:
+    if text and not ROOT_PATH.fullmatch(text):
+        raise ValueError("must be a path such as /tableside, with no slash at its end, and not /v1, /console or /docs")
+    return text
+
+
+RootPath = Annotated[str, AfterValidator(_checked_root_path)]
+"""The prefix of the service's paths behind a reverse proxy."""
+
+Network = Annotated[IPvAnyNetwork, WithJsonSchema({"type": "string", "format": "IP address or network"})]
+
+TrustedProxies = Annotated[tuple[Network, ...], Field(max_length=100)]
+"""The addresses of the proxies whose header `X-Forwarded-Prefix` the service uses."""
 
 
 class LimitSettings(BaseModel, frozen=True, extra="forbid"):

@@ -20,7 +20,7 @@ from .cross_checks import (
     check_specs,
 )
 from .faults import NAME, Fault, FaultCollector, SettingsError
-from .limits import ConsoleSettings, Hosts, LimitSettings, RetryBudgetSettings
+from .limits import ConsoleSettings, Hosts, LimitSettings, RetryBudgetSettings, RootPath, TrustedProxies
 from .settings import Settings, StoreSettings
 from .tables import TableSettings
 from .variables import expand_variables
@@ -82,6 +82,8 @@ class _FileModel(BaseModel, extra="forbid"):
     traces: TraceSettings = TraceSettings()
     console: ConsoleSettings = ConsoleSettings()
     hosts: Hosts = ()
+    root_path: RootPath = ""
+    trusted_proxies: TrustedProxies = ()
     auth: Any = None  # validated separately, so that its faults are reported together with the others
 
 
@@ -119,6 +121,8 @@ class _Builder:
             traces=top.traces,
             console=top.console,
             hosts=top.hosts,
+            root_path=top.root_path,
+            trusted_proxies=top.trusted_proxies,
             auth=read_auth(data["auth"], self._faults) if "auth" in data else None,
             options=self._options,
         )

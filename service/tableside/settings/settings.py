@@ -7,7 +7,7 @@ from .. import stores
 from ..auth import AuthSettings
 from ..stores.partitioned import PartitionedSettings
 from ..telemetry import LogSettings, TraceSettings
-from .limits import ConsoleSettings, Hosts, LimitSettings, RetryBudgetSettings
+from .limits import ConsoleSettings, Hosts, LimitSettings, RetryBudgetSettings, RootPath, TrustedProxies
 from .tables import TableLocation, TableSettings
 
 
@@ -31,6 +31,8 @@ class Settings(msgspec.Struct, frozen=True):
     traces: TraceSettings = TraceSettings()
     console: ConsoleSettings = ConsoleSettings()
     hosts: Hosts = ()
+    root_path: RootPath = ""
+    trusted_proxies: TrustedProxies = ()
     auth: AuthSettings | None = None
     options: dict[str, BaseModel] = {}
     """By table, the options that depend on its kind of store. In the file they are members of the table."""

@@ -1,5 +1,6 @@
-"""Keys pass unchanged through nginx with the settings of ingress controllers, unless it rewrites the path."""
+"""Keys, prefixes of paths and etags behind nginx with the settings of ingress controllers."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from servers.install import ensure_command
 from servers.process import Server, free_port, running
 from support.running import Service
+from support.running import running as running_service
 
 pytestmark = pytest.mark.server
 
@@ -30,6 +32,16 @@ http {{
     client_max_body_size {body};
     location /v1/ {{ proxy_pass http://upstream_balancer; }}
     location /rewritten/ {{ rewrite ^/rewritten/(.*)$ /$1 break; proxy_pass http://upstream_balancer; }}
+    location /outer/tables/ {{ proxy_pass http://upstream_balancer; }}
+    location /removed/ {{
+      rewrite ^/removed/(.*)$ /$1 break;
+      proxy_set_header X-Forwarded-Prefix /removed;
+      proxy_pass http://upstream_balancer;
+    }}
+    location /compressed/ {{
+      gzip on; gzip_types application/json; gzip_min_length 1; gzip_proxied any;
+      proxy_pass http://upstream_balancer/;
+    }}
     location = /up {{ return 200; }}
   }}
 }}
@@ -38,7 +50,7 @@ http {{
 
 @contextmanager
 def nginx(folder: Path, service: Service, body: str) -> Iterator[str]:
-    """Run nginx before the service. It passes `/v1` unchanged, and removes `/rewritten` from `/rewritten/v1`."""
+    """Run nginx before the service. It passes `/v1` unchanged, and decodes and removes other prefixes."""
     port, file = free_port(), folder / "nginx.conf"
     place = service.url.removeprefix("http://")
     file.write_text(CONFIGURATION.format(folder=folder, port=port, service=place, body=body))
@@ -70,7 +82,9 @@ def test_a_key_arrives_unchanged(proxy: str, service: Service, key: str) -> None
 
 def test_rewriting_a_path_changes_its_key(proxy: str, service: Service) -> None:
     assert httpx.put(f"{service.url}/v1/tables/proxied/records/c%2Fd", json={}).status_code == 204
-    assert httpx.get(f"{proxy}/rewritten/v1/tables/proxied/records/c%2Fd").status_code in (404, 422)
+    answer = httpx.get(f"{proxy}/rewritten/v1/tables/proxied/records/c%2Fd")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_operation")
+    assert "a proxy has decoded it: send the key in a batch" in answer.json()["detail"]
 
 
 def test_a_batch_with_unusual_keys_passes(proxy: str) -> None:
@@ -85,3 +99,56 @@ def test_nginx_rejects_a_body_above_its_limit(service: Service, tmp_path: Path) 
         answer = httpx.put(f"{url}/v1/tables/proxied/records/large", json={"text": "x" * 2**20})
         assert answer.status_code == 413
         assert answer.headers["content-type"] == "text/html"
+
+
+def test_compression_makes_an_etag_weak_and_the_error_says_so(proxy: str) -> None:
+    record = f"{proxy}/compressed/v1/tables/proxied/records/weak"
+    etag = httpx.put(record, json={"text": "x" * 100}).headers["ETag"]
+    weak = httpx.get(record).headers["ETag"]
+    assert weak == f"W/{etag}"
+    assert httpx.get(record, headers={"If-None-Match": weak}).status_code == 304
+    answer = httpx.put(record, json={}, headers={"If-Match": weak})
+    assert (answer.status_code, answer.json()["code"]) == (412, "precondition_failed")
+    assert "a weak etag (W/)" in answer.json()["detail"]
+    strong = httpx.get(record, headers={"Accept-Encoding": "identity"}).headers["ETag"]
+    assert httpx.put(record, json={}, headers={"If-Match": strong}).status_code == 204
+
+
+PREFIXED = """
+stores: {local: {kind: memory}}
+auto_create: true
+root_path: /outer/tables
+trusted_proxies: [127.0.0.1]
+"""
+
+
+@pytest.fixture(scope="module")
+def prefixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A proxy that passes the prefix `/outer/tables` to the service, and removes the prefix `/removed`."""
+    directory = tmp_path_factory.mktemp("prefixed")
+    config = directory / "tableside.yaml"
+    config.write_text(PREFIXED)
+    with running_service(directory, config) as service, nginx(directory, service, "16m") as url:
+        yield url
+
+
+@pytest.mark.parametrize("prefix", ["/outer/tables", "/removed"])
+def test_pages_redirects_and_servers_have_the_prefix_of_the_proxy(prefixed: str, prefix: str) -> None:
+    url = f"{prefixed}{prefix}"
+    assert httpx.put(f"{url}/v1/tables/seen/records/a", json={"n": 1}).status_code == 204
+    assert httpx.get(f"{url}/").headers["Location"] == f"{prefix}/console"
+    assert [server["url"] for server in httpx.get(f"{url}/openapi.json").json()["servers"]] == [prefix]
+    for page in ("/docs", "/console", "/console/", "/console/tables/seen"):
+        text = httpx.get(f"{url}{page}").text
+        links = re.findall(r"""(?:(?:href|src|action|hx-get)=["']|url: ')(/[^"']*)""", text)
+        assert len(links) >= 3
+        for link in links:
+            assert link.startswith(f"{prefix}/")
+            assert httpx.get(f"{prefixed}{link}").status_code == 200, link
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_behind_a_prefix_arrives_unchanged(prefixed: str, key: str) -> None:
+    record = f"{prefixed}/outer/tables/v1/tables/proxied/records/{key}"
+    assert httpx.put(record, json={"key": key}).status_code == 204
+    assert httpx.get(f"{prefixed}/v1/tables/proxied/records/{key}").json() == {"key": key}

@@ -38,7 +38,10 @@ class ContentSecurityPolicy:
 
 
 class WholeFiles:
-    """ASGI middleware that ignores `Range`, because Starlette's errors for it are not problem details."""
+    """ASGI middleware that ignores `Range`, because Starlette's errors for it are not problem details.
+
+    It adds the `root_path` to the path, which Starlette needs to find files.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -55,7 +58,8 @@ class WholeFiles:
             await send(message)
 
         headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
-        await self._app({**scope, "headers": headers}, receive, send_whole)
+        path = scope["root_path"] + scope["path"]
+        await self._app({**scope, "path": path, "headers": headers}, receive, send_whole)
 
 
 def policy(page: bytes) -> str:
