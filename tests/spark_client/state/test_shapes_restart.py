@@ -18,7 +18,10 @@ from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import Rows, Shape, named
 from spark_client.state.suite import TABLE
 from support.running import Service
+from tableside_client import Client
+from tableside_spark.state import State
 from tableside_spark.state.cli import main
+from tableside_spark.state.key_layout import snapshot_chunks
 
 pytestmark = [
     pytest.mark.jvm,
@@ -162,6 +165,38 @@ def test_a_checkpoint_continues_under_another_name_of_its_directory(copied: Copi
     assert copied.failure(copied.copy) == ""
     assert copied.runs == oracle.asked(copied.trial.spark, [copied.shape])
     assert not list(copied.original.glob(".tableside*"))
+
+
+def test_a_query_continues_without_a_lost_chunk_of_its_snapshot(
+    spark: SparkSession, settings: Settings, state_service: Service, oracle: Oracle, tmp_path: Path
+) -> None:
+    [shape] = named("counted update")
+    trial, runs = Trial(spark, tmp_path, {**settings, "tableside.state.deltas_max": "1"}), {shape.name: Run()}
+    trial.files(0, HALF, [shape], runs)
+    with Client(state_service.url) as client, State(client, TABLE) as states:
+        for place in states.query(query_id(trial.checkpoint(shape))).places():
+            newest = states.contents(place).snapshots[-1]
+            chunk = place.chunk(snapshot_chunks(newest.number, newest.name), 0)
+            client.table(TABLE).delete([chunk.place, chunk.item])
+    trial.files(HALF, FILES, [shape], runs)
+    assert runs == oracle.asked(spark, [shape])
+
+
+@in_the_default_format
+def test_a_table_without_the_state_is_named_and_the_checkpoint_continues_on_the_right_table(
+    spark: SparkSession, settings: Settings, state_service: Service, oracle: Oracle, tmp_path: Path
+) -> None:
+    [shape] = named("counted update")
+    trial, runs = Trial(spark, tmp_path, settings), {shape.name: Run()}
+    trial.files(0, HALF, [shape], runs)
+    for table, why in {"stat": "does not exist (table_not_found)", "plain": "has no state of query"}.items():
+        wrong, failed = replace(trial, settings={**settings, "tableside.state.table": table}), {shape.name: Run()}
+        wrong.files(HALF, FILES, [shape], failed)
+        assert f"table {table} at {state_service.url} {why}" in failed[shape.name].failure
+        assert "and keep the checkpoint" in failed[shape.name].failure
+        assert "clear the existing checkpoint" not in failed[shape.name].failure
+    trial.files(HALF, FILES, [shape], runs)
+    assert runs == oracle.asked(spark, [shape])
 
 
 @in_the_default_format

@@ -49,11 +49,11 @@ final class SnapshotWriter {
   record Written(Lineage.Base base, long[] locations) {}
 
   /**
-   * Writes a snapshot of a committed version if at least `deltas` deltas follow the last snapshot. Later versions build
-   * on it.
+   * Writes a snapshot of a committed version if at least `deltas` deltas follow the last snapshot, or if that is
+   * damaged. Later versions build on it.
    */
   synchronized void takeIfDue(StateVersion version, int deltas) throws IOException, InterruptedException {
-    if (versions.lineageOf(version).deltas().size() >= deltas) {
+    if (versions.isRecovered() || versions.lineageOf(version).deltas().size() >= deltas) {
       take(version);
     }
   }

@@ -209,7 +209,7 @@ public final class TablesideStateStoreProvider
   public void doCleanupMaintenance() {
     StateVersion newest = versions.newest();
     if (newest != null) {
-      maintain(() -> cleaner.clean(newest.number(), conf.minVersionsToRetain()));
+      maintain(() -> cleaner.clean(newest.number(), versions.lineageOf(newest), conf.minVersionsToRetain()));
     }
   }
 

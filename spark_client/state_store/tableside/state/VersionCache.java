@@ -19,6 +19,7 @@ final class VersionCache {
   private final ReadWriteLock relocationLock = new ReentrantReadWriteLock();
   private final List<StateVersion> versions = new ArrayList<>();
   private Lineage.Base base;
+  private boolean recovered;
 
   /** @param versionsMax the maximum number of versions; one version always remains, for maintenance */
   VersionCache(int versionsMax) {
@@ -100,6 +101,18 @@ final class VersionCache {
   /** Bases later versions on a snapshot that another executor has written. */
   synchronized void rebase(Lineage.Base newer) {
     base = newer;
+    recovered = false;
+  }
+
+  /** Bases later versions on an older snapshot, or none, because the newest cannot be read. */
+  synchronized void recover(Lineage.Base older) {
+    base = older;
+    recovered = true;
+  }
+
+  /** Whether a part of the newest version cannot be read, so that a snapshot should replace it. */
+  synchronized boolean isRecovered() {
+    return recovered;
   }
 
   /** Drops the versions before this one, because the blocks with their values are about to be dropped. */

@@ -1,6 +1,7 @@
 package tableside.state;
 
 import java.io.IOException;
+import java.util.List;
 import java.util.Objects;
 import org.apache.spark.sql.types.StructType;
 import org.slf4j.Logger;
@@ -9,6 +10,7 @@ import tableside.state.log.DeltaHistory;
 import tableside.state.log.Lineage;
 import tableside.state.log.Manifest;
 import tableside.state.log.StateLog;
+import tableside.state.log.StateUnreadable;
 import tableside.state.memory.Entries;
 
 /** Finds the versions of a store in memory, or loads them on the nearest version or snapshot. */
@@ -84,9 +86,28 @@ final class VersionResolver {
   private StateVersion load(Manifest manifest) throws IOException, InterruptedException {
     Manifest known = bounded ? versions.rebasedOn(manifest) : manifest;
     StateVersion nearest = nearest(known.lineage());
-    return nearest == null
-        ? loader.load(rebaseOnSnapshot(known), empty(0, null), prefixes())
-        : loader.load(known, nearest, prefixes());
+    Manifest chosen = nearest == null ? rebaseOnSnapshot(known) : known;
+    try {
+      return loader.load(chosen, nearest == null ? empty(0, null) : nearest, prefixes());
+    } catch (StateUnreadable error) {
+      return loadOnOtherBase(chosen, error);
+    }
+  }
+
+  /** Loads a version without the part that cannot be read, on the newest snapshot with which that is possible. */
+  private StateVersion loadOnOtherBase(Manifest manifest, StateUnreadable failure)
+      throws IOException, InterruptedException {
+    for (Manifest other : new DeltaHistory(log).onOtherBases(manifest)) {
+      try {
+        StateVersion loaded = loader.load(other, empty(0, null), prefixes());
+        versions.recover(other.lineage().base());
+        LOG.warn("loaded version {} from {}: {}", other.version(), other.lineage(), failure.getMessage());
+        return loaded;
+      } catch (StateUnreadable error) {
+        failure.addSuppressed(error);
+      }
+    }
+    throw failure.with(" (" + log.retained() + ")");
   }
 
   /**
@@ -105,12 +126,12 @@ final class VersionResolver {
     if (manifest.lineage().deltas().size() < minDeltasForSnapshot) {
       return manifest;
     }
-    Lineage.Base base = log.manifests().snapshotOf(manifest.version(), manifest.uid());
-    if (base == null) {
+    List<Lineage.Base> bases = log.manifests().snapshotsOf(manifest.version(), manifest.uid());
+    if (bases.isEmpty()) {
       return manifest;
     }
-    versions.rebase(base);
-    return manifest.rebasedOn(base);
+    versions.rebase(bases.get(0));
+    return manifest.rebasedOn(bases.get(0));
   }
 
   /** Loads a version from the snapshot of an earlier one and the deltas after it, without adding it to the cache. */

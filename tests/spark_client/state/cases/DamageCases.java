@@ -3,9 +3,13 @@ package tableside.state;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.TreeMap;
 import java.util.function.BiConsumer;
+import java.util.zip.CRC32C;
 
-/** Missing or damaged records cause an error that names them, never other data or an empty state. */
+/** Missing or damaged records are not needed, or cause an error that names them: never other data or an empty state. */
 final class DamageCases {
   private static final int RECORDS = 400;
 
@@ -15,20 +19,53 @@ final class DamageCases {
     missing(arguments, "delta/", "CANNOT_READ_DELTA_FILE_NOT_EXISTS");
   }
 
-  public static void aChunkOfASnapshotIsMissing(JsonNode arguments) throws Exception {
-    missing(arguments, "snapshot/", "CANNOT_READ_MISSING_SNAPSHOT_FILE");
+  public static void withoutAChunkOfASnapshotThePreviousPartsAreUsed(JsonNode arguments) throws Exception {
+    recovers(arguments, Stored::delete);
+  }
+
+  public static void aDamagedSnapshotIsReplaced(JsonNode arguments) throws Exception {
+    recovers(arguments, DamageCases::changeOneByte);
+  }
+
+  public static void aTruncatedSnapshotIsReplaced(JsonNode arguments) throws Exception {
+    recovers(arguments, DamageCases::truncate);
+  }
+
+  public static void aSnapshotThatIsNoBase64IsReplaced(JsonNode arguments) throws Exception {
+    recovers(arguments, DamageCases::noBase64);
+  }
+
+  /** A delta before a snapshot is not needed, even if the manifest does not name the snapshot. */
+  public static void aDamagedDeltaBeforeASnapshotIsNotNeeded(JsonNode arguments) throws Exception {
+    Query query = written(arguments, false);
+    try (Partition partition = query.restarted().open()) {
+      partition.reading(2).release();
+      partition.provider.doSnapshotMaintenance();
+    }
+    Stored stored = Stored.of(arguments, query.place(0));
+    stored.delete(stored.items("delta/00000000000000000001").get(0));
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(3), content(3));
+    }
+  }
+
+  public static void theErrorNamesTheVersionsThatAreThere(JsonNode arguments) throws Exception {
+    Query query = written(arguments, true);
+    Stored stored = Stored.of(arguments, query.place(0));
+    stored.delete(last(stored, "snapshot/"));
+    changeOneByte(stored, last(stored, "delta/00000000000000000001"));
+    try (Partition partition = query.restarted().open()) {
+      Throwable thrown = Check.fails("CANNOT_LOAD_STATE_STORE.CANNOT_READ_MISSING_SNAPSHOT_FILE", () -> partition.at(3));
+      Check.says(thrown, "the table has versions 1 to 3 and snapshots of versions 2");
+    }
   }
 
   public static void aChunkOfADeltaIsOfOtherBytes(JsonNode arguments) throws Exception {
     damaged(arguments, "delta/", DamageCases::changeOneByte);
   }
 
-  public static void aChunkOfASnapshotIsOfOtherBytes(JsonNode arguments) throws Exception {
-    damaged(arguments, "snapshot/", DamageCases::changeOneByte);
-  }
-
   public static void aChunkIsNoBase64(JsonNode arguments) throws Exception {
-    damaged(arguments, "delta/", (stored, item) -> stored.change(item, value -> value.put("data", "?no base64!")));
+    damaged(arguments, "delta/", DamageCases::noBase64);
   }
 
   public static void aChunkHasNoData(JsonNode arguments) throws Exception {
@@ -44,18 +81,7 @@ final class DamageCases {
   }
 
   public static void aChunkIsShortWithTheRightChecksum(JsonNode arguments) throws Exception {
-    damaged(
-        arguments,
-        "delta/",
-        (stored, item) ->
-            stored.change(
-                item,
-                value -> {
-                  byte[] data = java.util.Arrays.copyOf(bytes(value), bytes(value).length / 2);
-                  java.util.zip.CRC32C checksum = new java.util.zip.CRC32C();
-                  checksum.update(data);
-                  value.put("data", data).put("crc", checksum.getValue());
-                }));
+    damaged(arguments, "delta/", DamageCases::truncate);
   }
 
   public static void aManifestCountsLessChunks(JsonNode arguments) throws Exception {
@@ -102,9 +128,41 @@ final class DamageCases {
     }
   }
 
+  /** The version is loaded from the parts before the snapshot. The next commit writes another snapshot. */
+  private static void recovers(JsonNode arguments, BiConsumer<Stored, String> damage) throws Exception {
+    Query query = written(arguments, true).conf("minBatchesToRetain", 1);
+    Stored stored = Stored.of(arguments, query.place(0));
+    damage.accept(stored, last(stored, "snapshot/"));
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(3), content(3));
+      partition.provider.doCleanupMaintenance();
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(3), content(3));
+      partition.commit(3, state -> state.put("k", 0, 7));
+    }
+    for (int version = 1; version <= 3; version++) {
+      stored.items("delta/0000000000000000000" + version).forEach(stored::delete);
+    }
+    try (Partition partition = query.restarted().open()) {
+      Map<String, Integer> expected = content(3);
+      expected.put("k/0", 7);
+      Check.equal(partition.content(4), expected);
+    }
+  }
+
+  /** The content of a version that {@link #written} commits. */
+  private static Map<String, Integer> content(int version) {
+    Map<String, Integer> content = new TreeMap<>();
+    for (int number = 0; number < version * RECORDS; number++) {
+      content.put("k/" + number, number * 7919);
+    }
+    return content;
+  }
+
   /** Spark's own condition for such a file is the error, and its message names the record. */
   private static void missing(JsonNode arguments, String prefix, String condition) throws Exception {
-    Query query = written(arguments, prefix.startsWith("snapshot"));
+    Query query = written(arguments, false);
     Stored stored = Stored.of(arguments, query.place(0));
     String item = last(stored, prefix);
     stored.delete(item);
@@ -124,7 +182,7 @@ final class DamageCases {
   /** @param words expected in the error; null if it names the damaged record */
   private static void damaged(JsonNode arguments, String prefix, BiConsumer<Stored, String> damage, String words)
       throws Exception {
-    Query query = written(arguments, prefix.startsWith("snapshot"));
+    Query query = written(arguments, false);
     Stored stored = Stored.of(arguments, query.place(0));
     String item = last(stored, prefix);
     damage.accept(stored, item);
@@ -178,6 +236,21 @@ final class DamageCases {
           data[data.length / 2] ^= 1;
           value.put("data", data);
         });
+  }
+
+  private static void truncate(Stored stored, String item) {
+    stored.change(
+        item,
+        value -> {
+          byte[] data = Arrays.copyOf(bytes(value), bytes(value).length / 2);
+          CRC32C checksum = new CRC32C();
+          checksum.update(data);
+          value.put("data", data).put("crc", checksum.getValue());
+        });
+  }
+
+  private static void noBase64(Stored stored, String item) {
+    stored.change(item, value -> value.put("data", "?no base64!"));
   }
 
   private static byte[] bytes(ObjectNode value) {

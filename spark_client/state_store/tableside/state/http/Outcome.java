@@ -17,6 +17,11 @@ public record Outcome(int status, JsonNode value, String etag, String code, Stri
     return RECORD_NOT_FOUND.equals(code) || TABLE_NOT_FOUND.equals(code);
   }
 
+  /** Whether the table does not exist. */
+  public boolean tableAbsent() {
+    return TABLE_NOT_FOUND.equals(code);
+  }
+
   /** Whether a conditional put failed: the record exists, or has a different etag. */
   public boolean preconditionFailed() {
     return PRECONDITION_FAILED.equals(code);

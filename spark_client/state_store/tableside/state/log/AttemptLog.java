@@ -1,5 +1,6 @@
 package tableside.state.log;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
@@ -7,6 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import tableside.state.http.Key;
 import tableside.state.http.Operation;
+import tableside.state.http.Outcome;
 
 /**
  * Begins deltas and snapshots. It announces each attempt before any other record of it is written, so that cleanup
@@ -73,6 +75,17 @@ public final class AttemptLog {
     return List.of(
         new Operation.Update(keys.registration(), registration, json.objectNode(), false),
         new Operation.Update(keys.description(), description, defaults, false));
+  }
+
+  /** The identities of the commits ("uids") or the names of the snapshots ("snapshots") that a record announces. */
+  static List<String> names(Outcome attempts, String what) {
+    List<String> names = new ArrayList<>();
+    if (!attempts.absent()) {
+      for (JsonNode name : attempts.value().path(what)) {
+        names.add(name.asText());
+      }
+    }
+    return names;
   }
 
   private static Operation addToSet(Key key, String list, String name) {

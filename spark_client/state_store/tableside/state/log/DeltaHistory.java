@@ -47,14 +47,44 @@ public final class DeltaHistory {
     Manifest manifest = log.manifests().of(version, uid);
     List<Lineage.Delta> deltas = deltas(snapshotVersion, version, uid);
     String made = snapshotUid != null ? snapshotUid : log.manifests().of(snapshotVersion, null).uid();
-    Lineage.Base base = log.manifests().snapshotOf(snapshotVersion, made);
-    if (base == null) {
+    List<Lineage.Base> bases = log.manifests().snapshotsOf(snapshotVersion, made);
+    if (bases.isEmpty()) {
       String snapshot = "snapshot of version " + snapshotVersion + " of " + log.keys().prefix();
       throw new StateMissing(StateMissing.Part.SNAPSHOT, snapshot, "there is no " + snapshot);
     }
-    Lineage lineage = new Lineage(base, deltas);
-    return new Manifest(
-        version, manifest.uid(), lineage, manifest.chunks(), manifest.records(), manifest.bytes(), manifest.epoch(),
-        manifest.attempt(), manifest.time());
+    return manifest.with(new Lineage(bases.get(0), deltas));
+  }
+
+  /**
+   * The same version on every snapshot that its history names, newest first, and last on the empty state if its deltas
+   * reach back to the first version.
+   */
+  public List<Manifest> onOtherBases(Manifest manifest) throws IOException, InterruptedException {
+    Lineage history = history(manifest.lineage());
+    List<Manifest> others = new ArrayList<>();
+    for (Lineage.Delta delta : history.deltas()) {
+      for (Lineage.Base base : log.manifests().snapshotsOf(delta.version(), delta.uid())) {
+        others.add(0, manifest.with(history.rebasedOn(base)));
+      }
+    }
+    others.add(manifest.with(history));
+    others.removeIf(other -> other.lineage().equals(manifest.lineage()));
+    return others;
+  }
+
+  /** Extends a lineage before its snapshot, as far as manifests of earlier snapshots exist. */
+  private Lineage history(Lineage lineage) throws IOException, InterruptedException {
+    Lineage longer = lineage;
+    while (longer.base() != null) {
+      try {
+        Lineage earlier = log.manifests().of(longer.base()).lineage();
+        List<Lineage.Delta> deltas = new ArrayList<>(earlier.deltas());
+        deltas.addAll(longer.deltas());
+        longer = new Lineage(earlier.base(), List.copyOf(deltas));
+      } catch (StateUnreadable end) {
+        return longer;
+      }
+    }
+    return longer;
   }
 }

@@ -43,6 +43,13 @@ public record Lineage(Base base, List<Delta> deltas) {
     return deltas.subList(indexOf(version, uid) + 1, deltas.size());
   }
 
+  /** For example "the snapshot of version 10, deltas after it: 3". */
+  @Override
+  public String toString() {
+    String start = base == null ? "the empty state" : "the snapshot of version " + base.version();
+    return start + ", deltas after it: " + deltas.size();
+  }
+
   private int indexOf(long version, String uid) {
     for (int index = 0; index < deltas.size(); index++) {
       if (deltas.get(index).version() == version && deltas.get(index).uid().equals(uid)) {

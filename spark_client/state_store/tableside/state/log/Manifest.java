@@ -41,7 +41,12 @@ public record Manifest(
 
   /** The same version, based on a newer snapshot if its lineage contains the snapshot's version. */
   public Manifest rebasedOn(Lineage.Base base) {
-    return new Manifest(version, uid, lineage.rebasedOn(base), chunks, records, bytes, epoch, attempt, time);
+    return with(lineage.rebasedOn(base));
+  }
+
+  /** The same version with other parts that lead to it. */
+  Manifest with(Lineage other) {
+    return new Manifest(version, uid, other, chunks, records, bytes, epoch, attempt, time);
   }
 
   ObjectNode toJson() {

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.List;
 import tableside.state.http.Key;
 import tableside.state.http.Operation;
@@ -22,8 +23,9 @@ public final class Manifests {
     Key key = log.keys().manifest(version, uid);
     Outcome outcome = log.applyOne(new Operation.Get(key, null));
     if (outcome.absent()) {
-      String reason = missingReason(version);
+      requireQuery();
       String table = "table " + log.settings().table();
+      String reason = " (" + log.retained() + ")";
       throw new StateMissing(
           StateMissing.Part.VERSION,
           key + " in " + table + reason,
@@ -47,20 +49,19 @@ public final class Manifests {
     return of(base.version(), base.uid());
   }
 
-  /** Returns a snapshot of the version with this commit identity, or null if there is none. */
-  public Lineage.Base snapshotOf(long version, String uid) throws IOException, InterruptedException {
+  /** Returns the snapshots of the version with this commit identity. */
+  public List<Lineage.Base> snapshotsOf(long version, String uid) throws IOException, InterruptedException {
     Outcome attempts = log.applyOne(new Operation.Get(log.keys().attempts(version), null));
-    if (attempts.absent()) {
-      return null;
-    }
-    for (JsonNode name : attempts.value().path("snapshots")) {
-      Outcome found = log.applyOne(new Operation.Get(log.keys().snapshot(version, name.asText()), null));
+    List<Lineage.Base> snapshots = new ArrayList<>();
+    for (String name : AttemptLog.names(attempts, "snapshots")) {
+      Outcome found = log.applyOne(new Operation.Get(log.keys().snapshot(version, name), null));
       if (!found.absent() && found.value().path("uid").asText().equals(uid)) {
         JsonNode json = found.value();
-        return new Lineage.Base(version, uid, name.asText(), json.path("chunks").asInt(), json.path("codec").asText());
+        snapshots.add(
+            new Lineage.Base(version, uid, name, json.path("chunks").asInt(), json.path("codec").asText()));
       }
     }
-    return null;
+    return snapshots;
   }
 
   /**
@@ -124,9 +125,16 @@ public final class Manifests {
     }
   }
 
-  private String missingReason(long version) throws IOException, InterruptedException {
-    Outcome floor = log.applyOne(new Operation.Get(log.keys().floor(), null));
-    long lowest = floor.absent() ? 0 : floor.value().path("version").asLong();
-    return version < lowest ? " (versions below " + lowest + " are no longer retained)" : "";
+  /** @throws StateUnreadable if the table does not exist, or is one without state of the query */
+  private void requireQuery() throws IOException, InterruptedException {
+    Outcome query = log.applyOne(new Operation.Get(log.keys().description(), null));
+    if (query.absent()) {
+      String why = query.tableAbsent() ? " does not exist (table_not_found) and" : "";
+      throw new StateUnreadable(
+          "table " + log.settings().table() + " at " + log.settings().url() + why + " has no state of query "
+              + log.keys().query() + " with checkpoint " + log.keys().checkpoint() + ". Check"
+              + " spark.tableside.state.table and spark.tableside.state.url, or restore the table, and keep the"
+              + " checkpoint");
+    }
   }
 }

@@ -55,6 +55,11 @@ public final class StateLog {
     return attempts;
   }
 
+  /** Describes the versions and snapshots in the table, for a message. */
+  public String retained() throws IOException, InterruptedException {
+    return RetainedVersions.read(this).toString();
+  }
+
   /** The codec for writing. Everything that is read names the codec it was written with. */
   public String codecName() {
     return codecName;

@@ -19,9 +19,18 @@ public final class StateMissing extends StateUnreadable {
 
   /** @param missing names the record, and the reason for its absence if it is known */
   StateMissing(Part part, String missing, String message) {
-    super(message);
+    this(part, missing, message, null);
+  }
+
+  private StateMissing(Part part, String missing, String message, Throwable cause) {
+    super(message, cause);
     this.part = part;
     this.missing = missing;
+  }
+
+  @Override
+  public StateMissing with(String information) {
+    return new StateMissing(part, missing + information, getMessage() + information, this);
   }
 
   public Part part() {

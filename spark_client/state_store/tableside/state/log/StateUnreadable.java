@@ -11,4 +11,9 @@ public class StateUnreadable extends IOException {
   public StateUnreadable(String message, Throwable cause) {
     super(message, cause);
   }
+
+  /** The same failure with more information. */
+  public StateUnreadable with(String information) {
+    return new StateUnreadable(getMessage() + information, this);
+  }
 }

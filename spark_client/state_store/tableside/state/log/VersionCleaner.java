@@ -35,8 +35,12 @@ public final class VersionCleaner {
   /** Chunks of a delta or a snapshot, the record that describes them, and their number, or -1 if it is unknown. */
   private record ChunkRange(String chunks, Key description, int count) {}
 
-  /** @param retained how many versions before the latest remain loadable */
-  public synchronized void clean(long latest, long retained) throws IOException, InterruptedException {
+  /**
+   * @param latest the number of the latest version
+   * @param lineage its lineage, all of which is retained: after a recovery it may start before that of older versions
+   * @param retained how many versions before the latest remain loadable
+   */
+  public synchronized void clean(long latest, Lineage lineage, long retained) throws IOException, InterruptedException {
     long oldest = latest - retained;
     if (oldest < 1) {
       return;
@@ -45,7 +49,8 @@ public final class VersionCleaner {
       Outcome present = log.applyOne(new Operation.Get(log.keys().floor(), null));
       floor = present.absent() ? 1 : present.value().path("version").asLong(1);
     }
-    long needed = floor < oldest ? oldestBaseVersion(oldest, latest) : floor;
+    long used = lineage.base() == null ? 0 : lineage.base().version();
+    long needed = floor < oldest ? Math.min(used, oldestBaseVersion(oldest, latest)) : floor;
     while (floor < needed) {
       long end = Math.min(floor + VERSIONS_PER_ROUND, needed);
       deleteVersions(floor, end);
@@ -64,7 +69,7 @@ public final class VersionCleaner {
     for (long version = oldest; version <= latest; version++) {
       gets.add(new Operation.Get(log.keys().manifest(version, null), List.of("base")));
     }
-    for (String uid : names(log.applyOne(new Operation.Get(log.keys().attempts(oldest), null)), "uids")) {
+    for (String uid : AttemptLog.names(log.applyOne(new Operation.Get(log.keys().attempts(oldest), null)), "uids")) {
       gets.add(new Operation.Get(log.keys().manifest(oldest, uid), List.of("base")));
     }
     long lowest = Long.MAX_VALUE;
@@ -103,10 +108,10 @@ public final class VersionCleaner {
     List<Outcome> outcomes = log.apply(gets);
     for (int index = 0; index < outcomes.size(); index++) {
       long version = from + index;
-      for (String uid : names(outcomes.get(index), "uids")) {
+      for (String uid : AttemptLog.names(outcomes.get(index), "uids")) {
         announced.add(new ChunkRange(StoreKeys.deltaChunks(version, uid), keys.manifest(version, uid), -1));
       }
-      for (String snapshot : names(outcomes.get(index), "snapshots")) {
+      for (String snapshot : AttemptLog.names(outcomes.get(index), "snapshots")) {
         String chunks = StoreKeys.snapshotChunks(version, snapshot);
         announced.add(new ChunkRange(chunks, keys.snapshot(version, snapshot), -1));
       }
@@ -195,15 +200,5 @@ public final class VersionCleaner {
     ObjectNode update = JsonNodeFactory.instance.objectNode();
     update.putObject("$max").put("version", version);
     log.applyOne(new Operation.Update(log.keys().floor(), update, JsonNodeFactory.instance.objectNode(), false));
-  }
-
-  private static List<String> names(Outcome attempts, String what) {
-    List<String> names = new ArrayList<>();
-    if (!attempts.absent()) {
-      for (JsonNode name : attempts.value().path(what)) {
-        names.add(name.asText());
-      }
-    }
-    return names;
   }
 }
