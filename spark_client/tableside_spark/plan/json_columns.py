@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pyspark.sql import Column
@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     NullType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -33,6 +34,8 @@ from tableside_spark.versions import VariantType
 
 Nulls = Literal["write", "omit"]
 Decimals = Literal["number", "string"]
+Check = tuple[Column | None, str]
+"""A condition for rows that cannot be sent, and the problem that it means."""
 
 DECIMAL_DIGITS_MAX = 15
 """The number of decimal digits that every double preserves."""
@@ -60,6 +63,7 @@ def require_json_type(name: str, kind: DataType, decimals: Decimals) -> None:
     """Raise `ValueError` for a type whose values JSON cannot represent without loss. The message names the column."""
     match kind:
         case StructType():
+            require_distinct_members(name, kind)
             for member in kind.fields:
                 require_json_type(f"{name}.{member.name}", member.dataType, decimals)
         case ArrayType():
@@ -76,6 +80,12 @@ def require_json_type(name: str, kind: DataType, decimals: Decimals) -> None:
                 )
         case _ if not isinstance(kind, _SCALARS):
             raise ValueError(f"column {name} is {kind.simpleString()}: JSON cannot represent it; cast it first")
+
+
+def require_distinct_members(name: str, kind: StructType) -> None:
+    """Raise `ValueError` for members with equal names: an object keeps one of them. Names can differ in case only."""
+    if repeated := {member for member in kind.names if kind.names.count(member) > 1}:
+        raise ValueError(f"column {name} has two members named {min(repeated)!r}: rename or drop one first")
 
 
 def with_decimals(column: Column, kind: DataType, decimals: Decimals) -> Column:
@@ -102,8 +112,8 @@ def _decimals_as_text(column: Column, kind: DataType) -> Column:
             return F.call_function("format_number", column, F.lit(digits))
         case StructType() if _has_decimals(kind):
             members = [
-                _decimals_as_text(column.getField(field.name), field.dataType).alias(field.name)
-                for field in kind.fields
+                _decimals_as_text(member, field.dataType).alias(field.name)
+                for member, field in zip(member_columns(column, kind), kind.fields, strict=True)
             ]
             return F.when(column.isNotNull(), F.struct(*members))
         case ArrayType() if _has_decimals(kind):
@@ -113,25 +123,69 @@ def _decimals_as_text(column: Column, kind: DataType) -> Column:
     return column
 
 
-def is_not_finite(column: Column, kind: DataType) -> Column | None:
-    """Return a condition for values with a NaN or an infinity at any depth, or None if the type has neither."""
-    match kind:
-        case FloatType() | DoubleType():
-            number = column.cast("double")
-            return F.isnan(number) | (F.abs(number) == F.lit(float("inf")))
-        case StructType():
-            return _any_of([is_not_finite(column.getField(field.name), field.dataType) for field in kind.fields])
-        case ArrayType():
-            return _any_element(column, kind.elementType)
-        case MapType():
-            return _any_element(F.map_values(column), kind.valueType)
-    return None
+def member_columns(column: Column, kind: StructType) -> list[Column]:
+    """Return the members of a struct. Spark finds a member by its name only if no other differs in case only."""
+    names = kind.names
+    if len({name.casefold() for name in names}) < len(names):
+        names = [f"member_{position}" for position in range(len(names))]
+        fields = [StructField(name, field.dataType) for name, field in zip(names, kind.fields, strict=True)]
+        column = column.cast(StructType(fields))
+    return [column.getField(name) for name in names]
 
 
-def _any_element(array: Column, kind: DataType) -> Column | None:
-    if is_not_finite(F.lit(None), kind) is None:
+def value_checks(column: Column, kind: DataType, label: str) -> list[Check]:
+    """Return conditions for values with a part, at any depth, that JSON cannot represent, and their problems."""
+    checks = [(_any_part(column, kind, test), f"column {label} contains {problem}") for test, problem in _PROBLEMS]
+    return [check for check in checks if check[0] is not None]
+
+
+def _is_not_finite(column: Column, kind: DataType) -> Column | None:
+    if not isinstance(kind, FloatType | DoubleType):
         return None
-    return F.exists(array, lambda element: _not_null(is_not_finite(element, kind)))
+    number = column.cast("double")
+    return F.isnan(number) | (F.abs(number) == F.lit(float("inf")))
+
+
+def _is_out_of_range(column: Column, kind: DataType) -> Column | None:
+    """Other years do not have four digits, so the order of the texts would not be the order of the times."""
+    if not isinstance(kind, DateType | TimestampType | TimestampNTZType):
+        return None
+    first, last = (F.lit(time).cast(kind) for time in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"))
+    return ~column.between(first, last)
+
+
+def _has_equal_keys(column: Column, kind: DataType) -> Column | None:
+    if not isinstance(kind, MapType):
+        return None
+    return F.size(F.array_distinct(F.map_keys(column))) < F.size(F.map_keys(column))
+
+
+_Test = Callable[[Column, DataType], Column | None]
+
+_PROBLEMS: tuple[tuple[_Test, str], ...] = (
+    (_is_not_finite, "a NaN or an infinity"),
+    (_is_out_of_range, "a time outside of the years 1 to 9999 in UTC"),
+    (_has_equal_keys, "a map with two equal keys"),
+)
+
+
+def _any_part(column: Column, kind: DataType, test: _Test) -> Column | None:
+    """Return a condition for values of which the test is true at any depth, or None if it applies to no part."""
+    match kind:
+        case StructType():
+            members = zip(member_columns(column, kind), kind.fields, strict=True)
+            return _any_of([_any_part(member, field.dataType, test) for member, field in members])
+        case ArrayType():
+            return _any_element(column, kind.elementType, test)
+        case MapType():
+            return _any_of([test(column, kind), _any_element(F.map_values(column), kind.valueType, test)])
+    return test(column, kind)
+
+
+def _any_element(array: Column, kind: DataType, test: _Test) -> Column | None:
+    if _any_part(F.lit(None), kind, test) is None:
+        return None
+    return F.exists(array, lambda element: _not_null(_any_part(element, kind, test)))
 
 
 def _not_null(condition: Column | None) -> Column:
@@ -144,7 +198,7 @@ def _any_of(conditions: Sequence[Column | None]) -> Column | None:
     return functools.reduce(operator.or_, present) if present else None
 
 
-def first_problem(checks: Sequence[tuple[Column | None, str]]) -> Column:
+def first_problem(checks: Sequence[Check]) -> Column:
     """Return the text of the first condition that is true for the row, or null."""
     texts = [F.when(condition, F.lit(text)) for condition, text in checks if condition is not None]
     return F.coalesce(*texts, F.lit(None).cast("string"))

@@ -30,12 +30,15 @@ from tableside_spark.plan.grouping import (
     UpdatePerKey,
 )
 from tableside_spark.plan.json_columns import (
+    Check,
     Decimals,
     Nulls,
     first_problem,
-    is_not_finite,
     json_text,
+    member_columns,
+    require_distinct_members,
     require_json_type,
+    value_checks,
     with_decimals,
 )
 from tableside_spark.plan.update_documents import Document, Leaf, object_column, read_update, value_column
@@ -44,8 +47,6 @@ from tableside_spark.plan.update_texts import elements, text_checks
 OrderBy = str | Column | Sequence[str | Column] | None
 
 _DIRECTED = re.compile(r" (ASC|DESC) NULLS (FIRST|LAST)'>$")
-
-_Check = tuple[Column | None, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +163,13 @@ def _check_leaves(
 ) -> tuple[list[RowLeaf], DataFrame]:
     """Return the leaves with their types, and the rows with problems, converted decimals, and the default as JSON."""
     types = {member.name: member.dataType for member in rows.schema.fields}
-    checks: list[_Check] = []
+    checks: list[Check] = []
     columns: list[Column] = []
     for position, leaf in enumerate(leaves):
         name = _leaf_name(position)
         require_json_type(leaf.label, types[name], options.decimals)
         _require_numeric_order(leaf, types[name], options.decimals)
-        checks += _finite_checks(F.col(name), types[name], leaf.label)
+        checks += value_checks(F.col(name), types[name], leaf.label)
         if leaf.operator == "":
             checks.append((F.col(name).isNull(), "the update is null"))
             if isinstance(types[name], StringType):
@@ -231,7 +232,7 @@ def _delete_column(frame: DataFrame, options: WriteOptions) -> list[Column]:
 
 
 def _check_rows(
-    rows: DataFrame, columns: Sequence[Column], checks: Sequence[_Check], options: WriteOptions
+    rows: DataFrame, columns: Sequence[Column], checks: Sequence[Check], options: WriteOptions
 ) -> DataFrame:
     """Return the rows ready for grouping: with their problems and documents."""
     markers = [name for name in (ORDER, DELETE) if name in rows.columns]
@@ -246,20 +247,17 @@ def _except_deletes(condition: Column | None, options: WriteOptions) -> Column |
     return condition if condition is None or not options.deletes else ~F.col(DELETE) & condition
 
 
-def _document(rows: DataFrame, name: str, label: str, options: WriteOptions) -> tuple[Column, list[_Check]]:
+def _document(rows: DataFrame, name: str, label: str, options: WriteOptions) -> tuple[Column, list[Check]]:
     """Return a document column as JSON text, and its checks."""
     kind = rows.schema[name].dataType
-    members = kind.fields if isinstance(kind, StructType) else []
-    for member in members:
-        require_json_type(member.name, member.dataType, options.decimals)
-    if not members:
-        require_json_type(label, kind, options.decimals)
-    checks = [
-        check
-        for member in members
-        for check in _finite_checks(F.col(name).getField(member.name), member.dataType, member.name)
-    ]
-    checks = checks or _finite_checks(F.col(name), kind, label)
+    parts = [(F.col(name), kind, label)]
+    if isinstance(kind, StructType):
+        require_distinct_members(label, kind)
+        members = zip(member_columns(F.col(name), kind), kind.fields, strict=True)
+        parts = [(member, field.dataType, field.name) for member, field in members]
+    for _, part_kind, part_label in parts:
+        require_json_type(part_label, part_kind, options.decimals)
+    checks = [check for part in parts for check in value_checks(*part)]
     return _text(with_decimals(F.col(name), kind, options.decimals), kind, label, options), checks
 
 
@@ -271,11 +269,7 @@ def _text(column: Column, kind: DataType, label: str, options: WriteOptions) -> 
     raise ValueError(f"the {label} is {kind.simpleString()}: it must be a struct, a map or JSON text")
 
 
-def _finite_checks(column: Column, kind: DataType, label: str) -> list[_Check]:
-    return [(is_not_finite(column, kind), f"column {label} contains a NaN or an infinity")]
-
-
-def _null_key_checks(keys: Sequence[str]) -> list[_Check]:
+def _null_key_checks(keys: Sequence[str]) -> list[Check]:
     return [(quoted(key).isNull(), f"key column {key} is null") for key in keys]
 
 

@@ -3,11 +3,13 @@
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from tableside_spark.plan.json_columns import Check
+
 _SPACES = " \t\n\r"
 """The characters that JSON allows around a value."""
 
 
-def text_checks(update: Column) -> list[tuple[Column | None, str]]:
+def text_checks(update: Column) -> list[Check]:
     """Return the conditions for texts that would change the array, with the problem that each of them means."""
     documents = F.from_json(F.concat(F.lit("["), update, F.lit("]")), "array<string>")
     return [
