@@ -18,7 +18,6 @@ from pydantic import BaseModel, Field, SecretStr, field_validator
 from ...core import (
     Clock,
     Connections,
-    InvalidOperation,
     StoreUnavailable,
     TableError,
     TableNotFound,
@@ -30,8 +29,9 @@ from ...core import (
 )
 from .errors import DRIVER_ERRORS, translate_error
 from .framing import frame_checking_loop
-from .pool import Connection, Pool
+from .pool import Pool
 from .schema import (
+    CREATED_CONCURRENTLY,
     EXPIRES,
     VALUE,
     WRITERS,
@@ -41,27 +41,21 @@ from .schema import (
     find_table,
     key_schema,
     side_table_ddl,
-    side_table_name,
     table_faults,
 )
+from .session import STATEMENTS_MAX, Connection, configure
 from .store import PostgresStore
-from .value_columns import ColumnsLayout, DocumentLayout, ValueLayout
+from .value_columns import ColumnsLayout, DocumentLayout
 
 log = logging.getLogger(__name__)
 
 POOL_MAINTENANCE_EVERY_S = 10.0
 """How often the pool closes idle connections and opens connections up to the minimum."""
 
-APPLICATION_NAME = "tableside"
+CREATE_ATTEMPTS = 5
+"""How often a table that other replicas create at the same time is looked for."""
 
-_SESSION = """
-SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO, YMD', false),
-       set_config('IntervalStyle', 'iso_8601', false), set_config('jit', 'off', false),
-       set_config('extra_float_digits', '1', false), set_config('array_nulls', 'on', false),
-       set_config('default_transaction_isolation', 'read committed', false)
-"""
-_CLIENT_CHECK = "SELECT set_config('client_connection_check_interval', '1s', false)"
-"""Ends statements whose client has disconnected, so that they release their locks. Requires PostgreSQL 14."""
+APPLICATION_NAME = "tableside"
 
 
 class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
@@ -105,6 +99,7 @@ class PostgresBackend:
         self._settings = settings
         self._clock = clock
         self._health = WriteHealth()
+        self._is_pooled = False
         self._pool = Pool(self._connect, settings.connections_max, settings.connections_min)
         self._stores: dict[tuple[str, str], PostgresStore] = {}
         self._tasks = [asyncio.create_task(self._maintain_pool_forever()), asyncio.create_task(self._sweep_forever())]
@@ -117,7 +112,7 @@ class PostgresBackend:
     @classmethod
     def table_faults(cls, settings: PostgresSettings, spec: TableSpec) -> Iterable[TableError]:
         """Return the reasons why a table can never be opened."""
-        return table_faults(spec, document=_table_options(spec).layout == "document")
+        return table_faults(spec, document=_is_document(spec))
 
     async def store(self, spec: TableSpec) -> PostgresStore:
         """Return the store of one table. Create the table if it is absent and the configuration allows it.
@@ -126,13 +121,11 @@ class PostgresBackend:
         """
         for fault in self.table_faults(self._settings, spec):
             raise fault
-        options, name = _table_options(spec), spec.name_in_store
         try:
-            async with self._pool.connection() as connection:
-                schema = await self._schema(connection)
-                table, layout = await _open_table(connection, schema, name, spec, options)
+            table = await self._define(spec)
         except DRIVER_ERRORS as error:
             raise translate_error(error, spec.name, applied="no") from error
+        layout = DocumentLayout(table) if _is_document(spec) else ColumnsLayout(table)
         spec = msgspec.structs.replace(spec, key=key_schema(table, spec))
         store = PostgresStore(self._pool, spec, table, layout, self._health, self._clock)
         self._stores[table.schema, table.name] = store
@@ -172,6 +165,21 @@ class PostgresBackend:
         await asyncio.wait(self._tasks)
         await self._pool.close()
 
+    async def _define(self, spec: TableSpec) -> TableDefinition:
+        """Return a table's definition. Create the table or its side table if it is absent and the spec allows it."""
+        for _ in range(CREATE_ATTEMPTS):
+            async with self._pool.connection() as connection:
+                schema = await self._schema(connection)
+                table = await find_table(connection, schema, spec, side=not _is_document(spec))
+            if not spec.create or not (statements := _missing(schema, table, spec)):
+                if table is None:
+                    raise TableNotFound(f"PostgreSQL has no table {spec.name_in_store!r} in schema {schema!r}")
+                return table
+            with contextlib.suppress(*CREATED_CONCURRENTLY):
+                async with self._pool.connection() as connection:
+                    await create_table(connection, statements)
+        raise StoreUnavailable("other replicas are creating the table")
+
     async def _schema(self, connection: Connection) -> str:
         found: str | None = self._settings.table_schema or await connection.fetchval("SELECT current_schema()::text")
         if found is None:
@@ -183,18 +191,31 @@ class PostgresBackend:
         timeout_s = self._settings.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                connection = await asyncpg.connect(
-                    self._settings.dsn.get_secret_value(),
-                    timeout=timeout_s,
-                    loop=frame_checking_loop(),
-                    server_settings={"application_name": APPLICATION_NAME},
-                )
-                await _configure_session(connection)
-                return connection
+                return await self._connect_to_session()
         except TimeoutError:
             raise StoreUnavailable(f"PostgreSQL did not respond within {timeout_s:g} s") from None
         except (*DRIVER_ERRORS, ValueError) as error:
             raise translate_error(error, "", applied="no") from error
+
+    async def _connect_to_session(self) -> Connection:
+        connection: Connection = await asyncpg.connect(
+            self._settings.dsn.get_secret_value(),
+            timeout=self._settings.connect_timeout_s,
+            loop=frame_checking_loop(),
+            server_settings={"application_name": APPLICATION_NAME},
+            connection_class=Connection,
+            statement_cache_size=0 if self._is_pooled else STATEMENTS_MAX,
+        )
+        connection.is_pooled = self._is_pooled
+        try:
+            if self._is_pooled or await configure(connection):
+                return connection
+        except BaseException:
+            connection.terminate()
+            raise
+        connection.terminate()
+        self._is_pooled = True
+        return await self._connect_to_session()
 
     async def _maintain_pool_forever(self) -> None:
         while True:
@@ -228,47 +249,15 @@ def _table_options(spec: TableSpec) -> PostgresTableOptions:
     return spec.options if isinstance(spec.options, PostgresTableOptions) else PostgresTableOptions()
 
 
-async def _configure_session(connection: Connection) -> None:
-    """Set the session parameters that the statements rely on. All others keep the defaults of role and database."""
-    try:
-        await connection.execute(_SESSION)
-        if connection.get_server_version() >= (14,):
-            await connection.execute(_CLIENT_CHECK)
-    except BaseException:
-        connection.terminate()
-        raise
+def _is_document(spec: TableSpec) -> bool:
+    return _table_options(spec).layout == "document"
 
 
-async def _open_table(
-    connection: Connection, schema: str, name: str, spec: TableSpec, options: PostgresTableOptions
-) -> tuple[TableDefinition, ValueLayout]:
-    """Return a table's definition and value layout. Create the table if it is absent and the options allow it."""
-    document = options.layout == "document"
-    table = await find_table(connection, schema, name, spec)
-    if table is None and document and spec.create:
-        await create_table(connection, document_table_ddl(schema, name, spec.key))
-        table = await find_table(connection, schema, name, spec)
+def _missing(schema: str, table: TableDefinition | None, spec: TableSpec) -> list[str]:
+    """Return the statements that create what a table lacks: a table of documents itself, or the side table."""
     if table is None:
-        raise TableNotFound(f"PostgreSQL has no table {name!r} in schema {schema!r}")
-    if document:
-        return table, DocumentLayout(table)
-    if any(field.name is None for field in spec.key.fields) and spec.key_given:
-        raise InvalidOperation("the key fields of a table with layout columns need names")
-    return await _with_side_table(connection, table, spec), ColumnsLayout(table)
-
-
-async def _with_side_table(connection: Connection, table: TableDefinition, spec: TableSpec) -> TableDefinition:
-    name = side_table_name(table.name)
-    exists = await _side_table_exists(connection, table, name)
-    if not exists and spec.create:
-        await create_table(connection, side_table_ddl(table))
-        exists = await _side_table_exists(connection, table, name)
-    return msgspec.structs.replace(table, has_side_table=exists)
-
-
-async def _side_table_exists(connection: Connection, table: TableDefinition, name: str) -> bool:
-    query = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = $2"
-    return await connection.fetchval(query, table.schema, name) is not None
+        return document_table_ddl(schema, spec.name_in_store, spec.key) if _is_document(spec) else []
+    return [] if table.has_side_table or _is_document(spec) else side_table_ddl(table)
 
 
 _DOCUMENT_TABLES = """

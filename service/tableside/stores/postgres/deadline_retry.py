@@ -15,7 +15,8 @@ import asyncpg
 
 from ...core import Applied, Contended, DeadlineExceeded, TableError, exponential_backoff_s
 from .errors import DRIVER_ERRORS, is_connection_error, is_rolled_back, is_row_error, translate_error
-from .pool import Connection, Pool
+from .pool import Pool
+from .session import Connection
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

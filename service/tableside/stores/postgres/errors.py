@@ -9,6 +9,7 @@ SQLSTATE        meaning                                  translation
 55P03           lock not available                       Contended
 57014           statement cancelled by a server limit    StoreUnavailable
 25006, 53100    read-only transaction, disk full         WritesRejected
+26000, 42P05    a prepared statement is absent, exists   StoreMisconfigured (a pooler exchanges sessions)
 others          shutdown, startup, …                     StoreUnavailable
 """
 
@@ -20,6 +21,7 @@ from ...core import (
     Applied,
     Contended,
     InvalidOperation,
+    StoreMisconfigured,
     StoreUnavailable,
     TableError,
     TableNotFound,
@@ -40,6 +42,7 @@ DRIVER_ERRORS = (
 _ROLLED_BACK = frozenset({"40001", "40P01"})
 _ROW_ERRORS = ("22", "23", "44", "54", "P0")
 _CONNECTION_ERRORS = ("08", "57P")
+_POOLER = "use PostgreSQL directly, or a pooler in session or transaction mode"
 
 
 def is_rolled_back(error: BaseException) -> bool:
@@ -81,6 +84,8 @@ def translate_error(error: BaseException, table: str, *, applied: Applied) -> Ta
     the write back.
     """
     prefix = f"table {table!r}: " if table else ""
+    if applied == "no" and isinstance(error.__cause__, asyncpg.PostgresError):
+        error = error.__cause__  # the reason why the server closed the connection
     if not isinstance(error, asyncpg.PostgresError):
         detail = f"{prefix}the connection to PostgreSQL failed ({type(error).__name__})"
         return StoreUnavailable(detail, applied=applied)
@@ -100,5 +105,9 @@ def translate_error(error: BaseException, table: str, *, applied: Applied) -> Ta
             return WritesRejected(f"{prefix}the disk of PostgreSQL is full")
         case "57014":
             return StoreUnavailable(f"{prefix}PostgreSQL cancelled the statement")
+        case "26000" | "42P05":
+            return StoreMisconfigured(f"{prefix}{_POOLER}: the session changes between two statements")
+        case "08P01" if "statement pooling mode" in str(error):
+            return StoreMisconfigured(f"{prefix}{_POOLER}: pgbouncer is in statement mode")
     detail = f"{prefix}PostgreSQL cannot execute the statement now (SQLSTATE {code})"
     return StoreUnavailable(detail, applied=applied if is_connection_error(error) else "no")

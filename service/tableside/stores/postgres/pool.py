@@ -16,8 +16,8 @@ import asyncpg
 
 from ...core import Connections
 from .errors import is_connection_error
+from .session import Connection, one_session
 
-Connection: TypeAlias = asyncpg.Connection
 Connect: TypeAlias = Callable[[], Awaitable[Connection]]
 
 CLOSE_TIMEOUT_S = 1.0
@@ -54,7 +54,8 @@ class Pool:
         try:
             connection = (None if fresh else self._take_idle()) or await self._connect_new()
             try:
-                yield connection
+                async with one_session(connection):
+                    yield connection
                 reusable = True
             except asyncpg.PostgresError as error:
                 reusable = not is_connection_error(error)  # only the statement failed

@@ -5,8 +5,8 @@ from functools import partial
 
 from ...core import INTEGER_MAX, NOT_READ, BoundedReads, Clock, Get, Key, Outcome, ReadBudget, chunks_of
 from .deadline_retry import DeadlineRetry, Progress
-from .pool import Connection
 from .rows import key_arrays, outcomes_by_key, values_bytes
+from .session import Connection
 
 READ_KEYS_MAX = 1000
 """How many records one statement reads."""

@@ -24,9 +24,9 @@ from ...core import (
 )
 from .json_text import convert
 from .key_sql import bytewise, key_parameter
-from .pool import Connection
 from .rows import row_key
 from .schema import Column, TableDefinition, quoted
+from .session import Connection
 from .statements import StatementBuilder, Statements
 
 SAMPLED_PAGES = 256

@@ -10,12 +10,11 @@ from ...core import (
     KeyField,
     KeySchema,
     PartType,
-    StoreUnavailable,
     TableError,
     TableSpec,
     Unsupported,
 )
-from .pool import Connection
+from .session import Connection
 
 NAME_BYTES_MAX = 63
 """PostgreSQL truncates longer names."""
@@ -27,8 +26,8 @@ _PART_TYPES: dict[str, PartType] = {
     **dict.fromkeys(("text", "varchar", "uuid"), "string"),
     **dict.fromkeys(("int2", "int4", "int8"), "integer"),
 }
-_CREATED_CONCURRENTLY = (asyncpg.DuplicateTableError, asyncpg.UniqueViolationError, asyncpg.DuplicateObjectError)
-_CREATE_ATTEMPTS = 5
+CREATED_CONCURRENTLY = (asyncpg.DuplicateTableError, asyncpg.UniqueViolationError, asyncpg.DuplicateObjectError)
+"""The errors of a replica that creates a table at the same time as another one."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -83,6 +82,8 @@ def table_faults(spec: TableSpec, *, document: bool) -> Iterator[TableError]:
     """Return the reasons why PostgreSQL can never have a table with this layout."""
     if len(spec.name_in_store.encode()) > NAME_BYTES_MAX:
         yield Unsupported(f"a name in PostgreSQL has at most {NAME_BYTES_MAX} bytes: give the table a shorter `name`")
+    if not document and spec.key_given and any(field.name is None for field in spec.key.fields):
+        yield InvalidOperation("the key fields of a table with layout columns need names")
     reserved = {VALUE if document else VERSION, EXPIRES, WRITERS}
     for name in sorted(spec.key.names):
         if name in reserved:
@@ -91,8 +92,12 @@ def table_faults(spec: TableSpec, *, document: bool) -> Iterator[TableError]:
             yield InvalidOperation(f"a key field's name in PostgreSQL has at most {NAME_BYTES_MAX} bytes")
 
 
-async def find_table(connection: Connection, schema: str, name: str, spec: TableSpec) -> TableDefinition | None:
-    """Return a table's definition, or None if it does not exist. Raise Unsupported if it has no usable key."""
+async def find_table(connection: Connection, schema: str, spec: TableSpec, *, side: bool) -> TableDefinition | None:
+    """Return a table's definition, or None if it does not exist. Raise Unsupported if it has no usable key.
+
+    `side`: look for the table's side table too.
+    """
+    name = spec.name_in_store
     found = await connection.fetchrow(_RELATION, schema, name)
     if found is None:
         return None
@@ -106,7 +111,8 @@ async def find_table(connection: Connection, schema: str, name: str, spec: Table
         if key.type not in _PART_TYPES or not key.deterministic or not key.not_null:
             kinds = ", ".join(_PART_TYPES)
             raise Unsupported(f"key column {key.name!r} must be NOT NULL, of {kinds}, with a deterministic collation")
-    return TableDefinition(schema, name, columns, keys)
+    has_side = side and await connection.fetchrow(_RELATION, schema, side_table_name(name)) is not None
+    return TableDefinition(schema, name, columns, keys, has_side)
 
 
 def key_schema(table: TableDefinition, spec: TableSpec) -> KeySchema:
@@ -123,18 +129,8 @@ def key_schema(table: TableDefinition, spec: TableSpec) -> KeySchema:
 
 
 async def create_table(connection: Connection, statements: Sequence[str]) -> None:
-    """Create a table and its index. Another replica may do the same concurrently."""
-    for _ in range(_CREATE_ATTEMPTS):
-        try:
-            async with connection.transaction():
-                for statement in statements:
-                    await connection.execute(statement)
-        except asyncpg.DuplicateTableError:
-            return
-        except _CREATED_CONCURRENTLY:
-            continue
-        return
-    raise StoreUnavailable("other replicas are creating the table")
+    """Create a table and its index, both or neither. Raise CREATED_CONCURRENTLY if another replica does the same."""
+    await connection.execute("; ".join(statements))
 
 
 def document_table_ddl(schema: str, name: str, key: KeySchema) -> list[str]:

@@ -40,11 +40,12 @@ from ...core import (
 from .column_types import UNCHANGED
 from .deadline_retry import DeadlineRetry, Progress, Work
 from .errors import DRIVER_ERRORS, rejected_row_error
-from .pool import Connection, Pool
+from .pool import Pool
 from .reads import RecordReader
 from .rows import Row
 from .scans import Scanner
 from .schema import EXPIRES, WRITERS, TableDefinition
+from .session import Connection
 from .statements import StatementBuilder, decoded
 from .transaction_plan import Conflict, DecidedWrite
 from .value_columns import ValueLayout

@@ -43,7 +43,6 @@ from ...core import (
 from .deadline_retry import Progress
 from .errors import is_connection_error
 from .json_text import convert
-from .pool import Connection
 from .rows import (
     Row,
     SideRow,
@@ -58,11 +57,10 @@ from .rows import (
     stored_records,
     with_side_row,
 )
+from .session import BEGIN, Connection
 from .statements import Statements
 from .transaction_plan import CONFLICT, Conflict, DecidedWrite, TransactionPlan
 from .value_columns import ValueLayout
-
-BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 
 class RecordWriter:
