@@ -1,15 +1,17 @@
-"""Redis, as a single server and as a cluster of three masters, with its data only in memory."""
+"""Redis with its data only in memory: a single server, a cluster of three masters, and two servers with Sentinels."""
 
 import contextlib
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from .install import ensure_command
-from .process import HOST, START_MAX_S, Server, ServerFailed, free_port, running
+from .process import HOST, START_MAX_S, Server, ServerFailed, accepts_connections, free_port, running
 
 MASTERS = 3
+SENTINELS = 3
 SLOTS = 16384
 ANSWER_MAX_S = 5.0
 JOIN_NODE_TIMEOUT_MS = 500
@@ -37,6 +39,68 @@ def redis_cluster(directory: Path) -> Iterator[list[str]]:
             ports.append((stack.enter_context(_running(directory / str(number), arguments)), bus))
         _join(ports)
         yield [_url(port) for port, _ in ports]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A primary and its replica that three Sentinels watch as `service`, by their ports. `primary` is the first one."""
+
+    service: str
+    sentinels: list[int]
+    primary: int
+    replica: int
+
+    @property
+    def url(self) -> str:
+        """The URL for the service, with all Sentinels."""
+        hosts = ",".join(f"{HOST}:{port}" for port in self.sentinels)
+        return f"redis+sentinel://{hosts}/{self.service}/0"
+
+    def named(self) -> set[int]:
+        """Return the ports that the Sentinels name as primary."""
+        ask = f"SENTINEL GET-MASTER-ADDR-BY-NAME {self.service}"
+        return {int(_ask_list(port, ask)[1]) for port in self.sentinels}
+
+
+@contextlib.contextmanager
+def redis_sentinel(directory: Path, *, arguments: Sequence[str] = ()) -> Iterator[Watched]:
+    """Run a primary, its replica and three Sentinels, and yield them when all of them know each other.
+
+    `arguments` are for both servers.
+    """
+    with contextlib.ExitStack() as stack:
+        at_once = ["--repl-diskless-sync-delay", "0", *arguments]
+        primary = stack.enter_context(_running(directory / "primary", at_once))
+        replica = stack.enter_context(_running(directory / "replica", [*at_once, "--replicaof", f"{HOST} {primary}"]))
+        sentinels = []
+        for number in range(SENTINELS):
+            port = free_port()
+            stack.enter_context(_sentinel(directory / f"sentinel-{number}", port, primary))
+            sentinels.append(port)
+        watched = Watched("records", sentinels, primary, replica)
+        until = time.monotonic() + START_MAX_S
+        while "master_link_status:up" not in _ask(replica, "INFO replication") or not all(
+            _is_complete(port, watched.service) for port in sentinels
+        ):
+            if time.monotonic() > until:
+                raise ServerFailed("the Sentinels do not know each other and the replica")
+            time.sleep(ASK_INTERVAL_S)
+        yield watched
+
+
+def _sentinel(directory: Path, port: int, primary: int) -> contextlib.AbstractContextManager[object]:
+    directory.mkdir(parents=True)
+    file = directory / "sentinel.conf"
+    watch = f"sentinel monitor records {HOST} {primary} 2\nsentinel down-after-milliseconds records 500\n"
+    file.write_text(f"port {port}\nbind {HOST}\n{watch}sentinel failover-timeout records 3000\n")
+    command = [str(ensure_command("redis-server", "redis-server")), str(file), "--sentinel"]
+    return running(Server("sentinel", command, lambda: accepts_connections(port)), directory)
+
+
+def _is_complete(port: int, service: str) -> bool:
+    state = _ask_list(port, f"SENTINEL MASTER {service}")
+    known = dict(zip(state[::2], state[1::2], strict=True))
+    return (known["num-slaves"], known["num-other-sentinels"]) == ("1", str(SENTINELS - 1))
 
 
 @contextlib.contextmanager
@@ -86,6 +150,15 @@ def _ask(port: int, command: str) -> str:
         file.flush()
         head = file.readline().decode().strip()
         return file.read(int(head[1:])).decode() if head.startswith("$") else head[1:]
+
+
+def _ask_list(port: int, command: str) -> list[str]:
+    """Return the reply to one command that is a list of texts."""
+    with socket.create_connection((HOST, port), timeout=ANSWER_MAX_S) as connection, connection.makefile("rwb") as file:
+        file.write(f"{command}\r\n".encode())
+        file.flush()
+        count = int(file.readline()[1:])
+        return [file.read(int(file.readline()[1:]) + 2).decode().rstrip("\r\n") for _ in range(count)]
 
 
 def _url(port: int) -> str:

@@ -35,6 +35,7 @@ class ReplicaLinks:
                 store=store,
                 cluster=redis.cluster,
                 connect_timeout_s=redis.connect_timeout_s,
+                address=redis.primary if redis.service else None,
                 metrics=self._caches,
             )
         return self._channels[store]
@@ -45,7 +46,12 @@ class ReplicaLinks:
             from ..policies.rate_limit.shared import SharedCredits
 
             redis = self._redis(store)
-            self._limiters[store] = SharedCredits.open(redis.connection(), cluster=redis.cluster)
+            self._limiters[store] = SharedCredits.open(
+                redis.connection(),
+                cluster=redis.cluster,
+                sentinels=redis.sentinel_connections(),
+                service=redis.service,
+            )
         return self._limiters[store]
 
     async def close(self) -> None:

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
 
 from tableside.settings import SettingsError, validate
+from tableside.stores.redis.url import RedisUrl, parse_redis_url
 
 
 def faults(stores: dict[str, Any], tables: dict[str, Any] | None = None, **top: Any) -> dict[str, str]:
@@ -58,6 +60,85 @@ def test_the_endpoint_of_traces_is_checked_too() -> None:
 )
 def test_valid_addresses_are_no_faults(store: dict[str, Any]) -> None:
     assert faults({"s": store}) == {}
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        *((f"redis://h:6379{path}", "the number of a database") for path in ("/cache", "/1x", "/1/2", "/-1", "/ 1")),
+        ("redis://h:6379#5", "has a #"),
+        ("redis://h:6379/2?db=4", "two databases"),
+        *((f"redis://h/0?db={number}", "invalid db") for number in ("x", "-1", "", "1.5")),
+        *((f"redis://u:se{mark}cret@h:6379/0", "not encoded") for mark in "/?#"),
+        ("redis://u:se[cret@h:6379/0", "not encoded"),
+        ("redis://h/0?timeout=5", "unknown options: timeout"),
+        ("redis://h/0?password=secret", "unknown options: password"),
+        ("redis://h/0?secret", "NAME=VALUE"),
+        ("redis://h/0?db=1&db=2", "twice"),
+        ("redis://h/0?ssl_cert_reqs=none", "needs rediss://"),
+        ("rediss://h/0?ssl_cert_reqs=secret", "invalid ssl_cert_reqs"),
+        ("rediss://h/0?ssl_check_hostname=secret", "invalid ssl_check_hostname"),
+        ("rediss://h/0?ssl_ca_certs=/secret.pem", "ssl_ca_certs"),
+        (f"rediss://h/0?ssl_ca_certs={__file__}", "not PEM"),
+        (f"rediss://h/0?ssl_keyfile={__file__}", "ssl_certfile"),
+        ("redis:///0", "has no host"),
+        ("redis://:6379/0", "has no host"),
+        ("h:6379", "must be redis://"),
+        ("http://h/0", "must be redis://"),
+        ("redis+cluster://h/0", "must be redis://"),
+        ("unix+sentinel:///run/redis.sock", "must be redis://"),
+        ("unix://run/redis.sock", "absolute path"),
+        ("redis+sentinel://h:26379,h2:26379", "names no service"),
+        ("redis+sentinel://h,h2:0/records/0", "port"),
+        ("redis+sentinel://h,/records/0", "has no host"),
+        ("redis+sentinel://h/records/cache", "the number of a database"),
+    ],
+)
+def test_a_redis_url_that_cannot_be_meant_is_a_fault(url: str, message: str) -> None:
+    found = faults({"s": {"kind": "redis", "url": url}})
+    assert list(found) == ["stores.s.url"]
+    assert message in found["stores.s.url"]
+    assert "secret" not in found["stores.s.url"]
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://h", {"host": "h", "port": 6379, "db": 0}),
+        ("redis://h:7/", {"host": "h", "port": 7, "db": 0}),
+        ("valkey://h:7/03", {"host": "h", "port": 7, "db": 3}),
+        ("redis://h/2?db=2", {"host": "h", "port": 6379, "db": 2}),
+        ("REDIS://h/?db=2", {"host": "h", "port": 6379, "db": 2}),
+        ("redis://u:p%2Fw%23@[::1]:7/1", {"host": "::1", "port": 7, "db": 1, "username": "u", "password": "p/w#"}),
+        ("redis://:p@w:x@h/1", {"host": "h", "port": 6379, "db": 1, "password": "p@w:x"}),
+        ("valkeys://h", {"host": "h", "port": 6379, "db": 0, "connection_class": SSLConnection}),
+        ("unix:///run/r.sock?db=3", {"path": "/run/r.sock", "db": 3, "connection_class": UnixDomainSocketConnection}),
+    ],
+)
+def test_a_redis_url_names_server_database_and_user(url: str, expected: dict[str, Any]) -> None:
+    assert parse_redis_url(url) == RedisUrl(expected)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "valkey"])
+def test_a_redis_url_names_sentinels_and_their_service(scheme: str) -> None:
+    parsed = parse_redis_url(f"{scheme}+sentinel://u:p@h,[::1]:7/records/4")
+    assert parsed == RedisUrl({"username": "u", "password": "p", "db": 4}, (("h", 26379), ("::1", 7)), "records")
+    parsed = parse_redis_url(f"{scheme}s+sentinel://h/records")
+    assert parsed == RedisUrl({"db": 0, "connection_class": SSLConnection}, (("h", 26379),), "records")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": "redis+sentinel://h/records/0", "cluster": True},
+        {"url": "redis://h/1", "cluster": True},
+        {"url": "redis://h/0", "sentinel_password": "secret"},
+    ],
+)
+def test_redis_options_that_contradict_the_url_are_a_fault(options: dict[str, Any]) -> None:
+    found = faults({"s": {"kind": "redis", **options}})
+    assert list(found) == ["stores.s"]
+    assert "secret" not in found["stores.s"]
 
 
 def rocksdb(*paths: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Credits that all replicas share in one Redis, a single server or a cluster, through the library `limits`.
+"""Credits that all replicas share in one Redis through the library `limits`: a server, a cluster, or with Sentinels.
 
 While Redis is unreachable, a replica uses its own credits and a background task probes Redis, so calls do not wait for
 the limiter. This module is imported only when credits are shared: the library is in the extra for Redis.
@@ -7,14 +7,15 @@ the limiter. This module is imported only when credits are shared: the library i
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
-from limits.aio.storage import RedisClusterStorage, RedisStorage
+from limits.aio.storage import RedisClusterStorage, RedisSentinelStorage, RedisStorage
 from limits.aio.storage.redis.redispy import RedispyBridge
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
-from redis.exceptions import RedisClusterException
+from redis.exceptions import AuthenticationError, RedisClusterException, ResponseError
 
 from ...core.directions import Direction
 from .credits import Credits
@@ -50,15 +51,34 @@ class SharedCredits:
         self._probing: asyncio.Task[None] | None = None
 
     @classmethod
-    def open(cls, connection: dict[str, Any], *, cluster: bool = False) -> Self:
-        """Return the credits of a Redis, from the driver's connection arguments. The first request connects."""
+    def open(
+        cls,
+        connection: dict[str, Any],
+        *,
+        cluster: bool = False,
+        sentinels: Sequence[dict[str, Any]] = (),
+        service: str = "",
+    ) -> Self:
+        """Return the credits of a Redis, from the driver's connection arguments. The first request connects.
+
+        With `sentinels`, the arguments for a connection to each, the Redis is the primary of their `service`.
+        """
         options = _options(connection)
+        if sentinels:
+            where = ",".join(_where(each["host"], each["port"]) for each in sentinels)
+            shared = _options({name: sentinels[0][name] for name in sentinels[0].keys() - {"host", "port"}})
+            uri = f"async+redis+sentinel://{where}"
+            return cls(
+                RedisSentinelStorage(
+                    uri, True, "redispy", KEY_PREFIX, service, False, sentinel_kwargs=shared, **options
+                )
+            )
         if not cluster:
             return cls(RedisStorage("async+redis://", True, "redispy", KEY_PREFIX, **options))
         host, port = options.pop("host", "localhost"), options.pop("port", 6379)
         options.pop("db", None)
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        return cls(RedisClusterStorage(f"async+redis+cluster://{where}", True, "redispy", KEY_PREFIX, **options))
+        uri = f"async+redis+cluster://{_where(host, port)}"
+        return cls(RedisClusterStorage(uri, True, "redispy", KEY_PREFIX, **options))
 
     def credits(
         self,
@@ -84,7 +104,9 @@ class SharedCredits:
             self._probing.cancel()
         bridge = self._storage.bridge
         assert isinstance(bridge, RedispyBridge)
-        await bridge.storage.aclose()
+        sentinels = bridge.sentinel.sentinels if isinstance(self._storage, RedisSentinelStorage) else ()
+        for client in (bridge.storage, *sentinels):
+            await client.aclose()
 
     async def _lease(self, window: SharedWindow, wanted: float, least: float) -> Lease | None:
         if self._probing is not None:
@@ -100,7 +122,7 @@ class SharedCredits:
 
     def _on_unreachable(self, error: Exception) -> None:
         if self._probing is None:
-            log.warning("the shared limiter is unreachable, each replica limits itself: %s", type(error).__name__)
+            log.warning("the shared limiter is unreachable, each replica limits itself: %s", _reason(error))
             self._probing = asyncio.create_task(self._probe())
 
     async def _probe(self) -> None:
@@ -116,6 +138,10 @@ class SharedCredits:
         log.warning("the shared limiter is reachable again")
 
 
+def _where(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _options(connection: dict[str, Any]) -> dict[str, Any]:
     """Convert the driver's connection arguments to arguments of its client."""
     options = dict(connection)
@@ -125,3 +151,10 @@ def _options(connection: dict[str, Any]) -> dict[str, Any]:
     elif kind is not None:
         options["ssl"] = True
     return options | {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_timeout": CONNECT_TIMEOUT_S, "retry": None}
+
+
+def _reason(error: Exception) -> str:
+    """Return the type of an error, and the message of Redis if it rejects the connection or a script."""
+    cause = error.__cause__ or error
+    rejected = isinstance(cause, AuthenticationError | ResponseError)
+    return f"{type(cause).__name__}: {cause}" if rejected else type(cause).__name__

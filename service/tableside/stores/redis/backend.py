@@ -1,4 +1,4 @@
-"""The Redis backend: settings, opening a single server or a Redis Cluster, and its tables.
+"""The Redis backend: settings, opening a single server, its Sentinels or a Redis Cluster, and its tables.
 
 Each record is a string. Gets are one MGET. Puts and deletes without a condition are one call of a script. A write that
 depends on the current record reads it, decides in Python, and replaces the record by a script if it has not changed.
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, Field, SecretStr, ValidationInfo, field_validator, model_validator
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import SSLConnection
 
 from ...core import (
     Clock,
@@ -22,20 +22,21 @@ from ...core import (
     TableSpec,
     Unsupported,
     WriteHealth,
-    check_port,
     gather_bounded,
     now_ms,
     url_place,
 )
-from .cluster import NODES_CONCURRENCY_MAX, Address, Cluster
+from .cluster import NODES_CONCURRENCY_MAX, Cluster
 from .connection import Node
 from .driver import Reply, connection_type
 from .errors import from_error_reply, from_unexpected_reply
 from .keys import TABLES_KEY, KeyNames, checked_prefix, slot_of
 from .partition_index import PartitionIndex
 from .scripts import Command
+from .sentinel import Sentinels, SentinelServer
 from .store import RedisStore
 from .topology import Servers, SingleServer
+from .url import Address, RedisUrl, check_tls, parse_redis_url
 
 VERSION_MIN = (7, 0)
 """The first version with PEXPIRETIME, which returns a key's expiry."""
@@ -47,37 +48,35 @@ PING_TIMEOUT_S = 1.8
 
 NO_EVICTION = "noeviction"
 
-_URL_OPTIONS = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname", "db"}
-
 
 class RedisSettings(BaseModel, frozen=True, extra="forbid"):
-    """How to connect to Redis. `connections_max` applies to each node. The URL may also contain user and password."""
+    """How to connect to Redis. `connections_max` applies to each node. The URL may also contain user and password.
+
+    `sentinel_username` and `sentinel_password` are for the Sentinels, which do not have the users of Redis.
+    """
 
     url: SecretStr
     cluster: bool = False
     username: str | None = None
     password: SecretStr | None = None
+    sentinel_username: str | None = None
+    sentinel_password: SecretStr | None = None
     connections_max: int = Field(default=32, ge=1, le=10_000)
     connect_timeout_s: float = Field(default=2.0, gt=0, le=60)
 
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: SecretStr) -> SecretStr:
-        try:
-            options = dict(parse_url(url.get_secret_value()))
-        except ValueError:
-            raise ValueError("must be redis://HOST:PORT/DB, rediss://… or unix://PATH") from None
-        known = {"username", "password", "host", "port", "path", "connection_class"}
-        check_port(url.get_secret_value())
-        if unknown := sorted(set(options) - known - _URL_OPTIONS):
-            raise ValueError(f"has unknown options: {', '.join(unknown)}")
+        check_tls(parse_redis_url(url.get_secret_value()).options)
         return url
 
     @model_validator(mode="after")
-    def _check_cluster(self) -> "RedisSettings":
-        options = self.connection()
-        if self.cluster and (options.get("db") or "path" in options):
-            raise ValueError("a Redis Cluster supports only TCP addresses and database 0")
+    def _check_topology(self) -> "RedisSettings":
+        url = self._parsed
+        if self.cluster and (url.options.get("db") or "host" not in url.options):
+            raise ValueError("a Redis Cluster supports only TCP addresses and database 0, without Sentinels")
+        if (self.sentinel_username or self.sentinel_password) and not url.sentinels:
+            raise ValueError("sentinel_username and sentinel_password need a `url` with redis+sentinel://")
         return self
 
     @property
@@ -85,14 +84,38 @@ class RedisSettings(BaseModel, frozen=True, extra="forbid"):
         """Return the server's address."""
         return url_place(self.url.get_secret_value())
 
+    @property
+    def _parsed(self) -> RedisUrl:
+        return parse_redis_url(self.url.get_secret_value())
+
+    @property
+    def service(self) -> str:
+        """Return the service of the Sentinels."""
+        return self._parsed.service
+
     def connection(self) -> dict[str, Any]:
-        """Return the driver's options for a connection, including secrets."""
-        options: dict[str, Any] = dict(parse_url(self.url.get_secret_value()))
-        if self.username is not None:
-            options["username"] = self.username
-        if self.password is not None:
-            options["password"] = self.password.get_secret_value()
-        return options
+        """Return the driver's options for a connection, including secrets. With Sentinels they have no address."""
+        return _with_user(self._parsed.options, self.username, self.password)
+
+    def sentinel_connections(self) -> list[dict[str, Any]]:
+        """Return the driver's options for a connection to each Sentinel."""
+        url = self._parsed
+        options = {name: url.options[name] for name in url.options.keys() - {"username", "password", "db"}}
+        options = _with_user(options, self.sentinel_username, self.sentinel_password)
+        return [options | {"host": host, "port": port} for host, port in url.sentinels]
+
+    async def primary(self) -> Address:
+        """Ask the Sentinels for the address of the primary, for a single connection."""
+        sentinels = create_sentinels(self)
+        try:
+            return await sentinels.primary(time.monotonic() + self.connect_timeout_s)
+        finally:
+            sentinels.close()
+
+
+def _with_user(options: dict[str, Any], username: str | None, password: SecretStr | None) -> dict[str, Any]:
+    user = {} if username is None else {"username": username}
+    return options | user | ({} if password is None else {"password": password.get_secret_value()})
 
 
 class RedisTableOptions(BaseModel, frozen=True, extra="forbid"):
@@ -123,6 +146,7 @@ class RedisBackend:
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._health = WriteHealth()
+        self._opened = False
 
     @classmethod
     async def open(cls, settings: RedisSettings, clock: Clock = now_ms) -> "RedisBackend":
@@ -144,6 +168,7 @@ class RedisBackend:
         Raise InvalidOperation if a server does not match the `cluster` setting, Unsupported if its version is too old.
         """
         infos = await self._server_infos()
+        self._opened = True
         for info in infos:
             _check_server(info, cluster=self._servers.is_cluster)
         names, index = _names_and_index(spec, cluster=self._servers.is_cluster)
@@ -158,13 +183,14 @@ class RedisBackend:
         return sorted(member.decode() for member in members)
 
     async def ping(self) -> None:
-        """Raise a TableError unless the server, or any node of a cluster, responds and has not just rejected writes."""
-        until = time.monotonic() + PING_TIMEOUT_S
-        nodes = await self._servers.nodes(until)
-        pings = [node.run([Command(("PING",))], until, writes=False) for node, _ in nodes]
-        replies = [reply for [reply] in await gather_bounded(pings, NODES_CONCURRENCY_MAX)] if pings else []
-        if not any(reply == b"PONG" for reply in replies):
-            raise from_unexpected_reply(replies[0] if replies else None)
+        """Raise a TableError unless the server responds and has not just rejected writes.
+
+        In a cluster, all nodes must respond until a table is open, because opening needs all of them; then any node.
+        """
+        replies = await self._ask_nodes(Command(("PING",)), time.monotonic() + PING_TIMEOUT_S)
+        failed = [reply for reply in replies if reply != b"PONG"]
+        if failed and not (self._opened and len(failed) < len(replies)):
+            raise from_unexpected_reply(failed[0])
         self._health.check()
 
     def connections(self) -> Connections:
@@ -177,11 +203,16 @@ class RedisBackend:
 
     async def _server_infos(self) -> list[dict[str, str]]:
         """Return the fields of INFO for each node."""
-        until, infos = _open_deadline(), []
-        for node, _ in await self._servers.nodes(until):
-            [reply] = await node.run([Command(("INFO",), ())], until, writes=False)
-            infos.append(_parse_info(_value_or_raise(reply)))
-        return infos
+        replies = await self._ask_nodes(Command(("INFO",)), _open_deadline())
+        return [_parse_info(_value_or_raise(reply)) for reply in replies]
+
+    async def _ask_nodes(self, command: Command, until: float) -> list[Reply]:
+        """Return the reply of each node. Raise StoreUnavailable if there is none."""
+        nodes = await self._servers.nodes(until)
+        if not nodes:
+            raise StoreUnavailable("no node of the Redis Cluster serves a slot")
+        calls = [node.run([command], until) for node, _ in nodes]
+        return [reply for [reply] in await gather_bounded(calls, NODES_CONCURRENCY_MAX)]
 
     async def _run(self, command: Command, *, writes: bool = False) -> Any:
         [reply] = await self._servers.run([command], _open_deadline(), writes=writes)
@@ -191,29 +222,52 @@ class RedisBackend:
 def create_servers(settings: RedisSettings) -> Servers:
     """Return the server or cluster of the settings, without connecting."""
     options = settings.connection()
-    connection = connection_type(options.pop("connection_class", None))
-    if "path" not in options:
-        options["socket_keepalive"] = True
-    options |= {
+    if "path" in options:
+        return SingleServer(_node(settings, options))
+    if "host" not in options:
+        return SentinelServer(
+            create_sentinels(settings),
+            lambda address: _node(settings, _at(options, address), "the primary of the Sentinels", primary_only=True),
+        )
+    if not settings.cluster:
+        return SingleServer(_node(settings, options))
+    seed = options["host"], options["port"]
+    return Cluster(
+        seed,
+        lambda address: _node(
+            settings, _at(options, address), "" if address == seed else "as the Redis Cluster announces it"
+        ),
+    )
+
+
+def create_sentinels(settings: RedisSettings) -> Sentinels:
+    """Return the Sentinels of the settings, without connecting."""
+    return Sentinels([_node(settings, options) for options in settings.sentinel_connections()], settings.service)
+
+
+def _at(options: dict[str, Any], address: Address) -> dict[str, Any]:
+    return options | {"host": address[0], "port": address[1]}
+
+
+def _node(settings: RedisSettings, options: dict[str, Any], origin: str = "", *, primary_only: bool = False) -> Node:
+    """Return a node. `origin` states where its address comes from, if not from the settings."""
+    more = {
         "socket_connect_timeout": settings.connect_timeout_s,
         "socket_timeout": None,  # Each request has its own deadline.
         "protocol": 2,
         "driver_info": None,
+        **({} if "path" in options else {"socket_keepalive": True}),
     }
-
-    def node(address: Address | None) -> Node:
-        host = {} if address is None else {"host": address[0], "port": address[1]}
-        return Node(
-            partial(connection, **options, **host),
-            int(options.get("db") or 0),
-            settings.connections_max,
-            settings.connect_timeout_s,
-        )
-
-    if not settings.cluster:
-        return SingleServer(node(None))
-    address = (options.pop("host", "localhost"), options.pop("port", 6379))
-    return Cluster(address, node)
+    tls = options.get("connection_class") is SSLConnection
+    kept = {name: value for name, value in options.items() if name != "connection_class"}
+    return Node(
+        partial(connection_type(options.get("connection_class")), **kept, **more),
+        options.get("db", 0),
+        settings.connections_max,
+        settings.connect_timeout_s,
+        place=f" at {options['host']}:{options['port']} ({origin})" if origin else " with TLS" * tls,
+        primary_only=primary_only,
+    )
 
 
 def _open_deadline() -> float:

@@ -29,8 +29,8 @@ from .errors import from_error_reply
 from .keys import SLOT_COUNT, slot_of
 from .scripts import Command
 from .topology import COMMAND_KEYS_MAX, KeyGroup
+from .url import Address
 
-Address: TypeAlias = tuple[str, int]
 Send: TypeAlias = Callable[[Node, Sequence[Command], bool], Coroutine[Any, Any, list[Reply]]]
 
 ATTEMPTS_MAX = 64

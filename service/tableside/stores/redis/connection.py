@@ -43,11 +43,16 @@ REQUEST_BYTES_MAX = 2**20
 REQUESTS_CONCURRENCY_MAX = 4
 """How many requests of one call to a node run concurrently."""
 
+ROLE = b"*1\r\n$4\r\nROLE\r\n"
 ASKING = b"*1\r\n$6\r\nASKING\r\n"
 
 
 class Node:
-    """One server and its connection pool."""
+    """One server and its connection pool.
+
+    `place` follows "Redis" in the messages of errors, if the address is not in the settings. With `primary_only`, a
+    connection to a replica is an error.
+    """
 
     def __init__(
         self,
@@ -55,11 +60,16 @@ class Node:
         database: int,
         connections_max: int,
         connect_timeout_s: float,
+        *,
+        place: str = "",
+        primary_only: bool = False,
     ) -> None:
         self._make_connection = make_connection
         self._has_expiring = re.compile(rb"db%d:keys=\d+,expires=([1-9])" % database)
         self._connect_timeout_s = connect_timeout_s
         self._connections_max = connections_max
+        self._place = place
+        self._primary_only = primary_only
         self._semaphore = asyncio.Semaphore(connections_max)
         self._in_use = 0
         self._idle: list[NodeConnection] = []
@@ -133,13 +143,13 @@ class Node:
             except TableError as failure:
                 error = failure
             except (exceptions.RedisError, OSError) as failure:
-                error = from_connection_error(failure, applied)
+                error = from_connection_error(failure, applied, self._place)
                 self._drop_idle()
 
         try:
             await run_until(exchange(), until)
         except TimeoutError:
-            error = DeadlineExceeded("the deadline passed before Redis replied", applied=applied)
+            error = DeadlineExceeded(f"the deadline passed before Redis{self._place} replied", applied=applied)
         return replies if error is None else replies + [error] * (count - len(replies))
 
     def connections(self) -> Connections:
@@ -187,15 +197,28 @@ class Node:
         try:
             async with asyncio.timeout(self._connect_timeout_s) as limit:
                 await connection.connect()
+                await self._check_role(connection)
             connected = True
         except (exceptions.RedisError, OSError) as error:  # OSError: TimeoutError too
             if limit.expired():
-                raise StoreUnavailable(f"Redis accepted no connection within {self._connect_timeout_s} s") from error
-            raise from_connection_error(error, "no") from error
+                raise StoreUnavailable(
+                    f"Redis{self._place} accepted no connection within {self._connect_timeout_s} s"
+                ) from error
+            raise from_connection_error(error, "no", self._place) from error
         finally:
             if not connected:
                 connection.abort()
         return connection
+
+    async def _check_role(self, connection: NodeConnection) -> None:
+        if not self._primary_only:
+            return
+        replies: list[Reply] = []
+        await connection.exchange([ROLE], replies, 1, None)
+        if isinstance(replies[0], Exception):
+            raise replies[0]
+        if replies[0][0] != b"master":
+            raise StoreUnavailable(f"Redis{self._place} is a replica: the Sentinels have not finished a failover")
 
     def _drop_idle(self) -> None:
         """Close idle connections: after one has broken, the others are probably broken too."""

@@ -5,18 +5,19 @@ The server's messages are not passed on, because they may repeat the data of a c
 """
 
 import logging
+import re
+import socket
+import ssl
+from collections.abc import Iterator
 
 from redis import exceptions
 
-from ...core import Applied, Internal, StoreUnavailable, TableError, Throttled, WritesRejected
+from ...core import Applied, Internal, StoreMisconfigured, StoreUnavailable, TableError, Throttled, WritesRejected
 from .records import wrong_type
 
 log = logging.getLogger(__name__)
 
-_ACCESS = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
-
 _BY_CLASS: list[tuple[type[Exception] | tuple[type[Exception], ...], str]] = [
-    (_ACCESS, "Redis rejected the authentication, or does not permit this user to run the command"),
     (exceptions.BusyLoadingError, "Redis is loading its data"),
     (exceptions.MasterDownError, "Redis is a replica that has lost its primary"),
     (exceptions.ClusterDownError, "the Redis Cluster is down, or no node serves the key's slot"),
@@ -32,14 +33,58 @@ _REJECTS_WRITES = {
 
 _BY_WORD = {
     "BUSY": "Redis is busy running a script",
-    "CROSSSLOT": "Redis is a cluster: its `stores` entry needs `cluster: true`",
     "max": "Redis has too many connections",
     "UNBLOCKED": "Redis is changing its role",
 }
 
+_MISCONFIGURED = {
+    "WRONGPASS": "Redis rejected the authentication: the user or the password is wrong, or the user is disabled",
+    "invalid password": "Redis rejected the authentication: the password is wrong",
+    "NOAUTH": "Redis requires authentication: set `password`, and `username` for an ACL user",
+    "without any password": "Redis has no password, and the store has one: remove it, or check the address",
+    "no password is set": "Redis has no password, and the store has one: remove it, or check the address",
+    "DB index": "Redis has no database with the number in the store's `url`",
+    "value is out of range, value must": "Redis has no database with the number in the store's `url`",
+    "not allowed in cluster mode": "Redis is a cluster: its `stores` entry needs `cluster: true`, and database 0",
+    "same slot": "Redis is a cluster: its `stores` entry needs `cluster: true`",
+    "DENIED": "Redis is in protected mode: it needs a password, or `protected-mode no`, for remote clients",
+}
+"""What an error reply contains that no retry changes, and what it means."""
 
-def from_error_reply(error: Exception) -> TableError:
-    """Return the error for an error reply: the command was not applied."""
+
+def from_error_reply(error: Exception, applied: Applied = "no") -> TableError:
+    """Return the error for an error reply: the command was not applied.
+
+    `applied` is for a script that may have failed after it wrote.
+    """
+    if (known := _known(error, applied)) is not None:
+        return known
+    log.error("Redis rejected a command: %s", str(error).partition(" ")[0])
+    return Internal("Redis rejected a command")
+
+
+def from_connection_error(error: Exception, applied: Applied, place: str = "") -> TableError:
+    """Return the error for a connection that could not be established, or broke. `place` is part of the message."""
+    if (known := _known(error, applied) or _tls_error(error)) is not None:
+        return known
+    if isinstance(error, exceptions.InvalidResponse):
+        return StoreUnavailable(f"the server{place} does not respond like Redis", applied=applied)
+    if any(isinstance(cause, socket.gaierror) for cause in _causes(error)):
+        return StoreUnavailable(f"the host name of Redis{place} cannot be resolved")
+    return StoreUnavailable(f"Redis{place} cannot be reached, or the connection broke", applied=applied)
+
+
+def from_unexpected_reply(reply: object, applied: Applied = "no") -> TableError:
+    """Return the error for an unexpected reply. `applied` is for replies other than errors of single commands."""
+    if isinstance(reply, TableError):
+        return reply
+    if isinstance(reply, Exception):
+        return from_error_reply(reply, applied)
+    return StoreUnavailable("the server does not respond like Redis", applied=applied)
+
+
+def _known(error: Exception, applied: Applied) -> TableError | None:
+    """Return the error for an error reply that has a meaning of its own, else None."""
     if isinstance(error, exceptions.OutOfMemoryError):
         return Throttled("Redis is out of memory for writes")
     if isinstance(error, exceptions.ReadOnlyError):
@@ -47,34 +92,52 @@ def from_error_reply(error: Exception) -> TableError:
     for kind, detail in _BY_CLASS:
         if isinstance(error, kind):
             return StoreUnavailable(detail)
-    word = str(error).partition(" ")[0]
+    text = f"{getattr(error, 'status_code', None) or ''} {error}".strip()
+    word = text.partition(" ")[0]
     if word == "WRONGTYPE":
         return wrong_type()
     if word in _REJECTS_WRITES:
         return WritesRejected(_REJECTS_WRITES[word])
     if word in _BY_WORD:
         return StoreUnavailable(_BY_WORD[word])
-    log.error("Redis rejected a command: %s", word)
-    return Internal("Redis rejected a command")
+    return _misconfigured(text, applied)
 
 
-def from_connection_error(error: Exception, applied: Applied) -> TableError:
-    """Return the error for a connection that could not be established, or broke."""
-    if isinstance(error, _ACCESS):
-        return StoreUnavailable("Redis rejected the authentication")
-    if isinstance(error, exceptions.BusyLoadingError):
-        return StoreUnavailable("Redis is loading its data", applied=applied)
-    if "certificate" in str(error).lower():
-        return StoreUnavailable("the TLS certificate of Redis was not accepted")
-    if isinstance(error, exceptions.InvalidResponse):
-        return StoreUnavailable("the server does not respond like Redis", applied=applied)
-    return StoreUnavailable("Redis cannot be reached, or the connection broke", applied=applied)
+def _misconfigured(text: str, applied: Applied) -> TableError | None:
+    for part, detail in _MISCONFIGURED.items():
+        if part in text:
+            return StoreMisconfigured(detail)
+    if unknown := re.search(r"unknown command ['`]([\w|]+)", text, re.IGNORECASE):
+        return StoreMisconfigured(f"Redis does not know the command {unknown[1].upper()}: it is renamed or disabled")
+    if text.startswith("NOPERM"):
+        return StoreMisconfigured(_not_permitted(text))
+    if re.search(r"executing the script can't|ACL failure in script|called from script", text):
+        return StoreMisconfigured(_not_permitted(text), applied=applied)
+    return None
 
 
-def from_unexpected_reply(reply: object, applied: Applied = "no") -> TableError:
-    """Return the error for an unexpected reply. `applied` is for replies that are not Redis's own errors."""
-    if isinstance(reply, TableError):
-        return reply
-    if isinstance(reply, Exception):
-        return from_error_reply(reply)
-    return StoreUnavailable("the server does not respond like Redis", applied=applied)
+def _not_permitted(text: str) -> str:
+    """Return what the ACL of the user lacks, from the server's message, which has no names of keys or channels."""
+    if command := re.search(r"'([\w|, ]+)' command", text):
+        return f"Redis does not permit this user the command {command[1].replace('|', ' ').upper()}"
+    if "channel" in text:
+        return "Redis does not permit this user the channel (&pattern of its ACL)"
+    if re.search(r"\bkeys?\b", text):
+        return "Redis does not permit this user the key: its ACL needs ~PREFIX* with the table's prefix, and ~_ts*"
+    return "Redis does not permit this user a command that scripts need, such as TIME"
+
+
+def _tls_error(error: Exception) -> TableError | None:
+    """Return the error for a TLS handshake that failed, and will fail again with the same files, else None."""
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return StoreMisconfigured(f"the TLS certificate of Redis is not accepted: {cause.verify_message}")
+        if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
+            return StoreMisconfigured("Redis rejects the TLS connection: it may require `ssl_certfile`")
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -99,14 +99,32 @@ def script_call(
     return Command((), positions, slot, script, names, arguments)
 
 
-READ_SCRIPT = Script("""
+FAILURE = """
+-- Returns the reply for an error. Redis 7.0 does not name the command that the user may not run.
+local function failure(error)
+  local text = type(error) == 'table' and error.err or error
+  if string.find(text, "can't run this command", 1, true) then
+    local denied = {}
+    for command in string.gmatch(
+      'GET SET EXISTS UNLINK GETRANGE SETRANGE PEXPIREAT PEXPIRETIME PERSIST ZCARD ZSCORE', '%u+') do
+      if not redis.acl_check_cmd(command, KEYS[1]) then table.insert(denied, command) end
+    end
+    text = "ERR ACL failure in script: no permissions to run the '" .. table.concat(denied, ', ') .. "' command"
+  end
+  return redis.error_reply(text)
+end
+"""
+
+READ_SCRIPT = Script(
+    FAILURE
+    + """
 -- Returns three lists: the values (nil: absent), their expiries in Unix ms (empty if none expires), and the positions
 -- of keys that are not strings.
 local values, expiries, wrong_types, expiring = {}, {}, {}, false
 for index, key in ipairs(KEYS) do
   local value, expires = redis.pcall('GET', key), 0
   if type(value) == 'table' then
-    if string.sub(value.err, 1, 9) ~= 'WRONGTYPE' then return value end
+    if string.sub(value.err, 1, 9) ~= 'WRONGTYPE' then return failure(value) end
     wrong_types[#wrong_types + 1] = index
     value = false
   elseif value then
@@ -116,4 +134,5 @@ for index, key in ipairs(KEYS) do
   values[index], expiries[index] = value, expires
 end
 return {values, expiring and expiries or {}, wrong_types}
-""")
+"""
+)

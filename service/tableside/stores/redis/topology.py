@@ -75,10 +75,7 @@ class SingleServer:
 
     def groups(self, names: Sequence[str]) -> list[KeyGroup]:
         """Group names by their number only."""
-        return [
-            KeyGroup(range(start, min(start + COMMAND_KEYS_MAX, len(names))))
-            for start in range(0, len(names), COMMAND_KEYS_MAX)
-        ]
+        return groups_by_number(names)
 
     async def nodes(self, until: float) -> list[tuple[Node, frozenset[int]]]:
         """Return the server, which serves all slots."""
@@ -91,6 +88,14 @@ class SingleServer:
     def close(self) -> None:
         """Close all connections."""
         self._node.close()
+
+
+def groups_by_number(names: Sequence[str]) -> list[KeyGroup]:
+    """Group names that are all on one server."""
+    return [
+        KeyGroup(range(start, min(start + COMMAND_KEYS_MAX, len(names))))
+        for start in range(0, len(names), COMMAND_KEYS_MAX)
+    ]
 
 
 ALL_SLOTS = frozenset(range(SLOT_COUNT))

@@ -8,7 +8,7 @@ import msgspec
 from ...core import EXPIRY_MS_MAX
 from .edit_script import EDIT
 from .put_scripts import PUT_ALL, PUT_EACH, PUT_ONCE
-from .scripts import Script
+from .scripts import FAILURE, Script
 from .tokens import WITH_TOKEN
 
 EXPIRED_MAX = 16
@@ -27,11 +27,7 @@ local function expiry(ttl)
   return (expires > now and expires < {EXPIRY_MS_MAX}) and expires or 0
 end
 
--- Returns the reply for an error.
-local function failure(error)
-  return redis.error_reply(type(error) == 'table' and error.err or error)
-end
-
+{FAILURE}
 -- Sets a string and its expiry in Unix ms (0: never).
 local function set(key, value, expires)
   if expires > 0 then redis.call('SET', key, value, 'PXAT', string.format('%.0f', expires))
@@ -81,7 +77,9 @@ local function check_permissions(index, expiring)
     {{'ZADD', index, 0, ''}}, {{'ZREM', index, ''}}, {{'ZADD', expiring, 0, ''}}, {{'ZREM', expiring, ''}},
     {{'ZRANGE', expiring, 0, 0}}, {{'PEXPIREAT', index, 0}}, {{'PERSIST', index}},
   }}) do
-    if not redis.acl_check_cmd(unpack(command)) then error({{err = 'NOPERM of the index'}}) end
+    if not redis.acl_check_cmd(unpack(command)) then
+      error({{err = "NOPERM to run the '" .. command[1] .. "' command"}})
+    end
   end
 end
 

@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
+from redis.exceptions import AuthenticationError, NoPermissionError
 
-from ....core import Key
+from ....core import Key, TableError
 from ..metrics import CacheMetrics
 from ..peers import OnKeys
-from .connection import Demoted, connector
+from .connection import Demoted, Locate, connector
 from .protocol import Message
 from .publisher import Publisher
 from .subscriber import Subscriber
@@ -59,6 +60,7 @@ class Channel:
         store: str,
         cluster: bool = False,
         connect_timeout_s: float = 2.0,
+        address: Locate | None = None,
         metrics: CacheMetrics | None = None,
     ) -> None:
         self._store = store
@@ -69,10 +71,12 @@ class Channel:
         self._publishing: bool | None = None
         self._demoted = False
         self._closed = False
-        name = f"tableside:writes:{int(connection.get('db') or 0)}"
-        connect = connector(connection, connect_timeout_s)
-        self._subscriber = Subscriber(connect, name, self._on_message, self._on_subscriber_changed)
-        self._publisher = Publisher(connect, name, self._sender, cluster, self._on_sent, self._on_publisher_changed)
+        self._name = f"tableside:writes:{int(connection.get('db') or 0)}"
+        connect = connector(connection, connect_timeout_s, address)
+        self._subscriber = Subscriber(connect, self._name, self._on_message, self._on_subscriber_changed)
+        self._publisher = Publisher(
+            connect, self._name, self._sender, cluster, self._on_sent, self._on_publisher_changed
+        )
         self._tasks = [asyncio.create_task(self._subscriber.run()), asyncio.create_task(self._publisher.run())]
         self._update_gauge()
 
@@ -84,14 +88,23 @@ class Channel:
         store: str,
         cluster: bool = False,
         connect_timeout_s: float = 2.0,
+        address: Locate | None = None,
         metrics: CacheMetrics | None = None,
     ) -> "Channel":
         """Return a channel that connects in the background, and retries until it succeeds.
 
         `connection` are the driver's connection arguments, and `store` is the name of the Redis store in the settings.
-        With `cluster`, the connection is to any node of a Redis Cluster.
+        With `cluster`, the connection is to any node of a Redis Cluster. `address` returns the host and port, if they
+        are not among the arguments.
         """
-        return cls(connection, store=store, cluster=cluster, connect_timeout_s=connect_timeout_s, metrics=metrics)
+        return cls(
+            connection,
+            store=store,
+            cluster=cluster,
+            connect_timeout_s=connect_timeout_s,
+            address=address,
+            metrics=metrics,
+        )
 
     @property
     def up(self) -> bool:
@@ -163,7 +176,7 @@ class Channel:
 
     def _log_change(self, was: bool | None, error: BaseException | None, problem: str) -> bool:
         if error is not None and was is not False:
-            log.warning("cache channel %s: %s (%s)", self._store, problem, type(error).__name__)
+            log.warning("cache channel %s: %s (%s, %s)", self._store, problem, self._name, _reason(error))
         return error is None
 
     def _drop_all(self) -> None:
@@ -174,3 +187,9 @@ class Channel:
     def _update_gauge(self) -> None:
         if self._metrics is not None:
             self._metrics.channel_up.labels(self._store).set(int(self.up))
+
+
+def _reason(error: BaseException) -> str:
+    """Return the type of an error, and its message if that says what the settings lack, and contains no data."""
+    named = isinstance(error, AuthenticationError | NoPermissionError | TableError)
+    return f"{type(error).__name__}: {error}" if named else type(error).__name__

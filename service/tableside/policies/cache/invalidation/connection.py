@@ -5,7 +5,7 @@ The driver's own PubSub is not used: it reconnects silently and does not report 
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
@@ -20,10 +20,14 @@ class Demoted(Exception):
 
 
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
+Locate = Callable[[], Awaitable[tuple[str, int]]]
 
 
-def connector(connection: Mapping[str, Any], connect_timeout_s: float) -> Connect:
-    """Return a function that opens connections with these arguments of the driver."""
+def connector(connection: Mapping[str, Any], connect_timeout_s: float, address: Locate | None = None) -> Connect:
+    """Return a function that opens connections with these arguments of the driver.
+
+    `address` returns the host and port, if they are not among the arguments because they change.
+    """
     options = dict(connection)
     options.pop("db", None)  # Publish/subscribe is independent of the database.
     make = options.pop("connection_class", None) or Connection
@@ -35,12 +39,15 @@ def connector(connection: Mapping[str, Any], connect_timeout_s: float) -> Connec
         "protocol": 2,
         "driver_info": None,
     }
-    return partial(_connected, partial(make, **options), connect_timeout_s)
+    return partial(_connected, partial(make, **options), connect_timeout_s, address)
 
 
 @asynccontextmanager
-async def _connected(make: Callable[[], Connection], connect_timeout_s: float) -> AsyncIterator[Connection]:
-    connection = make()
+async def _connected(
+    make: Callable[..., Connection], connect_timeout_s: float, address: Locate | None
+) -> AsyncIterator[Connection]:
+    host, port = (None, None) if address is None else await address()
+    connection = make() if host is None else make(host=host, port=port)
     try:
         async with asyncio.timeout(connect_timeout_s):
             await connection.connect()  # type: ignore[no-untyped-call]  # it has no annotations

@@ -1,0 +1,195 @@
+"""The words for what Redis rejects: users, databases, commands, keys, TLS. Retries cannot help, and are not advised."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from contract import one, put, update
+from servers.process import HOST, free_port
+from servers.redis import redis, redis_cluster
+from support.certificates import Authority
+from support.redis_tables import connected, own
+from tableside.core.errors import StoreMisconfigured, StoreUnavailable, TableError
+from tableside.core.keys import KeyField, KeySchema
+from tableside.core.operations import Delete, Get, Operation, Token
+from tableside.core.store import TableSpec
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+async def admin(own_redis_url: str) -> AsyncIterator[Any]:
+    async with Redis.from_url(own_redis_url) as client:
+        yield client
+        await client.config_set("requirepass", "")
+        await client.acl_deluser("u")
+
+
+async def rejection(url: str, **settings: Any) -> TableError:
+    """Return the error of a ping, which is also that of opening a table."""
+    async with connected(url, **settings) as backend:
+        with pytest.raises(StoreUnavailable) as opening:
+            await backend.store(TableSpec("t"))
+        with pytest.raises(StoreUnavailable) as ping:
+            await backend.ping()
+    assert type(opening.value) is type(ping.value)
+    return ping.value
+
+
+def check(error: object, *words: str) -> None:
+    assert isinstance(error, StoreMisconfigured), error
+    assert (error.retriable, error.retry_after_s) == (False, None)
+    for word in words:
+        assert word in error.detail
+    assert "secret" not in error.detail
+
+
+@pytest.mark.parametrize("database", [99, 10**12])
+async def test_a_database_that_the_server_lacks(own_redis_url: str, database: int) -> None:
+    check(await rejection(own_redis_url.replace("/0", f"/{database}")), "database", "url")
+
+
+async def test_users_and_passwords(own_redis_url: str, admin: Any) -> None:
+    check(await rejection(own_redis_url, password="secret"), "has no password")
+    check(await rejection(own_redis_url, username="nobody", password="secret"), "user or the password is wrong")
+    await admin.config_set("requirepass", "right")
+    check(await rejection(own_redis_url), "requires authentication")
+    check(await rejection(own_redis_url, password="secret"), "user or the password is wrong")
+
+
+@pytest.mark.parametrize("command", ["ping", "info", "select"])
+async def test_a_command_that_opening_needs_is_named(own_redis_url: str, admin: Any, command: str) -> None:
+    await admin.acl_setuser(
+        "u", enabled=True, passwords=["+p"], keys=["*"], categories=["+@all"], commands=["-" + command]
+    )
+    async with connected(own_redis_url.replace("/0", "/1"), username="u", password="p") as backend:
+        with pytest.raises(StoreUnavailable) as raised:
+            await (backend.ping() if command == "ping" else backend.store(TableSpec("t")))
+    check(raised.value, f"the command {command.upper()}")
+
+
+TOKEN = Token("w", 1)
+
+
+@pytest.mark.parametrize(
+    ("command", "operation"),
+    [
+        ("mget", Get("a")),
+        ("get", Get("a")),
+        ("evalsha", put("a", {"n": 1})),
+        ("exists", put("a", {"n": 1})),
+        ("set", put("a", {"n": 1}, token=TOKEN)),
+        ("set", update("a", {"n": 1}, {})),
+        ("get", update("a", {"$inc": {"n": 1}}, {"n": 1})),
+        ("unlink", Delete("a")),
+    ],
+)
+async def test_a_command_that_an_operation_needs_is_named(
+    own_redis_url: str, admin: Any, command: str, operation: Operation
+) -> None:
+    await admin.acl_setuser(
+        "u", enabled=True, passwords=["+p"], keys=["*"], categories=["+@all"], commands=["-" + command]
+    )
+    async with connected(own_redis_url, username="u", password="p") as backend:
+        store = await backend.store(own(TableSpec("t")))
+        outcomes = await store.apply([operation] * 1 if command != "mget" else [Get(f"{n}") for n in range(30)])
+    check(outcomes[0], f"the command {command.upper()}")
+
+
+async def test_a_command_that_the_index_of_a_partition_needs_is_named(own_redis_url: str, admin: Any) -> None:
+    await admin.acl_setuser("u", enabled=True, passwords=["+p"], keys=["*"], categories=["+@all"], commands=["-zadd"])
+    key = KeySchema((KeyField("a", "string"), KeyField("b", "string")))
+    async with connected(own_redis_url, username="u", password="p") as backend:
+        store = await backend.store(own(TableSpec("t", key=key)))
+        outcome = await one(store, put(("a", "b"), {"n": 1}))
+        check(outcome, "the command ZADD")
+        assert await one(store, Get(("a", "b"))) is None
+
+
+async def test_a_key_that_the_user_may_not_use(own_redis_url: str, admin: Any) -> None:
+    await admin.acl_setuser("u", enabled=True, passwords=["+p"], keys=["other:*"], categories=["+@all"])
+    async with connected(own_redis_url, username="u", password="p") as backend:
+        store = await backend.store(TableSpec("t"))
+        for operation in (Get("a"), put("a", {}), update("a", {}, {}), Delete("a")):
+            outcome = await one(store, operation)
+            check(outcome, "~PREFIX*", "~_ts*")
+            assert isinstance(outcome, TableError)
+            assert outcome.applied == "no"
+
+
+async def test_a_renamed_command_is_named(tmp_path: Path) -> None:
+    with redis(tmp_path, arguments=["--rename-command", "INFO", ""]) as url:
+        async with connected(url) as backend:
+            with pytest.raises(StoreUnavailable) as raised:
+                await backend.store(TableSpec("t"))
+    check(raised.value, "does not know the command INFO")
+
+
+async def test_tls_that_fails_for_good(tmp_path: Path) -> None:
+    port, authority = free_port(), Authority(tmp_path / "tls")
+    signed, other = authority.sign("redis"), Authority(tmp_path / "other")
+    files = ["--tls-cert-file", str(signed.certificate), "--tls-key-file", str(signed.key)]
+    files += ["--tls-protocols", "TLSv1.2"]
+    require = [
+        "--tls-ca-cert-file",
+        str(authority.certificate),
+        "--tls-auth-clients",
+        "yes",
+        "--tls-protocols",
+        "TLSv1.2",
+    ]
+    with redis(tmp_path, arguments=["--tls-port", str(port), *files, *require]):
+        address = f"rediss://{HOST}:{port}/0"
+        check(await rejection(address), "certificate of Redis is not accepted")
+        check(await rejection(f"{address}?ssl_ca_certs={other.certificate}"), "certificate of Redis is not accepted")
+        check(await rejection(f"{address}?ssl_ca_certs={authority.certificate}"), "ssl_certfile")
+
+
+async def test_a_server_without_tls_is_reported_as_one_that_does_not_accept_tls(own_redis_url: str) -> None:
+    error = await rejection(own_redis_url.replace("redis://", "rediss://"), connect_timeout_s=0.5)
+    assert error.detail == "Redis with TLS accepted no connection within 0.5 s"
+
+
+async def test_a_host_name_that_does_not_exist_may_exist_later() -> None:
+    error = await rejection("redis://no-such-host.invalid:6379/0")
+    assert error.retriable
+    assert "host name" in error.detail
+
+
+async def announce_unreachable(urls: list[str]) -> str:
+    """Let the second node announce an address where nothing listens, and return it when all nodes know it."""
+    port = free_port()
+    async with Redis.from_url(urls[1]) as tool:
+        await tool.config_set("cluster-announce-port", port)
+    for url in urls:
+        node: Any = Redis.from_url(url)
+        async with node:
+            while str(port) not in str(await node.execute_command("CLUSTER", "SLOTS")):
+                await asyncio.sleep(0.05)
+    return f"{HOST}:{port}"
+
+
+async def test_the_address_that_a_cluster_announces_is_named_and_the_store_is_not_ready(tmp_path: Path) -> None:
+    with redis_cluster(tmp_path) as urls:
+        address = await announce_unreachable(urls)
+        for url in urls:
+            error = await rejection(url, cluster=True, connect_timeout_s=0.5)
+            assert f"{address} (as the Redis Cluster announces it)" in error.detail
+            assert error.retriable
+
+
+async def test_after_a_table_is_open_a_lost_node_does_not_make_the_store_unready(tmp_path: Path) -> None:
+    with redis_cluster(tmp_path) as urls:
+        async with connected(urls[0], cluster=True) as backend:
+            store = await backend.store(TableSpec("t"))
+            address = await announce_unreachable(urls)
+            await backend.ping()
+            outcomes = [await one(store, put(f"{n}", {})) for n in range(20)]
+            await backend.ping()
+    lost = [outcome for outcome in outcomes if isinstance(outcome, TableError)]
+    assert 0 < len(lost) < len(outcomes)
+    assert all(f"{address} (as" in outcome.detail for outcome in lost)
