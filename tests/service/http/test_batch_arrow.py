@@ -166,13 +166,21 @@ def test_a_null_key_fails_only_its_row(api: ApiClient) -> None:
     assert [row["code"] for row in rows] == ["invalid_operation", None, "invalid_operation"]
 
 
-@pytest.mark.parametrize("names", [("user", "day"), ("day", "user"), ("0", "1")])
+@pytest.mark.parametrize("names", [("user", "day"), ("day", "user"), ("0", "1"), ("user", "date"), ("USER", "DAY")])
 def test_the_parts_of_a_struct_go_by_name_or_else_by_order(api: ApiClient, names: tuple[str, str]) -> None:
     user, day = fresh("user"), "2026-11-20"
     api.put("visits", (user, day), {"n": 1})
     parts = {names[0]: day if names[0] == "day" else user, names[1]: user if names[1] == "user" else day}
     key = pa.array([parts], pa.struct([(name, pa.utf8()) for name in names]))
     assert statuses(api.rows("visits", {"key": key}, op="get")) == [200]
+
+
+@pytest.mark.parametrize("names", [("day", "name"), ("name", "user"), ("Day", "User"), ("x", "user", "day")])
+def test_a_part_with_the_name_of_another_one_is_rejected(api: ApiClient, names: tuple[str, ...]) -> None:
+    key = pa.array([dict.fromkeys(names, "a")], pa.struct([(name, pa.utf8()) for name in names]))
+    response = api.post("visits", stream({"key": key, "value": ["{}"]}), ARROW, params={"op": "put"})
+    problem = check_refused(response, 400, "malformed_request")
+    assert problem["detail"] == "the parts of the key must have the table's names: user, day"
 
 
 @pytest.mark.parametrize("kind", [pa.utf8(), pa.large_utf8(), pa.binary(), pa.large_binary(), pa.binary_view()])

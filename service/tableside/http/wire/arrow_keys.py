@@ -16,16 +16,27 @@ _TOO_LONG = "x" * (STRING_BYTES_MAX + 1)
 
 
 def decode_keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
-    """Return the keys as in JSON. Raise MalformedRequest if they have two parts of the same name."""
+    """Return the keys as in JSON.
+
+    Raise MalformedRequest if they have two parts of the same name, or would go by order although a part has the name of
+    another one.
+    """
     if not pa.types.is_struct(column.type):
         return _cells(column)
     names = [field.name for field in column.type]
-    wanted = [field.name for field in spec.key.fields]
-    # If the table names the parts of its key, match them by name, otherwise by order.
-    order = wanted if spec.key.has_names and set(names) == set(wanted) else names
+    wanted = [field.name or "" for field in spec.key.fields]
     if len(set(names)) != len(names):
         raise MalformedRequest("a part of the key occurs twice")
+    # If the table names the parts of its key, match them by name, otherwise by order.
+    by_name = set(names) == set(wanted)
+    if not by_name and any(name.casefold() in _others(wanted, index) for index, name in enumerate(names)):
+        raise MalformedRequest(f"the parts of the key must have the table's names: {', '.join(wanted)}")
+    order = wanted if by_name else names
     return [None if key is None else tuple(key[name] for name in order) for key in _cells(column)]
+
+
+def _others(names: list[str], index: int) -> list[str]:
+    return [name.casefold() for name in (*names[:index], *names[index + 1 :])]
 
 
 def _cells(column: pa.ChunkedArray) -> list[Any]:
