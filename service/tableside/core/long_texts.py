@@ -65,5 +65,8 @@ def value_text(value: Json, schema: KeySchema, key: Key) -> bytes:
 def update_document(document: Json) -> JsonObject:
     """Return the body of an update. Raise InvalidOperation if it is not an object, or has other members."""
     if not isinstance(document, dict) or not document.keys() <= _UPDATE_MEMBERS:
-        raise InvalidOperation("the body must be an object with update, and optionally default and ttl_s")
+        raise InvalidOperation(
+            "the body must be an object with update, and optionally default and ttl_s; "
+            "a merge patch has the media type application/merge-patch+json"
+        )
     return document

@@ -172,6 +172,11 @@ def test_an_update_request_is_an_object_with_an_update_and_nothing_unknown(api: 
     check_refused(api.update(T, fresh(), body), 422, "invalid_operation")
 
 
+def test_the_error_for_a_merge_patch_in_json_names_its_media_type(api: ApiClient) -> None:
+    problem = check_refused(api.update(T, fresh(), {"name": "Ada"}), 422, "invalid_operation")
+    assert "application/merge-patch+json" in problem["detail"]
+
+
 @ON_EVERY_STORE
 def test_a_merge_patch_may_have_members_whose_names_begin_with_a_dollar(api: ApiClient) -> None:
     key, long = fresh(), "x" * 100_000
