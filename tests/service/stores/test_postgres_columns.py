@@ -257,7 +257,7 @@ async def test_columns_that_a_put_omits_become_null(typed: Typed) -> None:
     [
         ("small", 32768), ("small", "1"), ("small", 1.5), ("small", True), ("whole", 2**31), ("big", 0.5), ("yes", 1),
         ("yes", "true"), ("word", 1), ("word", {}), ("short", "abcd"), ("fixed", "abcde"), ("exact", 12345.6),
-        ("exact", "12"), ("real", 1e300), ("double", "one"), ("day", "today"), ("day", "2026-02-30"), ("day", 5),
+        ("real", 1e300), ("double", "one"), ("day", "today"), ("day", "2026-02-30"), ("day", 5),
         ("at", "now"), ("at", "2026-11-20 25:00:00"), ("instant", "2026-11-20T10:00:00"), ("hour", "24:61"),
         ("span", "long"), ("address", "10.0.0.300"), ("other", "x"), ("raw", "%"), ("raw", 1), ("mood", "bad"),
         ("amount", 0), ("wholes", 1), ("wholes", [2**31]), ("wholes", ["x"]), ("matrix", [[1], [2, 3]]),

@@ -1,9 +1,10 @@
 """Converts column values to JSON members and back.
 
-On reads, PostgreSQL itself produces the JSON (`to_jsonb`), except for `bytea`, which becomes base64. On writes, every
-member has the text format of its column type. Most members that do not match the column type are rejected here, with
-the column's name. The server rejects the others. NaN and the infinities are strings in
-JSON, spelled as PostgreSQL prints them.
+On reads, PostgreSQL itself produces the JSON (`to_jsonb`), except for `bytea`, which becomes base64, and for a
+`numeric` that no JSON number equals, which becomes its decimal text. On writes, every member has the text format of its
+column type. Most members that do not match the column type, and those that PostgreSQL would store in part, are rejected
+here with the column's name and type. The server rejects the others. NaN and the infinities are strings in JSON, spelled
+as PostgreSQL prints them.
 """
 
 # ruff: noqa: S608  # the SQL is built from names, which `quoted` quotes; values are parameters
@@ -15,57 +16,83 @@ from collections.abc import Callable
 
 import orjson
 
-from ...core import InvalidOperation, Json
+from ...core import INTEGER_MAX, INTEGER_MIN, InvalidOperation, Json
 from .schema import Column, literal, quoted
+from .time_texts import EXAMPLES, TIME_TYPES, time_fault
 
 INTEGER_BOUNDS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 FRACTIONAL_TYPES = {"float4", "float8", "numeric"}
 NON_FINITE_NUMBERS = {"NaN", "Infinity", "-Infinity"}
 JSON_TYPES = {"json", "jsonb"}
-TIME_PATTERNS = {
-    "date": r"-?\d{4,}-\d\d-\d\d|-?infinity",
-    "timestamp": r"-?\d{4,}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?)?|-?infinity",
-    "timestamptz": r"-?\d{4,}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d(:?\d\d)?)|-?infinity",
-    "time": r"\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?",
-    "timetz": r"\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d(:?\d\d)?)",
+BYTES_MAX = {"char": 1, "name": 63}
+"""The sizes of texts that PostgreSQL's internal types `"char"` and `name` silently truncate."""
+
+UNCHANGED = b"\xff"
+"""Sent instead of the text of a member that a write leaves unchanged. It is not UTF-8, so no text equals it."""
+
+_TEXT = "it takes a string in PostgreSQL's text format"
+_EXPECTED = {
+    **dict.fromkeys(INTEGER_BOUNDS, "it takes an integer in its range"),
+    **dict.fromkeys(FRACTIONAL_TYPES, "it takes a number"),
+    "numeric": "it takes a number or its decimal text",
+    "bool": "it takes a boolean",
+    "bytea": "it takes a string in base64",
+    "hstore": "it takes an object of strings and nulls",
+    **{name: f"it takes a string such as {example}" for name, example in EXAMPLES.items()},
 }
-UNCHANGED = b"="
-"""Sent instead of the text of a member that an update leaves unchanged.
-
-It is not a valid text of the types that `accepts_unchanged` accepts.
-"""
-
-_TIME_PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in TIME_PATTERNS.items()}
+_DECIMAL = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d{1,9})?", re.ASCII)
 _PLAIN_LITERAL = re.compile(r"[A-Za-z0-9_.:+-]+", re.ASCII)
 
 
 def member_sql(column: Column) -> str:
     """Return SQL for a column's member in the JSON text, `"name":…`. It yields NULL for NULL."""
     name = literal(orjson.dumps(column.name).decode() + ":")
-    reference = f"t.{quoted(column.name)}"
+    return f"{name} || ({_json_sql(column, f't.{quoted(column.name)}')})::text"
+
+
+def _json_sql(column: Column, content: str) -> str:
+    """Return SQL for a column's content as `jsonb`, or NULL for NULL."""
+    as_is, as_texts = f"to_jsonb({content})", f"to_jsonb({content}::text{'[]' if column.element else ''})"
     if column.type == "bytea":
-        return f"{name} || '\"' || translate(encode({reference}, 'base64'), E'\\n', '') || '\"'"
+        return f"to_jsonb({_base64_sql(content)})"
     if column.element == "bytea":
-        each = f"SELECT translate(encode(e, 'base64'), E'\\n', '') FROM unnest({reference}) AS e"
-        return f"{name} || CASE WHEN {reference} IS NOT NULL THEN to_jsonb(ARRAY({each}))::text END"
-    return f"{name} || to_jsonb({reference})::text"
+        each = f"ARRAY(SELECT {_base64_sql('e')} FROM unnest({content}) AS e)"
+        return f"CASE WHEN {content} IS NULL OR array_ndims({content}) > 1 THEN {as_is} ELSE to_jsonb({each}) END"
+    if column.type == "numeric":
+        trimmed = f"trim_scale({content})"
+        return f"CASE WHEN {_is_number_sql(trimmed)} THEN to_jsonb({trimmed}) ELSE {as_texts} END"
+    if column.element == "numeric":
+        each = f"SELECT bool_and({_is_number_sql('e')}) FROM unnest({content}) AS e"
+        return f"CASE WHEN ({each}) THEN {as_is} ELSE {as_texts} END"
+    return as_is
 
 
-def to_text(column: Column, member: Json) -> str | None:
+def _base64_sql(content: str) -> str:
+    return f"translate(encode({content}, 'base64'), E'\\n', '')"
+
+
+def _is_number_sql(content: str) -> str:
+    """Return SQL for whether a `numeric` is written as a 64-bit integer, or has the shortest digits of a double."""
+    is_integer = f"scale({content}) = 0 AND {content} BETWEEN {INTEGER_MIN} AND {INTEGER_MAX}"
+    return (
+        f"CASE WHEN {is_integer} THEN true "
+        f"WHEN abs({content}) BETWEEN 1e-300 AND 1e300 THEN {content}::float8::text::numeric = {content} "
+        f"ELSE {content}::text IN ('NaN', 'Infinity', '-Infinity') END"
+    )
+
+
+def to_text(column: Column, member: Json) -> bytes | None:
     """Return a member in the text format of the column type. None means NULL. Raise InvalidOperation for a mismatch."""
     if member is None and (column.type not in JSON_TYPES or column.element is not None):
         return None
     if column.element is not None:
-        return _array_text(column, member)
-    return _scalar_text(column, column.type, member)
+        return _array_text(column, column.element, member).encode()
+    return _scalar_text(column, column.type, member).encode()
 
 
-def accepts_unchanged(column: Column) -> bool:
-    """Return whether a column accepts UNCHANGED.
-
-    Such a column may contain details that its JSON member lacks, such as further digits.
-    """
-    return column.element is not None or column.type in {"numeric", *JSON_TYPES, *TIME_PATTERNS}
+def limits_texts(column: Column) -> bool:
+    """Return whether a key column cannot store every key: it has a length, or fewer than 64 bits."""
+    return column.modifier is not None or column.type in ("int2", "int4")
 
 
 def _scalar_text(column: Column, type_name: str, member: Json) -> str:
@@ -73,10 +100,14 @@ def _scalar_text(column: Column, type_name: str, member: Json) -> str:
         return orjson.dumps(member).decode()
     text = _converter(type_name)(member)
     if text is None:
-        raise InvalidOperation(f"column {column.name!r} cannot store the member: its type is {column.full_type}")
-    if column.length is not None and len(text) > column.length:
-        raise InvalidOperation(f"column {column.name!r} stores at most {column.length} characters")
+        raise _rejected(column, _EXPECTED.get(type_name, _TEXT))
+    if (fault := _fault(column.modifier, type_name, member, text)) is not None:
+        raise _rejected(column, fault)
     return text
+
+
+def _rejected(column: Column, reason: str) -> InvalidOperation:
+    return InvalidOperation(f"column {column.name!r} of type {column.full_type}: {reason}")
 
 
 def _converter(type_name: str) -> Callable[[Json], str | None]:
@@ -85,15 +116,42 @@ def _converter(type_name: str) -> Callable[[Json], str | None]:
         bound = INTEGER_BOUNDS[type_name]
         return lambda member: str(member) if type(member) is int and -bound <= member < bound else None
     if type_name in FRACTIONAL_TYPES:
-        return _number_text
-    if type_name in _TIME_PATTERNS:
-        pattern = _TIME_PATTERNS[type_name]
-        return lambda member: member if isinstance(member, str) and pattern.fullmatch(member) else None
+        return _decimal_text if type_name == "numeric" else _number_text
     if type_name == "bool":
         return lambda member: {True: "true", False: "false"}[member] if isinstance(member, bool) else None
     if type_name == "bytea":
         return _bytes_text
+    if type_name == "hstore":
+        return _hstore_text
     return lambda member: member if isinstance(member, str) else None
+
+
+def _fault(modifier: int | None, type_name: str, member: Json, text: str) -> str | None:
+    """Return why a column would store a text only in part, or None if it stores it or the server decides."""
+    if type_name in TIME_TYPES:
+        return time_fault(type_name, modifier, text)
+    if type_name in BYTES_MAX and len(text.encode()) > BYTES_MAX[type_name]:
+        return f"more bytes than {BYTES_MAX[type_name]}"
+    if modifier is None:
+        return None
+    if type_name in ("varchar", "bpchar") and len(text) > modifier - 4:
+        return f"more than {modifier - 4} characters"
+    if type_name == "numeric" and isinstance(member, str) and _digits_after_point(text) > _scale(modifier):
+        return f"more than {_scale(modifier)} digits after the decimal point"
+    return None
+
+
+def _scale(modifier: int) -> int:
+    """Return how many digits after the decimal point a `numeric` has. The modifier contains them in 11 bits, signed."""
+    return ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400
+
+
+def _digits_after_point(text: str) -> int:
+    """Return the position of the last digit of a decimal text other than 0. It is negative before the point."""
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = mantissa.replace(".", "")
+    zeros = len(digits) - len(digits.rstrip("0"))
+    return len(mantissa.partition(".")[2]) - int(exponent or 0) - zeros
 
 
 def _number_text(member: Json) -> str | None:
@@ -104,34 +162,48 @@ def _number_text(member: Json) -> str | None:
     return member if isinstance(member, str) and member in NON_FINITE_NUMBERS else None
 
 
+def _decimal_text(member: Json) -> str | None:
+    """Return the text of a number, or a decimal text as it is: a double cannot represent each of its digits."""
+    return member if isinstance(member, str) and _DECIMAL.fullmatch(member) else _number_text(member)
+
+
 def _bytes_text(member: Json) -> str | None:
     if not isinstance(member, str):
         return None
+    if member.startswith("\\x"):
+        return member  # in a nested array
     try:
         return "\\x" + base64.b64decode(member, validate=True).hex()
     except (binascii.Error, ValueError):
         return None
 
 
-def _array_text(column: Column, member: Json) -> str:
+def _hstore_text(member: Json) -> str | None:
+    if not isinstance(member, dict) or not all(value is None or isinstance(value, str) for value in member.values()):
+        return None
+    pairs = ((_quoted(name), "NULL" if value is None else _quoted(str(value))) for name, value in member.items())
+    return ",".join(f"{name}=>{value}" for name, value in pairs)
+
+
+def _array_text(column: Column, type_name: str, member: Json) -> str:
     """Return an array literal: in braces, with quoted elements where PostgreSQL may need quotes."""
     if not isinstance(member, list):
-        raise InvalidOperation(f"column {column.name!r} expects an array: its type is {column.full_type}")
-    type_name = column.element
-    assert type_name is not None
+        raise _rejected(column, "it takes an array")
     parts = []
     for element in member:
         if element is None:
             parts.append("NULL")
         elif isinstance(element, list) and type_name not in JSON_TYPES:
-            parts.append(_array_text(column, element))
+            parts.append(_array_text(column, type_name, element))
         else:
             parts.append(_element_text(_scalar_text(column, type_name, element)))
-    return "{" + ",".join(parts) + "}"
+    return "{" + (";" if type_name == "box" else ",").join(parts) + "}"
 
 
 def _element_text(text: str) -> str:
-    if _PLAIN_LITERAL.fullmatch(text) and text.upper() != "NULL":
-        return text
+    return text if _PLAIN_LITERAL.fullmatch(text) and text.upper() != "NULL" else _quoted(text)
+
+
+def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -33,7 +33,8 @@ CREATED_CONCURRENTLY = (asyncpg.DuplicateTableError, asyncpg.UniqueViolationErro
 class Column(msgspec.Struct, frozen=True):
     """A column.
 
-    `type` is the name of its type, or of the base type for a domain. `cast` is the type's qualified name in SQL.
+    `type` is the name of its type, `cast` the qualified name in SQL, and `element` the type of an array's elements.
+    Each is the base type of a domain. `full_type` is the declared type, for messages.
     """
 
     name: str
@@ -41,7 +42,8 @@ class Column(msgspec.Struct, frozen=True):
     cast: str
     full_type: str
     element: str | None
-    length: int | None
+    modifier: int | None
+    """The type's modifier in the catalog's encoding, such as the length of a `varchar`, also that of elements."""
     not_null: bool
     generated: bool
     deterministic: bool
@@ -192,7 +194,7 @@ def _column(row: asyncpg.Record) -> Column:
         cast=row["cast"],
         full_type=row["full_type"],
         element=row["element"],
-        length=row["typmod"] - 4 if row["type"] in ("varchar", "bpchar") and row["typmod"] > 4 else None,
+        modifier=row["modifier"],
         not_null=row["not_null"],
         generated=row["generated"],
         deterministic=row["bytewise"],
@@ -206,16 +208,30 @@ WHERE n.nspname = $1 AND c.relname = $2
 """
 
 _COLUMNS = """
-SELECT a.attname::text AS name, b.typname::text AS type, e.typname::text AS element, a.atttypmod AS typmod,
-       quote_ident(n.nspname) || '.' || quote_ident(t.typname) AS cast,
+SELECT a.attname::text AS name, b.typname::text AS type, e.typname::text AS element, nullif(r.modifier, -1) AS modifier,
+       quote_ident(n.nspname) || '.' || quote_ident(b.typname) AS cast,
        format_type(a.atttypid, a.atttypmod) AS full_type,
-       a.attnotnull AS not_null, a.attgenerated <> '' OR a.attidentity = 'a' AS generated,
+       a.attnotnull OR r.not_null AS not_null, a.attgenerated <> '' OR a.attidentity = 'a' AS generated,
        coalesce(l.collisdeterministic, true) AS bytewise
 FROM pg_catalog.pg_attribute a
-JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
-JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
-LEFT JOIN pg_catalog.pg_type e ON e.oid = b.typelem AND b.typcategory = 'A'
+CROSS JOIN LATERAL (  -- from a domain to its base type, and from an array to its elements
+    WITH RECURSIVE chain(oid, modifier, step, in_array, not_null) AS (
+        SELECT a.atttypid, a.atttypmod, 0, false, false
+        UNION ALL
+        SELECT CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END,
+               CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE c.modifier END,
+               c.step + 1, c.in_array OR t.typtype <> 'd', NOT c.in_array AND t.typnotnull
+        FROM chain c JOIN pg_catalog.pg_type t ON t.oid = c.oid
+        WHERE t.typtype = 'd' OR (t.typcategory = 'A' AND NOT c.in_array)
+    )
+    SELECT (array_agg(oid ORDER BY step DESC) FILTER (WHERE NOT in_array))[1] AS base,
+           (array_agg(oid ORDER BY step DESC) FILTER (WHERE in_array))[1] AS element,
+           (array_agg(modifier ORDER BY step DESC))[1] AS modifier, bool_or(not_null) AS not_null
+    FROM chain
+) r
+JOIN pg_catalog.pg_type b ON b.oid = r.base
+JOIN pg_catalog.pg_namespace n ON n.oid = b.typnamespace
+LEFT JOIN pg_catalog.pg_type e ON e.oid = r.element
 LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
 WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum

@@ -26,6 +26,7 @@ _PARAMETERS = {
     "jit": "off",
     "extra_float_digits": "1",
     "array_nulls": "on",
+    "bytea_output": "hex",
 }
 _CLIENT_CHECK = {"client_connection_check_interval": "1s"}
 """Ends statements whose client has disconnected, so that they release their locks. Requires PostgreSQL 14."""

@@ -20,15 +20,13 @@ ETAG_SQL = "pg_current_xact_id()::xid::text"
 class ValueSql(msgspec.Struct, frozen=True):
     """The SQL for the values of a table: the columns to write, and an expression for a value's JSON text.
 
-    `present` is the condition that a row has a value, `object` the condition that the value is a JSON object. An update
-    that sends UNCHANGED for a column in `accepting_unchanged` leaves that column unchanged.
+    `present` is the condition that a row has a value, `object` the condition that the value is a JSON object.
     """
 
     data: tuple[Column, ...]
     value: str
     present: str
     object: str
-    accepting_unchanged: frozenset[str] = frozenset()
 
 
 class Statements(msgspec.Struct, frozen=True):
@@ -220,11 +218,10 @@ class StatementBuilder:
 
     def _update(self) -> str:
         key = self._key.names[0]
+        unchanged = f"decode('{UNCHANGED.hex()}', 'hex')"
         changes = [f"{name} = {sent}" for name, sent in self._assignments()] or [f"{key} = t.{key}"]
-        for index, column in enumerate(self._values.data):
-            if column.name in self._values.accepting_unchanged:
-                name, sent = quoted(column.name), decoded(f"u.d{index}", column.cast)
-                changes[index] = f"{name} = CASE u.d{index} WHEN '{UNCHANGED.decode()}' THEN t.{name} ELSE {sent} END"
+        for index, (name, sent) in enumerate(self._assignments()[: len(self._values.data)]):
+            changes[index] = f"{name} = CASE u.d{index} WHEN {unchanged} THEN t.{name} ELSE {sent} END"
         return (
             f"UPDATE {self._table} AS t SET {', '.join(changes)} FROM {self._rows_sent()} "
             f"WHERE {self._key.equal_parts('u')}"
@@ -293,3 +290,11 @@ class StatementBuilder:
 def decoded(sent: str, cast: str) -> str:
     """Return SQL for the content of a data column of type `cast`, which is sent as the UTF-8 bytes of its text."""
     return f"convert_from({sent}, 'UTF8')::{cast}"
+
+
+def input_sql(full_type: str) -> str:
+    """Return a query that fails if a column of this type does not accept the text in `$1`.
+
+    It converts the text as an assignment does: an explicit cast would truncate it to the type's length.
+    """
+    return f"SELECT FROM json_to_record(json_build_object('text', $1::text)) AS r(text {full_type})"

@@ -37,7 +37,7 @@ from ...core import (
     chunks_of,
     is_unconditional,
 )
-from .column_types import UNCHANGED
+from .column_types import UNCHANGED, limits_texts, to_text
 from .deadline_retry import DeadlineRetry, Progress, Work
 from .errors import DRIVER_ERRORS, rejected_row_error
 from .pool import Pool
@@ -46,7 +46,7 @@ from .rows import Row
 from .scans import Scanner
 from .schema import EXPIRES, WRITERS, TableDefinition
 from .session import Connection
-from .statements import StatementBuilder, decoded
+from .statements import StatementBuilder, input_sql
 from .transaction_plan import Conflict, DecidedWrite
 from .value_columns import ValueLayout
 from .writes import RecordWriter
@@ -93,6 +93,7 @@ class PostgresStore:
         self._writing: Counter[Key] = Counter()
         self._scanner = Scanner(table, spec.key, builder, self._statements)
         self._uuids = [index for index, column in enumerate(table.key_columns) if column.type == "uuid"]
+        self._limited_keys = [(index, column) for index, column in enumerate(table.key_columns) if limits_texts(column)]
         if spec.ttl_s is not None and not self.capabilities.ttl:
             raise Unsupported(_NO_TTL)
 
@@ -141,7 +142,7 @@ class PostgresStore:
         if isinstance(operation, Get):
             return self._reader.get
         if operation.token is None and is_unconditional(operation) and not self._table.has_side_table:
-            if isinstance(operation, Put):
+            if isinstance(operation, Put) and self._layout.preserves_text:
                 return self._put
             if isinstance(operation, Delete):
                 return self._delete
@@ -226,6 +227,8 @@ class PostgresStore:
             return InvalidOperation("a key of this table is a UUID in lower case with hyphens")
         if isinstance(operation, Get):
             return None
+        if self._limited_keys and (fault := self._key_fault(operation.key)) is not None:
+            return fault
         if operation.token is not None and not self.capabilities.tokens:
             return Unsupported(_NO_TOKENS)
         if not self.capabilities.ttl and not isinstance(operation, Delete) and operation.ttl_s not in (None, NO_EXPIRY):
@@ -235,6 +238,16 @@ class PostgresStore:
     def _uuids_valid(self, key: Key) -> bool:
         parts = key if isinstance(key, tuple) else (key,)
         return all(_UUID.fullmatch(str(parts[index])) for index in self._uuids)
+
+    def _key_fault(self, key: Key) -> InvalidOperation | None:
+        """Return the error of a key that its columns cannot store, or would store as another key."""
+        parts = key if isinstance(key, tuple) else (key,)
+        try:
+            for index, column in self._limited_keys:
+                to_text(column, parts[index])
+        except InvalidOperation as error:
+            return error
+        return None
 
     async def _explain_rejection(self, error: asyncpg.PostgresError, rows: Sequence[Any], until: float) -> TableError:
         """Return the error for one row that the server rejected. It names the column whose type rejects its text.
@@ -247,24 +260,24 @@ class PostgresStore:
             for row in rows:
                 name = await self._rejected_column(row, until)
                 if name is not None:
-                    return InvalidOperation(
-                        f"column {name!r}: PostgreSQL rejects the member (SQLSTATE {error.sqlstate})"
-                    )
+                    return InvalidOperation(f"{name}: PostgreSQL rejects the member (SQLSTATE {error.sqlstate})")
         return rejected_row_error(error)
 
     async def _rejected_column(self, row: Row, until: float) -> str | None:
-        async def probe(connection: Connection, texts: Sequence[bytes], progress: Progress) -> list[str | None]:
+        """Return the name and type of the column whose input function rejects its text, or None."""
+
+        async def probe(connection: Connection, texts: Sequence[bytes | None], progress: Progress) -> list[str | None]:
             for column, text in zip(self._layout.sql.data, texts, strict=False):
-                if text == UNCHANGED and column.name in self._layout.sql.accepting_unchanged:
+                if text is None or text == UNCHANGED:
                     continue
                 try:
-                    await connection.fetchval(f"SELECT ({decoded('$1::bytea', column.full_type)}) IS NULL", text)
+                    await connection.execute(input_sql(column.full_type), text.decode())
                 except asyncpg.DataError:
-                    return [column.name]
+                    return [f"column {column.name!r} of type {column.full_type}"]
             return [None]
 
         try:
-            return (await self._retry.run_together(probe, row.texts, until))[0]  # type: ignore[arg-type]  # or None
+            return (await self._retry.run_together(probe, row.texts, until))[0]
         except (TableError, *DRIVER_ERRORS):
             return None
 

@@ -8,10 +8,11 @@ from typing import Protocol
 
 import orjson
 
-from ...core import InvalidOperation, Unsupported, quoted_list, values
-from .column_types import UNCHANGED, accepts_unchanged, member_sql, to_text
+from ...core import Edits, InvalidOperation, Json, Unsupported, Update, quoted_list, values
+from .column_types import UNCHANGED, member_sql, to_text
 from .schema import VALUE, Column, TableDefinition
 from .statements import ValueSql
+from .time_texts import TYPES_WITH_YEARS, is_beyond_years
 
 Texts = tuple[bytes | None, ...]
 """The texts of a row's written columns, in their order. None is NULL."""
@@ -36,6 +37,10 @@ class ValueLayout(Protocol):
         """
         ...
 
+    def check_update(self, update: Update, before: bytes | None) -> None:
+        """Raise InvalidOperation if an update compares a member whose order differs from that of its text."""
+        ...
+
 
 class DocumentLayout:
     """Stores a value in one `jsonb` column."""
@@ -55,6 +60,9 @@ class DocumentLayout:
         """Return the value's text."""
         return (value,)
 
+    def check_update(self, update: Update, before: bytes | None) -> None:
+        """Accept every update."""
+
 
 class ColumnsLayout:
     """Stores each top-level member in a separate column, except the key and reserved names."""
@@ -72,26 +80,24 @@ class ColumnsLayout:
         self._written = tuple(column for column in member_columns if not column.generated)
         self._read_only = frozenset(column.name for column in member_columns if column.generated)
         self._names = frozenset(column.name for column in self._written)
+        self._times = frozenset(column.name for column in self._written if column.type in TYPES_WITH_YEARS)
         self._required = frozenset(column.name for column in self._written if column.not_null)
-        accepting_unchanged = frozenset(column.name for column in self._written if accepts_unchanged(column))
-        self.sql = ValueSql(self._written, _value_sql(member_columns), "true", "true", accepting_unchanged)
+        self.sql = ValueSql(self._written, _value_sql(member_columns), "true", "true")
 
     def column_texts(self, value: bytes, before: bytes | None) -> Texts:
         """Return each column's text: None for a missing member, and for a null unless the column's type is JSON.
 
-        An unchanged member becomes UNCHANGED if the column accepts it, because the column may contain more than the
-        member shows.
+        The text of an unchanged member is UNCHANGED: the column may contain more than its member shows, or have a type
+        that cannot be written.
         """
-        members = values.decode(value)
+        members, previous = values.decode(value), values.decode(before) if before else {}
+        unchanged = {name for name in members.keys() & previous.keys() if _same(members[name], previous[name])}
         if not members.keys() <= self._names:
-            self._remove_read_only(members, before)
-        previous = values.decode(before) if before and self.sql.accepting_unchanged else {}
-        candidates = self.sql.accepting_unchanged & previous.keys() & members.keys()
-        unchanged = {name for name in candidates if orjson.dumps(previous[name]) == orjson.dumps(members[name])}
+            self._check_read_only(members.keys() - unchanged)
         texts = tuple(
             UNCHANGED
             if column.name in unchanged
-            else _encoded(to_text(column, members[column.name]))
+            else to_text(column, members[column.name])
             if column.name in members
             else None
             for column in self._written
@@ -101,22 +107,31 @@ class ColumnsLayout:
                 raise InvalidOperation(f"column {column.name!r} may not be null")
         return texts
 
-    def _remove_read_only(self, members: values.JsonObject, before: bytes | None) -> None:
-        """Remove the members that only the database writes.
+    def check_update(self, update: Update, before: bytes | None) -> None:
+        """Raise InvalidOperation if `$min` or `$max` compares a stored time whose text does not sort."""
+        previous = values.decode(before) if before and self._times else {}
+        beyond = {name for name in self._times & previous.keys() if is_beyond_years(previous[name])}
+        for change in update.changes if beyond else ():
+            for edit in change.edits if isinstance(change, Edits) else ():
+                if edit.operator in ("$min", "$max") and edit.path[0] in beyond:
+                    raise InvalidOperation(
+                        f"column {edit.path[0]!r} contains a time outside of the years 1 to 9999, "
+                        f"which {edit.operator} cannot compare: set it to another time"
+                    )
 
-        Raise InvalidOperation if one of them was changed, or if a member has no column.
-        """
-        previous = values.decode(before) if before else {}
-        if unknown := sorted(members.keys() - self._names - self._read_only):
+    def _check_read_only(self, changed: set[str]) -> None:
+        """Raise InvalidOperation if a changed member has no column, or one that only the database writes."""
+        if unknown := sorted(changed - self._names - self._read_only):
             raise InvalidOperation(f"the table has no column {quoted_list(unknown)}")
-        for name in self._read_only & members.keys():
-            if name not in previous or previous[name] != members[name]:
-                raise InvalidOperation(f"column {name!r} is generated by the database")
-            del members[name]
+        if generated := sorted(changed & self._read_only):
+            raise InvalidOperation(
+                f"column {generated[0]!r} is generated by the database: omit it or leave it unchanged"
+            )
 
 
-def _encoded(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
+def _same(member: Json, other: Json) -> bool:
+    """Return whether two members are equal, with members of objects in any order. `1` is not `true`."""
+    return orjson.dumps(member, option=orjson.OPT_SORT_KEYS) == orjson.dumps(other, option=orjson.OPT_SORT_KEYS)
 
 
 def _value_sql(columns: list[Column]) -> str:

@@ -200,6 +200,8 @@ class RecordWriter:
             return DecidedWrite(write, decided, Row(write.key, ()))
         before = stored.value if isinstance(stored, Stored) else None
         try:
+            if isinstance(write, Update):
+                self._layout.check_update(write, before)
             value = decided.stored.value
             texts = (self._layout.absent_texts or ()) if value is None else self._layout.column_texts(value, before)
         except InvalidOperation as error:
