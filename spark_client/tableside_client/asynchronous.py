@@ -58,7 +58,7 @@ class AsyncClient:
         address = Address.resolve(url, Credential(token, token_file), Tls(ca_file, certificate_file, key_file))
         self._url = address.url
         self._http = address.async_client(timeout_s, connections_max)
-        self._settings = CallSettings(retries, tls=address.tls)
+        self._settings = CallSettings(retries, tls=address.tls, proxy=address.proxy)
         self._waits = Waits()
         self._coalesce = coalesce
 

@@ -78,7 +78,7 @@ class Client:
         address = Address.resolve(url, Credential(token, token_file), Tls(ca_file, certificate_file, key_file))
         self._url = address.url
         self._http = address.client(timeout_s, connections_max)
-        self._settings = CallSettings(retries, tls=address.tls)
+        self._settings = CallSettings(retries, tls=address.tls, proxy=address.proxy)
         self._waits = Waits()
         self._batch_threads = ThreadPoolExecutor(BATCHES_IN_FLIGHT_MAX, "tableside") if coalesce else None
 

@@ -13,6 +13,7 @@ import httpx
 
 from tableside_client.errors import TablesideError, error, from_problem
 from tableside_client.http_options import attempt_timeout
+from tableside_client.proxies import EnvironmentProxy
 from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget
 from tableside_client.tls import Tls
 from tableside_client.tracing import trace_headers
@@ -76,11 +77,15 @@ class AsyncRun(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """The limits of each call: its retries, and the deadline for all of its attempts, in seconds."""
+    """The limits of each call: its retries, and the deadline for all of its attempts, in seconds.
+
+    `tls` and `proxy` are for messages.
+    """
 
     retries: Retries = DEFAULT_RETRIES
     deadline_s: float | None = None
     tls: Tls | None = None
+    proxy: EnvironmentProxy | None = None
 
     def start(self) -> "CallLimits":
         """Start the time of a call."""
@@ -95,16 +100,18 @@ class CallLimits:
         self._ends_at = None if deadline_s is None else time.monotonic() + deadline_s
         total_s = retries.total_s if deadline_s is None else min(retries.total_s, deadline_s)
         self._budget = RetryBudget(replace(retries, total_s=total_s))
-        self._tls = settings.tls
+        self._settings = settings
 
     def send(self, request: Request) -> Call[httpx.Response]:
         """Send a request once. Raises `TablesideError` unless the response's status is 2xx."""
         reply = yield self._with_deadline(request)
         if isinstance(reply, httpx.TransportError):
-            raise unreachable(request.table, reply, self._tls, is_read=request.method == "GET") from reply
+            is_read, settings = request.method == "GET", self._settings
+            raise unreachable(request.table, reply, settings.tls, settings.proxy, is_read=is_read) from reply
         assert reply is not None
         if not reply.is_success:
-            raise from_problem(request.table, reply.status_code, problem_of(reply), reply.headers.get("retry-after"))
+            retry_after = reply.headers.get("retry-after")
+            raise from_problem(request.table, reply.status_code, problem_of(reply), retry_after, self._settings.proxy)
         return reply
 
     def send_with_retries(self, request: Request) -> Call[httpx.Response]:

@@ -9,6 +9,9 @@ UNREACHABLE = "service_unreachable"
 TLS_REFUSED = "tls_refused"
 """The code if one side of the TLS handshake rejects the other's certificate."""
 
+PROXY_FAILED = "proxy_failed"
+"""The code if the proxy that the environment names does not connect to the service."""
+
 _RETRIABLE = {429: "throttled", 502: "bad_gateway", 503: "overloaded", 504: "deadline_exceeded"}
 
 
@@ -17,8 +20,8 @@ class TablesideError(Exception):
 
     Attributes:
         table: The name of the table, or None.
-        code: The service's problem code, such as `record_not_found`. `service_unreachable` or `tls_refused` if there
-            was no response.
+        code: The service's problem code, such as `record_not_found`. `service_unreachable`, `proxy_failed` or
+            `tls_refused` if there was no response.
         status: The HTTP status, or 0 if there was no response.
         detail: The cause, in words.
         retriable: True if a retry may succeed.
@@ -131,6 +134,7 @@ _CLASSES: dict[str, type[TablesideError]] = {
     "deadline_exceeded": Unavailable,
     "bad_gateway": Unavailable,
     UNREACHABLE: Unavailable,
+    PROXY_FAILED: Unavailable,
 }
 
 
@@ -143,12 +147,21 @@ def _rebuild(kind: type[TablesideError], arguments: tuple[Any, ...], attributes:
     return kind(*arguments, **attributes)
 
 
+def through(proxy: object | None) -> str:
+    """Return the end of a message about a request that went through this proxy, empty if there is none."""
+    return "" if proxy is None else f", through {proxy}"
+
+
 def from_problem(
-    table: str | None, status: int, problem: Mapping[str, Any] | None, retry_after: str | None
+    table: str | None,
+    status: int,
+    problem: Mapping[str, Any] | None,
+    retry_after: str | None,
+    proxy: object | None = None,
 ) -> TablesideError:
     """Build the error of a problem document. Without a document (a proxy's response), use the status alone."""
     if problem is None or "code" not in problem:
-        return _from_status(table, status, _seconds(retry_after))
+        return _from_status(table, status, _seconds(retry_after), through(proxy))
     seconds = problem.get("retry_after_s")
     return error(
         table,
@@ -161,14 +174,14 @@ def from_problem(
     )
 
 
-def _from_status(table: str | None, status: int, retry_after_s: float | None) -> TablesideError:
+def _from_status(table: str | None, status: int, retry_after_s: float | None, through_proxy: str) -> TablesideError:
     return error(
         table,
         "too_large" if status == 413 else _RETRIABLE.get(status, "unexpected_answer"),
         status,
-        f"a response with status {status} that is not from the service",
+        f"a response with status {status} that is not from the service{through_proxy}",
         retriable=status in _RETRIABLE,
-        applied="no" if 300 <= status < 400 or status in (401, 403, 404, 405, 413, 415, 429) else "unknown",
+        applied="no" if 300 <= status < 400 or status in (401, 403, 404, 405, 407, 413, 415, 429) else "unknown",
         retry_after_s=retry_after_s,
     )
 

@@ -48,7 +48,7 @@ CLIENT_ORDER = [
 STORE_API = {
     *("NOT_READ", "READ_BYTES_MAX", "UPDATE_BYTES_MAX", "BoundedReads", "ReadBudget", "value_bytes", "without_value"),
     *("Backend", "BackendType", "Connections", "NoOptions", "Store", "TableSpec", "Capabilities", "Clock", "now_ms"),
-    *("check_port", "checked_url", "url_place"),
+    *("check_port", "checked_url", "url_place", "EnvironmentProxy", "environment_proxy"),
     *("Operation", "Get", "Put", "Update", "Delete", "Write", "Outcome", "Record", "Written", "NO_EXPIRY"),
     *(
         "Key",

@@ -5,11 +5,13 @@ A fetch is limited in time and size, and follows no redirects. It uses nothing f
 
 import asyncio
 import ssl
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
 import msgspec
 
+from ..core import environment_proxy
 from .jwks import PublicKeySet, parse_key_set
 from .settings import checked_url, is_loopback
 
@@ -64,8 +66,36 @@ def _client(location: KeysLocation) -> httpx.AsyncClient:
     headers = {"Accept": "application/jwk-set+json, application/json", "Accept-Encoding": "identity"}
     if location.token_file is not None:
         headers["Authorization"] = f"Bearer {_token(location.token_file)}"
-    verify = ssl.create_default_context(cafile=location.ca_file) if location.ca_file is not None else True
-    return httpx.AsyncClient(headers=headers, verify=verify, timeout=FETCH_TIMEOUT_S, follow_redirects=False)
+    default = location.ca_file is None
+    tls = httpx.create_ssl_context() if default else ssl.create_default_context(cafile=location.ca_file)
+    return httpx.AsyncClient(
+        headers=headers, transport=_Transport(tls), timeout=FETCH_TIMEOUT_S, follow_redirects=False
+    )
+
+
+class _Transport(httpx.AsyncBaseTransport):
+    """Sends a request through the proxy that the environment names for its URL, if any. Its errors name the proxy."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._tls = tls
+        self._opened = AsyncExitStack()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        proxy = environment_proxy(str(request.url))
+        try:
+            transport = httpx.AsyncHTTPTransport(verify=self._tls, proxy=None if proxy is None else proxy.url)
+        except (ImportError, ValueError, httpx.InvalidURL):  # also SOCKS without its package
+            raise FetchFailed(f"{proxy} cannot be used") from None
+        self._opened.push_async_callback(transport.aclose)
+        try:
+            return await transport.handle_async_request(request)
+        except httpx.TransportError as error:
+            if proxy is None:
+                raise
+            raise FetchFailed(f"{type(error).__name__}: {error}, through {proxy}") from error
+
+    async def aclose(self) -> None:
+        await self._opened.aclose()
 
 
 def _token(file: str) -> str:

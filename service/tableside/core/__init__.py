@@ -66,6 +66,7 @@ from .operations import (
 from .page_builder import PAGE_SEARCH_S, PAGE_SKIPPED_MAX, PageBuilder
 from .partitioner import target_partitions
 from .path_set import Path
+from .proxies import EnvironmentProxy, environment_proxy
 from .quoting import quoted_list
 from .read_limit import NOT_READ, READ_BYTES_MAX, value_bytes, without_value
 from .slices import run_apart, run_in_thread
@@ -114,6 +115,7 @@ __all__ = [
     "DeadlineExceeded",
     "Delete",
     "Edits",
+    "EnvironmentProxy",
     "Get",
     "GetColumn",
     "Internal",
@@ -176,6 +178,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_sorted",
+    "environment_proxy",
     "etag_column",
     "exponential_backoff_s",
     "gather_bounded",

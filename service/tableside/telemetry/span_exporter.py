@@ -4,7 +4,9 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
+import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -12,6 +14,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 
 from .. import __version__
+from ..core import environment_proxy
 
 WARNING_INTERVAL_S = 60.0
 """Interval between warnings while spans cannot be delivered."""
@@ -28,8 +31,18 @@ def create_provider(endpoint: str) -> TracerProvider:
     for noisy in ("opentelemetry.sdk", "opentelemetry.exporter"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)  # `ReportingExporter` logs failures instead
     made = TracerProvider(ParentBased(ALWAYS_ON), _resource(), shutdown_on_exit=False)
-    made.add_span_processor(BatchSpanProcessor(ReportingExporter(OTLPSpanExporter(endpoint), endpoint)))
+    exporter = OTLPSpanExporter(endpoint, session=None if environment_proxy(endpoint) else _session_without_proxy())
+    made.add_span_processor(BatchSpanProcessor(ReportingExporter(exporter, endpoint)))
     return made
+
+
+def _session_without_proxy() -> requests.Session | None:
+    """Return a session that ignores the proxies of the environment, None if there are none."""
+    if not getproxies():
+        return None
+    session = requests.Session()
+    session.trust_env = False
+    return session
 
 
 def _resource() -> Resource:
@@ -43,7 +56,9 @@ class ReportingExporter(SpanExporter):
     def __init__(self, inner: SpanExporter, endpoint: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._inner = inner
         url = urlsplit(endpoint)
-        self._address = f"{url.hostname}:{url.port}" if url.port else url.hostname  # without user and password
+        address = f"{url.hostname}:{url.port}" if url.port else url.hostname  # without user and password
+        proxy = environment_proxy(endpoint)
+        self._address = f"{address}, through {proxy}" if proxy else address
         self._monotonic = monotonic
         self._lost = 0
         self._warned_at: float | None = None

@@ -149,6 +149,20 @@ async def test_an_unreachable_issuer_is_reported(issuer: Issuer) -> None:
     assert "ProtocolError" in await why(place(issuer))
 
 
+async def test_an_issuer_on_this_machine_is_asked_without_the_proxy_and_an_error_names_the_proxy(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", f"http://user:hidden-password@{proxy}")
+    monkeypatch.setenv("no_proxy", "[::1],fd00::/8")
+    assert len(await fetch_keys(place(issuer, jwks_url=None))) == 1
+    found = await why(KeysLocation("x", "http://issuer.example/keys"))
+    assert found.startswith("ConnectError: ")
+    assert found.endswith(f", through the proxy {proxy} of http_proxy (NO_PROXY names the hosts without a proxy)")
+    assert "the proxy 127.0.0.1:1 of ALL_PROXY" in await why(KeysLocation("x", "https://issuer.example/keys"))
+
+
 async def test_the_request_accepts_the_media_type_of_kubernetes(issuer: Issuer) -> None:
     # Kubernetes responds with 406 unless the request accepts `application/jwk-set+json`.
     await fetch_keys(place(issuer))

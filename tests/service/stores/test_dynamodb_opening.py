@@ -12,6 +12,7 @@ from contract import COMPOSITE, INTEGERS, THREE_PARTS, one, put, scanned, value,
 from servers.dynamodb import dynalite
 from servers.process import HOST, free_port
 from support.dynamodb_tables import a_name, fresh_table, get_item, make, opened, settings
+from support.kinds import AWS
 from tableside.core.errors import InvalidOperation, StoreUnavailable, TableError, TableNotFound, Unsupported
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get
@@ -47,6 +48,22 @@ async def test_a_created_table_deletes_expired_items(dynamodb_client: Client, ba
     assert again.spec.key == KeySchema()
     assert await value(again, "a") == {"_key": 1}
     assert name in await backend.tables()
+
+
+async def test_an_endpoint_on_this_machine_is_used_without_a_proxy_and_an_error_names_the_proxy(
+    dynamodb_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, text in AWS.items():
+        monkeypatch.setenv(variable, text)
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8")
+    local = Client(settings(dynamodb_url))
+    await local.ping()
+    await local.close()
+    other = Client(DynamodbSettings(region="eu-west-1", endpoint_url="http://dynamodb.example:8000"))
+    with pytest.raises(StoreUnavailable, match=r"ProxyConnectionError \(the proxy of HTTP_PROXY or HTTPS_PROXY\)"):
+        await other.ping()
+    await other.close()
 
 
 async def test_a_table_is_created_with_its_named_keys(dynamodb_client: Client, backend: DynamodbBackend) -> None:

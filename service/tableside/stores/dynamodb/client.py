@@ -33,6 +33,7 @@ from ...core import (
     Throttled,
     TooLarge,
     checked_url,
+    environment_proxy,
     url_place,
 )
 
@@ -206,6 +207,7 @@ class Client:
             read_timeout=settings.read_timeout_s,
             retries={"mode": "standard", "total_max_attempts": 1},
             parameter_validation=False,
+            proxies=_proxies(settings.endpoint_url),
         )
         made = aioboto3.Session(botocore_session=session, region_name=settings.region).client(
             "dynamodb", endpoint_url=settings.endpoint_url, config=config
@@ -278,6 +280,12 @@ def _was_not_sent(error: Exception) -> bool:
     return isinstance(error, _NEVER_SENT)
 
 
+def _proxies(endpoint_url: str | None) -> dict[str, str] | None:
+    """Return no proxies for an endpoint that has none, which the driver would not know. None is the driver's choice."""
+    return None if endpoint_url is None or environment_proxy(endpoint_url) else {}
+
+
 def _error_name(error: Exception) -> str:
     """Return an error's type. The driver's message may contain host names and response data."""
-    return type(error).__name__
+    through = " (the proxy of HTTP_PROXY or HTTPS_PROXY)" if isinstance(error, exceptions.ProxyConnectionError) else ""
+    return type(error).__name__ + through
