@@ -16,7 +16,7 @@ from pyspark.sql.functions import col, lit
 
 from servers.process import free_port
 from support.running import Service, running
-from tableside_client import Client
+from tableside_client import Client, TableNotFound
 from tableside_client.retries import Retries
 from tableside_spark import ChunkSize, Table, TableWriteError
 from tableside_spark.datasource.encoder import Encoder
@@ -203,6 +203,15 @@ def test_a_delete_with_the_same_order_by_value_is_applied_last(spark: SparkSessi
     assert stored(service, table.name) == {"c": {"n": 3}}
     table.update(frame, "k", {"$inc": {"n": col("n")}}, default={}, order_by="at", delete_when="gone")
     assert stored(service, table.name) == {"c": {"n": 6}}
+
+
+def test_a_join_with_a_table_that_does_not_exist_fails_at_once_with_one_line(
+    spark: SparkSession, service: Service
+) -> None:
+    for how in ("left", "left_anti"):
+        with pytest.raises(TableNotFound) as caught:
+            Table("spark_nowhere", service.url).enrich(numbers(spark, 1), "k", "n int", how)
+        assert str(caught.value) == "table spark_nowhere: table_not_found (404): no table has that name"
 
 
 def test_a_key_column_may_be_named_last(spark: SparkSession, service: Service) -> None:

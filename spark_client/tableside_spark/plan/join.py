@@ -73,14 +73,14 @@ def join(
     columns = check_key_columns(frame, request.on)
     require_unique_names(frame.columns, frame)
     require_free_names(frame.columns)
-    table_schema = fetch_table_schema(connection, table)
+    value = None if how in _WITHOUT_MEMBERS else _typed_value(frame, table, columns, request)
+    table_schema = fetch_table_schema(connection, table, must_exist=True)
     ordered, names = wire_keys(table_schema, columns)
     routed = frame
     if request.partitions is not None:
         routed = TableRouting(table, table_schema, columns, request.partitions).with_one_partition(frame)
     source, divided = divide_in_flight(routed, table_schema.limits, in_flight_max, size)
     fields = None if request.fields is None else tuple(request.fields)
-    value = None if how in _WITHOUT_MEMBERS else _typed_value(frame, table, columns, request)
     values = FoundValues(None if value is None else arrow_members(value.schema))
     absent = _absent_codes(frame, ordered, table_schema)
     lookup = LookupTask(connection, table, ordered, names, how, fields, values, divided.chunk, divided.window, absent)

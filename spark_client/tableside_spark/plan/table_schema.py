@@ -25,16 +25,17 @@ class TableSchema:
     limits: ServiceLimits = field(default_factory=ServiceLimits)
 
 
-def fetch_table_schema(connection: Connection, table: str) -> TableSchema:
+def fetch_table_schema(connection: Connection, table: str, *, must_exist: bool = False) -> TableSchema:
     """Fetch the schema of a table.
 
-    For a table that does not exist yet, return the defaults, because the first write may create it.
+    For a table that does not exist yet, return the defaults, because the first write may create it, or raise
+    `TableError` if it must exist.
     """
     with connection.open() as client:
         try:
             description = client.table(table).describe()
         except TableError as error:
-            if error.code != "table_not_found":
+            if must_exist or error.code != "table_not_found":
                 raise
             return TableSchema()
     fields = description["key"]

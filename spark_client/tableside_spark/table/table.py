@@ -92,6 +92,7 @@ class Table(TableSettings):
         Raises:
             ValueError: A column is missing, has an invalid type, or would exist twice, or `how` is another kind of
                 join, which would need all records of the table.
+            TableNotFound: No table has this name.
         """
         from tableside_spark.plan.join import JoinRequest, join
 
