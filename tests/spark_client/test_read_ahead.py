@@ -76,7 +76,7 @@ def test_a_scan_requests_the_next_page_while_one_is_used(monkeypatch: pytest.Mon
     source = Source(3)
     schema = StructType([StructField("key", StringType()), StructField("value", StringType())])
     target = TableOptions(Connection("http://127.0.0.1:1"), "t", ("key",), TableSchema())
-    decoder = Decoder.from_schema(schema, "t", ("key",), TableSchema(), "fail")
+    decoder = Decoder.from_schema(schema, target, "fail")
 
     def pages(_reader: TableReader, _part: PageScan | KeyLookup) -> Iterator[pa.Table]:
         return (pa.table({"key": [f"{number}"], "value": [b"{}"]}) for number in source)

@@ -17,9 +17,12 @@ from pyspark.sql.functions import col, lit
 from servers.process import free_port
 from support.running import Service, running
 from tableside_client import Client, TableNotFound
+from tableside_client.connection import Connection
 from tableside_client.retries import Retries
 from tableside_spark import ChunkSize, Table, TableWriteError
 from tableside_spark.datasource.encoder import Encoder
+from tableside_spark.datasource.options import TableOptions
+from tableside_spark.plan.table_schema import TableSchema
 from tableside_spark.write import job
 
 pytestmark = [
@@ -255,7 +258,9 @@ def test_char_and_varchar_are_strings_if_the_session_preserves_them(spark: Spark
         assert stored(service, table.name) == {"a": expected | {"most": "b "}}
         assert [(found.c, found.most) for found in table.enrich(row, "k", "most string").collect()] == [("b ", "b ")]
         assert table.delete(row, "k").applied == 1
-        assert Encoder.from_schema(row.drop("m").schema, ["k"], "number").members == ("c", "l")
+        target = TableOptions(Connection(service.url), "t", ("k",), TableSchema())
+        encoder = Encoder.from_schema(row.drop("m").schema, target, "number")
+        assert [field.name for field in encoder.columns.members] == ["c", "l"]
     finally:
         spark.conf.unset("spark.sql.preserveCharVarcharTypeInfo")
 

@@ -1,7 +1,6 @@
 """Decode pages of a scan into Arrow batches of a schema, without a Python object per row."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,13 +15,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tableside_spark.datasource.columns import Columns
 from tableside_spark.datasource.decimals import cast
+from tableside_spark.datasource.options import TableOptions
 from tableside_spark.executor.json_members import UnreadableMembersError, read_members
 from tableside_spark.executor.mismatch import MESSAGE, MismatchError, OnMismatch
-from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema
+from tableside_spark.plan.table_schema import PARTITION_COLUMN
 from tableside_spark.versions import VariantType, arrow_schema
 
-_VALUE_COLUMN = "value"
 _MISFITS = (UnreadableMembersError, pa.ArrowInvalid)
 _JSON_TYPES = {str: "string", bool: "boolean", int: "number", float: "number", dict: "object", list: "array"}
 
@@ -35,37 +35,28 @@ class Decoder:
     target: pa.Schema
     read: pa.Schema
     types: dict[str, str]
-    keys: tuple[str, ...]
-    text: bool
-    """True if the only other column is `value`, the JSON text."""
+    columns: Columns
     on_mismatch: OnMismatch = "fail"
 
     @classmethod
-    def from_schema(
-        cls, schema: StructType, table: str, keys: Sequence[str], table_schema: TableSchema, on_mismatch: OnMismatch
-    ) -> Self:
-        """Create a decoder. Raises `ValueError` for types that Arrow cannot read from JSON."""
-        target = arrow_schema(schema)
-        others = {*keys, PARTITION_COLUMN} if table_schema.partitions else {*keys}
-        members = [field for field in schema.fields if field.name not in others]
-        text = [field.name for field in members] == [_VALUE_COLUMN] and pa.types.is_string(
-            target.field(_VALUE_COLUMN).type
-        )
-        if not text:
-            for field in members:
-                _require_readable(field.name, field.dataType)
-        read = pa.schema([(field.name, _json_type(target.field(field.name).type)) for field in members])
-        types = {field.name: field.dataType.simpleString() for field in members}
-        return cls(table, target, read, types, tuple(keys), text, on_mismatch)
+    def from_schema(cls, schema: StructType, target: TableOptions, on_mismatch: OnMismatch) -> Self:
+        """Create a decoder. Raises `ValueError` for a missing column, and for types that JSON cannot represent."""
+        columns = Columns.from_schema(schema, target)
+        for field in columns.members:
+            _require_readable(field.name, field.dataType)
+        kinds = arrow_schema(schema)
+        read = pa.schema([(field.name, _json_type(kinds.field(field.name).type)) for field in columns.members])
+        types = {field.name: field.dataType.simpleString() for field in columns.members}
+        return cls(target.table, kinds, read, types, columns, on_mismatch)
 
     def decode(self, page: pa.Table) -> pa.RecordBatch:
         """Decode a page as one batch. Raises `MismatchError` for a value that does not fit."""
-        columns = dict(zip(self.keys, _key_columns(page["key"].combine_chunks()), strict=True))
-        if PARTITION_COLUMN in page.column_names:
-            columns.setdefault(PARTITION_COLUMN, page[PARTITION_COLUMN].combine_chunks())
-        if self.text:
-            columns[_VALUE_COLUMN] = page["value"].combine_chunks()
-        elif len(self.read):
+        columns = dict(zip(self.columns.keys, _key_columns(page["key"].combine_chunks()), strict=True))
+        if self.columns.partition is not None:
+            columns[self.columns.partition] = page[PARTITION_COLUMN].combine_chunks()
+        if self.columns.text is not None:
+            columns[self.columns.text] = page["value"].combine_chunks()
+        if len(self.read):
             columns |= self._members(page)
         arrays = [self._cast(columns[field.name], field) for field in self.target]
         for array, field in zip(arrays, self.target, strict=True):

@@ -6,7 +6,6 @@ in the JVM, which is faster.
 
 import datetime as dt
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self, cast
@@ -15,44 +14,57 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
+from tableside_spark.datasource.columns import Columns
+from tableside_spark.datasource.options import TableOptions
 from tableside_spark.executor.key_columns import key_column
+from tableside_spark.executor.operation_batch import partition_lists
 from tableside_spark.partitioning.times import in_utc, with_scalars
 from tableside_spark.plan.json_columns import Decimals, require_json_type
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """The key columns, the members of the value, and the format of decimals."""
+    """The columns of the rows, and the format of decimals."""
 
-    keys: tuple[str, ...]
-    members: tuple[str, ...]
+    columns: Columns
     decimals: str
 
     @classmethod
-    def from_schema(cls, schema: StructType, keys: Sequence[str], decimals: str) -> Self:
-        """Create an encoder. Raises `ValueError` for types that JSON cannot represent."""
-        missing = [key for key in keys if key not in schema.names]
-        if missing:
-            raise ValueError(f"the frame has no key column {missing[0]!r}")
-        members = [field for field in schema.fields if field.name not in keys]
-        for field in members:
+    def from_schema(cls, schema: StructType, target: TableOptions, decimals: str) -> Self:
+        """Create an encoder. Raises `ValueError` for a missing column, and for types that JSON cannot represent."""
+        columns = Columns.from_schema(schema, target)
+        if columns.text is not None and columns.members:
+            raise ValueError(
+                f"column {columns.members[0].name} has no place in the record: column {columns.text} is the JSON text "
+                "of the whole value. Drop one of them"
+            )
+        for field in columns.members:
             require_json_type(field.name, field.dataType, cast("Decimals", decimals))
-        return cls(tuple(keys), tuple(field.name for field in members), decimals)
+        return cls(columns, decimals)
 
     def encode(self, rows: pa.RecordBatch) -> pa.Table:
         """Encode rows as puts. Raises `ValueError` for null keys, NaN and infinities, with the column and the count."""
-        for name in self.keys:
+        columns = self.columns
+        for name in filter(None, (*columns.keys, columns.partition, columns.text)):
             if rows.column(name).null_count:
-                raise ValueError(f"key column {name} is null in {rows.column(name).null_count} rows")
-        for name in self.members:
+                kind = "key column" if name in columns.keys else "column"
+                raise ValueError(f"{kind} {name} is null in {rows.column(name).null_count} rows")
+        keys = key_column([rows.column(name) for name in columns.keys], columns.keys)
+        puts = {"key": keys, "value": rows.column(columns.text) if columns.text else self._texts(rows)}
+        if columns.partition is not None:
+            puts["partitions"] = partition_lists(rows.column(columns.partition))
+        return pa.table(puts)
+
+    def _texts(self, rows: pa.RecordBatch) -> pa.Array:
+        names = [field.name for field in self.columns.members]
+        for name in names:
             _require_finite(name, rows.column(name))
-        members = rows.select(list(self.members))
-        for position, name in enumerate(self.members):
+        members = rows.select(names)
+        for position, name in enumerate(names):
             members = members.set_column(position, name, _for_python(members.column(position)))
         values = members.to_pylist(maps_as_pydicts="strict")
         texts = [json.dumps(value, default=self._as_json, allow_nan=False, ensure_ascii=False) for value in values]
-        keys = key_column([rows.column(name) for name in self.keys], self.keys)
-        return pa.table({"key": keys, "value": pa.array(texts, pa.string())})
+        return pa.array(texts, pa.string())
 
     def _as_json(self, value: Any) -> Any:
         match value:

@@ -15,6 +15,7 @@ _TABLE_OPTIONS = {
     "url",
     "table",
     "key",
+    "value",
     "splits",
     "prefix",
     "partition",
@@ -29,12 +30,16 @@ _STREAM_OPTIONS = {"checkpointlocation", "queryname"}
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """The table of a data source, its connection, its key columns in order, and its schema."""
+    """The table of a data source, its connection, its key columns in order, and its schema.
+
+    `value` is the name of the column with the JSON text of whole values, if the options name one.
+    """
 
     connection: Connection
     table: str
     keys: tuple[str, ...]
     table_schema: TableSchema
+    value: str | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> TableOptions:
@@ -54,7 +59,7 @@ def parse_options(options: Mapping[str, str]) -> TableOptions:
     facts = fetch_table_schema(connection, table)
     named = tuple(name.strip() for name in values.get("key", "").split(",") if name.strip())
     keys = wire_keys(facts, named)[0] if named else tuple(name or "key" for name in facts.key_names)
-    return TableOptions(connection, table, keys, facts)
+    return TableOptions(connection, table, keys, facts, values.get("value"))
 
 
 def parse_flag(options: Mapping[str, str], name: str) -> bool:

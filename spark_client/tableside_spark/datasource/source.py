@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from tableside_spark.datasource.columns import text_field
 from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options
 from tableside_spark.datasource.read_options import parse_read_options
 from tableside_spark.datasource.writers import PutSender, TableWriter
@@ -22,13 +23,15 @@ class TablesideSource(DataSource):
     """The Spark data source `tableside`.
 
     Without a schema, a table is read as its key columns, the column `value` (JSON text), and the column `partition` if
-    the table is partitioned. With a schema, these columns and the members with its names are read.
+    the table is partitioned. With a schema, the key columns and the members with its names are read. A write stores the
+    text of a frame that was read without a schema, and otherwise an object of the columns.
 
     Options for reading and writing:
 
     - `url`: the address of the service.
     - `table`, or the path: the name of the table.
     - `key`: the key columns, separated by commas.
+    - `value`: the column with the JSON text of whole values.
     - `token_file`: a file with the bearer token, on every executor and on the driver. Default: the variable
       `TABLESIDE_TOKEN`. A token itself is not an option, because plans and logs show options.
     - `ca_file`, `certificate_file`, `key_file`: PEM files, on every executor and on the driver.
@@ -56,13 +59,13 @@ class TablesideSource(DataSource):
         return "tableside"
 
     def schema(self) -> StructType:
-        """The default schema: the key columns and `value`."""
+        """The default schema: the key columns and the JSON text."""
         target = self._read_options()
         kinds = [LongType() if kind == "integer" else StringType() for kind in target.table_schema.key_types]
         keys = [StructField(name, kind) for name, kind in zip(target.keys, kinds, strict=True)]
         partition = [StructField(PARTITION_COLUMN, IntegerType())] if target.table_schema.partitions else []
-        others = [StructField("value", StringType()), *partition]
-        if taken := {name.lower() for name in target.keys} & {other.name for other in others}:
+        others = [text_field(target.value or "value"), *partition]
+        if taken := {name.lower() for name in target.keys} & {other.name.lower() for other in others}:
             raise ValueError(
                 f"without a schema, the column {min(taken)} is not the key: set the option key to another name"
             )
@@ -75,7 +78,7 @@ class TablesideSource(DataSource):
 
         target = self._read_options()
         options = parse_read_options(self.options, target.table_schema)
-        decoder = Decoder.from_schema(schema, target.table, target.keys, target.table_schema, options.on_mismatch)
+        decoder = Decoder.from_schema(schema, target, options.on_mismatch)
         if not options.pushdown:
             return TableReader(target, decoder, options)
         require("the option pushdown")
@@ -122,4 +125,4 @@ class TablesideSource(DataSource):
     def _encoder(self, schema: StructType, target: TableOptions) -> Any:
         from tableside_spark.datasource.encoder import Encoder
 
-        return Encoder.from_schema(schema, target.keys, self.options.get("decimals", "number"))
+        return Encoder.from_schema(schema, target, self.options.get("decimals", "number"))

@@ -51,11 +51,13 @@ def fetch_table_schema(connection: Connection, table: str, *, must_exist: bool =
 def wire_keys(table_schema: TableSchema, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the key columns in the order of the key, and the names of the key's fields.
 
-    Columns are matched by name if their names are those of the key's fields, otherwise by position.
+    Columns are matched by name if their names are those of the key's fields, in any case, otherwise by position.
     """
-    names = table_schema.key_names
-    if len(columns) == 1 or len(names) != len(columns) or None in names:
+    names = [str(name) for name in table_schema.key_names]
+    if len(columns) == 1 or len(names) != len(columns) or None in table_schema.key_names:
         return tuple(columns), tuple(columns)
     if set(columns) == set(names):
-        columns = [name for name in names if name is not None]
-    return tuple(columns), tuple(str(name) for name in names)
+        columns = names
+    elif sorted(map(str.lower, columns)) == sorted(map(str.lower, names)):
+        columns = sorted(columns, key=lambda column: [name.lower() for name in names].index(column.lower()))
+    return tuple(columns), tuple(names)
