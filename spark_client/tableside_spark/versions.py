@@ -58,6 +58,12 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema)
 
 
+def parse_variant(text: str) -> dict[str, bytes]:
+    """Return JSON text as the members of a variant in Arrow."""
+    found = types.VariantVal.parseJson(text)
+    return {"value": bytes(found.value), "metadata": bytes(found.metadata)}
+
+
 def with_arrow_column(
     frame: DataFrame, name: str, function: Callable[..., pa.Array], inputs: Sequence[Column], kind: DataType
 ) -> DataFrame:

@@ -149,3 +149,21 @@ def test_the_last_row_of_a_key_is_stored_by_a_batch_and_by_a_stream_without_toke
     query.awaitTermination(120)
     with Client(service.url) as client:
         assert client.table("ordered").get("one") == {"n": rows - 1}
+
+
+def test_a_table_of_sparks_catalog_is_refused_and_a_temporary_view_works(spark: SparkSession, service: Service) -> None:
+    options = f"OPTIONS (url '{service.url}', table 'viewed', key 'key')"
+    spark.sql(f"CREATE TEMPORARY VIEW viewed (key string, n int) USING tableside {options}")
+    spark.sql("INSERT INTO viewed VALUES ('a', 1)")
+    assert [tuple(row) for row in spark.sql("SELECT * FROM viewed").collect()] == [("a", 1)]
+    spark.sql("DROP VIEW viewed")
+    explained = "use CREATE TEMPORARY VIEW"
+    with pytest.raises(Exception, match=explained):
+        spark.sql(f"CREATE TABLE listed USING tableside {options}")
+    spark.sql(f"CREATE TABLE listed (key string, n int) USING tableside {options}")
+    try:
+        for statement in ("SELECT * FROM listed", "INSERT INTO listed VALUES ('a', 1)"):
+            with pytest.raises(Exception, match=explained):
+                spark.sql(statement).collect()
+    finally:
+        spark.sql("DROP TABLE listed")

@@ -26,6 +26,12 @@ _TABLE_OPTIONS = {
     "at_least_once",
 } | _FILE_OPTIONS
 _STREAM_OPTIONS = {"checkpointlocation", "queryname"}
+_CATALOG_PREFIX = "option."
+"""The options of CREATE TABLE also have names with it."""
+_WITHOUT_CATALOG = (
+    "Spark passes no options to a table of its catalog, as CREATE TABLE and saveAsTable make it: "
+    "use CREATE TEMPORARY VIEW … USING tableside OPTIONS (…)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +53,14 @@ def parse_options(options: Mapping[str, str]) -> TableOptions:
     values = {name.lower(): option for name, option in options.items()}
     if "token" in values:
         raise ValueError("the option token is rejected: plans and logs show options. Use token_file or TABLESIDE_TOKEN")
+    if any(name.startswith(_CATALOG_PREFIX) for name in values):
+        raise ValueError(_WITHOUT_CATALOG)
     unknown = sorted(set(values) - _TABLE_OPTIONS - _STREAM_OPTIONS)
     if unknown:
         raise ValueError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_TABLE_OPTIONS))}")
     table = values.get("table") or values.get("path", "")
     if not table:
-        raise ValueError("the option table is required: the name of the table")
+        raise ValueError(f"the option table is required: the name of the table. {_WITHOUT_CATALOG}")
     tls = Tls(values.get("ca_file"), values.get("certificate_file"), values.get("key_file"))
     connection = Connection(service_url(values.get("url", "")), Credential(path=values.get("token_file")), tls=tls)
     tls.require_https(connection.url)

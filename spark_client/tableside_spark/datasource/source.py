@@ -118,9 +118,10 @@ class TablesideSource(DataSource):
         return target
 
     def _write_options(self) -> TableOptions:
+        target = parse_options(self.options)
         if not self.options.get("key"):
             raise ValueError("the option key is required: the names of the key columns")
-        return parse_options(self.options)
+        return target
 
     def _encoder(self, schema: StructType, target: TableOptions) -> Any:
         from tableside_spark.datasource.encoder import Encoder

@@ -54,7 +54,9 @@ class LookupTask:
         return _Lookup(rows, memory.plan(keys.keys), None if keys.is_identity else keys.positions, bool(routed))
 
     def _look_up(self, client: TaskClient, lookup: "_Lookup") -> tuple["_Lookup", pa.RecordBatch]:
-        return lookup, self.values.decode(self._fetch(client, lookup.keys.new, routed=lookup.routed))
+        keys = lookup.keys.new
+        texts = self._fetch(client, keys, routed=lookup.routed)
+        return lookup, self.values.decode(_without_partition(keys) if lookup.routed else keys, texts)
 
     def _fetch(self, client: TaskClient, keys: pa.Array, *, routed: bool) -> pa.Array:
         """Return the value's JSON text for each key, or null if there is no record."""
@@ -96,6 +98,11 @@ def _valid_texts(column: pa.Array) -> pa.Array:
 def _is_kept(has_record: pa.Array, how: str) -> pa.Array:
     found = pc.fill_null(has_record, False)
     return found if how == "left_semi" else pc.invert(found)
+
+
+def _without_partition(keys: pa.StructArray) -> pa.Array:
+    *parts, _ = keys.flatten()
+    return key_column(parts, [field.name for field in keys.type][:-1])
 
 
 def _routed_gets(keys: pa.StructArray, names: tuple[str, ...]) -> pa.Table:

@@ -1,0 +1,110 @@
+"""Read members of JSON values with a schema. Lookups and scans use it, so both read a value in the same way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructField, StructType
+
+from tableside_spark.executor.json_members import UnreadableMembersError, read_members
+from tableside_spark.executor.json_values import MISFITS, converter, json_type, parse
+from tableside_spark.versions import arrow_schema
+
+
+class Misfit(NamedTuple):
+    """A value that does not fit: the position of its text, the position of its member, and its JSON type."""
+
+    row: int
+    member: int
+    json_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonReader:
+    """Reads the members of a schema. `types` are their names in Spark."""
+
+    schema: pa.Schema
+    types: tuple[str, ...]
+
+    @classmethod
+    def from_fields(cls, fields: Sequence[StructField]) -> Self:
+        """Create a reader. Raises `ValueError` for a type that cannot be read from JSON. It names the column."""
+        return cls(pa.schema(list(map(_arrow_field, fields))), tuple(field.dataType.simpleString() for field in fields))
+
+    def read(self, texts: pa.Array) -> tuple[list[pa.Array], list[Misfit]]:
+        """Return an array for each member, and the values that do not fit, which are null. A null has no members."""
+        found = self._read_with_arrow(texts)
+        return self._read_each(texts) if found is None else (found, [])
+
+    def _read_with_arrow(self, texts: pa.Array) -> list[pa.Array] | None:
+        """Return the members, or None if Arrow cannot read one of them. It is faster and reads fewer forms."""
+        kinds = list(map(_arrow_json_type, self.schema.types))
+        if None in kinds:
+            return None
+        try:
+            members = read_members(texts.drop_null(), pa.schema(list(zip(self.schema.names, kinds, strict=True))))
+            members = [_cast(member, kind) for member, kind in zip(members, self.schema.types, strict=True)]
+        except (UnreadableMembersError, pa.ArrowInvalid):
+            return None
+        return members if texts.null_count == 0 else [_spread(member, pc.is_valid(texts)) for member in members]
+
+    def _read_each(self, texts: pa.Array) -> tuple[list[pa.Array], list[Misfit]]:
+        converters = list(enumerate(zip(self.schema.names, map(converter, self.schema), strict=True)))
+        columns: list[list[Any]] = [[] for _ in converters]
+        misfits = []
+        for row, text in enumerate(texts.cast(pa.string()).to_pylist()):
+            members = {} if text is None else parse(text)
+            for at, (name, convert) in converters:
+                value = members.get(name)
+                try:
+                    columns[at].append(None if value is None else convert(value))
+                except MISFITS:
+                    columns[at].append(None)
+                    misfits.append(Misfit(row, at, json_type(value)))
+        return [pa.array(column, kind) for column, kind in zip(columns, self.schema.types, strict=True)], misfits
+
+
+def _arrow_field(field: StructField) -> pa.Field:
+    try:
+        [found] = arrow_schema(StructType([field]))
+        converter(found)
+    except TypeError as error:
+        raise ValueError(
+            f"column {field.name} is {field.dataType.simpleString()}, which cannot be read from JSON: "
+            "read it as string, and convert the column"
+        ) from error
+    return found
+
+
+def _arrow_json_type(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type that Arrow reads from JSON before the cast, or None if it reads values differently."""
+    if pa.types.is_timestamp(kind) or kind == pa.date32():
+        return pa.string()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_list(kind):
+        element = _arrow_json_type(kind.value_type)
+        return None if element is None else pa.list_(element)
+    if pa.types.is_struct(kind):
+        members = [(member.name, _arrow_json_type(member.type)) for member in kind]
+        return None if any(member is None for _, member in members) else pa.struct(members)
+    return kind if pa.types.is_integer(kind) or kind in (pa.string(), pa.bool_()) else None
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast a column that Arrow read. Unlike its own cast, this one allows nulls where the type excludes them."""
+    if pa.types.is_struct(kind):
+        members = [_cast(member, field.type) for member, field in zip(column.flatten(), kind, strict=True)]
+        return pa.StructArray.from_arrays(members, fields=list(kind), mask=column.is_null())
+    if pa.types.is_list(kind):
+        values = _cast(column.values, kind.value_type)
+        return pa.ListArray.from_arrays(column.offsets, values, type=kind, mask=column.is_null())
+    return pc.cast(column, kind)
+
+
+def _spread(members: pa.Array, is_valid: pa.Array) -> pa.Array:
+    """Return an array with the next member at each true position of the mask, and null at the others."""
+    positions = pc.subtract(pc.cumulative_sum(is_valid.cast(pa.int32())), 1)
+    return members.take(pc.if_else(is_valid, positions, pa.scalar(None, pa.int32())))
