@@ -9,7 +9,6 @@ import contextlib
 import logging
 from collections.abc import Iterable
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import msgspec
@@ -18,16 +17,17 @@ from pydantic import BaseModel, Field, SecretStr, field_validator
 from ...core import (
     Clock,
     Connections,
+    StoreMisconfigured,
     StoreUnavailable,
     TableError,
     TableNotFound,
     TableSpec,
     WriteHealth,
-    check_port,
     now_ms,
     url_place,
 )
-from .errors import DRIVER_ERRORS, translate_error
+from .dsn import Address, addresses, checked_dsn, parameters
+from .errors import DRIVER_ERRORS, connection_fault, translate_error
 from .framing import frame_checking_loop
 from .pool import Pool
 from .schema import (
@@ -65,6 +65,7 @@ class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
     connections_max: int = Field(default=10, ge=1, le=1000)
     connections_min: int = Field(default=0, ge=0, le=1000)
     connect_timeout_s: float = Field(default=5.0, gt=0, le=300)
+    connection_age_max_s: float = Field(default=300.0, gt=0)
     table_schema: str | None = Field(default=None, alias="schema", min_length=1, max_length=63)
     sweep_every_s: float = Field(default=60.0, gt=0)
 
@@ -75,11 +76,8 @@ class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
 
     @field_validator("dsn")
     @classmethod
-    def _check_scheme(cls, dsn: SecretStr) -> SecretStr:
-        if not dsn.get_secret_value().startswith(("postgresql://", "postgres://")):
-            raise ValueError("must begin with postgresql://")
-        _check_ports(dsn.get_secret_value())
-        return dsn
+    def _check_dsn(cls, dsn: SecretStr) -> SecretStr:
+        return SecretStr(checked_dsn(dsn.get_secret_value()))
 
 
 class PostgresTableOptions(BaseModel, frozen=True, extra="forbid"):
@@ -99,8 +97,11 @@ class PostgresBackend:
         self._settings = settings
         self._clock = clock
         self._health = WriteHealth()
+        self._addresses = addresses(settings.dsn.get_secret_value())
+        self._parameters = parameters(settings.dsn.get_secret_value())
         self._is_pooled = False
-        self._pool = Pool(self._connect, settings.connections_max, settings.connections_min)
+        limits = settings.connections_max, settings.connections_min
+        self._pool = Pool(self._connect, *limits, age_max_s=settings.connection_age_max_s)
         self._stores: dict[tuple[str, str], PostgresStore] = {}
         self._tasks = [asyncio.create_task(self._maintain_pool_forever()), asyncio.create_task(self._sweep_forever())]
 
@@ -148,10 +149,9 @@ class PostgresBackend:
             async with self._pool.connection() as connection:
                 await connection.execute("SELECT 1")
         except DRIVER_ERRORS as error:
-            failed = translate_error(error, "", applied="no")
-            raise failed if isinstance(failed, StoreUnavailable) else StoreUnavailable(failed.detail) from error
+            raise _unavailable(translate_error(error, "", applied="no")) from error
         except TableError as error:
-            raise StoreUnavailable(error.detail) from error
+            raise _unavailable(error) from error.__cause__
         self._health.check()
 
     def connections(self) -> Connections:
@@ -187,19 +187,42 @@ class PostgresBackend:
         return found
 
     async def _connect(self) -> Connection:
-        """Open a connection. Raise a TableError if that fails."""
+        """Open a connection to the first host of the DSN that accepts one. Raise a TableError if none does."""
+        failure: TableError = StoreUnavailable("the DSN has no host")
+        for address in list(self._addresses):
+            try:
+                return await self._connect_to(address)
+            except StoreMisconfigured:
+                raise
+            except StoreUnavailable as error:
+                failure = error
+        raise failure
+
+    async def _connect_to(self, address: Address) -> Connection:
         timeout_s = self._settings.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._connect_to_session()
+                return await self._connect_to_session(address)
+        except asyncio.CancelledError:
+            self._try_last(address)
+            raise
         except TimeoutError:
+            self._try_last(address)
             raise StoreUnavailable(f"PostgreSQL did not respond within {timeout_s:g} s") from None
         except (*DRIVER_ERRORS, ValueError) as error:
-            raise translate_error(error, "", applied="no") from error
+            raise connection_fault(error, self._parameters) from error
 
-    async def _connect_to_session(self) -> Connection:
+    def _try_last(self, address: Address) -> None:
+        """Try other hosts before one that hangs, if any host with the required role may be used."""
+        if "target_session_attrs" in self._parameters:
+            self._addresses.sort(key=lambda other: other == address)
+
+    async def _connect_to_session(self, address: Address) -> Connection:
+        host, port = address
         connection: Connection = await asyncpg.connect(
             self._settings.dsn.get_secret_value(),
+            host=host,
+            port=port,
             timeout=self._settings.connect_timeout_s,
             loop=frame_checking_loop(),
             server_settings={"application_name": APPLICATION_NAME},
@@ -215,7 +238,7 @@ class PostgresBackend:
             raise
         connection.terminate()
         self._is_pooled = True
-        return await self._connect_to_session()
+        return await self._connect_to_session(address)
 
     async def _maintain_pool_forever(self) -> None:
         while True:
@@ -233,16 +256,8 @@ class PostgresBackend:
                     log.info("table %s: expired records are deleted later: %s", store.spec.name, error.detail)
 
 
-def _check_ports(dsn: str) -> None:
-    """Raise ValueError if one of the hosts, or the parameter `port`, has an invalid port."""
-    try:
-        parts = urlsplit(dsn)
-    except ValueError:  # its text may contain the password
-        raise ValueError("is not a URL") from None
-    for host in parts.netloc.rpartition("@")[2].split(","):
-        check_port(f"//{host}")
-    for port in ",".join(parse_qs(parts.query).get("port", [])).split(","):
-        check_port(f"//host:{port}")
+def _unavailable(error: TableError) -> StoreUnavailable:
+    return error if isinstance(error, StoreUnavailable) else StoreUnavailable(error.detail)
 
 
 def _table_options(spec: TableSpec) -> PostgresTableOptions:

@@ -14,7 +14,14 @@ from typing import Any, TypeAlias, TypeVar
 import asyncpg
 
 from ...core import Applied, Contended, DeadlineExceeded, TableError, exponential_backoff_s
-from .errors import DRIVER_ERRORS, is_connection_error, is_rolled_back, is_row_error, translate_error
+from .errors import (
+    DRIVER_ERRORS,
+    is_connection_error,
+    is_read_only_error,
+    is_rolled_back,
+    is_row_error,
+    translate_error,
+)
 from .pool import Pool
 from .session import Connection
 
@@ -76,7 +83,7 @@ class DeadlineRetry:
 
     async def run_together(self, work: Work[Item, Result], items: Sequence[Item], until: float) -> Sequence[Result]:
         """Run the work for all items together. Raise a TableError if it fails."""
-        fresh = False
+        repeated = fresh = False
         for attempt in range(ATTEMPTS_MAX):
             progress = Progress()
             try:
@@ -88,12 +95,14 @@ class DeadlineRetry:
                     raise self._deadline_exceeded(progress.applied) from None
                 if isinstance(error, asyncpg.PostgresError) and is_row_error(error):
                     raise _RowsRejected(error, progress) from error
-                reconnect = is_connection_error(error) and progress.applied == "no" and not fresh
-                if not reconnect and not is_rolled_back(error):
+                lost = is_connection_error(error) and progress.applied == "no"
+                if not repeated and (lost or is_read_only_error(error)):
+                    repeated, fresh = True, lost
+                    continue
+                if not is_rolled_back(error):
                     raise translate_error(error, self._table, applied=progress.applied) from error
-                fresh = reconnect
-            if not fresh:
-                await self.pause(attempt, until)
+                fresh = False
+            await self.pause(attempt, until)
         raise Contended(f"table {self._table!r}: PostgreSQL rolled back the transaction {ATTEMPTS_MAX} times")
 
     async def pause(self, attempt: int, until: float) -> None:

@@ -14,6 +14,10 @@ others          shutdown, startup, …                     StoreUnavailable
 """
 
 import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Collection
 
 import asyncpg
 
@@ -29,6 +33,7 @@ from ...core import (
     TooLarge,
     Unsupported,
     WritesRejected,
+    quoted_list,
 )
 
 DRIVER_ERRORS = (
@@ -62,6 +67,11 @@ def is_connection_error(error: BaseException) -> bool:
     return True
 
 
+def is_read_only_error(error: BaseException) -> bool:
+    """Return whether the server accepts no writes. It has not applied the statement."""
+    return isinstance(error, asyncpg.ReadOnlySQLTransactionError)
+
+
 def rejected_row_error(error: asyncpg.PostgresError) -> TableError:
     """Return the outcome of a write whose row the server rejected."""
     code = error.sqlstate or ""
@@ -75,6 +85,50 @@ def rejected_row_error(error: asyncpg.PostgresError) -> TableError:
     if code.startswith("P0"):
         return InvalidOperation("a trigger or function of the table rejects the write")
     return InvalidOperation(f"PostgreSQL rejects the write (SQLSTATE {code})")
+
+
+def connection_fault(error: BaseException, parameters: Collection[str]) -> TableError:
+    """Return the reason why a connection cannot be opened. `parameters` are the names of the DSN's parameters."""
+    if isinstance(error, asyncpg.PostgresError):
+        return _refused_login(error, parameters)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return StoreMisconfigured(f"PostgreSQL's TLS certificate is not valid: {error.verify_message}")
+    if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
+        return StoreMisconfigured(f"PostgreSQL and the DSN's TLS settings do not match ({error.reason})")
+    if isinstance(error, ConnectionError) and "rejected SSL upgrade" in str(error):
+        return StoreMisconfigured("PostgreSQL offers no TLS, which the DSN's sslmode requires")
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return StoreUnavailable("no server of the DSN has the role that its target_session_attrs requires")
+    if isinstance(error, socket.gaierror):
+        return StoreUnavailable("the name of PostgreSQL's host cannot be resolved")
+    if isinstance(error, asyncpg.ClientConfigurationError):
+        return StoreMisconfigured("the driver does not accept the DSN, or PostgreSQL's environment variables")
+    if isinstance(error, asyncpg.InterfaceError):
+        return StoreMisconfigured("PostgreSQL requires a kind of authentication that the driver does not have")
+    return StoreUnavailable(f"the connection to PostgreSQL failed ({type(error).__name__})")
+
+
+def _refused_login(error: asyncpg.PostgresError, parameters: Collection[str]) -> TableError:
+    named = [name for name in re.findall(r'"([^"]+)"', str(error)) if name in parameters]
+    match error.sqlstate:
+        case "28P01":
+            return StoreMisconfigured("PostgreSQL rejects the user or the password of the DSN")
+        case "28000":
+            return StoreMisconfigured(
+                "PostgreSQL does not let the DSN's user log in: the role does not exist or may not log in, or "
+                "pg_hba.conf has no entry for this user, database, address and sslmode"
+            )
+        case "3D000" | "55000":
+            return StoreMisconfigured("the database of the DSN does not exist, or accepts no connections")
+        case "42501":
+            return StoreMisconfigured("the DSN's user has no permission to connect to the database")
+        case "08P01" if "unsupported startup parameter" in str(error):
+            return StoreMisconfigured(
+                "the pooler does not accept a parameter of the DSN: see ignore_startup_parameters"
+            )
+        case "22023" | "42602" | "42704" | "55P02" | "0A000" if named:
+            return StoreMisconfigured(f"PostgreSQL does not accept a parameter of the DSN: {quoted_list(named)}")
+    return translate_error(error, "", applied="no")
 
 
 def translate_error(error: BaseException, table: str, *, applied: Applied) -> TableError:

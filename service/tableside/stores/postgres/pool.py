@@ -3,10 +3,14 @@
 asyncpg's own pool starts a task for each connection that it takes back, and waits without limit for one to close. This
 store never changes session state, so it takes back connections unchanged. It closes a connection that was abandoned
 before its response arrived in the background.
+
+After a failover the old server may still answer. If a connection shows that its server has another role now, or if it
+is too old, the pool opens new connections, which follow the DSN again.
 """
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +19,7 @@ from typing import TypeAlias
 import asyncpg
 
 from ...core import Connections
-from .errors import is_connection_error
+from .errors import is_connection_error, is_read_only_error
 from .session import Connection, one_session
 
 Connect: TypeAlias = Callable[[], Awaitable[Connection]]
@@ -30,10 +34,12 @@ IDLE_MAX_S = 30.0
 class Pool:
     """Lends at most `maximum` connections at a time. Further borrowers wait in order of arrival."""
 
-    def __init__(self, connect: Connect, maximum: int, minimum: int = 0) -> None:
+    def __init__(self, connect: Connect, maximum: int, minimum: int = 0, *, age_max_s: float) -> None:
         self._connect = connect
         self._minimum = minimum
         self._maximum = maximum
+        self._age_max_s = age_max_s
+        self._renewed_at = -math.inf
         self._connecting = 0
         self._free = asyncio.Semaphore(maximum)
         self._idle: list[tuple[float, Connection]] = []
@@ -59,6 +65,8 @@ class Pool:
                 reusable = True
             except asyncpg.PostgresError as error:
                 reusable = not is_connection_error(error)  # only the statement failed
+                if is_read_only_error(error) and not connection.was_read_only:
+                    self._renew()
                 raise
         finally:
             self._release(connection, reusable=reusable)
@@ -70,10 +78,14 @@ class Pool:
         return Connections(count - idle, count, self._maximum)
 
     async def maintain(self) -> None:
-        """Close connections that were idle for too long, and open connections up to the minimum."""
-        idle_before = time.monotonic() - IDLE_MAX_S
-        while self._idle and self._idle[0][0] < idle_before:
-            self._discard(self._idle.pop(0)[1])
+        """Close connections that were idle for too long or are too old, and open connections up to the minimum."""
+        idle_before, idle = time.monotonic() - IDLE_MAX_S, self._idle
+        self._idle = []
+        for released_at, connection in idle:
+            if released_at < idle_before or not self._is_usable(connection):
+                self._discard(connection)
+            else:
+                self._idle.append((released_at, connection))
         while len(self._open) - len(self._closing) < self._minimum and not self._free.locked():
             async with self.connection(fresh=True):
                 pass
@@ -96,10 +108,10 @@ class Pool:
         return connection
 
     def _take_idle(self) -> Connection | None:
-        """Return the most recently used idle connection that is open."""
+        """Return the most recently used idle connection that is usable."""
         while self._idle:
             _, connection = self._idle.pop()
-            if not connection.is_closed():
+            if self._is_usable(connection):
                 return connection
             self._discard(connection)
         return None
@@ -107,11 +119,22 @@ class Pool:
     def _release(self, connection: Connection | None, *, reusable: bool) -> None:
         if connection is None:
             self._free.release()
-        elif reusable and not self._closed and not connection.is_closed() and not connection.is_in_transaction():
+            return
+        if connection.has_changed_role:
+            self._renew()
+        if reusable and not self._closed and self._is_usable(connection) and not connection.is_in_transaction():
             self._idle.append((time.monotonic(), connection))
             self._free.release()
         else:
             self._discard(connection).add_done_callback(lambda _: self._free.release())
+
+    def _is_usable(self, connection: Connection) -> bool:
+        opened_after = max(self._renewed_at, time.monotonic() - self._age_max_s)
+        return not connection.is_closed() and connection.opened_at > opened_after
+
+    def _renew(self) -> None:
+        """Replace all connections that are open now, each as soon as it is free."""
+        self._renewed_at = time.monotonic()
 
     def _discard(self, connection: Connection) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(self._close(connection))

@@ -6,8 +6,10 @@ Behind a pooler, every use of a connection is therefore one transaction that set
 statements have no name. A direct connection sets the parameters once.
 """
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import uuid4
 
 import asyncpg
@@ -40,6 +42,26 @@ class Connection(asyncpg.Connection):
     """
 
     is_pooled = False
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.opened_at = time.monotonic()
+        self._role_at_opening = self._role()
+
+    @property
+    def was_read_only(self) -> bool:
+        """Whether the server reported that it accepts no writes, when the connection was opened."""
+        return "on" in self._role_at_opening
+
+    @property
+    def has_changed_role(self) -> bool:
+        """Whether the server reports another role than at the opening: it was promoted, or is read-only now."""
+        return self._role() != self._role_at_opening
+
+    def _role(self) -> tuple[str | None, str | None]:
+        """Return what PostgreSQL 14 and later report without a request, with the answer to any statement."""
+        settings = self.get_settings()
+        return getattr(settings, "in_hot_standby", None), getattr(settings, "default_transaction_read_only", None)
 
     def _get_unique_id(self, prefix: str) -> str:
         return f"tableside_{prefix}_{uuid4().hex}"
