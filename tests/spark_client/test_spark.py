@@ -213,7 +213,7 @@ def test_a_join_with_a_table_that_does_not_exist_fails_at_once_with_one_line(
 ) -> None:
     for how in ("left", "left_anti"):
         with pytest.raises(TableNotFound) as caught:
-            Table("spark_nowhere", service.url).enrich(numbers(spark, 1), "k", "n int", how)
+            Table("spark_nowhere", service.url).enrich(numbers(spark, 1), "k", "m int", how)
         assert str(caught.value) == "table spark_nowhere: table_not_found (404): no table has that name"
 
 
