@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
@@ -175,3 +176,29 @@ def test_times_with_and_without_a_zone_are_compared_as_if_both_were_in_utc(
         assert stored(service, table.name) == {
             "a": {"first": texts[1], "last": texts[2]}, "b": {"first": texts[0], "last": texts[1]},
         }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("array(if(id > 1, double('nan'), 0))", "column v contains a NaN or an infinity in 2 rows"),
+        ("map('m', named_struct('f', float('-inf')))", "column v contains a NaN or an infinity in 4 rows"),
+        ("array(timestamp_seconds(if(id > 0, 253402300800, 0)))", f"column v contains {YEARS} in 3 rows"),
+        ("named_struct('n', timestamp_ntz'0000-12-31 23:59:59')", f"column v contains {YEARS} in 4 rows"),
+        ("if(id = 0, date'+10000-01-01', date'2013-01-01')", f"column v contains {YEARS} in 1 rows"),
+        (
+            "from_json(if(id = 3, '{\"x\": 1, \"x\": 2}', '{}'), 'map<string,int>')",
+            "column v contains a map with two equal keys in 1 rows",
+        ),
+        ("named_struct('x', array(parse_json('1')))", "column v is struct<x:array<variant>>: the format cannot write"),
+        ("array(named_struct('x', 1, 'x', 2))", "column v[] has two members named 'x'"),
+    ],
+)
+def test_the_format_names_the_column_and_counts_the_rows(
+    spark: SparkSession, service: Service, value: str, message: str
+) -> None:
+    rows = spark.range(0, 4, 1, 1).selectExpr("string(id) k", f"{value} v")
+    writer = rows.write.format("tableside").options(url=service.url, table="spark_lacking", key="k").mode("append")
+    with pytest.raises(PySparkException) as caught:
+        writer.save()
+    assert message in str(caught.value)

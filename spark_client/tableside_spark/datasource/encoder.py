@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import Any, Self, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from tableside_spark.datasource.columns import Columns
@@ -19,7 +18,15 @@ from tableside_spark.datasource.options import TableOptions
 from tableside_spark.executor.key_columns import key_column
 from tableside_spark.executor.operation_batch import partition_lists
 from tableside_spark.partitioning.times import in_utc, with_scalars
-from tableside_spark.plan.json_columns import Decimals, require_json_type
+from tableside_spark.plan.json_columns import (
+    EQUAL_KEYS,
+    NOT_FINITE,
+    OUT_OF_RANGE,
+    Decimals,
+    has_type,
+    require_json_type,
+)
+from tableside_spark.versions import VariantType
 
 
 @dataclass(frozen=True)
@@ -40,10 +47,13 @@ class Encoder:
             )
         for field in columns.members:
             require_json_type(field.name, field.dataType, cast("Decimals", decimals))
+            if has_type(field.dataType, VariantType):
+                kind = field.dataType.simpleString()
+                raise ValueError(f"column {field.name} is {kind}: the format cannot write a variant; use Table.put")
         return cls(columns, decimals)
 
     def encode(self, rows: pa.RecordBatch) -> pa.Table:
-        """Encode rows as puts. Raises `ValueError` for null keys, NaN and infinities, with the column and the count."""
+        """Encode rows as puts. Raises `ValueError` for null keys and values that JSON lacks, with column and count."""
         columns = self.columns
         for name in filter(None, (*columns.keys, columns.partition, columns.text)):
             if rows.column(name).null_count:
@@ -57,14 +67,35 @@ class Encoder:
 
     def _texts(self, rows: pa.RecordBatch) -> pa.Array:
         names = [field.name for field in self.columns.members]
-        for name in names:
-            _require_finite(name, rows.column(name))
         members = rows.select(names)
         for position, name in enumerate(names):
             members = members.set_column(position, name, _for_python(members.column(position)))
-        values = members.to_pylist(maps_as_pydicts="strict")
-        texts = [json.dumps(value, default=self._as_json, allow_nan=False, ensure_ascii=False) for value in values]
+        try:
+            texts = [self._text(value) for value in members.to_pylist(maps_as_pydicts="strict")]
+        except (KeyError, OverflowError, ValueError) as error:
+            raise ValueError(self._first_problem(members)) from error
         return pa.array(texts, pa.string())
+
+    def _first_problem(self, members: pa.RecordBatch) -> str:
+        """Describe the first column with values that have no JSON text, and count its rows."""
+        found = [[*filter(None, map(self._problem, column))] for column in members.columns]
+        pairs = zip(members.schema.names, found, strict=True)
+        name, problems = next((name, problems) for name, problems in pairs if problems)
+        return f"column {name} contains {problems[0]} in {problems.count(problems[0])} rows"
+
+    def _problem(self, value: pa.Scalar) -> str | None:
+        try:
+            self._text(value.as_py(maps_as_pydicts="strict"))
+        except KeyError:
+            return EQUAL_KEYS
+        except OverflowError:  # from the conversion to Python's times, which have the same years
+            return OUT_OF_RANGE
+        except ValueError:
+            return NOT_FINITE
+        return None
+
+    def _text(self, value: Any) -> str:
+        return json.dumps(value, default=self._as_json, allow_nan=False, ensure_ascii=False)
 
     def _as_json(self, value: Any) -> Any:
         match value:
@@ -90,10 +121,3 @@ def _for_python(column: pa.Array) -> pa.Array:
     texts = with_scalars(column.type, lambda kind: pa.string() if pa.types.is_float32(kind) else kind)
     doubles = with_scalars(column.type, lambda kind: pa.float64() if pa.types.is_float32(kind) else kind)
     return column if texts == column.type else column.cast(texts).cast(doubles)
-
-
-def _require_finite(name: str, column: pa.Array) -> None:
-    if pa.types.is_floating(column.type):
-        count = pc.sum(pc.invert(pc.is_finite(column))).as_py()
-        if count:
-            raise ValueError(f"column {name} contains a NaN or an infinity in {count} rows")

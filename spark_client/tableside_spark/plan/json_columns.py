@@ -37,6 +37,10 @@ Decimals = Literal["number", "string"]
 Check = tuple[Column | None, str]
 """A condition for rows that cannot be sent, and the problem that it means."""
 
+NOT_FINITE = "a NaN or an infinity"
+OUT_OF_RANGE = "a time outside of the years 1 to 9999 in UTC"
+EQUAL_KEYS = "a map with two equal keys"
+
 DECIMAL_DIGITS_MAX = 15
 """The number of decimal digits that every double preserves."""
 
@@ -90,18 +94,19 @@ def require_distinct_members(name: str, kind: StructType) -> None:
 
 def with_decimals(column: Column, kind: DataType, decimals: Decimals) -> Column:
     """Return the column with decimals as strings at every depth, if `decimals` is "string"."""
-    return _decimals_as_text(column, kind) if decimals == "string" and _has_decimals(kind) else column
+    return _decimals_as_text(column, kind) if decimals == "string" and has_type(kind, DecimalType) else column
 
 
-def _has_decimals(kind: DataType) -> bool:
+def has_type(kind: DataType, wanted: type[DataType]) -> bool:
+    """Whether a type is, or has at any depth, a type of a class."""
     match kind:
         case StructType():
-            return any(_has_decimals(field.dataType) for field in kind.fields)
+            return any(has_type(field.dataType, wanted) for field in kind.fields)
         case ArrayType():
-            return _has_decimals(kind.elementType)
+            return has_type(kind.elementType, wanted)
         case MapType():
-            return _has_decimals(kind.valueType)
-    return isinstance(kind, DecimalType)
+            return has_type(kind.valueType, wanted)
+    return isinstance(kind, wanted)
 
 
 def _decimals_as_text(column: Column, kind: DataType) -> Column:
@@ -110,15 +115,15 @@ def _decimals_as_text(column: Column, kind: DataType) -> Column:
         case DecimalType():
             digits = f"0.{'0' * kind.scale}" if kind.scale else "0"
             return F.call_function("format_number", column, F.lit(digits))
-        case StructType() if _has_decimals(kind):
+        case StructType() if has_type(kind, DecimalType):
             members = [
                 _decimals_as_text(member, field.dataType).alias(field.name)
                 for member, field in zip(member_columns(column, kind), kind.fields, strict=True)
             ]
             return F.when(column.isNotNull(), F.struct(*members))
-        case ArrayType() if _has_decimals(kind):
+        case ArrayType() if has_type(kind, DecimalType):
             return F.transform(column, lambda element: _decimals_as_text(element, kind.elementType))
-        case MapType() if _has_decimals(kind):
+        case MapType() if has_type(kind, DecimalType):
             return F.transform_values(column, lambda _, value: _decimals_as_text(value, kind.valueType))
     return column
 
@@ -163,9 +168,9 @@ def _has_equal_keys(column: Column, kind: DataType) -> Column | None:
 _Test = Callable[[Column, DataType], Column | None]
 
 _PROBLEMS: tuple[tuple[_Test, str], ...] = (
-    (_is_not_finite, "a NaN or an infinity"),
-    (_is_out_of_range, "a time outside of the years 1 to 9999 in UTC"),
-    (_has_equal_keys, "a map with two equal keys"),
+    (_is_not_finite, NOT_FINITE),
+    (_is_out_of_range, OUT_OF_RANGE),
+    (_has_equal_keys, EQUAL_KEYS),
 )
 
 
