@@ -122,6 +122,14 @@ def test_invalid_joins_and_writes_are_rejected_on_the_driver(spark: SparkSession
             lambda: table.update(frame, "k", {"$max": {"d": col("n").cast("decimal(9,2)")}}, decimals="string"),
             r"\$max d does not accept decimal\(9,2\) as a string",
         ),
+        (
+            lambda: table.update(frame, "k", {"$inc": {"d": col("n").cast("decimal(9,2)")}}, decimals="string"),
+            r"\$inc d does not accept decimal\(9,2\) as a string: .* \(column \* 100\).cast\(.long.\) for cents",
+        ),
+        (
+            lambda: table.update(frame, "k", {"$inc": {"d": col("n").cast("decimal(38,2)")}}),
+            r"\$inc d does not accept decimal\(38,2\): .* \(column \* 100\).cast\(.long.\) for cents",
+        ),
         (lambda: Table("t", "http://user:secret@host"), "use a token"),
     ]
     for refused, match in refusals:
@@ -370,15 +378,56 @@ def test_merge_patches_floats_and_opaque_updates(spark: SparkSession, rows: Data
     assert stored(service, "spark_list")["7"] == {"n": 100, "m": 1987}
 
 
-def test_null_operands_and_sums_beyond_64_bits_fail_their_key_alone(spark: SparkSession, service: Service) -> None:
+def test_sums_beyond_64_bits_fail_their_key_alone(spark: SparkSession, service: Service) -> None:
     table = Table("spark_overflow", service.url)
-    frame = spark.createDataFrame([("a", 1), ("b", 2**62), ("b", 2**62), ("c", None), ("c", 1)], "k string, n long")
+    frame = spark.createDataFrame([("a", 1), ("b", 2**62), ("b", 2**62)], "k string, n long")
     summary = table.update(frame, "k", {"$inc": {"n": col("n")}}, default={"n": 0}, on_error="collect")
-    assert (summary.applied, summary.failed) == (1, 4)
+    assert (summary.applied, summary.failed) == (1, 2)
     assert summary.failures is not None
     failures = sorted((row.k, row.rows, row.code) for row in summary.failures.collect())
-    assert failures == [(key, 1, "invalid_operation") for key in "bbcc"]
+    assert failures == [(key, 1, "invalid_operation") for key in "bb"]
     assert stored(service, "spark_overflow") == {"a": {"n": 1}}
+
+
+@pytest.mark.parametrize("fold", [True, False])
+@pytest.mark.parametrize("operator", ["$inc", "$min", "$max", "$push", "$addToSet"])
+def test_a_null_operand_fails_its_row_alone_and_the_error_names_the_option(
+    spark: SparkSession, service: Service, operator: str, fold: bool
+) -> None:
+    table = Table(f"spark_null{operator.replace('$', '_')}_{fold}", service.url)
+    frame = spark.createDataFrame([("a", 2), ("a", None), ("b", None)], "k string, n int")
+    each = {"$each": F.when(col("n").isNotNull(), F.array("n"))}
+    update = {operator: {"m": each if operator in ("$push", "$addToSet") else col("n")}}
+    summary = table.update(frame, "k", update, default={}, fold=fold, on_error="collect")
+    assert (summary.applied, summary.failed) == (1, 2)
+    assert summary.failures is not None
+    detail = f'{operator} m: the operand is null; filter such rows, or set nulls="omit"'
+    assert sorted((row.k, row.detail) for row in summary.failures.collect()) == [("a", detail), ("b", detail)]
+    with_a = stored(service, table.name)
+    assert with_a.keys() == {"a"}
+    table.delete(frame, "k")
+    assert table.update(frame, "k", update, default={}, fold=fold, nulls="omit").applied == 3
+    assert stored(service, table.name) == with_a | {"b": {}}
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_omitted_nulls_have_no_effect_with_any_operator(spark: SparkSession, service: Service, fold: bool) -> None:
+    table = Table(f"spark_omitted_{fold}", service.url)
+    numbers, lists = ("inc", "min", "max", "set", "merged"), ("push", "add", "pushes", "adds")
+    record = dict.fromkeys(numbers, 5) | {name: [5] for name in lists}
+    table.put(spark.createDataFrame([(key, json.dumps(record)) for key in "ab"], "k string, v string"), "k", value="v")
+    rows = [("a", None, 1), ("a", 7, 2), ("a", None, 3), ("b", None, 4)]
+    frame, n = spark.createDataFrame(rows, "k string, n int, at int"), col("n")
+    each = {"$each": F.when(n.isNotNull(), F.array(n))}
+    operators = {
+        "$inc": {"inc": n}, "$min": {"min": n}, "$max": {"max": n}, "$set": {"set": n},
+        "$push": {"push": n, "pushes": each}, "$addToSet": {"add": n, "adds": each},
+    }  # fmt: skip
+    for update in (operators, {"merged": n}):
+        summary = table.update(frame, "k", update, order_by="at", nulls="omit", fold=fold)
+        assert (summary.applied, summary.failed) == (4, 0)
+    added = {"inc": 12, "min": 5, "max": 7, "set": 7, "merged": 7} | {name: [5, 7] for name in lists}
+    assert stored(service, table.name) == {"a": added, "b": record}
 
 
 def test_a_repeated_call_with_the_same_token_changes_nothing(rows: DataFrame, service: Service) -> None:

@@ -7,8 +7,8 @@ Folded and listed updates produce equal records. A fold is an aggregate expressi
     $set, merge patch   the values of the last row
     $push $addToSet     the elements in order, or the distinct elements
 
-If nulls are written, a null operand in any row makes the folded operand null, so that the service refuses it as it
-would refuse the row alone. If nulls are omitted, rows with a null are ignored.
+If nulls are omitted, the null operands of rows are ignored. If they are written, rows with a null that the operator
+does not accept have a problem, so that they are not selected.
 """
 
 from collections.abc import Sequence
@@ -128,19 +128,11 @@ def fold(leaves: Sequence[RowLeaf], selection: RowSelection, nulls: Nulls) -> Fo
     for row_leaf in leaves:
         match row_leaf.leaf.operator:
             case "$inc":
-                _add_sum(result, row_leaf, selection, nulls)
+                _add_sum(result, row_leaf, selection)
             case "$min":
-                _add(
-                    result,
-                    row_leaf,
-                    _null_if_any_null(F.min(selection.masked(F.col(row_leaf.name))), row_leaf.name, selection, nulls),
-                )
+                _add(result, row_leaf, F.min(selection.masked(F.col(row_leaf.name))))
             case "$max":
-                _add(
-                    result,
-                    row_leaf,
-                    _null_if_any_null(F.max(selection.masked(F.col(row_leaf.name))), row_leaf.name, selection, nulls),
-                )
+                _add(result, row_leaf, F.max(selection.masked(F.col(row_leaf.name))))
             case "$push" | "$addToSet":
                 _add_elements(result, row_leaf, selection, nulls)
             case _ if nulls == "omit":
@@ -158,23 +150,12 @@ def _add(result: Fold, row_leaf: RowLeaf, aggregate: Column) -> None:
     result.values.append(F.col(row_leaf.name))
 
 
-def _null_if_any_null(aggregate: Column, name: str, selection: RowSelection, nulls: Nulls) -> Column:
-    """Return null if any operand is null: aggregates skip nulls, which would hide an invalid operand."""
-    if nulls == "omit":
-        return aggregate
-    return F.when(F.count(selection.masked(F.col(name))) == selection.count(), aggregate)
-
-
-def _add_sum(result: Fold, row_leaf: RowLeaf, selection: RowSelection, nulls: Nulls) -> None:
+def _add_sum(result: Fold, row_leaf: RowLeaf, selection: RowSelection) -> None:
     name = row_leaf.name
     if not isinstance(row_leaf.kind, LongType):  # 2^31 rows of 32-bit integers fit in 64 bits
-        _add(
-            result,
-            row_leaf,
-            _null_if_any_null(F.sum(selection.masked(F.col(name).cast("long"))), name, selection, nulls),
-        )
+        _add(result, row_leaf, F.sum(selection.masked(F.col(name).cast("long"))))
         return
-    result.aggregates[name] = _null_if_any_null(F.sum(selection.masked(F.col(name).cast(_SUM))), name, selection, nulls)
+    result.aggregates[name] = F.sum(selection.masked(F.col(name).cast(_SUM)))
     total = F.expr(f"try_cast({name} AS bigint)")
     result.values.append(total)
     overflow = F.col(name).isNotNull() & total.isNull()

@@ -30,6 +30,7 @@ from tableside_spark.plan.grouping import (
     UpdatePerKey,
 )
 from tableside_spark.plan.json_columns import (
+    DECIMAL_DIGITS_MAX,
     Check,
     Decimals,
     Nulls,
@@ -167,9 +168,13 @@ def _check_leaves(
     columns: list[Column] = []
     for position, leaf in enumerate(leaves):
         name = _leaf_name(position)
+        _require_number(leaf, types[name], options.decimals)
         require_json_type(leaf.label, types[name], options.decimals)
-        _require_numeric_order(leaf, types[name], options.decimals)
         checks += value_checks(F.col(name), types[name], leaf.label)
+        if leaf.needs_operand and options.nulls == "write":
+            checks.append(
+                (F.col(name).isNull(), f'{leaf.label}: the operand is null; filter such rows, or set nulls="omit"')
+            )
         if leaf.operator == "":
             checks.append((F.col(name).isNull(), "the update is null"))
             if isinstance(types[name], StringType):
@@ -187,9 +192,16 @@ def _check_leaves(
     return row_leaves, ready
 
 
-def _require_numeric_order(leaf: Leaf, kind: DataType, decimals: Decimals) -> None:
-    if decimals == "string" and leaf.operator in ("$min", "$max") and isinstance(kind, DecimalType):
-        raise ValueError(f"{leaf.label} does not accept {kind.simpleString()} as a string: 9 would be above 10")
+def _require_number(leaf: Leaf, kind: DataType, decimals: Decimals) -> None:
+    """Raise `ValueError` for a decimal operand that would be a string, or a number with fewer digits."""
+    if not leaf.compares_or_adds or not isinstance(kind, DecimalType):
+        return
+    if decimals == "string" or kind.precision > DECIMAL_DIGITS_MAX:
+        raise ValueError(
+            f"{leaf.label} does not accept {kind.simpleString()}{' as a string' if decimals == 'string' else ''}: "
+            f"the service computes with numbers of {DECIMAL_DIGITS_MAX} digits; cast the operand to double or, for "
+            'money, to an integer of the smallest unit: (column * 100).cast("long") for cents'
+        )
 
 
 def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], options: WriteOptions) -> Column:

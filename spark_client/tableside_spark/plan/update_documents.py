@@ -33,6 +33,16 @@ class Leaf:
         """Whether the operator collects the values of all rows."""
         return self.operator in ("$push", "$addToSet")
 
+    @property
+    def compares_or_adds(self) -> bool:
+        """Whether the operator computes with its operand."""
+        return self.operator in ("$inc", "$min", "$max")
+
+    @property
+    def needs_operand(self) -> bool:
+        """Whether the operator does not accept null."""
+        return self.each or self.compares_or_adds
+
 
 Template = dict[str, Any]
 """A document whose values are templates, positions of leaves (int), or constant columns."""

@@ -226,8 +226,10 @@ class Table(TableSettings):
             token: A writer's name that is used for one write only, or a writer's name and a sequence number that grows
                 with each write.
             at_least_once: Send no tokens. A repeated task or micro-batch may then apply an update again.
-            nulls: As in `put`.
-            decimals: As in `put`.
+            nulls: As in `put`. `"omit"` also skips null operands. With `"write"`, a row with a null operand of `$inc`,
+                `$min`, `$max` or `$each` fails.
+            decimals: As in `put`. The operands of `$inc`, `$min` and `$max` are numbers. For money, use integers of the
+                smallest unit, such as cents.
             on_error: As in `put`.
 
         Returns:
