@@ -1,11 +1,18 @@
 """Parts of HTTP requests: paths of tables and records, headers, parameters, and JSON bodies."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 JSON = "application/json"
+
+UNCOMPRESSED = {"Accept-Encoding": "identity"}
+"""The header of requests whose response has an etag: a proxy that compresses a response changes its etag."""
+
+_CHANGED_BY_PROXIES = re.compile(r"[\x00-\x1f\x7f/\\%;?#]")
+"""Characters of a path that some proxies decode, normalize or reject, although they are percent-encoded."""
 
 Key: TypeAlias = str | int | Sequence[str | int]
 """A string or an integer, or a sequence of them for a composite key."""
@@ -33,30 +40,33 @@ def _is_part(part: Any) -> bool:
 
 
 def key_path(key: Key) -> str | None:
-    """Return the key as path segments, or None if a path cannot represent it (an empty segment, `.` or `..`)."""
+    """Return the key as path segments, or None if a batch should contain it.
+
+    A path cannot represent an empty segment, `.` and `..`. Some proxies change paths with `/` and similar characters.
+    """
     key = as_key(key)
     parts = [str(part) for part in ([key] if isinstance(key, str | int) else key)]
-    if not parts or any(part in ("", ".", "..") for part in parts):
+    if not parts or any(part in ("", ".", "..") or _CHANGED_BY_PROXIES.search(part) for part in parts):
         return None
     return "/".join(quote(part, safe="") for part in parts)
 
 
 def table_path(table: str, *rest: str) -> str:
     """Return the path of a table, or of a resource below it."""
-    return "/".join(["/v1/tables", key_path(table) or table, *rest])
+    return "/".join(["/v1/tables", quote(table, safe=""), *rest])
 
 
-def record_path(table: str, key: Key, token: tuple[str, int] | None = None) -> str | None:
-    """Return the path of a record. None if a path cannot represent the key, or a header cannot represent the token."""
+def record_path(table: str, key: Key, *in_headers: str | None) -> str | None:
+    """Return the path of a record. None if a batch should contain the key or the texts that headers would have."""
     path = key_path(key)
-    portable = token is None or (token[0].isascii() and token[0].isprintable())
+    portable = all(text is None or (text.isascii() and text.isprintable() and '"' not in text) for text in in_headers)
     return table_path(table, "records", path) if path is not None and portable else None
 
 
 def write_headers(if_match: str | None, token: tuple[str, int] | None, return_: bool) -> dict[str, str]:
     """Return the headers of a single write: precondition, token, and whether to return the new value."""
     quoted = None if if_match is None else "*" if if_match == "*" else f'"{if_match}"'
-    return given(
+    return UNCOMPRESSED | given(
         **{
             "If-Match": quoted,
             "Tableside-Token": None if token is None else f"{token[0]}/{token[1]}",

@@ -8,10 +8,10 @@ _METHODS = {"put": "PUT", "update": "PATCH", "delete": "DELETE"}
 
 
 def single_write(table: str, operation: Operation) -> Request | None:
-    """Return the request of a write, None if only a batch can represent its key or its token."""
+    """Return the request of a write, None if a batch should contain its key, its token or its etag."""
     members = operation.document
     token = members.get("token") and (members["token"]["writer"], members["token"]["sequence"])
-    path = record_path(table, members["key"], token)
+    path = record_path(table, members["key"], token and token[0], members.get("if_match"))
     if path is None:
         return None
     headers = write_headers(members.get("if_match"), token, members.get("return", False))

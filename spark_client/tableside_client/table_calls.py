@@ -11,7 +11,7 @@ from tableside_client.calls import Call, CallLimits, CallSettings, Request
 from tableside_client.codec import Codec
 from tableside_client.errors import RecordNotFound, TablesideError, error
 from tableside_client.json_batch import Document, Operation
-from tableside_client.paths import Key, as_key, given, joined, names, record_path, table_path
+from tableside_client.paths import UNCOMPRESSED, Key, as_key, given, joined, names, record_path, table_path
 from tableside_client.results import Outcome, Record, Written, etag_of
 from tableside_client.single_writes import single_write
 from tableside_client.tokens import TokenArgument, TokenSource
@@ -82,7 +82,8 @@ class TableCalls(Generic[V]):
             if (failure := json_batch.error_of(self.name, result)) is not None:
                 raise failure
             return self._record({**result, "key": key})
-        response = yield from self._send(Request("GET", path, self.name, params=given(fields=joined(fields))))
+        request = Request("GET", path, self.name, params=given(fields=joined(fields)), headers=UNCOMPRESSED)
+        response = yield from self._send(request)
         expires_at = response.headers.get("tableside-expires-at")
         return Record(as_key(key), self._decode(key, response.json()), etag_of(response), expires_at)
 
