@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -193,6 +194,27 @@ async def test_an_item_with_an_invalid_value_is_unreadable_and_can_be_replaced(
         assert refused(await one(store, write), RecordUnreadable)
     await written(store, put("a", {"n": 1}, token=Token("w", 1)))
     assert await value(store, "a") == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("keys", "item", "named"),
+    [
+        ({"id": "N"}, {"id": {"N": "1.5"}}, "`1.5`: another tool wrote the item, and its 'id' is not a valid integer"),
+        ({"id": "N"}, {"id": {"N": "1E+30"}}, "`1E\\+30`: another|`10{30}`: another"),
+        ({"id": "S"}, {"id": {"S": "k" * 1025}}, "'id' is not a valid string of a key"),
+        ({"id": "S", "at": "N"}, {"id": {"S": "a"}, "at": {"N": "0.5"}}, r'`\["a","0.5"\]`: .* its \'at\' is not'),
+    ],
+    ids=["fraction", "large", "long", "composite"],
+)
+async def test_a_scan_names_a_key_that_no_record_can_have(
+    dynamodb_client: Client, keys: dict[str, str], item: dict[str, Any], named: str
+) -> None:
+    async with fresh_table(dynamodb_client, keys) as name:
+        await put_item(dynamodb_client, name, item | {"n": {"N": "1"}})
+        store = await opened(dynamodb_client, name)
+        with pytest.raises(RecordUnreadable, match="the scan cannot continue at the key ") as caught:
+            await store.scan(Scan(10))
+        assert re.search(named, caught.value.detail), caught.value.detail
 
 
 async def test_a_page_ends_early_among_expired_items(

@@ -222,6 +222,19 @@ async def test_a_row_with_an_invalid_value_is_unreadable_and_can_be_replaced(
     assert await scanned(store) == ["c"]
 
 
+@pytest.mark.parametrize("key", ["", "k" * 1025])
+async def test_a_scan_names_a_key_that_no_record_can_have(
+    backend: PostgresBackend, direct: asyncpg.Connection, key: str
+) -> None:
+    name = new_name()
+    store = await backend.store(spec(name))
+    await written(store, put("a", {}))
+    await direct.execute(f"INSERT INTO {quoted(name)} (key, value) VALUES ($1, '{{}}')", key)
+    wanted = f"the scan cannot continue at the key `{key[:1]}.*: another tool wrote the row: a string"
+    with pytest.raises(RecordUnreadable, match=wanted):
+        await scanned(store)
+
+
 async def test_concurrent_replicas_create_one_table(postgres_dsn: str) -> None:
     name = new_name()
     async with AsyncExitStack() as stack:

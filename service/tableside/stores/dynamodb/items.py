@@ -83,13 +83,17 @@ class ItemLayout(msgspec.Struct, frozen=True):
     def key_of(self, item: Mapping[str, Attribute]) -> Key:
         """Return an item's key. Raise RecordUnreadable if it is not a valid key."""
         parts: list[Part] = []
-        for attribute, field in zip(self.keys, self.schema.fields, strict=True):
-            raw = item[attribute.name][attribute.kind]
+        for attribute, field, text in zip(self.keys, self.schema.fields, self.key_texts(item), strict=True):
             try:
-                parts.append(checked_part(raw if attribute.kind == "S" else int(raw), field.type))
+                parts.append(checked_part(text if attribute.kind == "S" else int(text), field.type))
             except (ValueError, InvalidOperation):
-                raise RecordUnreadable("another tool wrote an item whose key is invalid") from None
+                reason = f"another tool wrote the item, and its {attribute.name!r} is not a valid {field.type} of a key"
+                raise RecordUnreadable(reason) from None
         return tuple(parts) if self.schema.composite else parts[0]
+
+    def key_texts(self, item: Mapping[str, Attribute]) -> list[str]:
+        """Return the texts of an item's key attributes."""
+        return [item[key.name][key.kind] for key in self.keys]
 
     def stored(self, item: Item, now_ms: int) -> Stored:
         """Return the record in an item. Raise RecordUnreadable if its value is invalid."""

@@ -69,15 +69,18 @@ class PageReader:
             await yielder.maybe_yield()
             if page.complete:
                 return last
+            texts = self._layout.key_texts(item)
+            key: Any = texts if len(texts) > 1 else texts[0]
             try:
+                key = self._layout.key_of(item)
                 stored = await converted(text_bytes(item), partial(self._layout.stored, item, now))
             except RecordUnreadable as error:
-                raise error.of_scan(self._layout.key_of(item)) from None
+                raise error.of_scan(key) from None
             last, found = item, live_record(stored, now)
             if found is None:
                 page.skip()
             else:
-                page.add(self._layout.key_of(item), found)
+                page.add(key, found)
         return None
 
     def splits(self, count_max: int) -> list[bytes]:
@@ -116,7 +119,7 @@ class PageReader:
             raise
 
     def _position(self, item: Item) -> bytes:
-        return msgspec.json.encode([item[key.name][key.kind] for key in self._layout.keys])
+        return msgspec.json.encode(self._layout.key_texts(item))
 
     def _start(self, position: bytes) -> Item:
         try:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core import (
     PAGE_SKIPPED_MAX,
+    InvalidOperation,
     Key,
     KeySchema,
     MalformedRequest,
@@ -61,7 +62,7 @@ class Scanner:
             if yielder.due:
                 await yielder.maybe_yield()
             if row["found"]:
-                records.append((key := self._key_of(row), await self._record(key, row)))
+                records.append((key := self._valid_key(row), await self._record(key, row)))
         more = bool(rows) and (rows[-1]["total"] > len(page) or page[-1]["place"] == examined_max)
         return Page(records, self._key.encode(self._key_of(page[-1])) if more else None)
 
@@ -127,6 +128,14 @@ class Scanner:
 
     def _key_of(self, row: Any) -> Key:
         return row_key(row, len(self._columns))
+
+    def _valid_key(self, row: Any) -> Key:
+        """Return a row's key. Raise RecordUnreadable if no operation could have it, such as an empty text."""
+        key = self._key_of(row)
+        try:
+            return self._key.from_json(key)
+        except InvalidOperation as error:
+            raise RecordUnreadable(f"another tool wrote the row: {error.detail}").of_scan(key) from None
 
     async def _record(self, key: Key, row: Any) -> Record:
         value = await convert(row["value"])
