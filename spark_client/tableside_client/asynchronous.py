@@ -13,6 +13,7 @@ from tableside_client.coalescing import TaskCoalescer
 from tableside_client.codec import Codec
 from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, is_temporary
+from tableside_client.event_loop import EventLoop
 from tableside_client.http_options import Address
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
@@ -30,7 +31,7 @@ V = TypeVar("V")
 class AsyncClient:
     """An asyncio client for the tables of one service, with one connection pool. Tasks of one event loop can share it.
 
-    The arguments, guarantees and exceptions are those of `Client`.
+    The arguments, guarantees and exceptions are those of `Client`. In a second event loop, calls raise `RuntimeError`.
 
     Example:
         ```python
@@ -60,6 +61,7 @@ class AsyncClient:
         self._http = address.async_client(timeout_s, connections_max)
         self._settings = CallSettings(retries, tls=address.tls, proxy=address.proxy)
         self._waits = Waits()
+        self._loop = EventLoop()
         self._coalesce = coalesce
 
     async def __aenter__(self) -> Self:
@@ -70,6 +72,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close all connections. Calls in progress fail."""
+        self._loop.require_same()
         await self._http.aclose()
 
     @property
@@ -98,6 +101,7 @@ class AsyncClient:
 
     async def _run(self, call: Call[T]) -> T:
         """Perform the requests and pauses of a call."""
+        self._loop.require_same()
         reply: httpx.Response | httpx.TransportError | None = None
         while True:
             try:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from tableside_client.errors import RecordNotFound, TablesideError
+from tableside_client.event_loop import EventLoop
 from tableside_client.json_batch import OPERATIONS_PER_REQUEST
 
 BATCHES_IN_FLIGHT_MAX = 2
@@ -66,11 +67,13 @@ class TaskCoalescer(Generic[V]):
         self._fetch = fetch
         self._waiting: dict[Any, asyncio.Future[V | TablesideError]] = {}
         self._senders: set[asyncio.Task[None]] = set()
+        self._loop = EventLoop()
 
     async def get(self, key: Any) -> V | None:
         """Return the value of a key, None if there is no record. Raises `TablesideError`."""
+        loop = self._loop.require_same()
         if (future := self._waiting.get(key)) is None:
-            future = self._waiting[key] = asyncio.get_running_loop().create_future()
+            future = self._waiting[key] = loop.create_future()
         if len(self._senders) < BATCHES_IN_FLIGHT_MAX:
             sender = asyncio.create_task(self._send_waiting())
             self._senders.add(sender)

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from tableside_client.event_loop import EventLoop
+
 
 class ThreadTurns:
     """Locks for threads. A lock exists while a thread has it or waits for it."""
@@ -35,10 +37,12 @@ class TaskTurns:
 
     def __init__(self) -> None:
         self._locks: dict[Any, tuple[asyncio.Lock, int]] = {}
+        self._loop = EventLoop()
 
     @asynccontextmanager
     async def take(self, key: Any) -> AsyncIterator[None]:
         """Acquire the lock of a key, and release it at the end of the context."""
+        self._loop.require_same()
         lock, users = self._locks.get(key) or (asyncio.Lock(), 0)
         self._locks[key] = lock, users + 1
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.running import Service
 from support.waiting import until
 from tableside_client import AsyncClient, Retries, TablesideError
 from tableside_client.connections import FreeConnections
@@ -135,6 +136,32 @@ async def test_the_proxy_of_the_environment_is_used(
     monkeypatch.delenv("NO_PROXY", raising=False)
     assert await (await opened("http://tableside.invalid")).table("t").get("a") == {"n": 1}
     assert recorder.paths == ["http://tableside.invalid/v1/tables/t/records/a"]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("coalesce", [False, True])
+def test_a_second_event_loop_is_an_error_that_says_so(service: Service, name: str, coalesce: bool) -> None:
+    client = AsyncClient(service.url, coalesce=coalesce)
+    table = client.table(name)
+
+    async def use() -> None:
+        await table.put("a", {"n": 1})
+        assert list(await asyncio.gather(table.get("a"), table.get("a"))) == [{"n": 1}] * 2
+        await client.close()
+
+    async def get() -> None:
+        await table.get("a")
+
+    async def scan() -> None:
+        assert [record async for record in table.scan()]
+
+    async def update() -> None:
+        await table.update("a", {})
+
+    asyncio.run(use())
+    for call in (get, scan, update, client.close):
+        with pytest.raises(RuntimeError, match="used in another event loop before: create a client in each asyncio"):
+            asyncio.run(call())
 
 
 def test_the_connection_that_became_free_last_is_used_and_the_oldest_expires() -> None:
