@@ -24,8 +24,9 @@ PATH_NAMES_MAX = ELEMENTS_MAX
 """Maximum number of names in the paths of an update. A name takes two bytes of text, but may create an object."""
 
 _MONGODB_OPERATORS = OPERATORS | {
-    *("$mul", "$rename", "$setOnInsert", "$currentDate", "$pop", "$pull", "$pullAll", "$pushAll", "$bit"),
-}
+    "$mul", "$rename", "$setOnInsert", "$currentDate", "$pop", "$pull", "$pullAll", "$bit",
+}  # fmt: skip
+"""Names that are no members of a merge patch, because the client has sent an update with the wrong media type."""
 
 
 def parse(document: object) -> tuple[Change, ...]:
