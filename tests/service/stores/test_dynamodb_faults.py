@@ -14,7 +14,7 @@ from contract import one, pages, put, record, update, value, written
 from servers.process import HOST
 from servers.proxy import FaultProxy
 from support.dynamodb_tables import fresh_table, get_item, make, opened, settings
-from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError, Throttled
+from tableside.core.errors import DeadlineExceeded, StoreMisconfigured, StoreUnavailable, TableError, Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Write, Written
 from tableside.core.store import Scan
 from tableside.stores.dynamodb.client import Client
@@ -309,6 +309,15 @@ async def test_items_unprocessed_until_the_deadline_are_throttled_and_never_abse
     assert len(limits.calls) < 400
 
 
+REJECTED_CREDENTIALS = (
+    "ExpiredTokenException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "MissingAuthenticationTokenException",
+    "UnrecognizedClientException",
+)
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "applied"),
     [
@@ -316,8 +325,9 @@ async def test_items_unprocessed_until_the_deadline_are_throttled_and_never_abse
         ("ThrottlingException", Throttled, "no"),
         ("RequestLimitExceeded", Throttled, "no"),
         ("InternalServerError", StoreUnavailable, "unknown"),
-        ("AccessDeniedException", StoreUnavailable, "no"),
-        ("ExpiredTokenException", StoreUnavailable, "no"),
+        ("AccessDeniedException", StoreMisconfigured, "no"),
+        ("AccessDenied", StoreMisconfigured, "no"),
+        *((code, StoreMisconfigured, "no") for code in REJECTED_CREDENTIALS),
     ],
 )
 async def test_errors_of_dynamodb_are_translated(
@@ -335,13 +345,13 @@ async def test_errors_of_dynamodb_are_translated(
     for write in writes:
         outcome = await one(limited, write)
         assert isinstance(outcome, kind)
-        assert (outcome.applied, outcome.retriable) == (applied, True)
+        assert (outcome.applied, outcome.retriable) == (applied, kind is not StoreMisconfigured)
         assert code in outcome.detail
     limits.refuse = lambda verb: code
     assert isinstance(await one(limited, Get("a")), kind)
     with pytest.raises(kind):
         await limited.scan(Scan(10))
-    if kind is Throttled or code.endswith("Exception"):
+    if kind is Throttled or code.startswith("AccessDenied"):
         await limited._items._client.ping()
     else:
         with pytest.raises(StoreUnavailable):

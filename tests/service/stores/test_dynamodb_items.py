@@ -16,7 +16,8 @@ from tableside.core.operations import Delete, Get, Operation, Outcome, Record, T
 from tableside.core.store import Scan, now_ms
 from tableside.stores.dynamodb import scans
 from tableside.stores.dynamodb.backend import DynamodbTableOptions
-from tableside.stores.dynamodb.client import Client, ConditionFailed
+from tableside.stores.dynamodb.client import Client
+from tableside.stores.dynamodb.errors import ConditionFailed
 
 KEY = {"id": {"S": "a"}}
 

@@ -4,7 +4,6 @@ An error states whether a write may have been applied. This module does not retr
 """
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import Mapping
@@ -13,59 +12,47 @@ from contextvars import ContextVar
 from typing import Annotated, Any, TypeAlias
 
 import aioboto3
-import aiohttp
 import orjson
 from aiobotocore.config import AioConfig
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 from aiobotocore.session import AioSession
 from botocore import exceptions
+from botocore.utils import validate_region_name
 from pydantic import AfterValidator, BaseModel, Field
 
 from ...core import (
     Applied,
     Connections,
-    Contended,
     DeadlineExceeded,
     InvalidOperation,
+    StoreMisconfigured,
     StoreUnavailable,
-    TableError,
-    TableNotFound,
     Throttled,
-    TooLarge,
     checked_url,
     environment_proxy,
     url_place,
 )
-
-log = logging.getLogger(__name__)
+from .errors import (
+    DRIVER_ERRORS,
+    AccessDenied,
+    from_driver_error,
+    from_error_response,
+    from_opening_error,
+    is_rejection,
+)
 
 Response: TypeAlias = dict[str, Any]
 
-_THROTTLING_CODES = frozenset(
-    {
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    }
-)
-_NEVER_SENT = (
-    exceptions.ConnectTimeoutError,
-    exceptions.NoCredentialsError,
-    exceptions.PartialCredentialsError,
-    exceptions.CredentialRetrievalError,
-    exceptions.TokenRetrievalError,
-    exceptions.ProxyConnectionError,
-    exceptions.SSLError,
-)
-_MISCONFIGURED = (
-    exceptions.ConfigNotFound,
-    exceptions.ConfigParseError,
-    exceptions.NoRegionError,
-    exceptions.ProfileNotFound,
-)
+_REGION_VARIABLES = {"region": ("region", ["AWS_REGION", "AWS_DEFAULT_REGION"], None, None)}
+"""The setting of the region in files, and its variables. The driver alone does not know AWS_REGION."""
+
+
+def _checked_region(region: str) -> str:
+    try:
+        validate_region_name(region)
+    except exceptions.InvalidRegionError:
+        raise ValueError("is not the name of a region, such as eu-west-1") from None
+    return region
 
 
 class DynamodbSettings(BaseModel, frozen=True, extra="forbid"):
@@ -74,7 +61,7 @@ class DynamodbSettings(BaseModel, frozen=True, extra="forbid"):
     Values that are None come from the places that all AWS tools use: environment, shared files, instance metadata.
     """
 
-    region: str | None = Field(default=None, min_length=1)
+    region: Annotated[str, Field(min_length=1), AfterValidator(_checked_region)] | None = None
     endpoint_url: Annotated[str, Field(pattern="^https?://"), AfterValidator(checked_url)] | None = None
     profile: str | None = Field(default=None, min_length=1)
     connections_max: int = Field(default=64, ge=1, le=1000)
@@ -86,18 +73,6 @@ class DynamodbSettings(BaseModel, frozen=True, extra="forbid"):
         """Return the endpoint or the region."""
         region = f"region {self.region}" if self.region else "the region of the environment"
         return region if self.endpoint_url is None else url_place(self.endpoint_url)
-
-
-class ConditionFailed(Exception):
-    """The condition of a write was false. `item_returned` states whether the response contains the existing item."""
-
-    def __init__(self, *, item_returned: bool) -> None:
-        super().__init__("the condition was false")
-        self.item_returned = item_returned
-
-
-class ResourceInUse(Exception):
-    """The resource to create exists already or is being created."""
 
 
 class Client:
@@ -139,16 +114,22 @@ class Client:
             ) from None
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable if DynamoDB cannot be reached. A rejected request shows that it can."""
+        """Raise StoreUnavailable if DynamoDB cannot be reached, or rejects the credentials.
+
+        Tables do not need the permission for ListTables, so without it DynamoDB can be reached.
+        """
         try:
             # Outside the call limit: waiting calls do not mean that DynamoDB is unreachable.
             await self._send(self._client or await self._open(), "list_tables", {"Limit": 1}, writes=False)
+        except AccessDenied:
+            return
+        except StoreMisconfigured:
+            raise
         except StoreUnavailable as error:
-            response = error.__cause__
-            if not isinstance(response, exceptions.ClientError) or _status(response) >= 500:
+            if not is_rejection(error.__cause__):
                 raise
         except InvalidOperation as error:
-            raise StoreUnavailable(error.detail) from error
+            raise StoreMisconfigured(error.detail) from error
         except Throttled:
             return
 
@@ -171,11 +152,9 @@ class Client:
                 **({"RequestItems": {}} if "RequestItems" in parameters else {})
             )
         except exceptions.ClientError as error:
-            raise _translate_error(error, verb, writes) from error
-        except (exceptions.BotoCoreError, aiohttp.ClientError, ValueError, KeyError) as error:
-            # ValueError and KeyError mean that the response is not DynamoDB's.
-            unknown: Applied = "unknown" if writes and not _was_not_sent(error) else "no"
-            raise StoreUnavailable(f"DynamoDB: {verb}: {_error_name(error)}", applied=unknown) from error
+            raise from_error_response(error, verb, writes) from error
+        except DRIVER_ERRORS as error:
+            raise from_driver_error(error, verb, writes) from error
         return response
 
     async def _open(self) -> Any:
@@ -185,11 +164,8 @@ class Client:
             if self._client is None:
                 try:
                     self._client = await self._new()
-                except _MISCONFIGURED as error:
-                    log.error("DynamoDB is misconfigured: %s", error)  # one line is enough
-                    raise InvalidOperation(f"DynamoDB is misconfigured: {_error_name(error)}") from error
-                except exceptions.BotoCoreError as error:
-                    raise StoreUnavailable(f"DynamoDB: {_error_name(error)}") from error
+                except DRIVER_ERRORS as error:
+                    raise from_opening_error(error) from error
             return self._client
 
     async def _new(self) -> Any:
@@ -197,7 +173,8 @@ class Client:
 
         Raise NoCredentialsError if there are no credentials, so that the next call looks for them again.
         """
-        settings, session = self._settings, AioSession(profile=self._settings.profile)
+        settings = self._settings
+        session = AioSession(_REGION_VARIABLES, profile=settings.profile)
         session.register_component("response_parser_factory", _JsonParserFactory())
         if await session.get_credentials() is None:
             raise exceptions.NoCredentialsError
@@ -240,52 +217,6 @@ class _JsonParser(AioJSONParser):
         return response
 
 
-def _translate_error(error: exceptions.ClientError, verb: str, writes: bool) -> Exception:
-    """Return the exception for an error response from DynamoDB."""
-    code, message = str(error.response["Error"].get("Code")), str(error.response["Error"].get("Message"))
-    if code in _THROTTLING_CODES:
-        return Throttled(f"DynamoDB: {verb}: {code}")
-    match code:
-        case "ConditionalCheckFailedException":
-            return ConditionFailed(item_returned="Item" in error.response)
-        case "ResourceInUseException":
-            return ResourceInUse(code)
-        case "ResourceNotFoundException":
-            return TableNotFound("DynamoDB has no such table")
-        case "TransactionConflictException" | "ReplicatedWriteConflictException":
-            return Contended(f"DynamoDB: {verb}: {code}")
-        case "ItemCollectionSizeLimitExceededException":
-            return TooLarge("DynamoDB: the partition has reached its limit of 10 GB")
-        case "ValidationException" | "SerializationException":
-            return _validation_error(message, verb)
-    unknown: Applied = "unknown" if writes and _status(error) >= 500 else "no"
-    return StoreUnavailable(f"DynamoDB: {verb}: {code}", applied=unknown)
-
-
-def _status(error: exceptions.ClientError) -> int:
-    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500))
-
-
-def _validation_error(message: str, verb: str) -> TableError:
-    """Return an error without DynamoDB's message, which may contain values."""
-    if "Item size" in message:
-        return TooLarge("DynamoDB: the item exceeds 400 KB")
-    return InvalidOperation(f"DynamoDB rejects {verb}: a value, key or option is invalid for this table")
-
-
-def _was_not_sent(error: Exception) -> bool:
-    """Return whether a request certainly did not reach DynamoDB."""
-    if isinstance(error, exceptions.EndpointConnectionError):
-        return isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
-    return isinstance(error, _NEVER_SENT)
-
-
 def _proxies(endpoint_url: str | None) -> dict[str, str] | None:
     """Return no proxies for an endpoint that has none, which the driver would not know. None is the driver's choice."""
     return None if endpoint_url is None or environment_proxy(endpoint_url) else {}
-
-
-def _error_name(error: Exception) -> str:
-    """Return an error's type. The driver's message may contain host names and response data."""
-    through = " (the proxy of HTTP_PROXY or HTTPS_PROXY)" if isinstance(error, exceptions.ProxyConnectionError) else ""
-    return type(error).__name__ + through

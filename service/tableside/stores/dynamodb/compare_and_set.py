@@ -29,7 +29,8 @@ from ...core import (
 )
 from .attribute_values import Item, equal_json, to_attribute_like
 from .batches import BatchCalls
-from .client import Client, ConditionFailed
+from .client import Client
+from .errors import ConditionFailed
 from .expressions import NAMES_MAX, Placeholders, unchanged_conditions
 from .items import EXPIRES_MS, VERSION, WRITERS, ItemLayout, converted, etag_of, text_bytes
 

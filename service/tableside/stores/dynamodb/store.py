@@ -47,8 +47,9 @@ from ...core import (
     with_etag,
 )
 from .attribute_values import Item
-from .client import Client, ConditionFailed
+from .client import Client
 from .compare_and_set import TableItems, each_write
+from .errors import ConditionFailed
 from .expressions import native_update
 from .items import WRITERS, ItemLayout, converted, text_bytes
 from .parts import in_parts

@@ -20,7 +20,8 @@ from ...core import (
     TableSpec,
     Unsupported,
 )
-from .client import Client, ResourceInUse
+from .client import Client
+from .errors import ResourceInUse
 from .items import UNNAMED_KEY, ItemLayout, KeyAttribute
 
 log = logging.getLogger(__name__)
