@@ -53,6 +53,16 @@ class Preconditions(Opens):
         await written(store, put("a", {"n": 2}, if_match=("x", version, "y")))
         assert same(await value(store, "a"), {"n": 2})
 
+    async def test_an_etag_that_a_proxy_has_changed_matches_no_version_and_is_named_as_such(self, store: Store) -> None:
+        version = (await written(store, put("a", {"n": 1}))).etag
+        for changed in (f'W/"{version}"', f"{version}-gzip"):
+            given = ("x", changed)
+            for write in (put("a", {}, if_match=given), update("a", {"n": 2}, if_match=given), Delete("a", given)):
+                outcome = await one(store, write)
+                assert refused(outcome, PreconditionFailed)
+                assert "a proxy has compressed" in str(outcome).lower()
+        assert same(await value(store, "a"), {"n": 1})
+
     async def test_if_match_any_requires_a_record(self, store: Store) -> None:
         await written(store, put("a", {"n": 1}))
         for operation in (put("a", {"n": 2}, if_match=("*",)), update("a", {"n": 3}, if_match=("*",))):
