@@ -19,6 +19,7 @@ COLUMNS = PostgresTableOptions(layout="columns")
 
 TYPES = """
 CREATE EXTENSION IF NOT EXISTS hstore; CREATE EXTENSION IF NOT EXISTS citext;
+CREATE EXTENSION IF NOT EXISTS ltree;
 DROP TYPE IF EXISTS mood2, pair CASCADE; CREATE TYPE mood2 AS ENUM ('so so', 'good');
 CREATE TYPE pair AS (a integer, b text, n numeric);
 DROP DOMAIN IF EXISTS code, codes, price, tags, bits, ones, pairs CASCADE; CREATE DOMAIN code AS varchar(3);
@@ -258,6 +259,7 @@ YEARS = "the years are 1 to 9999"
         ("pair", {"a": 1}, "a string in PostgreSQL's text format"),
         ("inet", "10.0.0.300", "SQLSTATE 22P02"),
         ("xml", "<a>", "SQLSTATE 2200N"),
+        ("ltree", "a..b", "SQLSTATE 42601"),
     ],
     ids=str,
 )  # fmt: skip

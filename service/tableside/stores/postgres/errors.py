@@ -3,6 +3,7 @@
 SQLSTATE        meaning                                  translation
 40001, 40P01    serialization failure, deadlock          retried, then Contended
 22 23 44 54 P0  invalid data in the statement            InvalidOperation (54: TooLarge) for the operation at fault
+42601, XX000    possibly invalid data in the statement   InvalidOperation if a column's type rejects its text
 42501           permission denied                        Unsupported
 42P01           undefined table                          TableNotFound
 53300           too many connections                     Throttled
@@ -45,7 +46,11 @@ DRIVER_ERRORS = (
 )
 
 _ROLLED_BACK = frozenset({"40001", "40P01"})
-_ROW_ERRORS = ("22", "23", "44", "54", "P0")
+_EXTENSION_ERRORS = ("42601", "XX000")
+"""Also raised by the types of extensions, such as `ltree`, if they reject a text."""
+
+_INPUT_ERRORS = ("22", *_EXTENSION_ERRORS)
+_ROW_ERRORS = (*_INPUT_ERRORS, "23", "44", "54", "P0")
 _CONNECTION_ERRORS = ("08", "57P")
 _POOLER = "use PostgreSQL directly, or a pooler in session or transaction mode"
 
@@ -60,6 +65,11 @@ def is_row_error(error: BaseException) -> bool:
     return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(_ROW_ERRORS)
 
 
+def is_input_error(error: BaseException) -> bool:
+    """Return whether the text of a column may be the cause of an error."""
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(_INPUT_ERRORS)
+
+
 def is_connection_error(error: BaseException) -> bool:
     """Return whether the connection failed, so that a statement sent on it may or may not have been applied."""
     if isinstance(error, asyncpg.PostgresError):
@@ -72,9 +82,11 @@ def is_read_only_error(error: BaseException) -> bool:
     return isinstance(error, asyncpg.ReadOnlySQLTransactionError)
 
 
-def rejected_row_error(error: asyncpg.PostgresError) -> TableError:
+def rejected_row_error(error: asyncpg.PostgresError, table: str) -> TableError:
     """Return the outcome of a write whose row the server rejected."""
     code = error.sqlstate or ""
+    if code in _EXTENSION_ERRORS:
+        return translate_error(error, table, applied="no")
     constraint, column = getattr(error, "constraint_name", None), getattr(error, "column_name", None)
     if code.startswith("54"):
         return TooLarge("a key, row or value exceeds a limit of PostgreSQL")

@@ -39,7 +39,7 @@ from ...core import (
 )
 from .column_types import UNCHANGED, limits_texts, to_text
 from .deadline_retry import DeadlineRetry, Progress, Work
-from .errors import DRIVER_ERRORS, rejected_row_error
+from .errors import DRIVER_ERRORS, is_input_error, rejected_row_error
 from .pool import Pool
 from .reads import RecordReader
 from .rows import Row
@@ -254,14 +254,14 @@ class PostgresStore:
 
         If no row was sent, the error concerns the stored record.
         """
-        if (error.sqlstate or "").startswith("22"):
-            if not rows:
-                return RecordUnreadable(f"PostgreSQL cannot convert the record to JSON (SQLSTATE {error.sqlstate})")
-            for row in rows:
-                name = await self._rejected_column(row, until)
-                if name is not None:
-                    return InvalidOperation(f"{name}: PostgreSQL rejects the member (SQLSTATE {error.sqlstate})")
-        return rejected_row_error(error)
+        code = error.sqlstate or ""
+        if not rows and code.startswith("22"):
+            return RecordUnreadable(f"PostgreSQL cannot convert the record to JSON (SQLSTATE {code})")
+        for row in rows if is_input_error(error) else ():
+            name = await self._rejected_column(row, until)
+            if name is not None:
+                return InvalidOperation(f"{name}: PostgreSQL rejects the member (SQLSTATE {code})")
+        return rejected_row_error(error, self.spec.name)
 
     async def _rejected_column(self, row: Row, until: float) -> str | None:
         """Return the name and type of the column whose input function rejects its text, or None."""
@@ -272,7 +272,9 @@ class PostgresStore:
                     continue
                 try:
                     await connection.execute(input_sql(column.full_type), text.decode())
-                except asyncpg.DataError:
+                except asyncpg.PostgresError as error:
+                    if not is_input_error(error):
+                        raise
                     return [f"column {column.name!r} of type {column.full_type}"]
             return [None]
 
