@@ -1,5 +1,6 @@
 """Values that JSON cannot represent, or not without loss: rejected with their column, in every write."""
 
+import datetime as dt
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -202,3 +203,24 @@ def test_the_format_names_the_column_and_counts_the_rows(
     with pytest.raises(PySparkException) as caught:
         writer.save()
     assert message in str(caught.value)
+
+
+def test_literals_are_written_as_the_same_time_whatever_their_year(spark: SparkSession, service: Service) -> None:
+    east, west = (dt.timezone(dt.timedelta(hours=hours)) for hours in (4, -4))
+    table, rows = Table("spark_literals", service.url), spark.sql("select 'a' k")
+    times = {
+        "date": dt.date(1, 1, 1),
+        "dates": [dt.date(1500, 2, 28), dt.date(9999, 12, 31)],
+        "time": dt.datetime(1, 1, 1, tzinfo=west),
+        "last": dt.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=east),
+    }
+    table.update(rows, "k", {"$set": times}, default={"julian": dt.datetime(1500, 2, 28, tzinfo=dt.UTC)})
+    assert stored(service, table.name) == {
+        "a": {
+            "julian": "1500-02-28T00:00:00.000000Z", "date": "0001-01-01", "dates": ["1500-02-28", "9999-12-31"],
+            "time": "0001-01-01T04:00:00.000000Z", "last": "9999-12-31T19:59:59.999999Z",
+        }
+    }  # fmt: skip
+    for beyond in (dt.datetime(1, 1, 1, tzinfo=east), dt.datetime(9999, 12, 31, 23, tzinfo=west)):
+        with pytest.raises(ValueError, match="cannot be converted to UTC in the years 1 to 9999"):
+            table.update(rows, "k", {"$max": {"time": beyond}})

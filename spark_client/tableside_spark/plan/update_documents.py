@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import DateType, TimestampType
 
 from tableside_spark.versions import require
 
@@ -165,7 +166,17 @@ def _literal(value: Any) -> Column:
         raise ValueError(f"JSON cannot represent {value}")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError(f"{value} exceeds 64 bits")
-    return F.lit(value)
+    if isinstance(value, dt.datetime):
+        return F.lit(_in_utc(value).isoformat()).cast(TimestampType())
+    return F.lit(value.isoformat()).cast(DateType()) if isinstance(value, dt.date) else F.lit(value)
+
+
+def _in_utc(time: dt.datetime) -> dt.datetime:
+    """Return a time in UTC. Spark's own conversion of times before 1582 changes their day."""
+    try:
+        return time.astimezone(dt.UTC)
+    except (OverflowError, ValueError) as error:
+        raise ValueError(f"{time} cannot be converted to UTC in the years 1 to 9999") from error
 
 
 def _list_column(values: Sequence[Any]) -> Column:
