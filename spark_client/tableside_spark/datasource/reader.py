@@ -16,6 +16,7 @@ from tableside_spark.datasource.read_options import ReadOptions
 from tableside_spark.executor.key_columns import key_column
 from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.mismatch import MismatchError
+from tableside_spark.executor.null_members import NullMembers
 from tableside_spark.executor.read_ahead import read_ahead
 from tableside_spark.executor.task_waits import TaskWaits
 from tableside_spark.plan.table_schema import wire_keys
@@ -84,10 +85,19 @@ class TableReader(DataSourceReader):
         waits = TaskWaits(shared_client(self._target.connection))
         pages = waits.logged(self._target.table, read_ahead(pages))
         try:
-            yield from (self._decoder.decode(page) for page in pages if len(page))
+            yield from self._decoded(pages)
         except MismatchError as error:
             # Spark prints the traceback, which adds nothing.
             raise error.with_traceback(None) from None
+
+    def _decoded(self, pages: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+        names = [field.name for field in self._decoder.columns.members]
+        nulls = NullMembers(self._target.table, names)
+        for page in filter(len, pages):
+            rows = self._decoder.decode(page)
+            nulls.see([rows.column(name) for name in names], len(rows))
+            yield rows
+        nulls.log()
 
     def _table(self) -> ArrowTable:
         return shared_client(self._target.connection).arrow_table(self._target.table)

@@ -36,6 +36,11 @@ class FoundValues:
     on_mismatch: OnMismatch
 
     @property
+    def names(self) -> list[str]:
+        """The names of the members."""
+        return [] if self.reader is None else list(self.reader.schema.names)
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns of `decode`."""
         if self.reader is None:

@@ -13,6 +13,7 @@ from tableside_client.errors import TableError
 from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.found_values import FOUND_COLUMN, FoundValues
 from tableside_spark.executor.key_columns import distinct_keys, key_column
+from tableside_spark.executor.null_members import NullMembers
 from tableside_spark.executor.operation_batch import PARTITION, partition_lists
 from tableside_spark.executor.remembered_values import KeyMemory, PlannedKeys, RememberedLimits
 from tableside_spark.executor.task_client import TaskClient
@@ -44,7 +45,10 @@ class LookupTask:
         client = TaskClient(self.connection, self.table, self.window)
         planned = map(partial(self._plan, KeyMemory(self.remembered)), chunks(batches, self.size))
         looked_up = client.map(planned, partial(self._look_up, client))
-        return map(self._join, client.waits.logged(self.table, looked_up))
+        nulls = NullMembers(self.table, self.values.names)
+        for found in client.waits.logged(self.table, looked_up):
+            yield self._join(nulls, *found)
+        nulls.log()
 
     def _plan(self, memory: KeyMemory, chunk: pa.RecordBatch) -> "_Lookup":
         routed = (PARTITION,) if PARTITION in chunk.schema.names else ()
@@ -67,10 +71,10 @@ class LookupTask:
         raise_first_failure(self.table, outcomes, except_codes=self.absent)
         return outcomes["value"].combine_chunks().cast(pa.string())
 
-    def _join(self, looked_up: tuple["_Lookup", pa.RecordBatch]) -> pa.RecordBatch:
-        lookup, found = looked_up
+    def _join(self, nulls: NullMembers, lookup: "_Lookup", found: pa.RecordBatch) -> pa.RecordBatch:
         values = lookup.keys.values(found, lookup.positions)
         has_record = values.column(FOUND_COLUMN)
+        nulls.see(values.columns[1:], has_record.true_count)
         if self.how in ("left_semi", "left_anti"):
             return lookup.rows.filter(_is_kept(has_record, self.how))
         columns, schema = values.columns[1:], self.values.schema.remove(0)
