@@ -77,9 +77,11 @@ CLAIMS = [
         Claim("docs/spark-format.md", "python", f"spark_client/test_spark_documentation.py::{test}", containing)
         for test, containing in (
             ("test_the_format_reads_a_partition", "sensor-7"),
+            ("test_a_table_is_copied_and_has_a_view", "readings_copy"),
             ("test_records_are_read_by_their_keys", "400001"),
         )
     ),
+    Claim("docs/spark-format.md", "sql", "spark_client/test_spark_documentation.py::test_a_table_is_copied_and_has_a_view"),
     Claim("docs/spark.md", "text", "spark_client/versions/test_versions.py::test_the_page_shows_the_message", "needs PySpark"),
     Claim("docs/streaming.md", "python", "spark_client/test_streams_documentation.py::test_failed_rows_are_dead_letters",
           "aircraft_letters"),

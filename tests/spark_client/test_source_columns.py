@@ -28,7 +28,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("columns")
     stores: dict[str, Any] = {name: {"kind": "memory"} for name in ("s", "p0", "p1", "p2")}
     stores["shards"] = {"kind": "partitioned", "partitions": ["p0", "p1", "p2"]}
-    tables: dict[str, Any] = {name: {"store": "s"} for name in ("texts", "texts_copy", "streamed", "given", "ordered")}
+    tables: dict[str, Any] = {
+        name: {"store": "s"} for name in ("texts", "texts_copy", "streamed", "given", "ordered", "viewed")
+    }
     tables |= {name: {"store": "s", "key": PAIRS} for name in ("pairs", "pairs_copy")}
     tables |= {name: {"store": "shards"} for name in ("shards", "shards_copy")}
     (directory / "t.yaml").write_text(json.dumps({"stores": stores, "tables": tables}))
@@ -71,6 +73,8 @@ def test_a_string_column_named_value_is_a_member_and_a_read_without_a_schema_is_
     assert stored(service, "streamed") == stored(service, "texts")
     with pytest.raises(Exception, match=r"column n has no place in the record: column value is the JSON text"):
         save(plain.withColumn("n", col("key")), service, "texts_copy", key="key")
+    save(plain.withMetadata("value", {}).where("key = 'k1'"), service, "texts_copy", key="key")
+    assert stored(service, "texts_copy")[0] == ("k1", None, {"value": '{"value":"x1"}'})
 
 
 def test_the_option_value_names_the_text_in_reads_and_writes(spark: SparkSession, service: Service) -> None:
@@ -98,11 +102,11 @@ def test_a_copy_has_composite_keys_and_the_partitions_of_its_records(spark: Spar
     assert stored(service, "pairs_copy") == stored(service, "pairs")
     save(reader(spark, service, "shards").load(), service, "shards_copy", key="key")
     assert stored(service, "shards_copy") == [(key, to[0], {"n": n}) for key, to, n in COPIES]
-    typed = reader(spark, service, "shards").schema("partition int, n int, key string").load()
+    typed = reader(spark, service, "shards").schema("Partition int, n int, key string").load()
     save(typed.withColumn("n", col("n") + 10), service, "shards_copy", key="key")
     assert stored(service, "shards_copy") == [(key, to[0], {"n": n + 10}) for key, to, n in COPIES]
-    with pytest.raises(Exception, match="column partition is string, not an integer"):
-        save(typed.withColumn("partition", col("key")), service, "shards_copy", key="key")
+    with pytest.raises(Exception, match="column Partition is string, not an integer"):
+        save(typed.withColumn("Partition", col("key")), service, "shards_copy", key="key")
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-UPDATE, ENRICH, READ, FILTERED, LOOKED_UP = [
+UPDATE, ENRICH, READ, COPY, FILTERED, LOOKED_UP = [
     block.text
     for page in ("docs/spark.md", "docs/spark-format.md")
     for block in blocks(page)
     if block.language == "python"
 ]
+[SQL] = [block.text for block in blocks("docs/spark-format.md") if block.language == "sql"]
 MISMATCH, _ = [block.text for block in blocks("docs/spark.md") if block.language == "text"]
 
 CONFIG = """
@@ -30,6 +31,7 @@ stores: {memory: {kind: memory}}
 tables:
   planes: {store: memory, key: {tailnum: string}}
   readings: {store: memory, key: {sensor: string, at: integer}}
+  readings_copy: {store: memory, key: {sensor: string, at: integer}}
   customers: {store: memory, key: {id: integer}}
 """
 
@@ -80,6 +82,17 @@ def test_the_format_reads_a_partition(tables: Service, spark: SparkSession) -> N
         client.table("readings").load([(("sensor-7", 2), {"n": 2}), (("sensor-7", 1), {"n": 1}), (("sensor-8", 1), {})])
     pairs = run(READ, tables, spark=spark)["pairs"]
     assert sorted((row["sensor"], row["at"]) for row in pairs.collect()) == [("sensor-7", 1), ("sensor-7", 2)]
+
+
+def test_a_table_is_copied_and_has_a_view(tables: Service, spark: SparkSession) -> None:
+    with Client(tables.url) as client:
+        client.table("readings").put(("sensor-9", 1), {"n": 9})
+        run(COPY, tables, spark=spark)
+        assert client.table("readings_copy").get(("sensor-9", 1)) == {"n": 9}
+    create, select = SQL.replace(SAID_URL, tables.url).strip().split(";")[:2]
+    spark.sql(create)
+    assert '{"n":9}' in {row["value"] for row in spark.sql(select).collect()}
+    spark.sql("DROP VIEW readings")
 
 
 @pytest.mark.parametrize("program", [FILTERED, LOOKED_UP])

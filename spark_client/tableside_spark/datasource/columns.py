@@ -1,6 +1,5 @@
 """The meaning of the columns of a frame or a schema, the same for reading and writing."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -43,23 +42,20 @@ class Columns:
         for name in (*target.keys, *([target.value] if target.value else [])):
             _require_column(name, schema, target.table)
         others = [field for field in schema.fields if field.name not in target.keys]
-        partition = PARTITION_COLUMN if target.table_schema.partitions and _has(others, PARTITION_COLUMN) else None
+        partition = None
+        if target.table_schema.partitions:
+            partition = next((field.name for field in others if field.name.lower() == PARTITION_COLUMN), None)
         text = target.value or next((field.name for field in others if field.metadata.get(_ROLE) == "value"), None)
         _require_type(schema, partition, IntegralType, "an integer, the index of a partition")
         _require_type(schema, text, StringType, "a string, the JSON text of a value")
         return cls(target.keys, partition, text, tuple(f for f in others if f.name not in (partition, text)))
 
 
-def _has(fields: Sequence[StructField], name: str) -> bool:
-    return any(field.name == name for field in fields)
-
-
 def _require_column(name: str, schema: StructType, table: str) -> None:
     if name not in schema.names:
         raise ValueError(
             f"table {table}: there is no column {name!r}, only {', '.join(schema.names)}. "
-            "The options key and value name columns, with the same case. The default names of a read are those of "
-            "the table's key"
+            "Name it in the same case, or set the option key or value to another column"
         )
 
 

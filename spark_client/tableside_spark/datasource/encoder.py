@@ -43,7 +43,8 @@ class Encoder:
         if columns.text is not None and columns.members:
             raise ValueError(
                 f"column {columns.members[0].name} has no place in the record: column {columns.text} is the JSON text "
-                "of the whole value. Drop one of them"
+                "of the whole value, as a read without a schema returns it. Drop one of them, or make it a member "
+                f"with withMetadata({columns.text!r}, {{}})"
             )
         for field in columns.members:
             require_json_type(field.name, field.dataType, cast("Decimals", decimals))
