@@ -181,7 +181,7 @@ def _bytes_text(member: Json) -> str | None:
 def _hstore_text(member: Json) -> str | None:
     if not isinstance(member, dict) or not all(value is None or isinstance(value, str) for value in member.values()):
         return None
-    pairs = ((_quoted(name), "NULL" if value is None else _quoted(str(value))) for name, value in member.items())
+    pairs = ((_in_quotes(name), "NULL" if value is None else _in_quotes(str(value))) for name, value in member.items())
     return ",".join(f"{name}=>{value}" for name, value in pairs)
 
 
@@ -201,9 +201,9 @@ def _array_text(column: Column, type_name: str, member: Json) -> str:
 
 
 def _element_text(text: str) -> str:
-    return text if _PLAIN_LITERAL.fullmatch(text) and text.upper() != "NULL" else _quoted(text)
+    return text if _PLAIN_LITERAL.fullmatch(text) and text.upper() != "NULL" else _in_quotes(text)
 
 
-def _quoted(text: str) -> str:
+def _in_quotes(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

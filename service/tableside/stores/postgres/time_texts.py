@@ -34,6 +34,8 @@ _FRACTION = re.compile(r"\.(\d+)", re.ASCII)
 _BEYOND_YEARS = re.compile(r"[+-]?\d{5,}-|[+-]\d{4}-|0000-|.* BC", re.ASCII)
 _EDGES = {"0001-01-01", "9999-12-31"}
 
+_YEARS = "the years are 1 to 9999 in UTC, because other texts do not sort by time"
+
 TYPES_WITH_YEARS = frozenset({"date", "timestamp", "timestamptz"})
 TIME_TYPES = frozenset({*_FORMS, "interval"})
 
@@ -54,9 +56,6 @@ def time_fault(type_name: str, modifier: int | None, text: str) -> str | None:
 def is_beyond_years(text: object) -> bool:
     """Return whether a text is a time before the year 1 or after 9999, as PostgreSQL prints it."""
     return isinstance(text, str) and _BEYOND_YEARS.match(text) is not None
-
-
-_YEARS = "the years are 1 to 9999 in UTC, because other texts do not sort by time"
 
 
 def _form_fault(type_name: str, text: str) -> str:

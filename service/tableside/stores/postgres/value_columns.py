@@ -109,15 +109,14 @@ class ColumnsLayout:
 
     def check_update(self, update: Update, before: bytes | None) -> None:
         """Raise InvalidOperation if `$min` or `$max` compares a stored time whose text does not sort."""
-        previous = values.decode(before) if before and self._times else {}
-        beyond = {name for name in self._times & previous.keys() if is_beyond_years(previous[name])}
-        for change in update.changes if beyond else ():
-            for edit in change.edits if isinstance(change, Edits) else ():
-                if edit.operator in ("$min", "$max") and edit.path[0] in beyond:
-                    raise InvalidOperation(
-                        f"column {edit.path[0]!r} contains a time outside of the years 1 to 9999, "
-                        f"which {edit.operator} cannot compare: set it to another time"
-                    )
+        edits = (edit for change in update.changes if isinstance(change, Edits) for edit in change.edits)
+        compared = self._times & {edit.path[0] for edit in edits if edit.operator in ("$min", "$max")}
+        previous = values.decode(before) if before and compared else {}
+        if beyond := sorted(name for name in compared if is_beyond_years(previous.get(name))):
+            raise InvalidOperation(
+                f"column {beyond[0]!r} contains a time outside of the years 1 to 9999, which `$min` and `$max` cannot "
+                "compare: set it to another time"
+            )
 
     def _check_read_only(self, changed: set[str]) -> None:
         """Raise InvalidOperation if a changed member has no column, or one that only the database writes."""
