@@ -255,6 +255,8 @@ def test_executors_use_the_files_that_the_table_and_the_format_name(spark: Spark
 def test_an_executor_that_lacks_a_file_names_it(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     gone = tmp_path / "ca.pem"
     shutil.copy(site.authority.certificate, gone)
+    with Client(site.url, ca_file=str(site.authority.certificate)) as client:
+        client.table("gone").put("0", {"n": 1})
     table = Table("gone", site.url, ca_file=str(gone))
     joined = table.join(spark.range(3).selectExpr("cast(id as string) k"), "k", "n long")
     gone.unlink()
