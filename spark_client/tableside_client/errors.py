@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tableside_client.proxies import EnvironmentProxy
+
 UNREACHABLE = "service_unreachable"
 """The code if there is no response: the connection was refused, was interrupted, or timed out."""
 
@@ -147,7 +149,7 @@ def _rebuild(kind: type[TablesideError], arguments: tuple[Any, ...], attributes:
     return kind(*arguments, **attributes)
 
 
-def through(proxy: object | None) -> str:
+def through(proxy: EnvironmentProxy | None) -> str:
     """Return the end of a message about a request that went through this proxy, empty if there is none."""
     return "" if proxy is None else f", through {proxy}"
 
@@ -157,7 +159,7 @@ def from_problem(
     status: int,
     problem: Mapping[str, Any] | None,
     retry_after: str | None,
-    proxy: object | None = None,
+    proxy: EnvironmentProxy | None = None,
 ) -> TablesideError:
     """Build the error of a problem document. Without a document (a proxy's response), use the status alone."""
     if problem is None or "code" not in problem:

@@ -39,11 +39,10 @@ def load(
 
     A load waits up to 120 seconds for a service that restarts.
     """
-    description = describe(
-        client.table(table, deadline_s=RETRIES.total_s)
-    )  # a wrong address fails as in other commands
+    # A wrong address fails as in other commands.
+    description = describe(client.table(table, deadline_s=RETRIES.total_s))
     kinds = [field["type"] for field in description["key"]]
-    if not key or (key == ["key"] and len(kinds) > 1):  # the key of a file of JSON lines of a scan
+    if not key or (key == ["key"] and len(kinds) > 1):  # JSON lines of a scan have all parts of a key in this member
         key = key_names(description)
     if len(kinds) != len(key):
         raise typer.BadParameter(f"keys of this table have {len(kinds)} parts", param_hint="--key")
