@@ -1,5 +1,7 @@
 """DSNs of PostgreSQL: what is found without a connection, and the errors of a login."""
 
+import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from servers.postgres import postgres
+from support.certificates import Authority
 from support.postgres_tables import database, psql, settings
 from tableside.core.errors import StoreMisconfigured, StoreUnavailable
 from tableside.core.store import TableSpec
@@ -130,3 +133,27 @@ async def test_a_host_without_an_address_or_a_server_may_appear_later() -> None:
             with pytest.raises(StoreUnavailable, match=expected) as raised:
                 await backend.ping()
         assert raised.value.retriable
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Iterator[Authority]:
+    """An authority whose files PostgreSQL can read."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Authority(Path(folder))
+
+
+@pytest.mark.server
+async def test_a_certificate_that_is_not_valid_is_explained(authority: Authority, tmp_path: Path) -> None:
+    signed, other = authority.sign("server", hosts=("elsewhere.example",)), Authority(tmp_path, "other")
+    os.chmod(signed.key, 0o600)
+    if os.geteuid() == 0:
+        shutil.chown(signed.key, "postgres")
+    files = f"ssl_cert_file={signed.certificate}", f"ssl_key_file={signed.key}"
+    with postgres(tmp_path, arguments=["-c", "ssl=on", "-c", files[0], "-c", files[1]]) as dsn:
+        async with database(f"{dsn}?sslmode=verify-ca&sslrootcert={authority.certificate}") as backend:
+            await backend.ping()
+        for mode, root in (("verify-full", authority), ("verify-ca", other)):
+            async with database(f"{dsn}?sslmode={mode}&sslrootcert={root.certificate}") as backend:
+                with pytest.raises(StoreMisconfigured, match="certificate is not valid"):
+                    await backend.ping()

@@ -19,7 +19,7 @@ from tableside.core.errors import StoreUnavailable, WritesRejected
 from tableside.core.operations import Delete, Get, Record, Token
 from tableside.core.store import TableSpec
 from tableside.stores.postgres.backend import PostgresBackend
-from tableside.stores.postgres.store import PostgresStore
+from tableside.stores.postgres.reloading import ReloadingStore
 
 pytestmark = pytest.mark.server
 
@@ -68,7 +68,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 
 @asynccontextmanager
-async def opened(dsn: str, connections: int = 4) -> AsyncIterator[tuple[PostgresBackend, PostgresStore]]:
+async def opened(dsn: str, connections: int = 4) -> AsyncIterator[tuple[PostgresBackend, ReloadingStore]]:
     """A store, and a backend whose connections are all open and idle."""
     async with database(dsn, connections_max=connections) as backend:
         store = await backend.store(SPEC)
@@ -164,5 +164,6 @@ async def test_a_connection_ends_at_its_maximum_age_even_if_it_is_in_use(postgre
         while time.monotonic() < until:
             async with backend._pool.connection() as connection:
                 pids.add(connection.get_server_pid())
+                assert len(backend._pool._open) == 1
             await asyncio.sleep(0.01)
     assert len(pids) >= 3

@@ -22,8 +22,8 @@ from tableside.core.operations import Delete, Get, Operation, Outcome, Record, T
 from tableside.core.store import Scan, TableSpec
 from tableside.stores.postgres import store as postgres_store
 from tableside.stores.postgres.backend import PostgresBackend
+from tableside.stores.postgres.reloading import ReloadingStore
 from tableside.stores.postgres.schema import quoted
-from tableside.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.server
 
@@ -40,7 +40,7 @@ class Behind:
     """A store behind a proxy, and a direct connection to the server."""
 
     def __init__(
-        self, proxy: FaultProxy, backend: PostgresBackend, store: PostgresStore, direct: asyncpg.Connection
+        self, proxy: FaultProxy, backend: PostgresBackend, store: ReloadingStore, direct: asyncpg.Connection
     ) -> None:
         self.proxy = proxy
         self.backend = backend

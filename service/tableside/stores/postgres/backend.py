@@ -30,6 +30,7 @@ from .dsn import Address, addresses, checked_dsn, parameters
 from .errors import DRIVER_ERRORS, connection_fault, translate_error
 from .framing import frame_checking_loop
 from .pool import Pool
+from .reloading import ReloadingStore
 from .schema import (
     CREATED_CONCURRENTLY,
     EXPIRES,
@@ -102,7 +103,7 @@ class PostgresBackend:
         self._is_pooled = False
         limits = settings.connections_max, settings.connections_min
         self._pool = Pool(self._connect, *limits, age_max_s=settings.connection_age_max_s)
-        self._stores: dict[tuple[str, str], PostgresStore] = {}
+        self._stores: dict[tuple[str, str], ReloadingStore] = {}
         self._tasks = [asyncio.create_task(self._maintain_pool_forever()), asyncio.create_task(self._sweep_forever())]
 
     @classmethod
@@ -115,22 +116,18 @@ class PostgresBackend:
         """Return the reasons why a table can never be opened."""
         return table_faults(spec, document=_is_document(spec))
 
-    async def store(self, spec: TableSpec) -> PostgresStore:
+    async def store(self, spec: TableSpec) -> ReloadingStore:
         """Return the store of one table. Create the table if it is absent and the configuration allows it.
 
         Raise StoreUnavailable, TableNotFound, or Unsupported if the table differs from the configuration.
         """
         for fault in self.table_faults(self._settings, spec):
             raise fault
-        try:
-            table = await self._define(spec)
-        except DRIVER_ERRORS as error:
-            raise translate_error(error, spec.name, applied="no") from error
-        layout = DocumentLayout(table) if _is_document(spec) else ColumnsLayout(table)
-        spec = msgspec.structs.replace(spec, key=key_schema(table, spec))
-        store = PostgresStore(self._pool, spec, table, layout, self._health, self._clock)
-        self._stores[table.schema, table.name] = store
-        return store
+        store = await self._open(spec)
+        existing = msgspec.structs.replace(spec, create=False)
+        followed = ReloadingStore(store, lambda: self._open(existing))
+        self._stores[store.table.schema, store.table.name] = followed
+        return followed
 
     async def tables(self) -> list[str]:
         """Return the names of the document tables with one string key, the kind that `create` creates."""
@@ -164,6 +161,15 @@ class PostgresBackend:
             task.cancel()
         await asyncio.wait(self._tasks)
         await self._pool.close()
+
+    async def _open(self, spec: TableSpec) -> PostgresStore:
+        try:
+            table = await self._define(spec)
+        except DRIVER_ERRORS as error:
+            raise translate_error(error, spec.name, applied="no") from error
+        layout = DocumentLayout(table) if _is_document(spec) else ColumnsLayout(table)
+        spec = msgspec.structs.replace(spec, key=key_schema(table, spec))
+        return PostgresStore(self._pool, spec, table, layout, self._health, self._clock)
 
     async def _define(self, spec: TableSpec) -> TableDefinition:
         """Return a table's definition. Create the table or its side table if it is absent and the spec allows it."""
@@ -227,6 +233,7 @@ class PostgresBackend:
             loop=frame_checking_loop(),
             server_settings={"application_name": APPLICATION_NAME},
             connection_class=Connection,
+            max_cacheable_statement_size=0,  # without a limit: a table has few statements, which list all its columns
             statement_cache_size=0 if self._is_pooled else STATEMENTS_MAX,
         )
         connection.is_pooled = self._is_pooled

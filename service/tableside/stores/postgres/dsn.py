@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from ...core import check_port, quoted_list
+from ...core import check_port
 
 Address = tuple[str | None, int | None]
 """A host and a port, None for the driver's default."""
@@ -91,7 +91,7 @@ def _checked_parameters(parts: SplitResult) -> dict[str, str]:
         if advice := _UNSUPPORTED.get(name):
             raise ValueError(f"has the parameter {name!r}, which is not supported: {advice}")
         if value not in _CHOICES.get(name, (value,)):
-            raise ValueError(f"has an invalid {name}: use one of {quoted_list(_CHOICES[name])}")
+            raise ValueError(f"has an invalid {name}: use {', '.join(_CHOICES[name])}")
     return given
 
 

@@ -10,6 +10,7 @@ SQLSTATE        meaning                                  translation
 55P03           lock not available                       Contended
 57014           statement cancelled by a server limit    StoreUnavailable
 25006, 53100    read-only transaction, disk full         WritesRejected
+0A000, others 42 the table's columns have changed        SchemaChanged, after which its definition is read again
 26000, 42P05    a prepared statement is absent, exists   StoreMisconfigured (a pooler exchanges sessions)
 others          shutdown, startup, …                     StoreUnavailable
 """
@@ -37,6 +38,11 @@ from ...core import (
     quoted_list,
 )
 
+
+class SchemaChanged(Unsupported):
+    """A statement does not fit the table, which was applied to nothing."""
+
+
 DRIVER_ERRORS = (
     OSError,
     asyncio.IncompleteReadError,
@@ -53,6 +59,15 @@ _INPUT_ERRORS = ("22", *_EXTENSION_ERRORS)
 _ROW_ERRORS = (*_INPUT_ERRORS, "23", "44", "54", "P0")
 _CONNECTION_ERRORS = ("08", "57P")
 _POOLER = "use PostgreSQL directly, or a pooler in session or transaction mode"
+_POOLER_FAULTS = {
+    "authentication failed": "the pooler rejects the user or the password of the DSN",
+    "no such user": "the pooler rejects the user or the password of the DSN",
+    "no such database": "the pooler has no database of the DSN's name",
+    "does not exist": "the database of the DSN does not exist",
+    "unsupported startup parameter": "the pooler does not accept a parameter of the DSN (ignore_startup_parameters)",
+    "statement pooling mode": f"{_POOLER}: pgbouncer is in statement mode",
+}
+"""What is wrong if an error of a pooler contains a text."""
 
 
 def is_rolled_back(error: BaseException) -> bool:
@@ -115,7 +130,7 @@ def connection_fault(error: BaseException, parameters: Collection[str]) -> Table
         return StoreUnavailable("the name of PostgreSQL's host cannot be resolved")
     if isinstance(error, asyncpg.ClientConfigurationError):
         return StoreMisconfigured("the driver does not accept the DSN, or PostgreSQL's environment variables")
-    if isinstance(error, asyncpg.InterfaceError):
+    if isinstance(error, asyncpg.InterfaceError) and "authentication" in str(error):
         return StoreMisconfigured("PostgreSQL requires a kind of authentication that the driver does not have")
     return StoreUnavailable(f"the connection to PostgreSQL failed ({type(error).__name__})")
 
@@ -134,10 +149,6 @@ def _refused_login(error: asyncpg.PostgresError, parameters: Collection[str]) ->
             return StoreMisconfigured("the database of the DSN does not exist, or accepts no connections")
         case "42501":
             return StoreMisconfigured("the DSN's user has no permission to connect to the database")
-        case "08P01" if "unsupported startup parameter" in str(error):
-            return StoreMisconfigured(
-                "the pooler does not accept a parameter of the DSN: see ignore_startup_parameters"
-            )
         case "22023" | "42602" | "42704" | "55P02" | "0A000" if named:
             return StoreMisconfigured(f"PostgreSQL does not accept a parameter of the DSN: {quoted_list(named)}")
     return translate_error(error, "", applied="no")
@@ -171,9 +182,23 @@ def translate_error(error: BaseException, table: str, *, applied: Applied) -> Ta
             return WritesRejected(f"{prefix}the disk of PostgreSQL is full")
         case "57014":
             return StoreUnavailable(f"{prefix}PostgreSQL cancelled the statement")
+        case _ if code == "0A000" or (code.startswith("42") and code != "42P05"):
+            return SchemaChanged(
+                f"{prefix}PostgreSQL rejects the statement (SQLSTATE {code}): the table's columns have changed, "
+                "or its triggers or policies are not valid"
+            )
         case "26000" | "42P05":
             return StoreMisconfigured(f"{prefix}{_POOLER}: the session changes between two statements")
-        case "08P01" if "statement pooling mode" in str(error):
-            return StoreMisconfigured(f"{prefix}{_POOLER}: pgbouncer is in statement mode")
+        case "08P01":  # pgbouncer's code for all its errors
+            for text, fault in _POOLER_FAULTS.items():
+                if text in str(error):
+                    return StoreMisconfigured(prefix + fault)
+            return StoreUnavailable(f"{prefix}the pooler has no connection to PostgreSQL for this one", applied=applied)
+        case "53200":
+            return StoreUnavailable(f"{prefix}PostgreSQL is out of memory")
+        case "57P01" | "57P02" | "57P03":
+            return StoreUnavailable(f"{prefix}PostgreSQL is starting, recovering or shutting down", applied=applied)
+        case "XX001" | "XX002":
+            return StoreUnavailable(f"{prefix}PostgreSQL reports damaged data (SQLSTATE {code}): see its log")
     detail = f"{prefix}PostgreSQL cannot execute the statement now (SQLSTATE {code})"
     return StoreUnavailable(detail, applied=applied if is_connection_error(error) else "no")

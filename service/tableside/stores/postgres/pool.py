@@ -99,6 +99,8 @@ class Pool:
             await asyncio.wait(self._closing)
 
     async def _connect_new(self) -> Connection:
+        while self._closing and len(self._open) + self._connecting >= self._maximum:
+            await asyncio.wait({*self._closing}, return_when=asyncio.FIRST_COMPLETED)
         self._connecting += 1
         try:
             connection = await self._connect()

@@ -34,7 +34,7 @@ class Column(msgspec.Struct, frozen=True):
     """A column.
 
     `type` is the name of its type, `cast` the qualified name in SQL, and `element` the type of an array's elements.
-    Each is the base type of a domain. `full_type` is the declared type, for messages.
+    Each is the base type of a domain. `full_type` is the declared type in SQL.
     """
 
     name: str

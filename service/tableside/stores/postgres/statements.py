@@ -7,6 +7,8 @@ table, and `u` the rows sent, one array for each column.
 
 # ruff: noqa: S608  # the SQL is built from names, which `quoted` quotes; values are parameters
 
+from collections.abc import Sequence
+
 import msgspec
 
 from .column_types import UNCHANGED
@@ -72,6 +74,8 @@ class StatementBuilder:
         self._table = f"{quoted(table.schema)}.{quoted(table.name)}"
         side = f"{quoted(table.schema)}.{quoted(side_table_name(table.name))}"
         self._side = side if table.has_side_table else None
+        self._same_columns = _same_columns(self._table, table.columns, ())
+        self._same_types = _same_columns(self._table, table.columns, values.data)
         self._metadata = [name for name in (EXPIRES, WRITERS) if not self._side and name in table.names]
 
     def statements(self) -> Statements:
@@ -123,7 +127,8 @@ class StatementBuilder:
 
     def live(self, number: int) -> str:
         """Return the condition that a row is a live record at the time in parameter `number`."""
-        return f"{self._values.present} AND coalesce({self.expires} > ${number}::bigint, true)"
+        live = f"{self._values.present} AND coalesce({self.expires} > ${number}::bigint, true)"
+        return f"{live} AND {self._same_columns}"
 
     def key_order(self) -> str:
         """Return the sort expressions for the table's keys."""
@@ -161,7 +166,8 @@ class StatementBuilder:
         locked = (
             f"SELECT {self._key.named_outputs()}, {self._values.value} AS value, t.xmin::text AS etag, "
             f"{'NULL::bigint' if self._side else self.expires} AS expires, {self.writers} AS writers "
-            f"FROM {self._table} AS t{join} WHERE {selected} ORDER BY {self.key_order()}{locking}"
+            f"FROM {self._table} AS t{join} WHERE {selected} AND {self._same_columns} "
+            f"ORDER BY {self.key_order()}{locking}"
         )
         bytes_max = f"${len(self._key.columns) + 1}::bigint"
         return (
@@ -201,7 +207,8 @@ class StatementBuilder:
         """Return an insert of the rows sent, up to the action for rows that exist already."""
         names = ", ".join([*self._key.names, *(name for name, _ in self._assignments())])
         sent = ", ".join([*(f"u.{part}" for part in self._key.parts), *(sent for _, sent in self._assignments())])
-        source = f"SELECT {sent} FROM {self._rows_sent()} ORDER BY {self._key.order_sent()}"
+        rows = f"{self._rows_sent()} WHERE {self._same_types}"
+        source = f"SELECT {sent} FROM {rows} ORDER BY {self._key.order_sent()}"
         return f"INSERT INTO {self._table} AS t ({names}) {source} ON CONFLICT ({', '.join(self._key.names)}) "
 
     def _insert(self) -> str:
@@ -224,7 +231,7 @@ class StatementBuilder:
             changes[index] = f"{name} = CASE u.d{index} WHEN {unchanged} THEN t.{name} ELSE {sent} END"
         return (
             f"UPDATE {self._table} AS t SET {', '.join(changes)} FROM {self._rows_sent()} "
-            f"WHERE {self._key.equal_parts('u')}"
+            f"WHERE {self._key.equal_parts('u')} AND {self._same_types}"
         )
 
     def _replace(self, update: str) -> str:
@@ -285,6 +292,20 @@ class StatementBuilder:
             f"{quoted(WRITERS)} = u.writers::jsonb FROM unnest({', '.join(arrays)}) AS u({', '.join(names)}) "
             f"WHERE {self._key.equal_parts('u')}"
         )
+
+
+def _same_columns(table: str, columns: Sequence[Column], typed: Sequence[Column]) -> str:
+    """Return a condition that is true, and not valid once the table has another number of columns or other types.
+
+    PostgreSQL analyzes a prepared statement again after each change of its tables, so the next use of the statement
+    fails. Otherwise a new column would be invisible, and a column with another type could be written inexactly. The
+    planner removes the condition.
+    """
+    types = [f"ARRAY[c.{quoted(column.name)}] = ARRAY[NULL::{column.full_type}]" for column in typed]
+    nulls = ", ".join(["NULL"] * len(columns))
+    return (
+        f"(true OR EXISTS (SELECT * FROM {table} AS c WHERE {' AND '.join(['true', *types])} UNION ALL SELECT {nulls}))"
+    )
 
 
 def decoded(sent: str, cast: str) -> str:

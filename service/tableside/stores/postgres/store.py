@@ -67,7 +67,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class PostgresStore:
-    """Stores the records of one table."""
+    """Stores the records of one table, as long as the table has the definition `table`."""
 
     def __init__(
         self,
@@ -81,7 +81,8 @@ class PostgresStore:
         builder = StatementBuilder(table, layout.sql)
         self.spec = spec
         self.capabilities = _capabilities(table, layout)
-        self._table = table
+        self.table = table
+        self.has_typed_columns = not layout.preserves_text
         self._health = health
         self._layout = layout
         self._clock = clock
@@ -141,7 +142,7 @@ class PostgresStore:
     def _kind(self, operation: Operation) -> Callable[..., Any]:
         if isinstance(operation, Get):
             return self._reader.get
-        if operation.token is None and is_unconditional(operation) and not self._table.has_side_table:
+        if operation.token is None and is_unconditional(operation) and not self.table.has_side_table:
             if isinstance(operation, Put) and self._layout.preserves_text:
                 return self._put
             if isinstance(operation, Delete):
@@ -163,7 +164,7 @@ class PostgresStore:
         return outcomes
 
     async def _decide(self, writes: Sequence[Write], until: float) -> list[Outcome]:
-        if len(writes) == 1 and not self._table.has_side_table:
+        if len(writes) == 1 and not self.table.has_side_table:
             return [await self._decide_one(writes[0], until)]
         outcomes: list[Outcome] = []
         for chunk in chunks_of(writes, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, _size_bytes):

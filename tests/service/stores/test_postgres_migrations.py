@@ -1,0 +1,201 @@
+"""Tables of PostgreSQL whose columns change while the service runs."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from contract import one, put, same, scanned, update, value, written
+from service.stores.test_postgres_columns import COLUMNS
+from support.postgres_tables import database, new_name, psql
+from tableside.core import values
+from tableside.core.errors import InvalidOperation, TableError, TableNotFound, Unsupported
+from tableside.core.operations import Get, Operation, Record, Token
+from tableside.core.store import Scan, TableSpec
+from tableside.stores.postgres.reloading import ReloadingStore
+from tableside.stores.postgres.schema import quoted
+
+pytestmark = pytest.mark.server
+
+
+class Migrated:
+    """A table with the columns key, n and word, one record, and an open store whose statements are prepared."""
+
+    def __init__(self, store: ReloadingStore, direct: asyncpg.Connection) -> None:
+        self.store = store
+        self._direct = direct
+
+    async def alter(self, change: str) -> None:
+        """Execute ALTER TABLE."""
+        await self._direct.execute(f"ALTER TABLE {quoted(self.store.spec.name_in_store)} {change}")
+
+    async def set(self, assignments: str) -> None:
+        """Change the record as another tool does."""
+        await self._direct.execute(f"UPDATE {quoted(self.store.spec.name_in_store)} SET {assignments}")
+
+    async def use(self) -> None:
+        """Read, write and scan in every way."""
+        for number in range(2):
+            await written(self.store, put("a", {"n": 1, "word": "w"}))
+            await written(self.store, update("a", {"$inc": {"n": 1}}))
+            await written(self.store, put("b", {"n": number}, if_absent=not number))
+            await self.store.apply([update(key, {"n": 1}, {}) for key in ("a", "b")])
+            assert isinstance(await one(self.store, Get("a")), Record)
+            assert len(await scanned(self.store)) == 2
+        await written(self.store, put("a", {"n": 1, "word": "w"}))
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "with a side table"])
+async def migrated(postgres_dsn: str, request: pytest.FixtureRequest) -> AsyncIterator[Migrated]:
+    name = new_name()
+    async with database(postgres_dsn, connections_max=2) as backend, psql(postgres_dsn) as direct:
+        await direct.execute(f"CREATE TABLE {quoted(name)} (key text PRIMARY KEY, n integer, word varchar(3))")
+        store = await backend.store(TableSpec("t", stored_as=name, create=request.param, options=COLUMNS))
+        found = Migrated(store, direct)
+        await found.use()
+        yield found
+
+
+async def rejected(store: ReloadingStore, operation: Operation, kind: type[TableError]) -> str:
+    """Return the detail of an operation's error."""
+    outcome = await one(store, operation)
+    assert isinstance(outcome, kind)
+    return outcome.detail
+
+
+async def test_an_added_column_is_read_and_written(migrated: Migrated) -> None:
+    await migrated.alter("ADD COLUMN more jsonb DEFAULT '[1]'")
+    assert same(await value(migrated.store, "a"), {"n": 1, "word": "w", "more": [1]})
+    await migrated.alter("ADD COLUMN other text")
+    await migrated.set("other = 'o'")
+    page = await migrated.store.scan(Scan(10))
+    assert same(values.decode(dict(page.records)["a"].value), {"n": 1, "word": "w", "more": [1], "other": "o"})
+    await migrated.alter("ADD COLUMN third text")
+    await written(migrated.store, put("a", {"n": 2, "third": "t"}))
+    assert same(await value(migrated.store, "a"), {"n": 2, "third": "t"})
+
+
+@pytest.mark.parametrize("write", [put("a", {"n": 3}), update("a", {"n": 3}), put("a", {"n": 3}, if_absent=False)])
+async def test_a_put_replaces_an_added_column_too(migrated: Migrated, write: Any) -> None:
+    await migrated.alter("ADD COLUMN more text DEFAULT 'x'")
+    await written(migrated.store, write)
+    is_update = type(write) is type(update("a", {}))
+    assert same(await value(migrated.store, "a"), {"n": 3, "word": "w", "more": "x"} if is_update else {"n": 3})
+
+
+async def test_an_added_column_that_needs_a_value_is_named(migrated: Migrated) -> None:
+    await migrated.alter("ADD COLUMN needed integer NOT NULL DEFAULT 0")
+    await migrated.alter("ALTER COLUMN needed DROP DEFAULT")
+    for write in (put("new", {"n": 1}), put("a", {"n": 1})):
+        assert "'needed'" in await rejected(migrated.store, write, InvalidOperation)
+    await written(migrated.store, put("new", {"needed": 1}))
+
+
+async def test_a_dropped_column_is_unknown(migrated: Migrated) -> None:
+    await migrated.alter("DROP COLUMN word")
+    assert same(await value(migrated.store, "a"), {"n": 1})
+    await written(migrated.store, put("a", {"n": 2}))
+    await written(migrated.store, update("a", {"$inc": {"n": 1}}))
+    assert "`word`" in await rejected(migrated.store, put("a", {"word": "x"}), InvalidOperation)
+    assert len(await scanned(migrated.store)) == 2
+
+
+async def test_a_renamed_column_is_another_member(migrated: Migrated) -> None:
+    await migrated.alter("RENAME COLUMN word TO text")
+    await written(migrated.store, put("b", {"text": "x", "n": 5}))
+    outcomes = await migrated.store.apply([Get("a"), Get("b"), put("c", {"word": "x"}), put("d", {"text": "y"})])
+    assert isinstance(outcomes[0], Record)
+    assert same(values.decode(outcomes[0].value), {"n": 1, "text": "w"})
+    assert isinstance(outcomes[1], Record)
+    assert same(values.decode(outcomes[1].value), {"n": 5, "text": "x"})
+    assert isinstance(outcomes[2], InvalidOperation)
+    assert not isinstance(outcomes[3], TableError)
+
+
+async def test_exchanged_columns_are_written_by_name(migrated: Migrated) -> None:
+    await migrated.alter("RENAME COLUMN word TO x")
+    await migrated.alter("RENAME COLUMN n TO word")
+    await migrated.alter("RENAME COLUMN x TO n")
+    await written(migrated.store, put("a", {"word": 7, "n": "s"}))
+    assert same(await value(migrated.store, "a"), {"word": 7, "n": "s"})
+
+
+@pytest.mark.parametrize(
+    ("change", "member"),
+    [
+        ("n TYPE bigint", {"n": 2**40}),
+        ("n TYPE text", {"n": "ten"}),
+        ("n TYPE numeric(10, 2)", {"n": 1.25}),
+        ("n TYPE double precision", {"n": 0.1}),
+        ("n TYPE boolean USING n > 0", {"n": True}),
+        ("n TYPE jsonb USING to_jsonb(n)", {"n": {"deep": [1]}}),
+        ("n TYPE integer[] USING ARRAY[n]", {"n": [1, 2]}),
+        ("n TYPE timestamptz USING to_timestamp(n)", {"n": "2026-11-20T12:00:00+00:00"}),
+        ("word TYPE varchar(20)", {"word": "a longer word"}),
+        ("word TYPE integer USING 5", {"word": 12}),
+    ],
+)
+async def test_a_retyped_column_takes_values_of_its_new_type(
+    migrated: Migrated, change: str, member: dict[str, Any]
+) -> None:
+    await migrated.alter(f"ALTER COLUMN {change}")
+    await written(migrated.store, put("a", member))
+    assert same(await value(migrated.store, "a"), member)
+    await written(migrated.store, update("b", member))
+    assert len(await scanned(migrated.store)) == 2
+
+
+async def test_a_value_of_the_old_type_is_not_converted(migrated: Migrated) -> None:
+    await migrated.alter("ALTER COLUMN n TYPE text")
+    for write in (put("a", {"n": 5}), update("a", {"n": 5})):
+        assert "'n'" in await rejected(migrated.store, write, InvalidOperation)
+
+
+async def test_more_exact_types_lose_no_digits(postgres_dsn: str) -> None:
+    name = new_name()
+    async with database(postgres_dsn) as backend, psql(postgres_dsn) as direct:
+        await direct.execute(f"CREATE TABLE {quoted(name)} (key text PRIMARY KEY, x real)")
+        store = await backend.store(TableSpec("t", stored_as=name, options=COLUMNS))
+        await written(store, put("a", {"x": 0.1}))
+        await direct.execute(f"ALTER TABLE {quoted(name)} ALTER COLUMN x TYPE double precision")
+        await written(store, put("a", {"x": 0.1}))
+        assert same(await value(store, "a"), {"x": 0.1})
+
+
+async def test_a_table_without_its_key_or_its_name_is_an_error_until_it_is_back(migrated: Migrated) -> None:
+    name = quoted(migrated.store.spec.name_in_store)
+    await migrated.alter("RENAME COLUMN key TO id")
+    for operation in (Get("a"), put("a", {"n": 1})):
+        assert "restart" in await rejected(migrated.store, operation, Unsupported)
+    await migrated.alter("RENAME COLUMN id TO key")
+    await migrated._direct.execute(f'ALTER TABLE {name} RENAME TO {name[:-1]}.old"')
+    await rejected(migrated.store, Get("a"), TableNotFound)
+    await migrated._direct.execute(f'ALTER TABLE {name[:-1]}.old" RENAME TO {name}')
+    await written(migrated.store, put("a", {"n": 7}))
+    assert same(await value(migrated.store, "a"), {"n": 7})
+
+
+async def test_documents_follow_columns_that_they_gain_and_lose(postgres_dsn: str) -> None:
+    name = new_name()
+    async with database(postgres_dsn) as backend, psql(postgres_dsn) as direct:
+        await direct.execute(f"CREATE TABLE {quoted(name)} (key text PRIMARY KEY, value jsonb, note text)")
+        store = await backend.store(TableSpec("t", stored_as=name))
+        await written(store, put("a", {"n": 1}))
+        assert isinstance(await one(store, Get("a")), Record)
+        await direct.execute(f"ALTER TABLE {quoted(name)} ADD COLUMN _ts_expires bigint, ADD COLUMN _ts_writers jsonb")
+        assert same(await value(store, "a"), {"n": 1})
+        assert store.capabilities.tokens
+        await written(store, put("a", {"n": 2}, token=Token("w", 1)))
+        await direct.execute(f"ALTER TABLE {quoted(name)} DROP COLUMN _ts_writers, DROP COLUMN note")
+        await written(store, update("a", {"$inc": {"n": 1}}))
+        assert same(await value(store, "a"), {"n": 3})
+        await direct.execute(f"ALTER TABLE {quoted(name)} ALTER COLUMN value TYPE text")
+        assert "jsonb" in await rejected(store, put("a", {"n": 3}), Unsupported)
+
+
+async def test_the_planner_removes_the_condition_on_columns(migrated: Migrated) -> None:
+    statements = migrated.store._store._statements
+    await migrated._direct.execute(f"PREPARE read AS {statements.read}")
+    rows = await migrated._direct.fetch("EXPLAIN EXECUTE read (ARRAY['a'], 0, 100)")
+    assert not any("SubPlan" in row[0] or "Append" in row[0] for row in rows)
