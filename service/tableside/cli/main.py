@@ -134,6 +134,7 @@ def _run(settings: Settings, config: Path | None, address: "ListenAddress", work
     from ..server import Supervisor, server
 
     _configure_process(settings)
+    _make_metrics_directory()
     if workers == 1:
         app = create_app(settings, file=config, local=local)
         server.Server(server.ServerConfig(app, settings.limits, address)).run()
@@ -146,6 +147,20 @@ def _run(settings: Settings, config: Path | None, address: "ListenAddress", work
         variables = {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers), ACCEPTED_VARIABLE: str(accepted)}
         os.environ |= variables | ({LOCAL_VARIABLE: "1"} if local else {})
         raise typer.Exit(Supervisor(server.ServerConfig(name, settings.limits, address, workers)).serve())
+
+
+def _make_metrics_directory() -> None:
+    """Make the directory for the files of metrics, if the environment names one that does not exist."""
+    from ..telemetry import DIRECTORY_VARIABLE
+
+    if (directory := os.environ.get(DIRECTORY_VARIABLE)) is None:
+        return
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _usage_error(f"{DIRECTORY_VARIABLE}: {directory} is not a directory and cannot be made: {error.strerror}")
+    if not os.access(directory, os.W_OK):
+        _usage_error(f"{DIRECTORY_VARIABLE}: files in {directory} cannot be written")
 
 
 def _tls(

@@ -5,12 +5,14 @@ The exporter is imported only if an endpoint is configured.
 
 import asyncio
 import logging
+import os
+import re
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..core import Unsupported
+from ..core import InvalidOperation, Unsupported, checked_url
 from .settings import TraceSettings
 from .spans import Traces
 
@@ -23,6 +25,18 @@ CLOSE_TIMEOUT_S = 2.0
 log = logging.getLogger(__name__)
 
 TRACES_PATH = "/v1/traces"
+
+_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+
+_VALUES = {"COMPRESSION": "none|gzip|deflate", "TIMEOUT": r"[0-9]+(\.[0-9]+)?"}
+"""The values of options that the exporter knows. A timeout is in seconds."""
+
+_WITHOUT_EFFECT = {
+    "OTEL_TRACES_SAMPLER": "traces.sample in the configuration file is the sampled share",
+    "OTEL_TRACES_SAMPLER_ARG": "traces.sample in the configuration file is the sampled share",
+    "OTEL_PROPAGATORS": "traces continue by traceparent only",
+}
 
 
 class Tracing:
@@ -47,7 +61,10 @@ class Tracing:
 
 
 def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Tracing | None:
-    """Start tracing if there is an endpoint. Raise Unsupported if the exporter is not installed."""
+    """Start tracing if there is an endpoint.
+
+    Raise Unsupported if the exporter is not installed, InvalidOperation if a variable has a value that it cannot use.
+    """
     if (url := trace_endpoint(settings, environment)) is None:
         return None
     try:
@@ -55,15 +72,69 @@ def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Tra
     except ModuleNotFoundError as error:
         why = "traces have an endpoint, and what exports them is not installed: pip install 'tableside[traces]'"
         raise Unsupported(why) from error
-    return Tracing(span_exporter.create_provider(url))
+    _check_exporter(environment)
+    for name, instead in _WITHOUT_EFFECT.items():
+        if environment.get(name):
+            log.warning("%s has no effect: %s", name, instead)
+    try:
+        return Tracing(span_exporter.create_provider(url))
+    except ValueError as error:
+        raise InvalidOperation(f"a variable OTEL_BSP_… is not valid: {error}") from error
 
 
 def trace_endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:
-    """Return the URL for spans, from the settings or else from OpenTelemetry's environment variables."""
+    """Return the URL for spans, from the settings or else from OpenTelemetry's environment variables.
+
+    Raise InvalidOperation for a variable that asks for what the service cannot do.
+    """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
-    whole = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    base = settings.endpoint or (None if whole else environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"))
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    if exporter == "none":
+        return None
+    if exporter not in ("", "otlp"):
+        raise InvalidOperation("OTEL_TRACES_EXPORTER must be otlp or none: the service sends spans by OTLP only")
+    endpoint = _endpoint(settings, environment)
+    if endpoint is not None:
+        _check_protocol(environment)
+    return endpoint
+
+
+def _endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:
+    whole = environment.get(_TRACES_ENDPOINT)
+    if not settings.endpoint and whole:
+        return _checked(_TRACES_ENDPOINT, whole)
+    base = settings.endpoint or _checked(_ENDPOINT, environment.get(_ENDPOINT) or "")
     if not base:
-        return whole or None
+        return None
     return base if base.endswith(TRACES_PATH) else base.rstrip("/") + TRACES_PATH
+
+
+def _checked(name: str, url: str) -> str:
+    if url and not url.lower().startswith(("http://", "https://")):
+        raise InvalidOperation(f"{name} must begin with http:// or https://")
+    try:
+        return url and checked_url(url)
+    except ValueError as error:
+        raise InvalidOperation(f"{name} {error}") from None
+
+
+def _check_protocol(environment: Mapping[str, str]) -> None:
+    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        if protocol := environment.get(name, "").strip().lower():
+            if protocol != "http/protobuf":
+                raise InvalidOperation(f"{name} must be http/protobuf, for which collectors usually have port 4318")
+            return
+
+
+def _check_exporter(environment: Mapping[str, str]) -> None:
+    """Check what the exporter would replace by a default, or miss later when it sends spans."""
+    for signal in ("", "TRACES_"):
+        for option, pattern in _VALUES.items():
+            name = f"OTEL_EXPORTER_OTLP_{signal}{option}"
+            if (value := environment.get(name)) and not re.fullmatch(pattern, value.strip().lower()):
+                raise InvalidOperation(f"{name} must match {pattern}")
+        for file in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"):
+            name = f"OTEL_EXPORTER_OTLP_{signal}{file}"
+            if (path := environment.get(name)) and not os.access(path, os.R_OK):
+                raise InvalidOperation(f"{name} names a file that does not exist or cannot be read")

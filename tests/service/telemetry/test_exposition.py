@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from scripts.bootstrap import ROOT
 from support.kinds import kind
 from support.running import Service, running
 from support.waiting import until
+from tableside import __version__
 from tableside.app import create_app
 from tableside.settings import validate
 from tableside.telemetry import exposition
@@ -204,6 +207,27 @@ def test_every_worker_returns_sums_that_include_ended_workers(request: pytest.Fi
     assert left.get_sample_value("tableside_operation_duration_seconds_count", dict(PUTS)) == 80
     requests = {"route": "/v1/tables/{table}/records/{key:path}", "method": "PUT", "status": "204"}
     assert left.get_sample_value("tableside_http_requests_total", requests) == 80
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_directory_of_metrics_is_made(request: pytest.FixtureRequest, tmp_path: Path, workers: int) -> None:
+    file, directory = tmp_path / "tableside.yaml", tmp_path / "new" / "metrics"
+    file.write_text(yaml.safe_dump(kind("redis", request, tmp_path).configuration()))
+    with running(tmp_path, file, workers=workers, environment={"PROMETHEUS_MULTIPROC_DIR": str(directory)}) as service:
+        assert ("tableside_build_info", frozenset({("version", __version__)})) in samples(service.url)
+    assert [*directory.glob("counter_*.db")]
+
+
+def test_a_directory_of_metrics_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    variables = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "file" / "metrics")}
+    command = [sys.executable, "-m", "tableside", "serve", "--port", "0"]
+    ended = subprocess.run(
+        command, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 2
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("tableside: PROMETHEUS_MULTIPROC_DIR: ")
 
 
 def test_workers_that_start_together_all_remove_gauges_of_exited_workers(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from servers.process import free_port
 from service.telemetry.collector import Collector, Seen, collecting
 from support.running import Service, running
 from tableside import __version__
-from tableside.core.errors import Unsupported
+from tableside.core.errors import InvalidOperation, Unsupported
 from tableside.telemetry import TraceSettings, trace_export
 
 pytestmark = pytest.mark.server
@@ -26,6 +27,7 @@ SAMPLED, UNSAMPLED = (f"00-{TRACE}-{CALLER}-{flag}" for flag in ("01", "00"))
 RECORDS = "/v1/tables/{table}/records/{key:path}"
 SERVER, CLIENT = 2, 3
 ERROR = 2
+URL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
 QUICK = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
 
 CONFIG = """
@@ -327,6 +329,63 @@ def test_the_endpoint_of_traces(file: str | None, variables: dict[str, str], exp
     assert (
         trace_export.trace_endpoint(TraceSettings(endpoint=file), environment | {"OTEL_SDK_DISABLED": "true"}) is None
     )
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317"}, "OTEL_EXPORTER_OTLP_ENDPOINT must begin with http://"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "grpc://h:4317"}, "OTEL_EXPORTER_OTLP_ENDPOINT must begin with http://"),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "h"}, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT must begin with http://"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://:4318"}, "OTEL_EXPORTER_OTLP_ENDPOINT has no host"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:x"}, "OTEL_EXPORTER_OTLP_ENDPOINT has a port"),
+        ({**URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf"),
+        ({**URL, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"}, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL must be"),
+        ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER must be otlp or none"),
+        ({**URL, "OTEL_TRACES_EXPORTER": "otlp,console"}, "OTEL_TRACES_EXPORTER must be otlp or none"),
+        ({**URL, "OTEL_EXPORTER_OTLP_CERTIFICATE": "/absent"}, "OTEL_EXPORTER_OTLP_CERTIFICATE names a file"),
+        ({**URL, "OTEL_EXPORTER_OTLP_TIMEOUT": "10s"}, "OTEL_EXPORTER_OTLP_TIMEOUT must match"),
+        ({**URL, "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION": "zstd"}, "COMPRESSION must match none|gzip|deflate"),
+        ({**URL, "OTEL_BSP_MAX_QUEUE_SIZE": "8", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "9"}, "max_queue_size"),
+    ],
+)
+def test_a_variable_that_the_service_cannot_follow_is_named(
+    variables: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    with pytest.raises(InvalidOperation) as raised:
+        trace_export.open_tracing(TraceSettings(), variables)
+    assert words in raised.value.detail
+
+
+def test_such_a_variable_ends_the_start_with_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "tableside.yaml"
+    config.write_text("stores: {s: {kind: memory}}")
+    variables = {**os.environ, **URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    command = [sys.executable, "-m", "tableside", "serve", "--config", str(config), "--port", "0"]
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode != 0
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf" in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"OTEL_TRACES_EXPORTER": "none"},
+        {"OTEL_SDK_DISABLED": "TRUE"},
+        {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+    ],
+)
+def test_variables_disable_traces(variables: dict[str, str]) -> None:
+    assert trace_export.trace_endpoint(TraceSettings(endpoint="http://a"), {**URL, **variables}) is None
+
+
+def test_a_variable_without_effect_is_logged_at_start(tmp_path: Path) -> None:
+    with running(tmp_path, environment={**URL, "OTEL_TRACES_SAMPLER": "always_on"}) as service:
+        events = [str(line["event"]) for line in lines(service)]
+    assert sum("OTEL_TRACES_SAMPLER has no effect: traces.sample" in event for event in events) == 1
 
 
 def test_without_the_extra_the_start_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
