@@ -34,8 +34,12 @@ class Caller:
         self._patterns = {"read": _compiled(tuple(read)), "write": _compiled(tuple(write))}
 
     def may(self, permission: Permission, table: str) -> bool:
-        """Return whether the caller has the permission for a table of this name, which need not exist."""
-        return self._patterns[permission].match(table) is not None
+        """Return whether the caller has the permission for a table of this name, which need not exist.
+
+        A table's companion (`planes@runs`) is for the jobs that write the table, so it needs only their permission.
+        """
+        name, _, companion = table.partition("@")
+        return self._patterns["write" if companion else permission].match(name) is not None
 
     def may_any(self, table: str) -> bool:
         """Return whether the caller has any permission for a table of this name."""

@@ -7,7 +7,7 @@ they are first used, and change with the configuration. Imports `core`, `telemet
 
 from .admission import AdmissionMetrics, InFlight, InFlightLimit, Reservation
 from .catalog import Catalog, Environment
-from .open_table import CatalogEntry
+from .open_table import RUNS, CatalogEntry
 from .reloader import Reloader, load_for_joining_process, save_accepted
 from .stack import StackMetrics
 from .start_log import log_start
@@ -17,6 +17,7 @@ from .value_room import ValueRoom
 
 __all__ = [
     "BUCKETS_S",
+    "RUNS",
     "AdmissionMetrics",
     "Catalog",
     "CatalogEntry",

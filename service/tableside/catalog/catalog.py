@@ -15,7 +15,7 @@ from ..settings import Settings, TableLocation, TableSettings
 from ..stores.partitioned import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
 from .admission import InFlight
-from .open_table import CatalogEntry
+from .open_table import RUNS, RUNS_IN_STORE, CatalogEntry
 from .opening import open_all_or_none, open_backend, open_or_defer
 from .reachability import Reachability
 from .replica_links import ReplicaLinks
@@ -96,15 +96,18 @@ class Catalog:
         if entry.table is not None:
             return entry.table
         table = await self._opened(entry)
+        if name.endswith(RUNS):
+            return table
         # The write that created the entry may have failed or been cancelled, and removed it from the catalog.
         return table if self._entries.setdefault(name, entry) is entry else await self.table(name)
 
     def entry(self, name: str) -> CatalogEntry:
-        """Return the entry of a table. Raise TableNotFound if no table has this name."""
-        try:
-            return self._entries[name]
-        except KeyError:
-            raise TableNotFound("no table has that name") from None
+        """Return the entry of a table, or of a table's companion. Raise TableNotFound if no table has this name."""
+        if (entry := self._entries.get(name)) is not None:
+            return entry
+        if name.endswith(RUNS) and (entry := self._entries.get(name.removesuffix(RUNS))) is not None:
+            return entry.runs
+        raise TableNotFound("no table has that name")
 
     async def table_or_spec(self, name: str) -> Table | TableSpec:
         """Return a table, or the spec of one that a write would create. Raise TableNotFound if there is neither."""
@@ -113,6 +116,9 @@ class Catalog:
     async def table_to_write(self, name: str) -> Table:
         """Return a table. Create it if the settings allow that."""
         if not self._can_create(name):
+            return await self.table(name)
+        if name.endswith(RUNS):
+            await self.table_to_write(name.removesuffix(RUNS))
             return await self.table(name)
         if len(self._entries) - len(self._settings.tables) >= AUTO_TABLES_MAX:
             raise TooLarge(f"auto_create creates at most {AUTO_TABLES_MAX} tables")
@@ -202,13 +208,14 @@ class Catalog:
             log.warning("cannot list the tables of store %s: %s", default, error.detail)
             return
         for name in names:
-            if name not in self._entries and not locations & self._settings.locations(default, name):
+            is_table = name not in self._entries and not name.endswith(RUNS_IN_STORE)
+            if is_table and not locations & self._settings.locations(default, name):
                 self._add_automatic(name)
         await self._open_tables()
 
     def _can_create(self, name: str) -> bool:
         """Return whether a write may create the table: it does not exist, and no other table uses its location."""
-        settings = self._settings
+        settings, name = self._settings, name.removesuffix(RUNS)
         if name in self._entries or not settings.auto_create or settings.default_store is None:
             return False
         return not self._locations() & settings.locations(settings.default_store, name)

@@ -9,11 +9,20 @@ from .stack import Stack, StackContext, build_stack
 from .table import Table
 from .table_metrics import TableMetrics
 
+RUNS = "@runs"
+"""The suffix of the name of a table's companion, which remembers the jobs that write the table."""
+
+RUNS_IN_STORE = "_ts_runs"
+"""The suffix of a companion's name in the store."""
+
+RUNS_MEMORY_S = 400 * 86_400.0
+"""How long a companion remembers a job after its last write."""
+
 
 class CatalogEntry:
     """A table of the catalog: its spec, its settings and the locations of its records.
 
-    `table` is None until the store could first be reached.
+    `table` is None until the store could first be reached. `runs` is the entry of the table's companion.
     """
 
     def __init__(
@@ -37,6 +46,7 @@ class CatalogEntry:
         self._cache_enabled: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._closed = False
+        self._runs: CatalogEntry | None = None
 
     @property
     def store(self) -> str:
@@ -47,6 +57,21 @@ class CatalogEntry:
     def kind(self) -> str:
         """Return the kind of the table's store."""
         return self._context.kind
+
+    @property
+    def runs(self) -> "CatalogEntry":
+        """Return the entry of the companion: an ordinary table with string keys in the same store."""
+        if self._runs is None:
+            spec = TableSpec(
+                self.spec.name + RUNS,
+                stored_as=self.spec.name_in_store + RUNS_IN_STORE,
+                ttl_s=RUNS_MEMORY_S,
+                create=self.spec.create,
+                partitions=self.spec.partitions,
+            )
+            settings = TableSettings(store=self.store, deadline_s=self.settings.deadline_s)
+            self._runs = CatalogEntry(spec, settings, self._backend, self._context, self._operations, frozenset())
+        return self._runs
 
     async def opened(self) -> Table:
         """Return the table. Open it if necessary. Concurrent calls wait for one opening.
@@ -89,6 +114,8 @@ class CatalogEntry:
     async def close(self) -> None:
         """Wait for the operations in flight, and close the policies."""
         self._closed = True
+        if self._runs is not None:
+            await self._runs.close()
         if self._cache_enabled is not None:
             await self._cache_enabled
         if self.table is not None and self._stack is not None:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ...auth import UNRESTRICTED, Caller
-from ...catalog import Catalog, Table
+from ...catalog import RUNS, Catalog, Table
 from ...core import InvalidOperation, TableSpec, TooLarge
 from ...core.slices import next_slice, run_in_thread
 from ...settings import NAME, LimitSettings
@@ -220,7 +220,7 @@ def _table_name(raw: bytes) -> str:
     name = raw.decode("latin-1")
     if "%" in name:
         name = unquote(name)
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name.removesuffix(RUNS)):
         raise InvalidOperation(
             "the name of a table in the path is not valid: it has 1 to 128 letters, digits, _, . and -, "
             "and begins with a letter or digit"
