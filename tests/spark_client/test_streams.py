@@ -18,8 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from support.running import Service, running
 from tableside_client import Client
+from tableside_client.connection import Connection
 from tableside_spark import Table, TableError, progress
-from tableside_spark.write.micro_batch import query_id_of_checkpoint
+from tableside_spark.write.checkpoint import Checkpoint
 
 pytestmark = [
     pytest.mark.jvm,
@@ -410,8 +411,8 @@ def test_the_query_of_a_checkpoint_is_found_with_any_form_of_its_path(spark: Spa
         checkpoint = tmp_path / name
         checkpoint.mkdir()
         (checkpoint / "metadata").write_text(json.dumps({"id": name}))
-        assert query_id_of_checkpoint(f"{checkpoint}/", spark) == name
-        assert query_id_of_checkpoint(f"file:{checkpoint}", spark) == name
+        assert Checkpoint(f"{checkpoint}/", spark).query_id() == name
+        assert Checkpoint(f"file:{checkpoint}", spark).query_id() == name
 
 
 def test_a_failed_write_can_be_repeated_in_the_same_micro_batch(
@@ -422,7 +423,9 @@ def test_a_failed_write_can_be_repeated_in_the_same_micro_batch(
     def stubborn(frame: DataFrame, number: int) -> None:
         from tableside_spark.write.tokens import acquire_token
 
-        with pytest.raises(RuntimeError), acquire_token(frame, (service.url, table.name), None, generate=True).hold():
+        connection = Connection(service.url)
+        lease = acquire_token(frame, connection, table.name, None, generate=True, harmless=False)
+        with pytest.raises(RuntimeError), lease.hold():
             raise RuntimeError("the first try")
         assert away.name == table.name
         table.update(frame, "k", counted(), default=ZERO)

@@ -6,16 +6,23 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from tableside_spark.datasource.options import TableOptions
 from tableside_spark.datasource.writers import CHUNKS_MAX, PutSender
 from tableside_spark.executor.operation_batch import Token
+from tableside_spark.write.checkpoint import Content
 from tableside_spark.write.micro_batch import BATCH_ID, QUERY_ID, UnsoundTokenError
+from tableside_spark.write.query_memory import sequence_of
+
+RUN_ID = "spark.jobGroup.id"
+"""The local property with the id of the query's run, which is the group of its jobs."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches with the token of the query.
 
-    The sequence is the number of the micro-batch times `CHUNKS_MAX`, plus the number of the chunk in its task. If a
-    task has several rows with one key, the last one is stored. A late task of an earlier micro-batch changes nothing.
+    The sequence is that of the micro-batch times `CHUNKS_MAX`, plus the number of the chunk in its task. If a task has
+    several rows with one key, the last one is stored. A late task of an earlier micro-batch changes nothing. A task
+    cannot read the offsets, so a micro-batch that another run of the query repeats is put again.
     """
 
     def __init__(self, puts: PutSender, at_least_once: bool) -> None:
@@ -24,15 +31,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of a task. The first failed row ends the task."""
-        return self._puts.send_all(iterator, None if self._at_least_once else _task_token())
+        return self._puts.send_all(iterator, None if self._at_least_once else _task_token(self._puts.target))
 
 
-def _task_token() -> Token:
+def _task_token(target: TableOptions) -> Token:
     context = TaskContext.get()
-    query = None if context is None else context.getLocalProperty(QUERY_ID)
-    batch = None if context is None else context.getLocalProperty(BATCH_ID)
-    if query is None or batch is None:
+    properties = [context and context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID)]
+    if None in properties:
         raise UnsoundTokenError(
             "Spark does not provide the query and micro-batch of this task: set the option at_least_once"
         )
-    return Token(query, int(batch) * CHUNKS_MAX)
+    query, batch, run = map(str, properties)
+    sequence = sequence_of(
+        target.connection, target.table, query, int(batch), Content(digest=run, run=run), harmless=True
+    )
+    return Token(query, sequence * CHUNKS_MAX)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import (
     ArrayType,
@@ -124,6 +124,6 @@ def require_supported_session(frame: DataFrame) -> None:
         require("Spark Connect")
 
 
-def is_remote(frame: DataFrame) -> bool:
-    """Whether the DataFrame belongs to a Spark Connect session."""
+def is_remote(frame: DataFrame | SparkSession) -> bool:
+    """Whether this is a session of Spark Connect, or a DataFrame of one."""
     return type(frame).__module__.startswith("pyspark.sql.connect")

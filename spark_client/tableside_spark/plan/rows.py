@@ -83,10 +83,11 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRows:
-    """The checked rows, and the function that groups them into operations."""
+    """The checked rows, the function that groups them into operations, and whether they are harmless to repeat."""
 
     rows: DataFrame
     grouping: Grouping
+    harmless: bool = True
 
 
 def puts(frame: DataFrame, value: Column, options: WriteOptions, *, one_per_key: bool) -> PreparedRows:
@@ -128,7 +129,7 @@ def updates(frame: DataFrame, update: Any, default: Any, options: WriteOptions, 
         options.deletes,
         default is not None,
     )
-    return PreparedRows(rows, grouping)
+    return PreparedRows(rows, grouping, all(document.is_idempotent for document in documents))
 
 
 def row_value(frame: DataFrame, keys: Sequence[str], columns: Sequence[str] | None, value: str | None) -> Column:

@@ -15,6 +15,8 @@ from pyspark.sql.types import DateType, TimestampType
 from tableside_spark.versions import require
 
 OPERATORS = ("$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet")
+IDEMPOTENT = {"$set", "$unset", "$min", "$max", "$addToSet"}
+"""The operators that change nothing if all updates since some time are applied again in their order."""
 MERGE = "merge patch"
 
 _SCALARS = (str, bool, int, float, dt.date, Decimal)
@@ -55,6 +57,11 @@ class Document:
 
     template: Template
     leaves: list[Leaf] = field(default_factory=list)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether applying all updates since some time again, in their order, changes nothing."""
+        return bool(self.template) and {name for name in self.template if name.startswith("$")} <= IDEMPOTENT
 
     def struct(self, columns: Sequence[Column]) -> Column:
         """Return the document as a struct column, with `columns` in place of the leaves."""

@@ -37,11 +37,12 @@ log = logging.getLogger(__name__)
 class WriteJob:
     """A write without its operations and its token: its parameters, its concurrency, and its reaction to failures.
 
-    `keys` are the key columns with the DataFrame's names.
+    `keys` are the key columns with the DataFrame's names. `harmless` means that the rows may be applied again.
     """
 
     spec: WriteSpec
     keys: tuple[str, ...]
+    harmless: bool
     on_error: OnError
     in_flight_max: int
     chunk: ChunkSize
@@ -152,10 +153,15 @@ def _outcomes(job: WriteJob, operations: DataFrame, token: Token | None, *, show
 def _summary(job: WriteJob, counts: Sequence[int], this: WriteRun, started_s: float) -> WriteSummary:
     numbers: dict[str, Any] = dict(zip(COUNTS, counts, strict=True))
     waited_s, seconds = numbers.pop("waited_ms") / 1000, time.monotonic() - started_s
+    spec = job.spec
     summary = WriteSummary(**numbers, waited_s=waited_s, seconds=seconds, batch_id=this.batch_id)
     job.totals.add(summary)
+    if summary.replayed:
+        part = "" if this.batch_id is None else f"micro-batch {this.batch_id}: "
+        counts = (summary.replayed, summary.sent)
+        log.warning("table %s: %s%d of %d rows were applied before with this token: ignored", spec.table, part, *counts)
     if waited_s >= REPORT_MIN_S:
-        log.warning("table %s: tasks of the %s waited %.1f s for retries", job.spec.table, job.spec.op, waited_s)
+        log.warning("table %s: tasks of the %s waited %.1f s for retries", spec.table, spec.op, waited_s)
     return summary
 
 

@@ -5,8 +5,6 @@ properties. Threads started there do not have them, unless they are `pyspark.Inh
 neither, but the checkpoint's file `metadata` contains the query's id.
 """
 
-import json
-import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -16,8 +14,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tableside_spark.executor.operation_batch import Token
 from tableside_spark.plan.frames import is_remote
+from tableside_spark.write.checkpoint import Checkpoint
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -29,15 +27,18 @@ class UnsoundTokenError(ValueError):
     """A streaming write without a token that would identify it if the micro-batch ran again."""
 
 
-def query_id_of_checkpoint(checkpoint: str, session: SparkSession) -> str:
-    """Return the id of a checkpoint's query. It is the same after a restart."""
-    escaped = re.sub(r"([\[\]{}*?\\])", r"\\\1", checkpoint.rstrip("/"))  # Spark interprets paths as glob patterns
-    [row] = session.read.text(f"{escaped}/metadata").collect()
-    return str(json.loads(row["value"])["id"])
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """A micro-batch: its query's id, its number, and, if Spark provides them, the query's run and checkpoint."""
+
+    query: str
+    number: int
+    run: str | None = None
+    checkpoint: Checkpoint | None = None
 
 
-def current_micro_batch(frame: DataFrame) -> tuple[str, Token] | None:
-    """Return the run's id and the token of the current micro-batch, or None outside of `foreachBatch`.
+def current_micro_batch(frame: DataFrame) -> MicroBatch | None:
+    """Return the current micro-batch, or None outside of `foreachBatch`.
 
     Raises `UnsoundTokenError` if the DataFrame belongs to a streaming query that cannot be determined.
     """
@@ -45,10 +46,10 @@ def current_micro_batch(frame: DataFrame) -> tuple[str, Token] | None:
         if _in_connect_worker():
             raise UnsoundTokenError(_with_advice("Spark Connect does not provide the query's id in foreachBatch"))
         return None
-    context = frame.sparkSession.sparkContext
-    query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    session = frame.sparkSession
+    query, batch = (session.sparkContext.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
     if query is not None and batch is not None:
-        return _run_id(frame.sparkSession, str(query)), Token(str(query), int(batch))
+        return _micro_batch(session, str(query), int(batch))
     if _is_from_streaming_query(frame):
         raise UnsoundTokenError(_with_advice("a thread started in foreachBatch does not have the query's id"))
     return None
@@ -72,10 +73,13 @@ def _is_from_streaming_query(frame: DataFrame) -> bool:
     return any(query.sparkSessionForStream().equals(session) for query in _running_queries(frame.sparkSession))
 
 
-def _run_id(session: SparkSession, query_id: str) -> str:
-    """Return the id of a query's current run. A job group would contain it too, but callers may set their own."""
-    runs = [str(query.runId()) for query in _running_queries(session) if str(query.id()) == query_id]
-    return runs[0] if runs else query_id
+def _micro_batch(session: SparkSession, query_id: str, number: int) -> MicroBatch:
+    """Return a micro-batch of a running query. A job group would contain the run, but callers may set their own."""
+    for query in _running_queries(session):
+        if str(query.id()) == query_id:
+            checkpoint = Checkpoint(str(query.resolvedCheckpointRoot()), session)
+            return MicroBatch(query_id, number, str(query.runId()), checkpoint)
+    return MicroBatch(query_id, number, run=query_id)
 
 
 def _running_queries(session: SparkSession) -> Iterable[Any]:
@@ -106,9 +110,9 @@ class WriteLocks:
         self._lock = threading.Lock()
 
     @contextmanager
-    def exclusive(self, run: str, token: Token, table: tuple[str, str]) -> Iterator[None]:
+    def exclusive(self, run: str, number: int, table: tuple[str, str]) -> Iterator[None]:
         """Keep a table, given as URL and name, locked during a write. After a failure, the write may be repeated."""
-        self._acquire(run, token, table)
+        self._acquire(run, number, table)
         try:
             yield
         except BaseException:
@@ -116,23 +120,21 @@ class WriteLocks:
                 self._runs[run].tables.discard(table)
             raise
 
-    def _acquire(self, run: str, token: Token, table: tuple[str, str]) -> None:
+    def _acquire(self, run: str, number: int, table: tuple[str, str]) -> None:
         with self._lock:
             state = self._runs.pop(run, None)
-            if state is not None and token.sequence < state.batch:
+            if state is not None and number < state.batch:
                 self._runs[run] = state
                 raise UnsoundTokenError(
-                    _with_advice(
-                        f"a thread started in micro-batch {token.sequence} writes in micro-batch {state.batch}"
-                    )
+                    _with_advice(f"a thread started in micro-batch {number} writes in micro-batch {state.batch}")
                 )
-            current = state if state is not None and state.batch == token.sequence else _RunState(token.sequence)
+            current = state if state is not None and state.batch == number else _RunState(number)
             self._runs[run] = current  # the most recently used run is last
             while len(self._runs) > _QUERIES_MAX:
                 del self._runs[next(iter(self._runs))]
             if table in current.tables:
                 raise UnsoundTokenError(
-                    f"table {table[1]} is written a second time in micro-batch {token.sequence}: under the same token "
+                    f"table {table[1]} is written a second time in micro-batch {number}: under the same token "
                     'it would count as a replay; give each write its own token=("a stable name", batch_id)'
                 )
             current.tables.add(table)

@@ -70,10 +70,10 @@ class WriteRequest:
         """Write a batch DataFrame now, or return the `StreamWrite` of a streaming one."""
         _require_seconds(ttl_s)
         self._require_distinct_failure_columns(documents)
-        write_job = self._job(documents, ttl_s)
+        write_job = self._job(documents, ttl_s, harmless=prepared.harmless)
         if self.frame.isStreaming:
             return StreamWrite(prepared.rows, prepared.grouping, write_job)
-        lease = self._acquire_token()
+        lease = self._acquire_token(harmless=prepared.harmless)
         with lease.hold():
             is_repeatable = self.op == "put" or lease.is_repeatable
             return job.run(write_job, prepared, WriteRun(lease.token, lease.token, is_repeatable=is_repeatable))
@@ -97,17 +97,17 @@ class WriteRequest:
                     f"the failed rows also have the columns {', '.join(own)}: rename the key column with such a name"
                 ) from error
 
-    def _acquire_token(self) -> tokens.TokenLease:
+    def _acquire_token(self, *, harmless: bool) -> tokens.TokenLease:
         if self.at_least_once:
             return tokens.TokenLease()
-        table = (self.connection.url, self.table)
-        return tokens.acquire_token(self.frame, table, self.token, generate=self.op != "put")
+        generate, table = self.op != "put", (self.connection, self.table)
+        return tokens.acquire_token(self.frame, *table, self.token, generate=generate, harmless=harmless)
 
-    def _job(self, documents: tuple[str, ...], ttl_s: float | None) -> WriteJob:
+    def _job(self, documents: tuple[str, ...], ttl_s: float | None, *, harmless: bool) -> WriteJob:
         keys = KeyColumns(*wire_keys(self.table_schema, self.keys))
         spec = WriteSpec(self.connection, self.table, self.op, keys, documents, ttl_s, self.at_least_once)
         limits = self.table_schema.limits
-        return WriteJob(spec, self.keys, self.on_error, self.in_flight_max, self.chunk, limits, self.totals)
+        return WriteJob(spec, self.keys, harmless, self.on_error, self.in_flight_max, self.chunk, limits, self.totals)
 
 
 def _require_seconds(ttl_s: Any) -> None:

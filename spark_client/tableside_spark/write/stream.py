@@ -1,7 +1,6 @@
 """Writes of streaming DataFrames: each micro-batch is one write, with a token made of query id and batch number."""
 
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,10 +11,13 @@ from tableside_spark.executor.operation_batch import PROBLEM, Token
 from tableside_spark.plan.frames import is_remote
 from tableside_spark.plan.grouping import Grouping
 from tableside_spark.plan.rows import PreparedRows
-from tableside_spark.write import job, micro_batch
+from tableside_spark.write import job
+from tableside_spark.write.checkpoint import Checkpoint
 from tableside_spark.write.job import WriteJob, WriteRun
+from tableside_spark.write.micro_batch import MicroBatch, current_micro_batch
 from tableside_spark.write.progress import BATCHES_MAX, publish
 from tableside_spark.write.summary import WriteSummary
+from tableside_spark.write.tokens import TokenLease, micro_batch_token
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -43,7 +45,8 @@ class StreamWrite:
 
         Each change is applied once across restarts with one checkpoint: its token consists of the query's id, which is
         stored in the checkpoint, and the number of the micro-batch. A new checkpoint is a new query, whose changes are
-        applied again.
+        applied again. If an older checkpoint brings a number back with other rows, they are applied if that is
+        harmless, as for puts. Otherwise the query ends with `MicroBatchChangedError`.
 
         The query's progress contains observed metrics under the name `tableside_` and the table's name: `rows`, and
         `refused` for rows with a null key, a NaN or another invalid value. `tableside_spark.progress(query)` returns
@@ -91,27 +94,21 @@ class MicroBatchWriter:
 
     def write_batch(self, rows: DataFrame, batch_id: int) -> None:
         """Write one micro-batch and publish its summary."""
-        query_id = self._cached_query_id(rows)
-        origin = Token(query_id, batch_id)
-        token = None if self.write.spec.at_least_once else origin
-        with self._table_lock(rows, token):
-            summary = job.run(self.write, PreparedRows(rows, self.grouping), WriteRun(token, origin, batch_id))
+        batch, spec = self._micro_batch(rows, batch_id), self.write.spec
+        origin = Token(batch.query, batch_id)
+        lease = TokenLease()
+        if not spec.at_least_once:
+            lease = micro_batch_token(batch, spec.connection, spec.table, harmless=self.write.harmless)
+        with lease.hold():  # A failure handler must not write the same table with the same token.
+            summary = job.run(self.write, PreparedRows(rows, self.grouping), WriteRun(lease.token, origin, batch_id))
         self.summaries.append(summary)
-        publish(rows.sparkSession, query_id, self.summaries)
+        publish(rows.sparkSession, batch.query, self.summaries)
 
-    def _table_lock(self, rows: DataFrame, token: Token | None) -> AbstractContextManager[None]:
-        """Prevents a failure handler from writing the same table with the same token."""
-        found = None if token is None or is_remote(rows) else micro_batch.current_micro_batch(rows)
-        table = (self.write.spec.connection.url, self.write.spec.table)
-        return nullcontext() if found is None else micro_batch.WRITE_LOCKS.exclusive(*found, table)
-
-    def _cached_query_id(self, rows: DataFrame) -> str:
-        if self.query_id is None:
-            self.query_id = self._find_query_id(rows)
-        return self.query_id
-
-    def _find_query_id(self, rows: DataFrame) -> str:
-        """The query's id: from the thread's local properties if they contain it, else from the checkpoint."""
-        session = rows.sparkSession
-        known = None if is_remote(rows) else session.sparkContext.getLocalProperty(micro_batch.QUERY_ID)
-        return str(known) if known else micro_batch.query_id_of_checkpoint(self.checkpoint, session)
+    def _micro_batch(self, rows: DataFrame, number: int) -> MicroBatch:
+        """Return the micro-batch, from the thread's local properties if they contain it, else from the checkpoint."""
+        found = None if is_remote(rows) else current_micro_batch(rows)
+        if found is not None:
+            return found
+        checkpoint = Checkpoint(self.checkpoint, rows.sparkSession)
+        self.query_id = self.query_id or checkpoint.query_id()
+        return MicroBatch(self.query_id, number, checkpoint=checkpoint)

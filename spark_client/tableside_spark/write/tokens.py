@@ -8,9 +8,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
+from tableside_client.connection import Connection
 from tableside_spark.executor.operation_batch import RESET, Token
 from tableside_spark.executor.parts import PART
 from tableside_spark.write import micro_batch
+from tableside_spark.write.checkpoint import Content
+from tableside_spark.write.micro_batch import MicroBatch
+from tableside_spark.write.query_memory import sequence_of
 
 WRITER_CHARACTERS_MAX = 128 - len(RESET)
 SEQUENCE_MAX = 2**63 - 1
@@ -56,18 +60,28 @@ def parse_token(given: TokenArgument) -> Token | None:
     return Token(writer, sequence)
 
 
-def acquire_token(frame: DataFrame, table: tuple[str, str], given: TokenArgument, *, generate: bool) -> TokenLease:
-    """Return the token of a batch write: the caller's, else the micro-batch's, else, with `generate`, a new one.
-
-    `table` is the URL and the name of the table.
-    """
+def acquire_token(
+    frame: DataFrame, connection: Connection, table: str, given: TokenArgument, *, generate: bool, harmless: bool
+) -> TokenLease:
+    """Return the token of a batch write: the caller's, else the micro-batch's, else, with `generate`, a new one."""
     token = parse_token(given)
     if token is not None:
         return TokenLease(token, is_repeatable=True)
-    if (micro_batch_token := micro_batch.current_micro_batch(frame)) is not None:
-        run, token = micro_batch_token
-        return TokenLease(token, lambda: micro_batch.WRITE_LOCKS.exclusive(run, token, table), is_repeatable=True)
+    if (batch := micro_batch.current_micro_batch(frame)) is not None:
+        return micro_batch_token(batch, connection, table, harmless=harmless)
     return TokenLease(Token(f"spark-{uuid.uuid4()}", 0) if generate else None)
+
+
+def micro_batch_token(batch: MicroBatch, connection: Connection, table: str, *, harmless: bool) -> TokenLease:
+    """Return the token of a micro-batch: the query and the sequence of the micro-batch.
+
+    `harmless` means that the rows may be applied again.
+    """
+    content = Content() if batch.checkpoint is None else batch.checkpoint.content(batch.number)
+    sequence = sequence_of(connection, table, batch.query, batch.number, content, harmless=harmless)
+    run, number, place = batch.run, batch.number, (connection.url, table)
+    hold = nullcontext if run is None else lambda: micro_batch.WRITE_LOCKS.exclusive(run, number, place)
+    return TokenLease(Token(batch.query, sequence), hold, is_repeatable=True)
 
 
 def puts_carry_tokens(frame: DataFrame, given: TokenArgument, *, at_least_once: bool) -> bool:

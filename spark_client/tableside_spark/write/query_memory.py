@@ -1,0 +1,156 @@
+"""What a table remembers of a streaming query, to recognize a micro-batch whose number returns with other rows.
+
+Spark numbers the micro-batches of a query. It repeats the last one after a failure, with the same rows. If a checkpoint
+is restored from a backup, or parts of it are deleted, earlier numbers return, with any rows. The number alone therefore
+does not identify a repetition. The table's companion `TABLE@runs` has one record for each query, with the content of
+its last micro-batches and an epoch, which a returning number increases.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from tableside_client.connection import Connection, shared_client
+from tableside_client.errors import PreconditionFailed, RecordNotFound, TableError, TableNotFound
+from tableside_spark.write.checkpoint import Content
+
+RUNS = "@runs"
+BATCHES_MAX = 100
+"""How many micro-batches of a query are remembered."""
+OFFSETS_CHARACTERS_MAX = 2**16
+"""The maximum length of offsets that are remembered."""
+BATCH_NUMBERS = 2**31
+"""A sequence is an epoch times this, plus the number of a micro-batch."""
+EPOCHS_MAX = 2**12
+"""The maximum number of epochs, so that the sequences of parts and of chunks fit 63 bits."""
+RUNS_MAX = 20
+"""How many runs of a query are remembered."""
+CONFLICTS_MAX = 20
+
+log = logging.getLogger(__name__)
+
+
+class MicroBatchChangedError(ValueError):
+    """A micro-batch has the number of an earlier one, but other rows, so its updates might count twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMemory:
+    """The last micro-batches of a query: the digest of each by its number (empty if unknown), and the current epoch.
+
+    `offsets` is the text of the checkpoint's file for the latest micro-batch. `runs` are the ids of the query's runs
+    whose tasks have begun micro-batches, the latest last.
+    """
+
+    epoch: int = 0
+    digests: Mapping[int, str] = field(default_factory=dict)
+    offsets: str = ""
+    runs: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> int:
+        """The number of the latest micro-batch, or -1."""
+        return max(self.digests, default=-1)
+
+    def repeats(self, number: int, digest: str) -> bool:
+        """Whether a micro-batch repeats a remembered one. Without digests, Spark can only repeat the latest."""
+        remembered = self.digests.get(number)
+        return digest == remembered != "" or (number == self.last and "" in (digest, remembered))
+
+    def begin(self, number: int, content: Content) -> "QueryMemory":
+        """Return the memory with a micro-batch as its latest. A number that returns begins an epoch."""
+        earlier = sorted(before for before in self.digests if before < number)[1 - BATCHES_MAX :]
+        digests = {before: self.digests[before] for before in earlier} | {number: content.digest}
+        offsets = content.offsets if len(content.offsets) <= OFFSETS_CHARACTERS_MAX else ""
+        runs = self.runs if content.run in ("", *self.runs) else (*self.runs[1 - RUNS_MAX :], content.run)
+        return QueryMemory(self.epoch + (number <= self.last), digests, offsets, runs)
+
+    def sequence(self, number: int) -> int:
+        """Return the sequence of a micro-batch's token. It is higher than those of all earlier epochs."""
+        return self.epoch * BATCH_NUMBERS + number
+
+
+def sequence_of(
+    connection: Connection, table: str, query: str, number: int, content: Content, *, harmless: bool
+) -> int:
+    """Remember a micro-batch in the table, and return the sequence of its token.
+
+    Args:
+        connection: The connection to the service.
+        table: The name of the table.
+        query: The query's id.
+        number: The number of the micro-batch.
+        content: What the micro-batch consists of.
+        harmless: Whether its rows may be applied again, as puts and deletes may.
+
+    Raises:
+        MicroBatchChangedError: The number returns with other rows, which are not harmless, or this is a late task of an
+            earlier run of the query.
+    """
+    companion = shared_client(connection).table(table + RUNS)
+    for _ in range(CONFLICTS_MAX):
+        try:
+            found = companion.record(query)
+        except (RecordNotFound, TableNotFound):
+            found = None
+        except TableError as error:
+            return _unremembered(table, number, error)
+        memory = QueryMemory() if found is None else _decoded(found.value)
+        if memory.repeats(number, content.digest):
+            return memory.sequence(number)
+        if content.run in memory.runs[:-1]:
+            raise MicroBatchChangedError(f"table {table}: this task is late, a later run of query {query} has begun")
+        if number <= memory.last:
+            _check_may_return(memory, table, query, number, harmless=harmless)
+        memory = memory.begin(number, content)
+        try:
+            etag = None if found is None else found.etag
+            companion.put(query, _encoded(memory), if_match=etag, if_absent=found is None)
+        except PreconditionFailed:
+            continue
+        except TableError as error:
+            return _unremembered(table, number, error)
+        return memory.sequence(number)
+    raise MicroBatchChangedError(f"table {table}: other tasks change the memory of query {query} again and again")
+
+
+def _check_may_return(memory: QueryMemory, table: str, query: str, number: int, *, harmless: bool) -> None:
+    """Raise `MicroBatchChangedError` unless the rows of a returning micro-batch may be applied again."""
+    log.warning("table %s: micro-batch %d of query %s returns with other rows", table, number, query)
+    if harmless and memory.epoch + 1 < EPOCHS_MAX:
+        return
+    advice = "restore the newest checkpoint, or start with a new one, after the rows that the table contains"
+    if number == memory.last and memory.offsets:
+        advice += (
+            f". The record {query} of table {table}{RUNS} has the earlier offsets: "
+            f"store them as the file offsets/{number} of the checkpoint to repeat the earlier micro-batch"
+        )
+    raise MicroBatchChangedError(
+        f"table {table}: micro-batch {number} was written before with other rows, so some of its rows may already "
+        f"count. The checkpoint is older than the table, or was changed: {advice}"
+    )
+
+
+def _unremembered(table: str, number: int, error: TableError) -> int:
+    """Return the sequence in a table that remembers no queries. Raises temporary errors."""
+    if error.retriable:
+        raise error
+    _warn_once(table, str(error))
+    return number
+
+
+@lru_cache(maxsize=1_000)
+def _warn_once(table: str, reason: str) -> None:
+    log.warning("table %s remembers no streaming queries, so older checkpoints are not recognized: %s", table, reason)
+
+
+def _decoded(value: Mapping[str, Any]) -> QueryMemory:
+    digests = {int(number): str(digest) for number, digest in value["batches"].items()}
+    return QueryMemory(int(value["epoch"]), digests, str(value["offsets"]), tuple(value["runs"]))
+
+
+def _encoded(memory: QueryMemory) -> dict[str, Any]:
+    digests = {str(number): digest for number, digest in memory.digests.items()}
+    return {"epoch": memory.epoch, "batches": digests, "offsets": memory.offsets, "runs": memory.runs}
