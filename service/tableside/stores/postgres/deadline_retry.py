@@ -17,6 +17,7 @@ from ...core import Applied, Contended, DeadlineExceeded, TableError, exponentia
 from .errors import (
     DRIVER_ERRORS,
     is_connection_error,
+    is_input_error,
     is_read_only_error,
     is_rolled_back,
     is_row_error,
@@ -93,7 +94,8 @@ class DeadlineRetry:
             except DRIVER_ERRORS as error:
                 if isinstance(error, TimeoutError) and time.monotonic() >= until:
                     raise self._deadline_exceeded(progress.applied) from None
-                if isinstance(error, asyncpg.PostgresError) and is_row_error(error):
+                rejected = is_row_error(error) or (progress.rows and is_input_error(error))
+                if isinstance(error, asyncpg.PostgresError) and rejected:
                     raise _RowsRejected(error, progress) from error
                 lost = is_connection_error(error) and progress.applied == "no"
                 if not repeated and (lost or is_read_only_error(error)):

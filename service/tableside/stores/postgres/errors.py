@@ -55,8 +55,7 @@ _ROLLED_BACK = frozenset({"40001", "40P01"})
 _EXTENSION_ERRORS = ("42601", "XX000")
 """Also raised by the types of extensions, such as `ltree`, if they reject a text."""
 
-_INPUT_ERRORS = ("22", *_EXTENSION_ERRORS)
-_ROW_ERRORS = (*_INPUT_ERRORS, "23", "44", "54", "P0")
+_ROW_ERRORS = ("22", "23", "44", "54", "P0")
 _CONNECTION_ERRORS = ("08", "57P")
 _POOLER = "use PostgreSQL directly, or a pooler in session or transaction mode"
 _POOLER_FAULTS = {
@@ -82,7 +81,7 @@ def is_row_error(error: BaseException) -> bool:
 
 def is_input_error(error: BaseException) -> bool:
     """Return whether the text of a column may be the cause of an error."""
-    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(_INPUT_ERRORS)
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(("22", *_EXTENSION_ERRORS))
 
 
 def is_connection_error(error: BaseException) -> bool:
