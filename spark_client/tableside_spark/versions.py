@@ -35,9 +35,6 @@ else:
     VariantType = getattr(types, "VariantType", _NoVariantType)
 
 
-HAS_VARIANTS = hasattr(types, "VariantType")
-
-
 def supports(feature: str) -> bool:
     """Whether the installed PySpark has one of `FEATURES`."""
     return _numbers(pyspark.__version__) >= _numbers(FEATURES[feature])
