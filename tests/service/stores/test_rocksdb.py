@@ -153,6 +153,16 @@ async def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path) -> No
         await RocksdbBackend.open(RocksdbSettings(path=str(path)))
 
 
+async def test_a_directory_that_cannot_be_opened_is_named_with_the_reason(tmp_path: Path) -> None:
+    settings = RocksdbSettings(path=str(tmp_path / "data"))
+    async with database(tmp_path):
+        with pytest.raises(StoreUnavailable, match="another process may have it open"):
+            await RocksdbBackend.open(settings)
+    (tmp_path / "data" / "CURRENT").write_text("damaged\n")
+    with pytest.raises(InvalidOperation, match=f"{settings.path} cannot be opened: Corruption"):
+        await RocksdbBackend.open(settings)
+
+
 async def test_writes_that_were_accepted_are_finished_before_it_closes(tmp_path: Path) -> None:
     async with database(tmp_path) as backend:
         store = await backend.store(TableSpec("t"))

@@ -19,6 +19,9 @@ from .table_keys import check_key
 
 log = logging.getLogger(__name__)
 
+_LOCKED = ("No locks available", "Resource temporarily unavailable")
+"""The ends of the driver's messages while another process, or this one, has the directory open."""
+
 
 class RocksdbSettings(BaseModel, frozen=True, extra="forbid"):
     """The database's directory, its memory in bytes and the interval between expiry sweeps in seconds."""
@@ -64,7 +67,8 @@ class RocksdbBackend:
     async def open(cls, settings: RocksdbSettings, clock: Clock = now_ms) -> "RocksdbBackend":
         """Open the database and create it if it is absent.
 
-        Raise InvalidOperation if its directory cannot be created, StoreUnavailable if another process has it open.
+        Raise InvalidOperation if its directory cannot be created or read, StoreUnavailable if another process has it
+        open.
         """
         try:
             Path(settings.path).mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  # once, before anything runs
@@ -74,9 +78,12 @@ class RocksdbBackend:
         try:
             handle = await asyncio.to_thread(Handle, partial(_open, settings), partial(_has_room, settings))
         except Exception as error:
-            log.error("the RocksDB database cannot be opened: %s", first_line(error))  # one line is enough
-            reason = f"the RocksDB directory {settings.path} cannot be opened; another process may have it open"
-            raise StoreUnavailable(reason) from error
+            why = first_line(error)
+            log.error("the RocksDB database cannot be opened: %s", why)  # one line is enough
+            failure = f"the RocksDB directory {settings.path} cannot be opened"
+            if why.endswith(_LOCKED):
+                raise StoreUnavailable(f"{failure}; another process may have it open") from error
+            raise InvalidOperation(f"{failure}: {why}") from error
         database = Database(handle, clock)
         return cls(database, ExpirySweeper(database, settings.sweep_every_s))
 
