@@ -11,12 +11,14 @@ from decimal import Decimal
 from typing import Any, Self, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from tableside_spark.datasource.columns import Columns
 from tableside_spark.datasource.options import TableOptions
 from tableside_spark.executor.key_columns import key_column
 from tableside_spark.executor.operation_batch import partition_lists
+from tableside_spark.executor.texts import invalid_utf8
 from tableside_spark.partitioning.times import in_utc, with_scalars
 from tableside_spark.plan.json_columns import (
     EQUAL_KEYS,
@@ -57,9 +59,7 @@ class Encoder:
         """Encode rows as puts. Raises `ValueError` for null keys and values that JSON lacks, with column and count."""
         columns = self.columns
         for name in filter(None, (*columns.keys, columns.partition, columns.text)):
-            if rows.column(name).null_count:
-                kind = "key column" if name in columns.keys else "column"
-                raise ValueError(f"{kind} {name} is null in {rows.column(name).null_count} rows")
+            _require_valid("key column" if name in columns.keys else "column", name, rows.column(name))
         keys = key_column([rows.column(name) for name in columns.keys], columns.keys)
         puts = {"key": keys, "value": rows.column(columns.text) if columns.text else self._texts(rows)}
         if columns.partition is not None:
@@ -89,6 +89,8 @@ class Encoder:
             self._text(value.as_py(maps_as_pydicts="strict"))
         except KeyError:
             return EQUAL_KEYS
+        except UnicodeDecodeError:
+            return "text that is not valid UTF-8"
         except OverflowError:  # from the conversion to Python's times, which have the same years
             return OUT_OF_RANGE
         except ValueError:
@@ -110,6 +112,13 @@ class Encoder:
             case Decimal():
                 return f"{value:f}" if self.decimals == "string" else _number(value)
         raise ValueError(f"JSON cannot represent {type(value).__name__}")
+
+
+def _require_valid(kind: str, name: str, column: pa.Array) -> None:
+    if column.null_count:
+        raise ValueError(f"{kind} {name} is null in {column.null_count} rows")
+    if (invalid := invalid_utf8(column)) is not None:
+        raise ValueError(f"{kind} {name} is not valid UTF-8 in {pc.sum(invalid).as_py()} rows")
 
 
 def _number(value: Decimal) -> int | float:
