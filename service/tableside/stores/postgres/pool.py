@@ -145,10 +145,16 @@ class Pool:
         return task
 
     async def _close(self, connection: Connection) -> None:
-        """Cancel the running statement and close the connection. Terminate it after CLOSE_TIMEOUT_S."""
+        """Cancel the running statement and close the connection. Terminate it after CLOSE_TIMEOUT_S.
+
+        A server that does not answer that either is lost, with all other connections to it.
+        """
         try:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(connection.close(timeout=CLOSE_TIMEOUT_S), CLOSE_TIMEOUT_S)
+                try:
+                    await asyncio.wait_for(connection.close(timeout=CLOSE_TIMEOUT_S), CLOSE_TIMEOUT_S)
+                except TimeoutError:
+                    self._renew()
         finally:
             connection.terminate()
             self._open.discard(connection)
