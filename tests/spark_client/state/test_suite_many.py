@@ -11,7 +11,7 @@ from spark_client.state.suite import FETCHING, HDFS, IN_MEMORY, ON_DISK, TABLESI
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
 
-OF_OURS = ["metricsOfACommitAreReportedOnce", "postponedMaintenanceUnloadsNoStore"]
+OF_OURS = ["metricsOfACommitAreReportedOnce", "allocatedPerByteOfALongValue", "postponedMaintenanceUnloadsNoStore"]
 OF_ANY_PROVIDER = [
     (class_name, case)
     for class_name in ("SharingCases", "MetricCases", "RegistryCases")
@@ -48,6 +48,11 @@ def test_copies_on_the_local_disk(java: Java, arguments: dict[str, Any], case: s
 @pytest.mark.parametrize("arguments", TABLESIDE, ids=str, indirect=True)
 def test_metrics_of_a_commit(java: Java, arguments: dict[str, Any]) -> None:
     java.run("MetricCases", "metricsOfACommitAreReportedOnce", **arguments)
+
+
+@pytest.mark.parametrize("arguments", [IN_MEMORY[1], FETCHING[0]], ids=str, indirect=True)
+def test_a_long_value_is_copied_few_times(java: Java, arguments: dict[str, Any]) -> None:
+    assert java.run("MetricCases", "allocatedPerByteOfALongValue", **arguments) < 4
 
 
 @pytest.mark.parametrize("arguments", [IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)

@@ -99,10 +99,8 @@ final class PendingChanges {
       if (valueLength < 0) {
         edit.remove(bytes, changes.keyOffset(at), changes.keyLength(at));
       } else {
-        long location = changes.location(at);
-        edit.put(
-            bytes, changes.keyOffset(at), changes.keyLength(at), bytes, changes.valueOffset(at), valueLength, location);
-        cache(values, location, bytes, changes.valueOffset(at), valueLength);
+        edit.put(changes, at);
+        cache(values, changes.location(at), bytes, changes.valueOffset(at), valueLength);
       }
     }
     return edit.freeze();

@@ -126,4 +126,21 @@ final class MetricCases {
     }
     throw new AssertionError("there is no metric " + name);
   }
+
+  /** Returns how many times the length of a long value the task allocates while it puts and commits the value. */
+  public static double allocatedPerByteOfALongValue(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
+    query.valueSchema = SparkRows.BYTES;
+    byte[] value = new byte[8 << 20];
+    new java.util.Random(1).nextBytes(value);
+    var threads = (com.sun.management.ThreadMXBean) java.lang.management.ManagementFactory.getThreadMXBean();
+    try (Partition partition = query.open()) {
+      State state = partition.at(0);
+      var row = state.rows.bytes(value);
+      long before = threads.getCurrentThreadAllocatedBytes();
+      state.store.put(state.rows.key("a", 1), row, State.FAMILY);
+      state.commit();
+      return (double) (threads.getCurrentThreadAllocatedBytes() - before) / value.length;
+    }
+  }
 }

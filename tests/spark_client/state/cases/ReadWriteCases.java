@@ -1,7 +1,10 @@
 package tableside.state;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Arrays;
 import java.util.Map;
+import java.util.Random;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
 
 /** Any provider: reads, writes, commits, and loads of earlier versions. */
@@ -226,5 +229,50 @@ final class ReadWriteCases {
     var uid = partition.query.idOf(partition.id, version);
     var store = partition.provider.upgradeReadStoreToWriteStore(reading, version, uid, false);
     return new State(partition.query, store, uid);
+  }
+
+  /** Values that take several groups of chunks, next to short ones, from deltas and from a snapshot. */
+  public static void longValuesAreReadBack(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2).setting("chunk_bytes_max", 16 << 10);
+    query.valueSchema = SparkRows.BYTES;
+    byte[][] values = {bytes(1, 500_000), bytes(2, 9), bytes(3, 600_000)};
+    try (Partition partition = query.open()) {
+      for (int version = 0; version < values.length; version++) {
+        State state = partition.at(version);
+        state.store.put(state.rows.key("short", version), state.rows.bytes(bytes(version, 20)), State.FAMILY);
+        state.store.put(state.rows.key("long", 0), state.rows.bytes(values[version]), State.FAMILY);
+        state.store.put(state.rows.key("long", 1), state.rows.bytes(values[0]), State.FAMILY);
+        state.commit();
+        checkLong(partition, version + 1, values);
+      }
+    }
+    for (int round = 0; round < 2; round++) { // then with a snapshot of the last version
+      try (Partition partition = query.restarted().open()) {
+        checkLong(partition, 2, values);
+        checkLong(partition, 3, values);
+        partition.provider.doMaintenance();
+      }
+    }
+  }
+
+  private static void checkLong(Partition partition, int version, byte[][] values) {
+    ReadStateStore store = partition.reading(version);
+    SparkRows rows = new SparkRows();
+    Check.that(Arrays.equals(value(store, rows.key("long", 0)), values[version - 1]), "the value is that of " + version);
+    Check.that(Arrays.equals(value(store, rows.key("long", 1)), values[0]), "the other value is unchanged");
+    for (int number = 0; number < version; number++) {
+      Check.that(Arrays.equals(value(store, rows.key("short", number)), bytes(number, 20)), "short values are there");
+    }
+    store.release();
+  }
+
+  private static byte[] value(ReadStateStore store, UnsafeRow key) {
+    return store.get(key, State.FAMILY).getBinary(0);
+  }
+
+  private static byte[] bytes(int seed, int length) {
+    byte[] bytes = new byte[length];
+    new Random(seed).nextBytes(bytes);
+    return bytes;
   }
 }

@@ -1,11 +1,8 @@
 package tableside.state.log;
 
-import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.InputStream;
-import java.io.OutputStream;
 import java.util.Arrays;
+import java.util.Queue;
 import org.apache.spark.io.CompressionCodec;
 import org.apache.spark.unsafe.Platform;
 
@@ -46,12 +43,13 @@ public final class Block {
     return at;
   }
 
-  byte[] compressed(CompressionCodec codec) throws IOException {
-    ByteArrayOutputStream compressed = new ByteArrayOutputStream(used / 2 + LENGTHS);
-    try (OutputStream stream = codec.compressedOutputStream(compressed)) {
-      stream.write(bytes, 0, used);
-    }
-    return compressed.toByteArray();
+  Queue<byte[]> compressed(CompressionCodec codec, int partBytesMax) throws IOException {
+    return CompressedBlock.of(bytes, used, codec, partBytesMax);
+  }
+
+  /** The offset of the value of a block's first record. */
+  static int firstValueAt(int keyLength) {
+    return LENGTHS + keyLength;
   }
 
   void copyTo(BlockIndex blocks, int number) {
@@ -60,12 +58,6 @@ public final class Block {
 
   void clear() {
     used = 0;
-  }
-
-  static byte[] decompressed(byte[] compressed, CompressionCodec codec) throws IOException {
-    try (InputStream stream = codec.compressedInputStream(new ByteArrayInputStream(compressed))) {
-      return stream.readAllBytes();
-    }
   }
 
   /** Receives each record of a block. */

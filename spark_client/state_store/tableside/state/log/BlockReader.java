@@ -1,11 +1,12 @@
 package tableside.state.log;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import tableside.state.http.Key;
 import tableside.state.http.Operation;
 import tableside.state.http.Outcome;
@@ -21,7 +22,7 @@ public final class BlockReader {
   /** Reads several blocks together. @throws StateUnreadable if one is missing or damaged */
   public Map<Integer, byte[]> read(Map<Integer, BlockIndex.Address> wanted) throws IOException, InterruptedException {
     Map<Integer, byte[]> found = new HashMap<>();
-    Map<Integer, ByteArrayOutputStream> parts = new HashMap<>();
+    Map<Integer, Queue<byte[]>> parts = new HashMap<>();
     Map<Integer, BlockIndex.Address> open = wanted;
     for (int part = 0; !open.isEmpty(); part++) {
       Map<Integer, BlockIndex.Address> unfinished = new HashMap<>();
@@ -39,12 +40,12 @@ public final class BlockReader {
           throw new StateMissing(owner, key.toString(), key + " is missing");
         }
         log.counters().chunksRead.increment();
-        ByteArrayOutputStream data = parts.computeIfAbsent(entry.getKey(), number -> new ByteArrayOutputStream());
-        data.writeBytes(ChunkReader.decodeData(outcome.value(), key));
+        Queue<byte[]> data = parts.computeIfAbsent(entry.getKey(), number -> new ArrayDeque<>());
+        data.add(ChunkReader.decodeData(outcome.value(), key));
         if (ChunkReader.hasMore(outcome.value())) {
           unfinished.put(entry.getKey(), entry.getValue());
         } else {
-          found.put(entry.getKey(), decompressed(data.toByteArray(), entry.getValue(), key));
+          found.put(entry.getKey(), decompressed(data, entry.getValue(), key));
         }
       }
       open = unfinished;
@@ -52,9 +53,9 @@ public final class BlockReader {
     return found;
   }
 
-  private byte[] decompressed(byte[] data, BlockIndex.Address address, Key key) throws StateUnreadable {
+  private byte[] decompressed(Queue<byte[]> parts, BlockIndex.Address address, Key key) throws StateUnreadable {
     try {
-      return Block.decompressed(data, log.codec(address.codec()));
+      return CompressedBlock.decompressed(parts, log.codec(address.codec()));
     } catch (IOException | RuntimeException error) {
       throw new StateUnreadable(key + " is damaged: it cannot be decompressed", error);
     }

@@ -1,10 +1,11 @@
 package tableside.state.log;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
 import java.util.zip.CRC32C;
 import org.apache.spark.io.CompressionCodec;
@@ -38,18 +39,13 @@ public final class ChunkReader {
       return null;
     }
     first = read;
-    byte[] data = null;
+    Queue<byte[]> parts = new ArrayDeque<>();
     JsonNode chunk;
-    ByteArrayOutputStream joined = null;
     do {
       chunk = nextChunk();
-      data = decodeData(chunk, log.keys().chunk(chunks, read - 1));
-      if (joined != null || hasMore(chunk)) {
-        joined = joined == null ? new ByteArrayOutputStream() : joined;
-        joined.writeBytes(data);
-      }
+      parts.add(decodeData(chunk, log.keys().chunk(chunks, read - 1)));
     } while (hasMore(chunk));
-    return decompress(joined == null ? data : joined.toByteArray());
+    return decompress(parts);
   }
 
   /** The first chunk of the block that `next` returned last. */
@@ -83,9 +79,9 @@ public final class ChunkReader {
     return data;
   }
 
-  private byte[] decompress(byte[] data) throws StateUnreadable {
+  private byte[] decompress(Queue<byte[]> parts) throws StateUnreadable {
     try {
-      return Block.decompressed(data, codec);
+      return CompressedBlock.decompressed(parts, codec);
     } catch (IOException | RuntimeException error) {
       throw new StateUnreadable(log.keys().chunk(chunks, first) + " is damaged: it cannot be decompressed", error);
     }

@@ -4,8 +4,8 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
+import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
 import java.util.zip.CRC32C;
 import org.apache.spark.io.CompressionCodec;
@@ -64,6 +64,12 @@ public final class ChunkWriter {
     if (block.isEmpty() && blocks != null) {
       number = blocks.add(new BlockIndex.Address(version, chunks, count, log.codecName()));
     }
+    if (!block.fits(keyLength, valueLength, chunkBytesMax)) { // a copy in the block would be long
+      append(
+          CompressedBlock.ofRecord(
+              keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength, codec, chunkBytesMax));
+      return blocks == null ? 0 : BlockIndex.location(number, Block.firstValueAt(keyLength));
+    }
     int offset = block.add(keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength);
     return blocks == null ? 0 : BlockIndex.location(number, offset);
   }
@@ -108,12 +114,14 @@ public final class ChunkWriter {
     if (blocks != null) {
       block.copyTo(blocks, number);
     }
-    byte[] compressed = block.compressed(codec);
+    append(block.compressed(codec, chunkBytesMax));
     block.clear();
-    for (int at = 0; at < compressed.length; at += chunkBytesMax) {
-      int end = Math.min(at + chunkBytesMax, compressed.length);
-      byte[] data = at == 0 && end == compressed.length ? compressed : Arrays.copyOfRange(compressed, at, end);
-      append(data, end < compressed.length);
+  }
+
+  private void append(Queue<byte[]> parts) throws IOException, InterruptedException {
+    while (!parts.isEmpty()) {
+      byte[] data = parts.remove();
+      append(data, !parts.isEmpty());
     }
   }
 

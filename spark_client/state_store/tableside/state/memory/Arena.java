@@ -88,19 +88,43 @@ final class Arena {
     return allocatedWords * Long.BYTES;
   }
 
+  /** Whether a segment contains one long entry only. Other arenas may share it. */
+  static boolean isExclusive(long[] segment, int entryWords) {
+    return segment.length == entryWords && entryWords > SEGMENT_WORDS_USUAL_MAX;
+  }
+
+  /** Adds an exclusive segment of another arena, and returns its address. */
+  synchronized int share(long[] segment) {
+    requireRoom(segment.length);
+    open(segment);
+    tail = end;
+    return start;
+  }
+
   private void open(int wordsMin) {
     int length = Math.max(wordsMin, usualSegmentWords());
-    int span = (int) ((length + SEGMENT_WORDS - 1L) / SEGMENT_WORDS);
-    if (span > segmentsMax - segmentsUsed) {
-      throw full();
-    }
-    append(new long[length], span);
+    requireRoom(length);
+    open(new long[length]);
+  }
+
+  private void open(long[] segment) {
+    append(segment, span(segment.length));
     closedWords += end - start;
     start = segmentsUsed << SEGMENT_BITS;
     tail = start;
-    end = start + length;
-    allocatedWords += length;
-    segmentsUsed += span;
+    end = start + segment.length;
+    allocatedWords += segment.length;
+    segmentsUsed += span(segment.length);
+  }
+
+  private void requireRoom(int length) {
+    if (span(length) > segmentsMax - segmentsUsed) {
+      throw full();
+    }
+  }
+
+  private static int span(int length) {
+    return (int) ((length + SEGMENT_WORDS - 1L) / SEGMENT_WORDS);
   }
 
   /** Doubles the arena, so that at most half of it is unused, up to the usual segment size. */

@@ -54,6 +54,16 @@ public final class MutableEntries extends EntriesView {
     return address;
   }
 
+  /** Sets a key's value and location to those of an entry in another view, and shares the memory of a long one. */
+  public void put(EntriesView other, int address) {
+    if (!share(other, address)) {
+      Object bytes = other.base(address);
+      put(
+          bytes, other.keyOffset(address), other.keyLength(address),
+          bytes, other.valueOffset(address), other.valueLength(address), other.location(address));
+    }
+  }
+
   /** Replaces the key's value by a tombstone: a value length of -1. */
   public void tombstone(Object keyBase, long keyOffset, int keyLength) {
     write(keyBase, keyOffset, keyLength, -1, 0);
@@ -211,8 +221,29 @@ public final class MutableEntries extends EntriesView {
     return edit.freeze();
   }
 
+  /** Shares an entry that fills a segment. Returns false for other entries. Locations of values are never shared. */
+  private boolean share(EntriesView other, int address) {
+    long[] segment = other.arena().words(address);
+    if (!inline || !other.inline() || !Arena.isExclusive(segment, other.span(address))) {
+      return false;
+    }
+    beginChange();
+    release();
+    int shared = arena.share(segment);
+    extents.add(shared, shared + segment.length);
+    if (!slots.hasRoom(size + 1)) {
+      slots = slots.resized(size + 1, arena);
+    }
+    pointSlot(slots.find(arena, EntryLayout.head(segment, 0), segment, EntryLayout.keyOffset(0)), shared);
+    liveWords += segment.length;
+    return true;
+  }
+
   /** Adds an entry of another view whose key is not present here. */
   private void copyFrom(EntriesView other, int address) {
+    if (share(other, address)) {
+      return;
+    }
     beginChange();
     int words = other.span(address);
     int copied = reserve(words);

@@ -3,6 +3,7 @@ package tableside.state.memory;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
@@ -238,6 +239,33 @@ public final class EntriesCases {
       kept.add(new Kept(version, map.copy()));
     }
     kept.forEach(one -> one.map().check(one.version(), keys));
+  }
+
+  public static void aLongEntryOfAnotherViewIsShared() {
+    List<byte[]> keys = MapOfEntries.keys(3);
+    MapOfEntries map = new MapOfEntries();
+    MapOfEntries mapOfChanges = new MapOfEntries();
+    MutableEntries edit = Entries.empty(true).edit();
+    MutableEntries changes = Entries.empty(true).edit();
+    for (int length : new int[] {9, 1 << 20}) {
+      for (byte[] key : keys) {
+        map.put(edit, key, new byte[40], 1);
+        byte[] value = new byte[length];
+        Arrays.fill(value, key.length == 0 ? 7 : key[key.length - 1]);
+        mapOfChanges.put(changes, key, value, length);
+        edit.put(changes, MapOfEntries.find(changes, key));
+        map.put(Entries.empty(true).edit(), key, value, length);
+        boolean shared = edit.base(MapOfEntries.find(edit, key)) == changes.base(MapOfEntries.find(changes, key));
+        Check.equal(shared, length > 9);
+      }
+    }
+    map.check(edit, keys);
+    Entries both = edit.freeze();
+    map.put(edit, keys.get(1), new byte[3], 5);
+    mapOfChanges.remove(changes, keys.get(2));
+    map.check(edit, keys);
+    mapOfChanges.check(changes, keys);
+    Check.equal(MapOfEntries.value(both, MapOfEntries.find(both, keys.get(1))).length, 1 << 20);
   }
 
   /** G1 would give a larger array its own regions, which take twice the memory. */
