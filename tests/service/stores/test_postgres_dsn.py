@@ -96,6 +96,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ("login", "rest", "expected"),
     [
         ("someone:wrong-sesame", "/postgres", "the user or the password"),
+        ("someone", "/postgres", "the user or the password"),
         ("absent:sesame", "/postgres", "the user or the password"),
         ("absent:sesame", "/absent", "the user or the password"),
         ("group:sesame", "/postgres", "may not log in"),
