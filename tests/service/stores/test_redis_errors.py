@@ -50,7 +50,7 @@ def check(error: object, *words: str) -> None:
 
 @pytest.mark.parametrize("database", [99, 10**12])
 async def test_a_database_that_the_server_lacks(own_redis_url: str, database: int) -> None:
-    check(await rejection(own_redis_url.replace("/0", f"/{database}")), "database", "url")
+    check(await rejection(own_redis_url.replace("/0", f"/{database}")), f"has no database {database}")
 
 
 async def test_users_and_passwords(own_redis_url: str, admin: Any) -> None:

@@ -63,7 +63,7 @@ class Writers:
         while not self._stopped:
             number += 1
             key = f"{name}-{number}"
-            [outcome] = await self._store.apply([put(key, {})], time.monotonic() + 1)
+            [outcome] = await self._store.apply([put(key, {})], time.monotonic() + 0.3)
             if isinstance(outcome, Written):
                 self.acknowledged.append((time.monotonic(), key))
             await asyncio.sleep(0.005)
@@ -110,7 +110,7 @@ async def test_after_a_failure_of_the_primary_no_acknowledged_write_is_lost(tmp_
                 sleep = asyncio.create_task(hanging.execute_command("DEBUG", "SLEEP", "4"))
                 await until_named(watched, watched.replica)
                 named_at = time.monotonic()
-                await asyncio.sleep(1)
+                await asyncio.sleep(2)
             assert max(at for at, _ in writers.acknowledged) > named_at + 0.5
             assert await writers.lost() == []
             await backend.ping()

@@ -68,6 +68,7 @@ class Node:
         self._has_expiring = re.compile(rb"db%d:keys=\d+,expires=([1-9])" % database)
         self._connect_timeout_s = connect_timeout_s
         self._connections_max = connections_max
+        self._database = database
         self._place = place
         self._primary_only = primary_only
         self._semaphore = asyncio.Semaphore(connections_max)
@@ -143,7 +144,7 @@ class Node:
             except TableError as failure:
                 error = failure
             except (exceptions.RedisError, OSError) as failure:
-                error = from_connection_error(failure, applied, self._place)
+                error = from_connection_error(failure, applied, self._place, self._database)
                 self._drop_idle()
 
         try:
@@ -204,7 +205,7 @@ class Node:
                 raise StoreUnavailable(
                     f"Redis{self._place} accepted no connection within {self._connect_timeout_s} s"
                 ) from error
-            raise from_connection_error(error, "no", self._place) from error
+            raise from_connection_error(error, "no", self._place, self._database) from error
         finally:
             if not connected:
                 connection.abort()

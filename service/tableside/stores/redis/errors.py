@@ -43,8 +43,6 @@ _MISCONFIGURED = {
     "NOAUTH": "Redis requires authentication: set `password`, and `username` for an ACL user",
     "without any password": "Redis has no password, and the store has one: remove it, or check the address",
     "no password is set": "Redis has no password, and the store has one: remove it, or check the address",
-    "DB index": "Redis has no database with the number in the store's `url`",
-    "value is out of range, value must": "Redis has no database with the number in the store's `url`",
     "not allowed in cluster mode": "Redis is a cluster: its `stores` entry needs `cluster: true`, and database 0",
     "same slot": "Redis is a cluster: its `stores` entry needs `cluster: true`",
     "DENIED": "Redis is in protected mode: it needs a password, or `protected-mode no`, for remote clients",
@@ -63,8 +61,10 @@ def from_error_reply(error: Exception, applied: Applied = "no") -> TableError:
     return Internal("Redis rejected a command")
 
 
-def from_connection_error(error: Exception, applied: Applied, place: str = "") -> TableError:
-    """Return the error for a connection that could not be established, or broke. `place` is part of the message."""
+def from_connection_error(error: Exception, applied: Applied, place: str, database: int) -> TableError:
+    """Return the error for a connection to a place and a database that could not be established, or broke."""
+    if re.search(r"DB index|value is out of range, value must", str(error)):
+        return StoreMisconfigured(f"Redis{place} has no database {database}")
     if (known := _known(error, applied) or _tls_error(error)) is not None:
         return known
     if isinstance(error, exceptions.InvalidResponse):
