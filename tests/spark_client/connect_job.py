@@ -13,6 +13,7 @@ from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.functions import col, lit
 
 from spark_client.sessions import LEAN, set_environment
+from tableside_client import TableNotFound
 from tableside_spark import BROADCAST, DEFAULT, StreamPartitioner, Table, TableWriteError, multicast, progress
 
 SETTINGS = {**LEAN, "spark.sql.shuffle.partitions": "2"}
@@ -52,6 +53,18 @@ def verbs(spark: SparkSession, url: str, directory: Path) -> None:
     assert [row.k for row in collected.failures.collect()] == ["3"]
     with pytest.raises(TableWriteError, match="NaN"):
         table.put(bad, "k")
+    cased = F.struct(lit(1.5).alias("a"), lit("x").alias("A"))
+    late = rows.limit(10).select("k", "n", cased.alias("s"), F.timestamp_seconds(253402300790 + col("n")).alias("t"))
+    late = late.withColumn("t", F.when(col("n") > 8, F.timestamp_seconds(lit(253402300800))).otherwise(col("t")))
+    collected = table.put(late, "k", on_error="collect")
+    assert (collected.applied, collected.failed) == (9, 1), collected
+    read = table.enrich(lit_key(spark, "8"), "k", "n long, s struct<a: double>, t string").collect()
+    assert [(row.n, row.s.a, row.t) for row in read] == [(8, 1.5, "9999-12-31T23:59:58.000000Z")], read
+    twice = F.struct(lit(1).alias("x"), lit(2).alias("x"))
+    with pytest.raises(ValueError, match="two members named 'x'"):
+        table.update(rows, "k", {"$set": {"s": twice}})
+    with pytest.raises(TableNotFound):
+        Table("connect_absent", url).enrich(rows, "k", "m int")
     nulls = rows.limit(10).withColumn("k", F.when(col("n") > 3, col("k")))
     collected = table.update(nulls, "k", {"$push": {"seen": col("n")}}, on_error="collect")
     assert collected.failures is not None

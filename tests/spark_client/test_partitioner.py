@@ -91,6 +91,15 @@ def test_a_partitioner_receives_times_in_utc(zone: str) -> None:
     assert seen[0]["times"][0].utcoffset() == dt.timedelta(0)
 
 
+def test_a_time_that_python_lacks_is_refused_with_the_reason() -> None:
+    task = PartitionTask(lambda *_: [0], "flights", 3, "topic flights")
+    late = pa.array([{"time": 253_402_300_800}], pa.struct([("time", pa.timestamp("s", "UTC"))]))
+    with pytest.raises(
+        ValueError, match="topic flights: a partitioner cannot receive a time outside of the years 1 to"
+    ):
+        task(pa.array(["a"]), late)
+
+
 def test_the_older_method_still_works_and_its_definition_warns() -> None:
     with pytest.warns(DeprecationWarning, match=r"Older defines partition\(\): define partitions\(\)") as caught:
 

@@ -6,7 +6,7 @@ The plan checks these lists again, because they may also come from a column.
 
 from dataclasses import dataclass
 from operator import index
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import pyarrow as pa
 
@@ -31,9 +31,18 @@ class PartitionTask:
     def __call__(self, keys: pa.Array, values: pa.Array) -> pa.Array:
         """Return the partitions of every record. An exception of the partitioner fails the task."""
         topic, count, call = self.topic, self.num_partitions, self.partitioning
-        pairs = zip(in_utc(keys).to_pylist(), in_utc(values).to_pylist(), strict=True)
+        pairs = zip(self._for_python(keys), self._for_python(values), strict=True)
         results = (call(topic, key, value, count) for key, value in pairs)
         return pa.array([self._listed(result) for result in results], PARTITIONS)
+
+    def _for_python(self, column: pa.Array) -> list[Any]:
+        try:
+            values: list[Any] = in_utc(column).to_pylist()
+        except OverflowError as error:
+            raise ValueError(
+                f"{self.where}: a partitioner cannot receive a time outside of the years 1 to 9999 in UTC"
+            ) from error
+        return values
 
     def _listed(self, result: Partitions) -> list[int] | list[None] | None:
         if result is None or result is BROADCAST:
