@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...auth import UNRESTRICTED, Caller
 from ...catalog import RUNS, Catalog, Table
-from ...core import InvalidOperation, TableSpec, TooLarge
+from ...core import InvalidOperation, TableNotFound, TableSpec, TooLarge
 from ...core.slices import next_slice, run_in_thread
 from ...settings import NAME, LimitSettings
 from ..request_context import CALLER_KEY, RESERVATION_KEY, SCOPE_KEY, RequestContext
@@ -195,7 +195,8 @@ class Router:
     def find(self, scope: Scope) -> Route | None:
         """Return the route of a request, or None if the framework has to respond.
 
-        Raise NotFound, or InvalidOperation if the path contains no valid name of a table.
+        Raise NotFound. If the path contains no valid name of a table, raise TableNotFound for a read, InvalidOperation
+        for others.
         """
         path, method = scope["path"], scope["method"]
         if not path.startswith(_TABLES):
@@ -204,7 +205,7 @@ class Router:
         if match is None:  # Perhaps the path contains an encoded slash in the place of a plain one.
             raise NotFound("no such path")
         name, resource, key = match.groups()
-        scope[_PATH_KEY] = _table_name(name), [] if key is None else key.split(b"/")
+        scope[_PATH_KEY] = _table_name(name, method), [] if key is None else key.split(b"/")
         route = self._of_tables.get((resource, key is not None))
         return route if route is not None and route.methods and method in route.methods else None
 
@@ -216,12 +217,12 @@ class Router:
         return None
 
 
-def _table_name(raw: bytes) -> str:
+def _table_name(raw: bytes, method: str) -> str:
     name = raw.decode("latin-1")
     if "%" in name:
         name = unquote(name)
     if not _NAME.fullmatch(name.removesuffix(RUNS)):
-        raise InvalidOperation(
+        raise (TableNotFound if method in ("GET", "HEAD") else InvalidOperation)(
             "the name of a table in the path is not valid: it has 1 to 128 letters, digits, _, . and -, "
             "and begins with a letter or digit"
         )
