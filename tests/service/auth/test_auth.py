@@ -286,3 +286,11 @@ def test_only_a_restart_enables_or_disables_authentication() -> None:
     assert [fault.path for fault in beyond_reloading(guarded, open_to_all)] == ["auth"]
     assert [fault.path for fault in beyond_reloading(open_to_all, guarded)] == ["auth"]
     assert beyond_reloading(guarded, changed) == []
+
+
+def test_a_companion_needs_the_permission_to_write_its_table() -> None:
+    reader, writer = Caller("r", read=["planes*"]), Caller("w", write=["planes"])
+    assert not reader.may("read", "planes@runs")
+    assert writer.may("read", "planes@runs")
+    assert writer.may("write", "planes@runs")
+    assert not writer.may("read", "planes")
