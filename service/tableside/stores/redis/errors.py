@@ -92,15 +92,15 @@ def _known(error: Exception, applied: Applied) -> TableError | None:
     for kind, detail in _BY_CLASS:
         if isinstance(error, kind):
             return StoreUnavailable(detail)
-    text = f"{getattr(error, 'status_code', None) or ''} {error}".strip()
-    word = text.partition(" ")[0]
+    word = str(error).partition(" ")[0]
     if word == "WRONGTYPE":
         return wrong_type()
     if word in _REJECTS_WRITES:
         return WritesRejected(_REJECTS_WRITES[word])
     if word in _BY_WORD:
         return StoreUnavailable(_BY_WORD[word])
-    return _misconfigured(text, applied)
+    code = getattr(error, "status_code", None) or ""  # The driver removes the codes that it knows from the text.
+    return _misconfigured(f"{code} {error}".lstrip(), applied)
 
 
 def _misconfigured(text: str, applied: Applied) -> TableError | None:
