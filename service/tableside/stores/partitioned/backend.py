@@ -79,12 +79,12 @@ class PartitionedBackend:
         return sorted(names)
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable, with the names of the unreachable partitions, unless all are reachable."""
+        """Raise StoreUnavailable, with the unreachable partitions and the reasons, unless all are reachable."""
         answers = await asyncio.gather(*(backend.ping() for backend in self._backends), return_exceptions=True)
         unreachable = []
         for index, answer in enumerate(answers):
             if isinstance(answer, TableError):
-                unreachable.append(f"partition {index} in {self._names[index]!r}")
+                unreachable.append(f"partition {index} in {self._names[index]!r} ({answer.detail})")
             elif answer is not None:
                 raise answer
         if unreachable:
