@@ -117,7 +117,7 @@ public final class TablesideStateStoreProvider
     this.versions = new VersionCache(conf.maxVersionsToRetainInMemory());
     this.resolver =
         new VersionResolver(
-            log, versions, loader, settings.bounded(), conf.minDeltasForSnapshot(), keySchema, prefixColumns);
+            log, claim, versions, loader, settings.bounded(), conf.minDeltasForSnapshot(), keySchema, prefixColumns);
     this.snapshots = new SnapshotWriter(log, values, versions, id, conf, hadoop);
     this.committer = new Committer(log, values, versions, snapshots, id, conf, hadoop);
   }
@@ -129,7 +129,6 @@ public final class TablesideStateStoreProvider
 
   @Override
   public StateStore getStore(long version, Option<String> uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
-    confirmClaim(); // before loading: a copy that is too old should not be reported as missing state
     String uid = orNull(uniqueId);
     StateVersion loaded = loadEmpty ? resolver.empty(version, uid) : resolver.load(version, uid);
     return write(reader(loaded), forceSnapshotOnCommit);

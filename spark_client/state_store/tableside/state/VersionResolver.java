@@ -6,10 +6,12 @@ import java.util.Objects;
 import org.apache.spark.sql.types.StructType;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tableside.state.log.CheckpointClaim;
 import tableside.state.log.DeltaHistory;
 import tableside.state.log.Lineage;
 import tableside.state.log.Manifest;
 import tableside.state.log.StateLog;
+import tableside.state.log.StateMissing;
 import tableside.state.log.StateUnreadable;
 import tableside.state.memory.Entries;
 
@@ -18,6 +20,7 @@ final class VersionResolver {
   private static final Logger LOG = LoggerFactory.getLogger(VersionResolver.class);
 
   private final StateLog log;
+  private final CheckpointClaim claim;
   private final VersionCache versions;
   private final VersionLoader loader;
   private final boolean bounded;
@@ -31,6 +34,7 @@ final class VersionResolver {
    */
   VersionResolver(
       StateLog log,
+      CheckpointClaim claim,
       VersionCache versions,
       VersionLoader loader,
       boolean bounded,
@@ -38,6 +42,7 @@ final class VersionResolver {
       StructType keySchema,
       int prefixColumns) {
     this.log = log;
+    this.claim = claim;
     this.versions = versions;
     this.loader = loader;
     this.bounded = bounded;
@@ -69,7 +74,7 @@ final class VersionResolver {
     if (present != null) {
       return present;
     }
-    Manifest manifest = log.manifests().of(version, uid);
+    Manifest manifest = manifest(version, uid);
     present = versions.find(version, manifest.uid());
     if (present != null) {
       return present;
@@ -77,6 +82,16 @@ final class VersionResolver {
     StateVersion loaded = versions.create(() -> load(manifest));
     LOG.info("loaded version {} of {}: {} records", version, log.keys().prefix(), loaded.entries().size());
     return loaded;
+  }
+
+  /** If the version is missing because a copy of the checkpoint is older than the retained versions, says so. */
+  private Manifest manifest(long version, String uid) throws IOException, InterruptedException {
+    try {
+      return log.manifests().of(version, uid);
+    } catch (StateMissing error) {
+      claim.confirm();
+      throw error;
+    }
   }
 
   /**

@@ -318,4 +318,29 @@ final class MaintenanceCases {
   private static List<String> described(Stored stored) {
     return stored.items("snapshot/").stream().filter(item -> item.split("/").length == 3).collect(Collectors.toList());
   }
+
+  /** A copy of a checkpoint neither writes nor removes, and is refused as a copy if its version is not retained. */
+  public static void aCopyOfACheckpointChangesNothing(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
+    try (Partition partition = query.open()) {
+      partition.commitUpTo(1, 4);
+      partition.provider.doSnapshotMaintenance();
+      partition.commitUpTo(5, 6);
+    }
+    Stored stored = Stored.of(arguments, query.place(0));
+    List<String> before = stored.items("");
+    try (Partition partition = query.copied().open()) {
+      Check.equal(partition.content(6), Partition.expected(6));
+      partition.provider.doMaintenance();
+      Check.says(Check.fails("CANNOT_LOAD_STATE_STORE", () -> partition.at(6)), "is a copy of");
+      Check.equal(stored.items(""), before);
+    }
+    try (Partition partition = query.restarted().open()) {
+      partition.content(6);
+      partition.provider.doMaintenance();
+    }
+    try (Partition partition = query.copied().open()) {
+      Check.says(Check.fails("CANNOT_LOAD_STATE_STORE", () -> partition.reading(1)), "is a copy of");
+    }
+  }
 }

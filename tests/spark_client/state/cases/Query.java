@@ -68,6 +68,17 @@ final class Query {
 
   /** The same query after a restart with another checkpoint format. */
   Query restarted(int format) {
+    return restarted(format, checkpoint);
+  }
+
+  /** The same query after a restart from a copy of its checkpoint. */
+  Query copied() throws IOException {
+    Path copy = Files.createTempDirectory(checkpoint.getParent(), "copy-");
+    Files.copy(checkpoint.resolve("metadata"), copy.resolve("metadata"));
+    return restarted(format, copy);
+  }
+
+  private Query restarted(int format, Path checkpoint) {
     Query again = new Query(provider, format, checkpoint, name, ids);
     again.settings.putAll(settings);
     again.conf.putAll(conf);

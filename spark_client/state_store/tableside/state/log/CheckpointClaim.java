@@ -56,7 +56,7 @@ public final class CheckpointClaim {
     } catch (StateUnreadable error) {
       throw error;
     } catch (IOException | RuntimeException error) {
-      throw new StateUnreadable(refusal(owner, "is a copy of " + owner + ", or was moved: reading that failed"), error);
+      throw new StateUnreadable(refusal(owner, "is a copy of " + owner + ", or was moved from there, which cannot be read"), error);
     }
   }
 
