@@ -25,7 +25,7 @@ PLACES: dict[str, tuple[dict[str, Any], str]] = {
     "redis": ({"kind": "redis", "url": f"redis://me:{SECRET}@cache:6380/3"}, "cache:6380/3"),
     "socket": ({"kind": "redis", "url": f"unix://me:{SECRET}@/run/redis.sock"}, "/run/redis.sock"),
     "postgres": (
-        {"kind": "postgres", "dsn": f"postgresql://me:{SECRET}@one:1,two:2/orders?sslkey={SECRET}"},
+        {"kind": "postgres", "dsn": f"postgresql://me:{SECRET}@one:1,two:2/orders?application_name={SECRET}"},
         "one:1,two:2/orders",
     ),
     "aws": ({"kind": "dynamodb", "region": "eu-west-1"}, "region eu-west-1"),
