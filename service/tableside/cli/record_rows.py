@@ -29,6 +29,15 @@ class ExportError(Exception):
     """Records that cannot be rows of one table."""
 
 
+class _Facts(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of the column `FACTS`."""
+
+    null: list[str] = []
+    text: list[str] = []
+    expires_at: str | None = None
+    partitions: int | None = None
+
+
 class RowLayout:
     """The columns before the members of the value: the names of the key's fields, and `partition`.
 
@@ -68,16 +77,17 @@ def key_names(description: Mapping[str, Any]) -> list[str]:
 
 def document_of_row(row: Row, keys: Sequence[str]) -> Document:
     """Return the record of a row that has the column `FACTS`. Raise ValueError if the row is not valid."""
-    facts = _parsed(row[FACTS] or "{}")
-    if not isinstance(facts, dict):
-        raise ValueError(f"the column {FACTS} is not a JSON object")
-    place = {"partition": _parsed(row.get("partition"))} if "partitions" in facts else {}
-    texts = facts.pop("text", ())
+    try:
+        facts = msgspec.json.decode(row[FACTS] or "{}", type=_Facts)
+    except (msgspec.MsgspecError, TypeError, UnicodeEncodeError):
+        raise ValueError(f"the column {FACTS} is not as tableside scan writes it") from None
+    place = {} if facts.partitions is None else {"partition": _parsed(row.get("partition"))}
     members = {name: field for name, field in row.items() if name not in (*keys, *place, FACTS)}
-    value = dict.fromkeys(facts.pop("null", ()))
+    value = dict.fromkeys(facts.null)
     value |= {name: _parsed(field) for name, field in members.items() if field not in (None, "")}
-    value |= {name: members[name] or "" for name in texts if name in members}
-    return {"key": [row.get(name) for name in keys], **place, "value": value, **facts}
+    value |= {name: members[name] or "" for name in facts.text if name in members}
+    place |= given(partitions=facts.partitions, expires_at=facts.expires_at)
+    return {"key": [row.get(name) for name in keys], "value": value, **place}
 
 
 def _is_ambiguous(text: str) -> bool:

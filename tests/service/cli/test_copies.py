@@ -184,7 +184,8 @@ def test_a_frame_of_records_is_recognized_too(service: Service, tmp_path: Path) 
         ('{"key": "a", "value": {}, "etag": null, "expires_at": 5}', "expires_at is not a time"),
         ('{"key": ["a", 1], "value": {}, "etag": null}', "the key has 2 parts, not 1"),
         ('{"key": {}, "value": {}, "etag": null}', "neither a string nor an integer"),
-        ('{"key": "a", "_ts_record": 5}', "_ts_record is not a JSON object"),
+        ('{"key": "a", "_ts_record": 5}', "_ts_record is not as tableside scan writes it"),
+        ('{"key": "a", "_ts_record": "{\\"null\\": 5}"}', "_ts_record is not as tableside scan writes it"),
     ],
 )
 def test_a_damaged_record_of_a_scan_is_named(service: Service, tmp_path: Path, line: str, fault: str) -> None:

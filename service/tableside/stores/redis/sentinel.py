@@ -1,7 +1,7 @@
 """The primary that Redis Sentinels name, as it changes.
 
 Redis may accept writes for seconds on a primary that has been replaced, and loses them. So the Sentinels are asked
-every second, and connections to another server than the one that they name are closed.
+several times a second, and connections to another server than the one that they name are closed.
 """
 
 import asyncio
