@@ -55,7 +55,8 @@ final class DamageCases {
     stored.delete(last(stored, "snapshot/"));
     changeOneByte(stored, last(stored, "delta/00000000000000000001"));
     try (Partition partition = query.restarted().open()) {
-      Throwable thrown = Check.fails("CANNOT_LOAD_STATE_STORE.CANNOT_READ_MISSING_SNAPSHOT_FILE", () -> partition.at(3));
+      String condition = "CANNOT_LOAD_STATE_STORE.CANNOT_READ_MISSING_SNAPSHOT_FILE";
+      Throwable thrown = Check.fails(condition, () -> partition.at(3));
       Check.says(thrown, "the table has versions 1 to 3 and snapshots of versions 2");
     }
   }

@@ -258,7 +258,7 @@ final class ReadWriteCases {
   private static void checkLong(Partition partition, int version, byte[][] values) {
     ReadStateStore store = partition.reading(version);
     SparkRows rows = new SparkRows();
-    Check.that(Arrays.equals(value(store, rows.key("long", 0)), values[version - 1]), "the value is that of " + version);
+    Check.that(Arrays.equals(value(store, rows.key("long", 0)), values[version - 1]), "it is the version's value");
     Check.that(Arrays.equals(value(store, rows.key("long", 1)), values[0]), "the other value is unchanged");
     for (int number = 0; number < version; number++) {
       Check.that(Arrays.equals(value(store, rows.key("short", number)), bytes(number, 20)), "short values are there");

@@ -33,7 +33,9 @@ public final class CheckpointClaim {
   }
 
   /**
-   * Checks once that the state may be changed. @throws StateUnreadable if it belongs to another checkpoint, or may do so
+   * Checks once that the state may be changed.
+   *
+   * @throws StateUnreadable if it belongs to another checkpoint, or may do so
    */
   public void confirm() throws IOException, InterruptedException {
     while (!confirmed) {
@@ -56,7 +58,8 @@ public final class CheckpointClaim {
     } catch (StateUnreadable error) {
       throw error;
     } catch (IOException | RuntimeException error) {
-      throw new StateUnreadable(refusal(owner, "is a copy of " + owner + ", or was moved from there, which cannot be read"), error);
+      String what = "is a copy of " + owner + ", or was moved from there, which cannot be read";
+      throw new StateUnreadable(refusal(owner, what), error);
     }
   }
 
