@@ -5,6 +5,7 @@ An error states whether a write may have been applied. This module does not retr
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -17,7 +18,6 @@ from aiobotocore.config import AioConfig
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 from aiobotocore.session import AioSession
 from botocore import exceptions
-from botocore.utils import validate_region_name
 from pydantic import AfterValidator, BaseModel, Field
 
 from ...core import (
@@ -48,10 +48,8 @@ _REGION_VARIABLES = {"region": ("region", ["AWS_REGION", "AWS_DEFAULT_REGION"], 
 
 
 def _checked_region(region: str) -> str:
-    try:
-        validate_region_name(region)
-    except exceptions.InvalidRegionError:
-        raise ValueError("is not the name of a region, such as eu-west-1") from None
+    if not re.fullmatch("[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", region):
+        raise ValueError("is not the name of a region, such as eu-west-1")
     return region
 
 
