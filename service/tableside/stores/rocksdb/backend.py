@@ -81,7 +81,7 @@ class RocksdbBackend:
             why = first_line(error)
             log.error("the RocksDB database cannot be opened: %s", why)  # one line is enough
             failure = f"the RocksDB directory {settings.path} cannot be opened"
-            if why.endswith(_LOCKED):
+            if str(error).endswith(_LOCKED):
                 raise StoreUnavailable(f"{failure}; another process may have it open") from error
             raise InvalidOperation(f"{failure}: {why}") from error
         database = Database(handle, clock)
