@@ -12,6 +12,7 @@ from pyspark.sql.functions import col
 
 from support.running import Service, running
 from tableside_client import Client
+from tableside_spark import Table
 
 pytestmark = [
     pytest.mark.jvm,
@@ -130,9 +131,14 @@ def test_a_key_column_that_the_schema_lacks_or_names_in_another_case_is_refused(
         save(frame, service, table, **{"key": missing, **options})
 
 
-def test_composite_key_columns_are_matched_by_name_in_any_case(spark: SparkSession, service: Service) -> None:
+def test_composite_key_columns_are_matched_by_name_and_never_exchanged(spark: SparkSession, service: Service) -> None:
     save(spark.createDataFrame([("p", "q", 1)], "AT string, Who string, n int"), service, "pairs", key="AT,Who")
     assert ("{'who': 'q', 'at': 'p'}", None, {"n": 1}) in stored(service, "pairs")
+    exchanged = spark.createDataFrame([("p", "q", 1)], "at string, user string, n int")
+    with pytest.raises(Exception, match=r"the key column at has the name of another part of the key \(who, at\)"):
+        save(exchanged, service, "pairs", key="at,user")
+    with pytest.raises(ValueError, match=r"the key column at has the name of another part of the key \(who, at\)"):
+        Table("pairs", service.url).put(exchanged, ["at", "user"])
 
 
 def test_the_last_row_of_a_key_is_stored_by_a_batch_and_by_a_stream_without_tokens(

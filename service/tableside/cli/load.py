@@ -46,6 +46,9 @@ def load(
         key = key_names(description)
     if len(kinds) != len(key):
         raise typer.BadParameter(f"keys of this table have {len(kinds)} parts", param_hint="--key")
+    names = key_names(description)
+    if any(field in names and field != name for field, name in zip(key, names, strict=True)):
+        raise typer.BadParameter(f"the parts of the key are in the order {', '.join(names)}", param_hint="--key")
     parts = read_parts(file, dict(zip(key, kinds, strict=True)))
     loader = Loader(client.table(table), key, description)
     try:

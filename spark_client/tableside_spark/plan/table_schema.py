@@ -51,13 +51,20 @@ def fetch_table_schema(connection: Connection, table: str, *, must_exist: bool =
 def wire_keys(table_schema: TableSchema, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the key columns in the order of the key, and the names of the key's fields.
 
-    Columns are matched by name if their names are those of the key's fields, in any case, otherwise by position.
+    Columns are matched by name if their names are those of the key's fields, in any case, otherwise by position. Raises
+    `ValueError` if a column would be matched by position although it has the name of another field.
     """
     names = [str(name) for name in table_schema.key_names]
     if len(columns) == 1 or len(names) != len(columns) or None in table_schema.key_names:
         return tuple(columns), tuple(columns)
+    lower = [name.lower() for name in names]
     if set(columns) == set(names):
         columns = names
-    elif sorted(map(str.lower, columns)) == sorted(map(str.lower, names)):
-        columns = sorted(columns, key=lambda column: [name.lower() for name in names].index(column.lower()))
+    elif sorted(map(str.lower, columns)) == sorted(lower):
+        columns = sorted(columns, key=lambda column: lower.index(column.lower()))
+    for column, name in zip(columns, lower, strict=True):
+        if column.lower() != name and column.lower() in lower:
+            raise ValueError(
+                f"the key column {column} has the name of another part of the key ({', '.join(names)}): rename it"
+            )
     return tuple(columns), tuple(names)

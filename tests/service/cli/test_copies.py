@@ -139,6 +139,14 @@ def test_composite_keys_and_partitions_are_copied(configured: Service, tmp_path:
     assert texts(records(configured, "copies_copy")) == texts(records(configured, "copies"))
 
 
+def test_the_parts_of_a_key_are_not_exchanged(configured: Service, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("day,user,n\n7,ada,1\n")
+    refused = run(configured, "load", "plain", tmp_path / "rows.csv", "--key", "day", "--key", "user")
+    assert refused.exit_code == 2
+    assert "the parts of the key are in the order user, day" in refused.stderr
+    assert run(configured, "load", "plain", tmp_path / "rows.csv", "--key", "user", "--key", "day").exit_code == 0
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_partition_is_not_lost_silently(configured: Service, tmp_path: Path, form: str) -> None:
     write(configured, "copies", [put(["u", 1], {}, partitions="all")])
