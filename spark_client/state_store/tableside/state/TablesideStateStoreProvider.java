@@ -281,21 +281,13 @@ public final class TablesideStateStoreProvider
   }
 
   private WriteStore write(ReadStore read, boolean forceSnapshot) {
-    confirmClaim();
     try {
+      claim.confirm();
       boolean withCheckpointIds = conf.enableStateStoreCheckpointIds();
       String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
       // Assign the epoch before anything is committed, so that a late attempt of an earlier run is recognizable.
       long epoch = withCheckpointIds || run == null ? 0 : RunEpochs.epoch(log, run);
       return new WriteStore(read, committer, withCheckpointIds, forceSnapshot, epoch);
-    } catch (IOException | InterruptedException error) {
-      throw SparkErrors.reading(error);
-    }
-  }
-
-  private void confirmClaim() {
-    try {
-      claim.confirm();
     } catch (IOException | InterruptedException error) {
       throw SparkErrors.reading(error);
     }
