@@ -11,24 +11,7 @@ from .changes import packed
 from .errors import InvalidOperation
 from .keys import KeySchema
 from .operations import Key
-from .values import Json, JsonObject
-
-_UPDATE_MEMBERS = {"update", "default", "ttl_s"}
-
-
-def put_members(text: bytes, schema: KeySchema, key: Key) -> dict[str, Any]:
-    """Return the members of a put from the text of its value. Raise InvalidOperation if it is not valid."""
-    return {"value": value_text(values.parse(text), schema, key)}
-
-
-def update_members(text: bytes, schema: KeySchema, key: Key) -> dict[str, Any]:
-    """Return the members of an update from their text. Raise InvalidOperation if one is not valid."""
-    return checked_members(update_document(values.parse(text)), schema, key)
-
-
-def patch_members(text: bytes, schema: KeySchema, key: Key) -> dict[str, Any]:
-    """Return the members of an update from the text of a merge patch. Raise InvalidOperation if it is not valid."""
-    return {"update": packed(updates.parse_merge_patch(values.parse(text)))}
+from .values import Json
 
 
 def operation_members(text: bytes, schema: KeySchema) -> dict[str, Any]:
@@ -60,13 +43,3 @@ def value_text(value: Json, schema: KeySchema, key: Key) -> bytes:
     if schema.has_names and isinstance(value, dict):
         value = schema.without_key(value, key)
     return values.encode(value)
-
-
-def update_document(document: Json) -> JsonObject:
-    """Return the body of an update. Raise InvalidOperation if it is not an object, or has other members."""
-    if not isinstance(document, dict) or not document.keys() <= _UPDATE_MEMBERS:
-        raise InvalidOperation(
-            "the body must be an object with update, and optionally default and ttl_s; "
-            "a merge patch has the media type application/merge-patch+json"
-        )
-    return document

@@ -16,10 +16,10 @@ import pytest
 from tableside.core import DeadlineExceeded, InvalidOperation, Update, decide, values
 from tableside.core.changes import packed
 from tableside.core.concurrency import InThread, LongPieces, in_pieces
-from tableside.core.helper_process import PART_BYTES_MIN, RESTART_PAUSE_S, HelperFailed, HelperProcess
+from tableside.core.helper_process import RESTART_PAUSE_S, HelperFailed, HelperProcess
 from tableside.core.json_errors import NotJson
 from tableside.core.keys import KeyField, KeySchema
-from tableside.core.long_texts import operation_members, put_members
+from tableside.core.long_texts import operation_members
 from tableside.core.shortest_first import ShortestFirst
 from tableside.core.slices import run_apart, use_helper
 from tableside.core.store import TableSpec
@@ -65,14 +65,6 @@ async def test_a_long_piece_may_ask_for_a_thread_of_this_process(helper: HelperP
 
     use_helper(helper)
     assert await in_pieces(work()) == (os.getpid(), helper.pid)
-
-
-@pytest.mark.parametrize("size_bytes", [0, PART_BYTES_MIN - 1, PART_BYTES_MIN, 3 * 2**20])
-async def test_parameters_and_results_of_any_size_are_the_same_as_without_it(
-    helper: HelperProcess, size_bytes: int
-) -> None:
-    text = orjson.dumps({"text": "x" * size_bytes, "n": 1.0})
-    assert await helper.run(partial(put_members, text, SCHEMA, "a")) == put_members(text, SCHEMA, "a")
 
 
 async def test_errors_of_operations_are_raised_with_all_their_members(helper: HelperProcess) -> None:

@@ -1,11 +1,8 @@
 """Updates of single records: merge patches, operators, defaults, and rejected updates."""
 
-import json
-
 import pytest
 
 from service.http.api_client import JSON, MERGE_PATCH, ON_EVERY_STORE, ApiClient, check_refused, fresh, path_of
-from tableside.http.wire.repeated_updates import short_update
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -66,26 +63,6 @@ def test_a_repeated_body_changes_each_record_alike(api: ApiClient) -> None:
                 api.put(T, key, {})
             assert api.update(T, key, {"update": update}).status_code == 204
             assert api.value(T, key) == {"a": {"l": [0, 1]}, "b": {"c": [2]}, "n": count}
-
-
-@pytest.mark.parametrize(
-    ("body", "short"),
-    [
-        ({"update": {"$inc": {"n": 1}}}, True),
-        ({"update": {"s": "x" * 1000}}, False),
-        ({"update": {"n": 1}, "default": {}}, False),
-        ({"update": {"n": 1}, "ttl_s": 5}, False),
-        ({"update": None}, False),
-        ({"update": {"$what": {}}}, False),
-        ({"default": {}}, False),
-        ([], False),
-    ],
-)
-def test_only_short_and_valid_bodies_with_nothing_but_an_update_are_parsed_once(body: object, short: bool) -> None:
-    text = json.dumps(body).encode()
-    assert (short_update(text) is not None) == short
-    assert short_update(text) is short_update(bytes(bytearray(text)))
-    assert short_update(b"{") is None
 
 
 @pytest.mark.parametrize(

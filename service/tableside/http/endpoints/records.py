@@ -15,21 +15,20 @@ from ...core import (
     Get,
     InvalidOperation,
     Key,
-    KeySchema,
     MalformedRequest,
+    Operation,
     Record,
     TableError,
     TableSpec,
-    run_apart,
+    run_in_thread,
     updates,
     values,
 )
-from ...core.long_texts import patch_members, put_members, update_document, update_members
 from ..responses import problem_response
 from ..wire import json_batch, operation_members, request_headers
 from ..wire.answers import Answer, answer, rfc3339
 from ..wire.partitions import choose_partitions, operation_partitions, parse_query
-from ..wire.repeated_updates import short_update
+from ..wire.update_bodies import update_members
 from .endpoint import SHORT_BODY_BYTES_MAX, TableRequest, deadline_s, table_route
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
@@ -79,12 +78,7 @@ async def put_record(request: TableRequest) -> Response:
     """Replace or create one record. The body is its value."""
     request_headers.media_type(request, (JSON,), default=JSON)
     body = await request.read_body()
-    members = {"op": "put", "if_absent": request_headers.create_only(request)}
-    if len(body) > SHORT_BODY_BYTES_MAX:
-        long = LongBody(body, put_members)
-        del body  # While the store is busy, only the operation needs memory.
-        return await _write(request, members, long)
-    return await _write(request, members | {"value": values.parse(body)})
+    return await _write(request, {"op": "put", "if_absent": request_headers.create_only(request)}, body, _put_members)
 
 
 async def patch_record(request: TableRequest) -> Response:
@@ -96,15 +90,7 @@ async def patch_record(request: TableRequest) -> Response:
     body = await request.read_body()
     if request_headers.create_only(request):
         raise InvalidOperation("If-None-Match is not supported for an update")
-    if len(body) > SHORT_BODY_BYTES_MAX:
-        long = LongBody(body, update_members if media == JSON else patch_members)
-        del body
-        return await _write(request, {"op": "update"}, long)
-    if media == JSON and (changes := short_update(body)) is not None:
-        return await _write(request, {"op": "update", "update": changes})
-    document = values.parse(body)
-    members = update_document(document) if media == JSON else {"update": updates.parse_merge_patch(document)}
-    return await _write(request, {"op": "update", **members})
+    return await _write(request, {"op": "update"}, body, update_members if media == JSON else _patch_members)
 
 
 async def delete_record(request: TableRequest) -> Response:
@@ -114,47 +100,52 @@ async def delete_record(request: TableRequest) -> Response:
     return await _write(request, {"op": "delete"})
 
 
-class LongBody:
-    """A long body, which is parsed apart from the event loop once its table and key are known, and then dropped."""
-
-    def __init__(self, text: bytes, parse: Callable[[bytes, KeySchema, Key], dict[str, Any]]) -> None:
-        self._parse: Callable[[KeySchema, Key], dict[str, Any]] | None = partial(parse, text)
-
-    async def members(self, schema: KeySchema, key: Key, until: float) -> dict[str, Any]:
-        """Return the members of the operation. Raise a TableError if the body is not valid, or at the time `until`."""
-        parse, self._parse = self._parse, None
-        assert parse is not None
-        return await run_apart(partial(parse, schema, key), until)
+def _put_members(body: bytes) -> dict[str, Any]:
+    return {"value": values.parse(body)}
 
 
-async def _write(request: TableRequest, members: dict[str, Any], long: LongBody | None = None) -> Response:
-    """Do a write, and clear its members. The deadline of one with a long body counts from when it was received."""
+def _patch_members(body: bytes) -> dict[str, Any]:
+    return {"update": updates.parse_merge_patch(values.parse(body))}
+
+
+async def _write(
+    request: TableRequest,
+    members: dict[str, Any],
+    body: bytes = b"",
+    decode: Callable[[bytes], dict[str, Any]] = lambda body: {},
+) -> Response:
+    """Do a write with these members and those in its body. If the body is long, its deadline counts from its end."""
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
     key, preferences = spec.key.from_path(request.key_segments), request_headers.NO_PREFERENCES
-    parameters: dict[str, Any] = {}
     if request_headers.has_write_options(request):
         preferences = request_headers.preferences(request)
-        parameters = _parameters(request, members["op"], preferences)
-    if long is not None:
-        until = request.received_at + deadline_s(found, preferences.wait_s)
-        members |= await long.members(spec.key, key, until)
-    if "ttl_s" in parameters and members.get("ttl_s") is not None:
-        raise MalformedRequest("ttl_s occurs twice: in the query and in the body")
-    members |= parameters
-    operation = operation_members.build(spec, members["op"], key, members)
-    members.clear()
+        members |= _parameters(request, members["op"], preferences)
+    build, wait_s = partial(_operation, spec, key, members, body, decode), preferences.wait_s
+    if is_long := len(body) > SHORT_BODY_BYTES_MAX:
+        operation = await run_in_thread(build, request.received_at + deadline_s(found, wait_s))
+    else:
+        operation = build()
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if preferences.representation and len(partitions) > 1 and not isinstance(operation, Delete):
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
-    wait_s = preferences.wait_s
-    if long is not None:
+    if is_long:
         wait_s = request.received_at + deadline_s(table, wait_s) - time.monotonic()
     response = _response(answer(await table.one(operation, wait_s, request.context.bytes_in)), partitions)
     if preferences.representation and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response
+
+
+def _operation(
+    spec: TableSpec, key: Key, members: dict[str, Any], body: bytes, decode: Callable[[bytes], dict[str, Any]]
+) -> Operation:
+    """Decode the body, and return the operation."""
+    decoded = decode(body)
+    if "ttl_s" in members and decoded.get("ttl_s") is not None:
+        raise MalformedRequest("ttl_s occurs twice: in the query and in the body")
+    return operation_members.build(spec, members["op"], key, decoded | members)
 
 
 def _parameters(request: TableRequest, kind: str, preferences: request_headers.Preferences) -> dict[str, Any]:
