@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from tableside_client import Client
-from tableside_spark.datasource.read_options import default_splits
+from tableside_spark.datasource.options import default_splits
 
 from . import records
 from .report import Result, group

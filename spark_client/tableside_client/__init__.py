@@ -4,8 +4,7 @@
 """
 
 from tableside_client.asynchronous import AsyncClient, AsyncTable
-from tableside_client.blocking import Client
-from tableside_client.blocking_table import Table
+from tableside_client.blocking import Client, Table
 from tableside_client.errors import (
     AccessDenied,
     InvalidOperation,

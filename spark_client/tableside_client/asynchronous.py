@@ -9,20 +9,16 @@ import httpx
 
 from tableside_client import json_batch
 from tableside_client.calls import AsyncRun, Call, CallSettings, Pause, Request
-from tableside_client.coalescing import TaskCoalescer
-from tableside_client.codec import Codec
+from tableside_client.concurrency import EventLoop, TaskCoalescer, TaskTurns
 from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, is_temporary
-from tableside_client.event_loop import EventLoop
-from tableside_client.http_options import Address
+from tableside_client.http_clients import Address
+from tableside_client.json_batch import TokenArgument
 from tableside_client.paths import Key, as_key
-from tableside_client.results import Outcome, Record, Written
-from tableside_client.retries import DEFAULT_RETRIES, Retries
+from tableside_client.results import Codec, Outcome, Record, Written
+from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
 from tableside_client.table_calls import TableCalls, Update, list_tables, scan_params
 from tableside_client.tls import Tls
-from tableside_client.tokens import TokenArgument
-from tableside_client.turns import TaskTurns
-from tableside_client.waits import Waits
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -4,6 +4,9 @@ A call yields a `Request` or a `Pause`, and receives the response or the transpo
 runs the call performs the input and output.
 """
 
+import os
+import re
+import sys
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,13 +14,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import httpx
 
-from tableside_client.errors import TablesideError, error, from_problem
-from tableside_client.http_options import attempt_timeout
-from tableside_client.proxies import EnvironmentProxy
+from tableside_client.address import EnvironmentProxy
+from tableside_client.errors import TablesideError, error, from_problem, problem_of, unreachable
+from tableside_client.http_clients import attempt_timeout
 from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget
 from tableside_client.tls import Tls
-from tableside_client.tracing import trace_headers
-from tableside_client.unreachable import problem_of, unreachable
 
 RESPONSE_MARGIN_S = 1.0
 """How much longer than a deadline the client waits, because the service answers at the deadline."""
@@ -154,3 +155,30 @@ def wait(budget: RetryBudget, retry_after_s: float | None, reason: str) -> Call[
         return False
     yield Pause(seconds, reason)
     return True
+
+
+_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_STATE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,511}")
+
+
+def trace_headers(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The headers `traceparent` and `tracestate`: of OpenTelemetry's current span, or of the environment.
+
+    A job's launcher may set the variables TRACEPARENT and TRACESTATE for its executors. If there is no
+    span and no valid TRACEPARENT, there are no headers.
+    """
+    # A program with a current span has imported this module. Other programs should not pay for the import.
+    if "opentelemetry.trace" in sys.modules and (current := _current()):
+        return current
+    parent, state = environment.get("TRACEPARENT", ""), environment.get("TRACESTATE", "")
+    if not _PARENT.fullmatch(parent):
+        return {}
+    return {"traceparent": parent} | ({"tracestate": state} if _STATE.fullmatch(state) else {})
+
+
+def _current() -> dict[str, str]:
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    headers: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(headers)
+    return headers

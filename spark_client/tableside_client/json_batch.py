@@ -1,14 +1,49 @@
-"""Batches in JSON: operations, their retries by position, and their outcomes."""
+"""Operations in JSON: their tokens, single requests, and batches with retries by position."""
 
+import itertools
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from tableside_client.calls import Call, CallLimits, Request
 from tableside_client.errors import TablesideError, from_problem
-from tableside_client.paths import JSON, as_key, json_bytes, table_path
-from tableside_client.tokens import TokenSource, parse_token
+from tableside_client.paths import JSON, as_key, given, json_bytes, record_path, table_path, write_headers
+
+WRITER_CHARACTERS_MAX = 128
+SEQUENCE_MAX = 2**63 - 1
+
+TokenArgument: TypeAlias = str | tuple[str, int] | None
+"""A text that identifies one write, or a writer's name and a sequence number that rises with each of its writes."""
+
+
+def parse_token(token: TokenArgument) -> tuple[str, int] | None:
+    """Return the writer and the sequence of a token. Raises `ValueError` if one is out of range.
+
+    A text is a token of one use, as in the header `Idempotency-Key`: its sequence is 1.
+    """
+    if token is None:
+        return None
+    writer, sequence = (token, 1) if isinstance(token, str) else token
+    if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARACTERS_MAX:
+        raise ValueError(f"the writer of a token is a string of 1 to {WRITER_CHARACTERS_MAX} characters")
+    if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence <= SEQUENCE_MAX:
+        raise ValueError(f"the sequence of a token is an integer from 0 to {SEQUENCE_MAX}")
+    return writer, sequence
+
+
+class TokenSource:
+    """Creates the tokens of one writer, with rising sequences. The writer's name is unique."""
+
+    def __init__(self) -> None:
+        self._writer = f"client-{uuid.uuid4().hex}"
+        self._sequences = itertools.count(1)
+
+    def next(self) -> tuple[str, int]:
+        """Return the next token."""
+        return self._writer, next(self._sequences)
+
 
 OPERATIONS_PER_REQUEST = 1_000
 """The maximum number of operations in one request."""
@@ -149,3 +184,25 @@ def _failed(failure: TablesideError) -> Document:
 def error_of(table: str, result: Document) -> TablesideError | None:
     """Return the exception of a failed operation, None if it succeeded."""
     return from_problem(table, int(result["status"]), result["error"], None) if "error" in result else None
+
+
+_METHODS = {"put": "PUT", "update": "PATCH", "delete": "DELETE"}
+
+
+def single_write(table: str, operation: Operation) -> Request | None:
+    """Return the request of a write, None if a batch should contain its key, its token or its etag."""
+    members = operation.document
+    token = members.get("token") and (members["token"]["writer"], members["token"]["sequence"])
+    path = record_path(table, members["key"], token and token[0], members.get("if_match"))
+    if path is None:
+        return None
+    headers = write_headers(members.get("if_match"), token, members.get("return", False))
+    op, params, content = members["op"], {}, None
+    if op == "put":
+        content, params = json_bytes(members["value"]), given(ttl_s=members.get("ttl_s"))
+        headers |= {"If-None-Match": "*"} if members.get("if_absent") else {}
+    elif op == "update":
+        content = json_bytes({name: members[name] for name in ("update", "default", "ttl_s") if name in members})
+    if content is not None:
+        headers["Content-Type"] = JSON
+    return Request(_METHODS[op], path, table, params, headers, content, repeatable=operation.repeatable)

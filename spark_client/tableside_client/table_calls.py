@@ -8,13 +8,10 @@ import httpx
 
 from tableside_client import json_batch
 from tableside_client.calls import Call, CallLimits, CallSettings, Request
-from tableside_client.codec import Codec
 from tableside_client.errors import RecordNotFound, TablesideError, error
-from tableside_client.json_batch import Document, Operation
+from tableside_client.json_batch import Document, Operation, TokenArgument, TokenSource, single_write
 from tableside_client.paths import UNCOMPRESSED, Key, as_key, given, joined, names, record_path, table_path
-from tableside_client.results import Outcome, Record, Written, etag_of
-from tableside_client.single_writes import single_write
-from tableside_client.tokens import TokenArgument, TokenSource
+from tableside_client.results import Codec, Outcome, Record, Written, etag_of
 
 RECORDS_PER_PAGE = 1_000
 """The number of records that a scan requests in one page."""

@@ -19,8 +19,7 @@ from tableside_spark.partitioning.partitioner import (
 )
 from tableside_spark.table import Table
 from tableside_spark.write.errors import TableWriteError
-from tableside_spark.write.progress import progress
-from tableside_spark.write.summary import WriteStats, WriteSummary
+from tableside_spark.write.summary import WriteStats, WriteSummary, progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

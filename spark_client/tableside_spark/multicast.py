@@ -54,7 +54,7 @@ def multicast(
         multicast(frame, by_region, num_partitions=12, topic="orders").write.format("kafka")
         ```
     """
-    from tableside_spark.plan.fan_out import MulticastOptions, multicast_frame
+    from tableside_spark.plan.routing import MulticastOptions, multicast_frame
 
     if not isinstance(topic, str):
         raise TypeError(f"topic must be a string, not {type(topic).__name__}")

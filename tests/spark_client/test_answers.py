@@ -5,7 +5,8 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from tableside_client import batch_retry, wire
+from tableside_client import batch_retry
+from tableside_client.arrow_table import repeatable_rows
 from tableside_client.calls import Call, Pause, wait
 from tableside_client.errors import TableError
 from tableside_client.retries import Retries, RetryBudget
@@ -40,7 +41,7 @@ def settle(
 ) -> pa.Table:
     """Return the outcomes. The pauses are added to `waits`."""
     operations = pa.table({"key": pa.array(keys, pa.string())})
-    repeatable = wire.repeatable(operations, op, False, False)
+    repeatable = repeatable_rows(operations, op, False, False)
     call = batch_retry.send_with_retries(operations, send, repeatable, partial(wait, limits or budget()))
     try:
         while isinstance(step := next(call), Pause):
@@ -127,4 +128,4 @@ def test_repeatable_operations(
     columns: dict[str, list[object]], op: str | None, tokens: bool, expected: list[bool]
 ) -> None:
     operations = pa.table({"key": ["a", "b"]} | columns)
-    assert wire.repeatable(operations, op, tokens, False).to_pylist() == expected
+    assert repeatable_rows(operations, op, tokens, False).to_pylist() == expected

@@ -17,12 +17,12 @@ import pytest
 from servers.process import free_port
 from support.running import Service
 from tableside_client import Client
+from tableside_client.arrow_table import read_stream, stream_bytes
 from tableside_client.connection import Connection
 from tableside_client.credential import REFRESH_INTERVAL_S, Credential, CredentialError, RefreshingToken
 from tableside_client.errors import UNREACHABLE
-from tableside_client.http_options import BearerAuth
+from tableside_client.http_clients import BearerAuth
 from tableside_client.retries import Retries
-from tableside_client.wire import read_stream, stream_bytes
 from tableside_spark import TableError
 
 pytestmark = pytest.mark.server

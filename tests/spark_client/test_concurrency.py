@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.plan.concurrency import JOB_SHARE, concurrency
-from tableside_spark.plan.service_limits import ServiceLimits
+from tableside_spark.plan.table_schema import ServiceLimits
 
 some = st.integers(1, 200_000)
 

@@ -14,8 +14,8 @@ from pyspark.sql.functions import col, lit
 from spark_client.test_streams import finished, stored, uncommitted
 from support.running import Service
 from tableside_spark import Table, TableWriteError, progress
-from tableside_spark.plan import parts
-from tableside_spark.write.dead_letters import LETTER_TEXT_CHARACTERS_MAX
+from tableside_spark.plan import grouping
+from tableside_spark.write.failures import LETTER_TEXT_CHARACTERS_MAX
 
 pytestmark = [
     pytest.mark.jvm,
@@ -146,7 +146,7 @@ def test_a_text_that_is_not_valid_utf8_fails_its_row_alone(
         ("k4", "invalid_operation", "the value is not valid UTF-8"),
     }
     assert stored(service, table.name).keys() == {"k0", "k1", "k2", "k5"}
-    monkeypatch.setattr(parts, "PART_ROWS_MAX", 10)
+    monkeypatch.setattr(grouping, "PART_ROWS_MAX", 10)
     rows = spark.range(60).select(F.when(col("id") < 30, invalid).otherwise(lit("k0")).alias("k"), col("id").alias("n"))
     summary = table.update(rows, "k", {"$push": {"all": col("n")}}, on_error=letters)
     assert (summary.applied, summary.failed) == (30, 30)
@@ -160,7 +160,7 @@ def test_a_text_that_is_not_valid_utf8_fails_its_row_alone(
 def test_a_failed_part_fails_the_rows_after_it_and_no_others(
     spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "PART_ROWS_MAX", 10)
+    monkeypatch.setattr(grouping, "PART_ROWS_MAX", 10)
     table = Table("failed_part", service.url)
     texts = F.when((col("k") == "0") & (col("at") == 25), '{"$inc": {"list": 1}}').otherwise('{"$inc": {"n": 1}}')
     frame = spark.range(100).select((col("id") % 2).cast("string").alias("k"), F.floor(col("id") / 2).alias("at"))

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import DayTimeIntervalType, IntegerType, MapType, StringType, StructField, StructType
 
 from spark_client.reading_cases import CASES, MISFIT
-from tableside_spark.executor.json_members import UnreadableMembersError, read_members
-from tableside_spark.executor.json_reader import JsonReader, Misfit
+from tableside_spark.executor.json_reader import JsonReader, Misfit, UnreadableMembersError, read_members
 
 SCALARS = ("string", "boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp")
 NUMBERS = (

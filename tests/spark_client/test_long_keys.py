@@ -18,7 +18,7 @@ from support.kinds import EVERY, kind
 from support.running import Service, running
 from tableside_spark import Table, WriteSummary
 from tableside_spark.executor.write_task import WriteTask
-from tableside_spark.plan import parts
+from tableside_spark.plan import grouping
 from tableside_spark.write import job
 
 pytestmark = [
@@ -57,8 +57,8 @@ class Size:
 @pytest.fixture
 def size(full: bool, monkeypatch: pytest.MonkeyPatch) -> Size:
     if full:
-        return Size(5_000_000, parts.PART_ROWS_MAX)
-    monkeypatch.setattr(parts, "PART_ROWS_MAX", PART_ROWS)
+        return Size(5_000_000, grouping.PART_ROWS_MAX)
+    monkeypatch.setattr(grouping, "PART_ROWS_MAX", PART_ROWS)
     return Size(110, PART_ROWS)
 
 
@@ -198,7 +198,7 @@ def test_a_single_operator_folded_or_not(
 def test_parts_do_not_depend_on_the_order_of_the_source(
     spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch, ordered: bool
 ) -> None:
-    monkeypatch.setattr(parts, "PART_ROWS_MAX", PART_ROWS)
+    monkeypatch.setattr(grouping, "PART_ROWS_MAX", PART_ROWS)
     table, rows = Table(f"long_reordered_{ordered}", service.url), rows_of_one_key(spark, 110)
     order = F.floor(col("n") / 50) if ordered else None
 
@@ -216,7 +216,7 @@ def test_parts_do_not_depend_on_the_order_of_the_source(
 def test_rows_before_the_last_delete_of_a_long_key_do_not_count(
     spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch, fold: bool
 ) -> None:
-    monkeypatch.setattr(parts, "PART_ROWS_MAX", PART_ROWS)
+    monkeypatch.setattr(grouping, "PART_ROWS_MAX", PART_ROWS)
     table, rows = Table(f"long_deleted_{fold}", service.url), rows_of_one_key(spark, 110)
     table.put(rows.limit(1), "k")
     gone = col("n").isin(10, 30)
@@ -252,7 +252,7 @@ def test_rows_of_many_elements_are_divided_by_the_limit_of_the_service(spark: Sp
 def test_keys_with_few_rows_have_one_operation_with_the_token_of_the_write(
     spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "PART_ROWS_MAX", PART_ROWS)
+    monkeypatch.setattr(grouping, "PART_ROWS_MAX", PART_ROWS)
     table = Table("long_and_short", service.url)
     key = F.when(col("id") < 100, "long").otherwise(F.concat(lit("k"), "id"))
     rows = spark.range(130).select(key.alias("k"), "id")

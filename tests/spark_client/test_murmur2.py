@@ -4,7 +4,7 @@ import pytest
 
 from spark_client.kafka_placement.keys import placed
 from tableside_spark import default_partition
-from tableside_spark.partitioning.murmur2 import murmur2
+from tableside_spark.partitioning.partitioner import murmur2
 
 KAFKAS_OWN_EXAMPLES = {
     "21": -973932308,

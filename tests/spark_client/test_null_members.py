@@ -10,15 +10,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from support.running import Service
 from tableside_client import Client
 from tableside_client.connection import Connection
-from tableside_spark.datasource.decoder import Decoder
-from tableside_spark.datasource.options import TableOptions
-from tableside_spark.datasource.read_options import ReadOptions
-from tableside_spark.datasource.reader import PageScan, TableReader
+from tableside_spark.datasource.options import ReadOptions, TableOptions
+from tableside_spark.datasource.reader import Decoder, PageScan, TableReader
 from tableside_spark.executor.chunks import ChunkSize
-from tableside_spark.executor.found_values import FoundValues
+from tableside_spark.executor.found_values import ROWS_MIN, FoundValues
 from tableside_spark.executor.json_reader import JsonReader
 from tableside_spark.executor.lookup_task import LookupTask
-from tableside_spark.executor.null_members import ROWS_MIN
 from tableside_spark.plan.table_schema import TableSchema
 
 TABLE = "null_members"

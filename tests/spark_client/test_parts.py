@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 
 from tableside_spark.executor.operation_batch import LATER_PARTS, Token
-from tableside_spark.executor.parts import PARTS_MAX, part_token, rounds
-from tableside_spark.executor.stopped_keys import StoppedKeys
+from tableside_spark.executor.parts import PARTS_MAX, StoppedKeys, part_token, rounds
 from tableside_spark.write.tokens import parse_token
 
 

@@ -8,11 +8,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tableside_client.connection import Connection
-from tableside_spark.datasource.decoder import Decoder
-from tableside_spark.datasource.options import TableOptions
-from tableside_spark.datasource.read_options import ReadOptions
-from tableside_spark.datasource.reader import KeyLookup, PageScan, TableReader
-from tableside_spark.executor.read_ahead import read_ahead
+from tableside_spark.datasource.options import ReadOptions, TableOptions
+from tableside_spark.datasource.reader import Decoder, KeyLookup, PageScan, TableReader
+from tableside_spark.executor.task_client import read_ahead
 from tableside_spark.plan.table_schema import TableSchema
 
 WAIT_MAX_S = 30

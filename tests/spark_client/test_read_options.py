@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tableside_spark.datasource.read_options import SPLITS_DEFAULT_MAX, SPLITS_MAX, ReadOptions, parse_read_options
+from tableside_spark.datasource.options import SPLITS_DEFAULT_MAX, SPLITS_MAX, ReadOptions, parse_read_options
 from tableside_spark.plan.table_schema import TableSchema
 
 PLAIN = TableSchema()

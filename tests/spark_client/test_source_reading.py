@@ -14,7 +14,7 @@ from pyspark.sql.functions import col
 from support.running import Service, running
 from tableside_client import Client
 from tableside_spark import Table
-from tableside_spark.datasource.read_options import default_splits
+from tableside_spark.datasource.options import default_splits
 
 pytestmark = [
     pytest.mark.jvm,

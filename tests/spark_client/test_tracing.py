@@ -12,8 +12,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 from service.telemetry.collector import Collector, Seen, collecting
 from support.running import Service, running
 from tableside_client import Client
-from tableside_client.tracing import trace_headers
-from tableside_spark.executor.ordered_pool import map_ordered
+from tableside_client.calls import trace_headers
+from tableside_spark.executor.task_client import map_ordered
 
 pytestmark = pytest.mark.server
 
@@ -116,7 +116,7 @@ def test_nothing_has_to_be_installed_for_it(tmp_path: Path) -> None:
     program = f"""
 import sys
 sys.modules["opentelemetry"] = None
-from tableside_client.tracing import trace_headers
+from tableside_client.calls import trace_headers
 import tableside_spark
 assert trace_headers({{"TRACEPARENT": {PARENT!r}}}) == {{"traceparent": {PARENT!r}}}
 print(sorted(name for name in sys.modules if name.startswith("opentelemetry.")))

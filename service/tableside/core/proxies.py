@@ -1,4 +1,4 @@
-"""The proxy that the environment names for an address, by the rules of the client (`tableside_client/proxies.py`)."""
+"""The proxy that the environment names for an address, by the rules of the client (`tableside_client/address.py`)."""
 
 import os
 import re

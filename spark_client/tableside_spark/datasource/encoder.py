@@ -14,12 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from tableside_spark.datasource.columns import Columns
-from tableside_spark.datasource.options import TableOptions
-from tableside_spark.executor.key_columns import key_column
+from tableside_spark.datasource.options import Columns, TableOptions
+from tableside_spark.executor.key_columns import invalid_utf8, key_column
 from tableside_spark.executor.operation_batch import partition_lists
-from tableside_spark.executor.texts import invalid_utf8
-from tableside_spark.partitioning.times import in_utc, with_scalars
+from tableside_spark.partitioning.partition_task import in_utc, with_scalars
 from tableside_spark.plan.json_columns import (
     EQUAL_KEYS,
     NOT_FINITE,

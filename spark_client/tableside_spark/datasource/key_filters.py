@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql.datasource import EqualNullSafe, EqualTo, Filter, In, StringStartsWith
 from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType, StringType, StructType
 
-from tableside_spark.datasource.reader import Part, Selection
+from tableside_spark.datasource.reader import Part, Selection, TableReader
 from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema
 
 KEYS_MAX = 100_000
@@ -148,3 +148,17 @@ def _select_leading(
     prefix = None if second is None else second.prefix
     used = filters if prefix is None or second is None else filters + second.prefix_filters
     return replace(selection, leading=tuple(values), prefix=prefix), used
+
+
+class PushdownReader(TableReader):
+    """Reads only the records that filters on the key select."""
+
+    def __init__(self, schema: StructType, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._schema = schema
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Use the filters on the key, and return the others."""
+        target = self._target
+        self._selection, used = select(filters, target.keys, self._schema, target.table_schema, self._selection)
+        return [condition for condition in filters if not any(condition is one for one in used)]

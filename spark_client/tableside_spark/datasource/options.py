@@ -1,13 +1,18 @@
-"""The options of the data source `tableside`."""
+"""The options of the data source `tableside`, and the meaning of the columns of a frame or a schema."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self, cast
+
+from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 
 from tableside_client.address import service_url
 from tableside_client.connection import Connection
 from tableside_client.credential import Credential
 from tableside_client.tls import Tls
-from tableside_spark.plan.table_schema import TableSchema, fetch_table_schema, wire_keys
+from tableside_spark.executor.found_values import OnMismatch, require_known
+from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema, fetch_table_schema, wire_keys
 
 _FILE_OPTIONS = {"token_file", "ca_file", "certificate_file", "key_file"}
 _TABLE_OPTIONS = {
@@ -76,3 +81,122 @@ def parse_flag(options: Mapping[str, str], name: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"the option {name} is true or false, not {text!r}")
     return text == "true"
+
+
+_ROLE = "tableside"
+_TEXT = {_ROLE: "value"}
+
+
+def text_field(name: str) -> StructField:
+    """Return the column with the JSON text of whole values, for a schema that the caller does not choose.
+
+    Spark keeps its metadata in frames, files and views, so that a later write recognizes the text.
+    """
+    return StructField(name, StringType(), metadata=_TEXT)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table's records. Each other column is a member of the value.
+
+    Attributes:
+        keys: The key columns in the order of the key.
+        partition: The column with the index of the partition, for partitioned tables.
+        text: The column with the JSON text of the whole value.
+        members: The other columns.
+    """
+
+    keys: tuple[str, ...]
+    partition: str | None
+    text: str | None
+    members: tuple[StructField, ...]
+
+    @classmethod
+    def from_schema(cls, schema: StructType, target: TableOptions) -> Self:
+        """Find the columns. Raises `ValueError` if a named one is missing, or has a type that is not valid."""
+        for name in (*target.keys, *([target.value] if target.value else [])):
+            _require_column(name, schema, target.table)
+        others = [field for field in schema.fields if field.name not in target.keys]
+        partition = None
+        if target.table_schema.partitions:
+            partition = next((field.name for field in others if field.name.lower() == PARTITION_COLUMN), None)
+        text = target.value or next((field.name for field in others if field.metadata.get(_ROLE) == "value"), None)
+        _require_type(schema, partition, IntegralType, "an integer, the index of a partition")
+        _require_type(schema, text, StringType, "a string, the JSON text of a value")
+        return cls(target.keys, partition, text, tuple(f for f in others if f.name not in (partition, text)))
+
+
+def _require_column(name: str, schema: StructType, table: str) -> None:
+    if name not in schema.names:
+        raise ValueError(
+            f"table {table}: there is no column {name!r}, only {', '.join(schema.names)}. "
+            "Name it in the same case, or set the option key or value to another column"
+        )
+
+
+def _require_type(schema: StructType, name: str | None, kind: type, wanted: str) -> None:
+    if name is not None and not isinstance(schema[name].dataType, kind):
+        raise ValueError(f"column {name} is {schema[name].dataType.simpleString()}, not {wanted}")
+
+
+SPLITS_PER_CPU = 2
+SPLITS_DEFAULT_MAX = 32
+"""Each split costs a task, about 50 ms of a CPU. Too few splits leave CPUs of a cluster idle."""
+SPLITS_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The part of a table to read, and how.
+
+    `partition` is the first part of a composite key. `partitions` are indexes of a partitioned table, None for all.
+    """
+
+    splits: int
+    prefix: str | None = None
+    partition: str | None = None
+    partitions: tuple[int, ...] | None = None
+    on_mismatch: OnMismatch = "fail"
+    pushdown: bool = False
+
+
+def parse_read_options(options: Mapping[str, str], table_schema: TableSchema) -> ReadOptions:
+    """Parse the options. Raises `ValueError` for options that are not valid for this table."""
+    on_mismatch = options.get("on_mismatch", "fail")
+    require_known(on_mismatch)
+    partition, partitions = options.get("partition"), options.get("partitions")
+    if partition is not None and table_schema.partitions and len(table_schema.key_types) == 1:
+        partition, partitions = None, partition
+    return ReadOptions(
+        splits=_parse_splits(options.get("splits")),
+        prefix=options.get("prefix"),
+        partition=partition,
+        partitions=None if partitions is None else _parse_partitions(partitions, table_schema.partitions),
+        on_mismatch=cast("OnMismatch", on_mismatch),
+        pushdown=parse_flag(options, "pushdown"),
+    )
+
+
+def default_splits() -> int:
+    """Return the default number of splits.
+
+    A data source cannot find out how many tasks Spark runs concurrently, so it is derived from the CPUs of the driver.
+    """
+    return min(SPLITS_PER_CPU * (os.cpu_count() or 1), SPLITS_DEFAULT_MAX)
+
+
+def _parse_splits(text: str | None) -> int:
+    if text is None:
+        return default_splits()
+    if not text.isdecimal() or not 1 <= int(text) <= SPLITS_MAX:
+        raise ValueError(f"the option splits is a number from 1 to {SPLITS_MAX}, not {text!r}")
+    return int(text)
+
+
+def _parse_partitions(text: str, count: int | None) -> tuple[int, ...]:
+    if not count:
+        raise ValueError("the option partitions is for a partitioned table")
+    indexes = [index.strip() for index in text.split(",")]
+    if not all(index.isdecimal() and int(index) < count for index in indexes):
+        raise ValueError(f"partitions are numbers from 0 to {count - 1}, separated by commas, not {text!r}")
+    return tuple(sorted({int(index) for index in indexes}))

@@ -1,25 +1,103 @@
-"""The readers of the data source: pages of a scan, and lookups of selected keys."""
+"""The readers of the data source: pages of a scan and lookups of selected keys, decoded into batches of a schema."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from tableside_client.arrow_table import ArrowTable
 from tableside_client.connection import shared_client
-from tableside_spark.datasource.decoder import Decoder
-from tableside_spark.datasource.options import TableOptions
-from tableside_spark.datasource.read_options import ReadOptions
+from tableside_spark.datasource.options import Columns, ReadOptions, TableOptions
+from tableside_spark.executor.found_values import MismatchError, NullMembers, OnMismatch, key_text, mismatch
+from tableside_spark.executor.json_reader import JsonReader
 from tableside_spark.executor.key_columns import key_column
 from tableside_spark.executor.lookup_task import raise_first_failure
-from tableside_spark.executor.mismatch import MismatchError
-from tableside_spark.executor.null_members import NullMembers
-from tableside_spark.executor.read_ahead import read_ahead
-from tableside_spark.executor.task_waits import TaskWaits
-from tableside_spark.plan.table_schema import wire_keys
+from tableside_spark.executor.task_client import TaskWaits, read_ahead
+from tableside_spark.plan.table_schema import PARTITION_COLUMN, wire_keys
+from tableside_spark.versions import arrow_schema
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Converts a page to the columns of a schema: key columns, `partition` if the table is partitioned, and members."""
+
+    table: str
+    target: pa.Schema
+    columns: Columns
+    reader: JsonReader
+    on_mismatch: OnMismatch
+
+    @classmethod
+    def from_schema(cls, schema: StructType, target: TableOptions, on_mismatch: OnMismatch) -> Self:
+        """Create a decoder. Raises `ValueError` for a missing column, and for types that JSON cannot represent."""
+        columns = Columns.from_schema(schema, target)
+        reader = JsonReader.from_fields(columns.members)
+        return cls(target.table, arrow_schema(schema), columns, reader, on_mismatch)
+
+    def decode(self, page: pa.Table) -> pa.RecordBatch:
+        """Decode a page as one batch. Raises `MismatchError` for a value that does not fit."""
+        columns = dict(zip(self.columns.keys, _key_columns(page["key"].combine_chunks()), strict=True))
+        if self.columns.partition is not None:
+            columns[self.columns.partition] = page[PARTITION_COLUMN].combine_chunks()
+        if self.columns.text is not None:
+            columns[self.columns.text] = page["value"].combine_chunks()
+        columns = {name: self._cast(column, self.target.field(name)) for name, column in columns.items()}
+        if self.columns.members:
+            columns |= self._members(page)
+        arrays = [columns[name] for name in self.target.names]
+        for array, field in zip(arrays, self.target, strict=True):
+            if _lacks_value(array, field):
+                self._reject_null(page, array, field)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.target)
+
+    def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        try:
+            return column.cast(field.type)
+        except pa.ArrowInvalid as error:
+            raise MismatchError(
+                f"table {self.table}: a key does not fit the column {field.name} of type {field.type}: "
+                "change the type in the schema"
+            ) from error
+
+    def _members(self, page: pa.Table) -> dict[str, pa.Array]:
+        names = self.reader.schema.names
+        members, misfits = self.reader.read(page["value"].combine_chunks())
+        if misfits and self.on_mismatch == "fail":
+            row, at, json_type = misfits[0]
+            key = page["key"][row].as_py()
+            raise MismatchError(mismatch(self.table, names[at], json_type, key, self.reader.types[at]))
+        return dict(zip(names, members, strict=True))
+
+    def _reject_null(self, page: pa.Table, array: pa.Array, field: pa.Field) -> None:
+        """Raise `MismatchError` for the first null that the schema excludes: Spark would read another value."""
+        at = next(at for at in range(len(array)) if _lacks_value(array.slice(at, 1), field))
+        raise MismatchError(
+            f"table {self.table}: column {field.name} has a null for key {key_text(page['key'][at].as_py())}, "
+            "but the schema excludes nulls; remove NOT NULL from the schema"
+        )
+
+
+def _lacks_value(column: pa.Array, field: pa.Field) -> bool:
+    """Whether the column has, at any depth, a null where the field excludes nulls."""
+    if column.null_count and not field.nullable:
+        return True
+    if pa.types.is_struct(field.type):
+        return any(map(_lacks_value, column.drop_null().flatten(), field.type))
+    if pa.types.is_map(field.type):
+        items = pa.struct([field.type.key_field, field.type.item_field])
+        return _lacks_value(column.cast(pa.list_(items)).flatten().field(1), field.type.item_field)
+    if pa.types.is_list(field.type):
+        return _lacks_value(column.flatten(), field.type.value_field)
+    return False
+
+
+def _key_columns(keys: pa.Array) -> list[pa.Array]:
+    return keys.flatten() if pa.types.is_struct(keys.type) else [keys]
+
 
 PAGE_RECORDS = 10_000
 """The records of a page: the maximum of the service, which also limits its bytes."""

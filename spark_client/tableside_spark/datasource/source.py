@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from tableside_spark.datasource.columns import text_field
-from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options
-from tableside_spark.datasource.read_options import parse_read_options
+from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options, parse_read_options, text_field
 from tableside_spark.datasource.writers import PutSender, TableWriter
 from tableside_spark.plan.table_schema import PARTITION_COLUMN
 from tableside_spark.versions import require
@@ -73,8 +71,7 @@ class TablesideSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create a reader."""
-        from tableside_spark.datasource.decoder import Decoder
-        from tableside_spark.datasource.reader import TableReader
+        from tableside_spark.datasource.reader import Decoder, TableReader
 
         target = self._read_options()
         options = parse_read_options(self.options, target.table_schema)
@@ -82,7 +79,7 @@ class TablesideSource(DataSource):
         if not options.pushdown:
             return TableReader(target, decoder, options)
         require("the option pushdown")
-        from tableside_spark.datasource.pushdown import PushdownReader
+        from tableside_spark.datasource.key_filters import PushdownReader
 
         return PushdownReader(schema, target, decoder, options)
 

@@ -11,8 +11,7 @@ from tableside_spark.datasource.options import TableOptions
 from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.operation_batch import Token
-from tableside_spark.executor.ordered_pool import map_ordered
-from tableside_spark.executor.task_client import TaskClient
+from tableside_spark.executor.task_client import TaskClient, map_ordered
 from tableside_spark.plan.concurrency import concurrency
 
 CHUNKS_MAX = 2**20

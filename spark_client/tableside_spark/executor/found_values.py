@@ -1,12 +1,42 @@
-"""The values that a lookup found, as Arrow columns: members of a schema, or JSON text."""
+"""Values that were read with a schema: columns of a lookup, values that do not fit, members that no record has."""
 
+import json
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableside_spark.executor.json_reader import JsonReader
-from tableside_spark.executor.mismatch import OnMismatch, mismatch
+
+OnMismatch = Literal["fail", "null"]
+
+
+class MismatchError(ValueError):
+    """A value does not fit the schema of a scan."""
+
+
+def mismatch(table: str, column: str, json_type: str, key: Any, wanted: str) -> str:
+    """Return the message, without the value. `json_type` is the type of the value, `wanted` that of the column."""
+    return (
+        f"table {table}: column {column} is a JSON {json_type} for key {key_text(key)}, which does not fit {wanted}; "
+        'correct the record or the schema, or set on_mismatch to "null"'
+    )
+
+
+def key_text(key: Any) -> str:
+    """Return a key as JSON, with all parts as strings. A composite key is a dictionary of its parts."""
+    parts = [str(part) for part in key.values()] if isinstance(key, dict) else str(key)
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def require_known(on_mismatch: str) -> None:
+    """Raise `ValueError` if the argument or option `on_mismatch` is not `fail` or `null`."""
+    if on_mismatch not in ("fail", "null"):
+        raise ValueError(f"on_mismatch is fail or null, not {on_mismatch!r}")
+
 
 FOUND_COLUMN = "__tableside_found"
 """True if the key has a record, otherwise false or null."""
@@ -60,3 +90,33 @@ class FoundValues:
             key = keys[row].as_py()
             messages[row] = mismatch(self.table, reader.schema.names[at], json_type, key, reader.types[at])
         return [*members, pa.array(messages, pa.string())]
+
+
+ROWS_MIN = 500
+"""A task with fewer rows logs nothing: its records can lack a member by chance."""
+
+log = logging.getLogger(__name__)
+
+
+class NullMembers:
+    """Finds the members that are null in all rows of a task."""
+
+    def __init__(self, table: str, names: Sequence[str]) -> None:
+        self._table = table
+        self._names = dict(enumerate(names))
+        self._rows = 0
+
+    def see(self, members: Sequence[pa.Array], rows: int) -> None:
+        """Note the members of some rows. `rows` counts those that have a record."""
+        self._rows += rows
+        self._names = {at: name for at, name in self._names.items() if members[at].null_count == len(members[at])}
+
+    def log(self) -> None:
+        """Log a warning at the end of the task, with the names of the members."""
+        if self._names and self._rows >= ROWS_MIN:
+            log.warning(
+                "table %s: none of %d rows with a record has a value for %s: compare the schema with a record",
+                self._table,
+                self._rows,
+                ", ".join(self._names.values()),
+            )

@@ -1,7 +1,8 @@
-"""Key columns in Arrow: one key column per request, and each distinct key once."""
+"""Key columns in Arrow: one key column per request, each distinct key once, and texts that are not valid UTF-8."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,3 +57,32 @@ def _distinct_structs(encoded: Sequence[pa.DictionaryArray], names: Sequence[str
         known = [*(values.take(before) for values in known), part.dictionary.take(own)]
         positions = codes.indices
     return pa.StructArray.from_arrays(known, names=list(names)), positions
+
+
+def invalid_utf8(column: pa.Array | pa.ChunkedArray) -> pa.Array | None:
+    """Return a mask of the texts that are not valid UTF-8, or None if there are none."""
+    if not _is_text(column.type):
+        return None
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array(map(_is_invalid, comparable(column)), pa.bool_())
+    return None
+
+
+def comparable(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return a column as Python values that can be compared. Texts are bytes, because they may be invalid."""
+    values: list[Any] = (column.cast(pa.large_binary()) if _is_text(column.type) else column).to_pylist()
+    return values
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_invalid(text: bytes | None) -> bool:
+    try:
+        (text or b"").decode()
+    except UnicodeDecodeError:
+        return True
+    return False

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_spark.executor.key_columns import key_column
-from tableside_spark.executor.texts import invalid_utf8
+from tableside_spark.executor.key_columns import invalid_utf8, key_column
 
 ROWS = "__rows"
 """The number of DataFrame rows that an operation combines."""

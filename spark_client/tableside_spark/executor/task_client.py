@@ -1,14 +1,18 @@
-"""The client as one Spark task uses it."""
+"""The client as one Spark task uses it: requests in flight, the time waited for retries, and threads."""
 
+import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from tableside_client import Client
 from tableside_client.connection import Connection, shared_client
 from tableside_client.request_window import RequestWindow
-from tableside_spark.executor.ordered_pool import map_ordered
-from tableside_spark.executor.task_waits import TaskWaits
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,3 +39,81 @@ class TaskClient:
     def batch(self, operations: pa.Table, **options: Any) -> pa.Table:
         """Send operations as `ArrowTable.batch` does, and adapt the window."""
         return self._table.batch(operations, window=self._window, **options)
+
+
+REPORT_MIN_S = 1.0
+"""A shorter wait of a whole task is not logged."""
+
+log = logging.getLogger(__name__)
+
+
+class TaskWaits:
+    """Measures the waits of a client during a task. Thread-safe.
+
+    Tasks of one Python worker run one after the other, so a worker's client serves one task at a time.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._taken_s = client.waited_s
+
+    def take_ms(self) -> int:
+        """Return the milliseconds waited since the last call, or since the start of the task."""
+        with self._lock:
+            waited_ms = int((self._client.waited_s - self._taken_s) * 1000)
+            self._taken_s += waited_ms / 1000
+            return waited_ms
+
+    def logged(self, table: str, results: Iterator[Result]) -> Iterator[Result]:
+        """Yield the results of the task, and log its waits at its end."""
+        try:
+            yield from results
+        finally:
+            waited_s = self.take_ms() / 1000
+            if waited_s >= REPORT_MIN_S:
+                log.warning("table %s: the task waited %.1f s for retries", table, waited_s)
+
+
+def map_ordered(
+    items: Iterable[Item], call: Callable[[Item], Result], window: int, size: Callable[[], int] | None = None
+) -> Iterator[Result]:
+    """Yield `call(item)` for every item in order, with at most `window` calls at a time.
+
+    `size` returns the current limit, from 1 to `window`. Without it, the limit is always `window`.
+
+    Items are consumed only as results are consumed, so that at most `window` items and results exist together. Closing
+    the iterator, or an error, cancels calls that have not started. A call runs in the consumer's
+    context, with its trace span.
+    """
+    pool = ThreadPoolExecutor(window, thread_name_prefix="tableside")
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(copy_context().run, call, item))
+            while len(waiting) >= (window if size is None else size()):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield the items, which are not None, in order, and compute one item ahead of the consumer.
+
+    An error is raised in the place of its item. Closing the iterator does not wait for the item ahead. Items are
+    computed in the context of the first item's consumer, with its trace span.
+    """
+    pool, context = ThreadPoolExecutor(1, thread_name_prefix="tableside"), copy_context()
+
+    def following() -> Item | None:
+        return next(items, None)
+
+    try:
+        ahead = pool.submit(context.run, following)
+        while (item := ahead.result()) is not None:
+            ahead = pool.submit(context.run, following)
+            yield item
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -25,8 +25,7 @@ from tableside_spark.executor.operation_batch import (
     problems,
     reset_mask,
 )
-from tableside_spark.executor.parts import part_token, rounds
-from tableside_spark.executor.stopped_keys import StoppedKeys
+from tableside_spark.executor.parts import StoppedKeys, part_token, rounds
 from tableside_spark.executor.task_client import TaskClient
 
 CODE = "__code"

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.plan.frames import is_remote
-from tableside_spark.plan.service_limits import ServiceLimits
+from tableside_spark.plan.table_schema import ServiceLimits
 
 JOB_SHARE = 0.5
 """The part of the service's in-flight limits that one job may use."""

@@ -11,10 +11,16 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tableside_client.connection import Connection
 from tableside_client.paths import joined
 from tableside_spark.executor.chunks import ChunkSize
-from tableside_spark.executor.found_values import MISMATCH_COLUMN, VALUE_COLUMN, FoundValues, member_column
+from tableside_spark.executor.found_values import (
+    MISMATCH_COLUMN,
+    VALUE_COLUMN,
+    FoundValues,
+    OnMismatch,
+    member_column,
+    require_known,
+)
 from tableside_spark.executor.json_reader import JsonReader
 from tableside_spark.executor.lookup_task import LookupTask
-from tableside_spark.executor.mismatch import OnMismatch, require_known
 from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.frames import (
     check_key_columns,

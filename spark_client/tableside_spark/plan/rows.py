@@ -42,8 +42,15 @@ from tableside_spark.plan.json_columns import (
     value_checks,
     with_decimals,
 )
-from tableside_spark.plan.update_documents import Document, Leaf, object_column, read_update, value_column
-from tableside_spark.plan.update_texts import elements, text_checks
+from tableside_spark.plan.update_documents import (
+    Document,
+    Leaf,
+    elements,
+    object_column,
+    read_update,
+    text_checks,
+    value_column,
+)
 
 OrderBy = str | Column | Sequence[str | Column] | None
 

@@ -1,11 +1,31 @@
 """The properties of a table that the plan depends on: key fields, support for tokens, partitions, and limits."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Self
 
 from tableside_client.connection import Connection
 from tableside_client.errors import TableError
-from tableside_spark.plan.service_limits import ServiceLimits
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """The limits of one request, and of all requests in flight in one process of the service.
+
+    The defaults are those of the service, for a table that does not exist yet.
+    """
+
+    operations_max: int = 10_000
+    body_bytes_max: int = 16 * 2**20
+    in_flight_max: int = 1024
+    operations_in_flight_max: int = 100_000
+    bytes_in_flight_max: int = 256 * 2**20
+
+    @classmethod
+    def from_description(cls, limits: Mapping[str, int]) -> Self:
+        """Read the member `limits` of a table's description. A limit that it does not contain has its default."""
+        return cls(**{field.name: int(limits[field.name]) for field in fields(cls) if field.name in limits})
+
 
 PARTITION_COLUMN = "partition"
 """The column with the index of a record's partition, in scans of a partitioned table."""

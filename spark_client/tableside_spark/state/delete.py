@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tableside_spark.state import key_layout, run_attempts
+from tableside_spark.state import key_layout
 from tableside_spark.state.description import Query
 from tableside_spark.state.key_layout import GROUP_CHUNKS, Key, Place
-from tableside_spark.state.records import Records
-from tableside_spark.state.run_attempts import VersionAttempts
+from tableside_spark.state.records import Records, VersionAttempts, attempt_blocks, floor_version
 
 GROUPS_AT_ONCE = 12
 
@@ -63,7 +62,7 @@ class _Deletion:
         """Remove a place from its lowest version upwards. The floor record rises with it, and is removed last."""
         self._place = place
         [floor] = self._records.get([place.floor])
-        for block in run_attempts.attempt_blocks(self._records, place, run_attempts.floor_version(floor)):
+        for block in attempt_blocks(self._records, place, floor_version(floor)):
             self._remove_block(place, block.attempts)
             if block.may_continue:
                 self._records.update(place.floor, {"$max": {"version": block.end}})

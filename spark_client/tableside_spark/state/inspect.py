@@ -1,16 +1,19 @@
-"""Inspect the query state in a table. It reads records by key, so it works with every store."""
+"""Inspect the query state in a table, with every store, and read a version of it as a DataFrame."""
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from tableside_client import Client
-from tableside_spark.state import key_layout, run_attempts
+from tableside_spark.state import key_layout
 from tableside_spark.state.delete import Progress, ReportProgress, delete_query
 from tableside_spark.state.description import Contents, Query, Snapshot, Version
 from tableside_spark.state.key_layout import Key, Place
-from tableside_spark.state.records import Records
-from tableside_spark.state.run_attempts import VersionAttempts
+from tableside_spark.state.records import Records, VersionAttempts, attempt_blocks, floor_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 
 MANIFEST_FIELDS = ("version", "uid", "time", "records", "bytes", "chunks", "base")
 
@@ -63,10 +66,10 @@ class State:
     def contents(self, place: Place) -> Contents:
         """Return the versions and snapshots of a place."""
         [floor_record] = self._records.get([place.floor])
-        floor = run_attempts.floor_version(floor_record)
+        floor = floor_version(floor_record)
         versions: list[Version] = []
         snapshots: list[Snapshot] = []
-        for block in run_attempts.attempt_blocks(self._records, place, floor):
+        for block in attempt_blocks(self._records, place, floor):
             versions += self._versions(place, block.attempts)
             snapshots += self._snapshots(place, block.attempts)
         return Contents(place, floor, tuple(versions), tuple(snapshots))
@@ -136,3 +139,41 @@ def _manifests(place: Place, attempt: VersionAttempts) -> list[Key]:
 
 def _ignore_progress(progress: Progress) -> None:
     """Ignore the progress."""
+
+
+def export(
+    spark: "SparkSession",
+    checkpoint: str,
+    *,
+    batch_id: int | None = None,
+    operator_id: int = 0,
+    store_name: str | None = None,
+    join_side: Literal["left", "right"] | None = None,
+) -> "DataFrame":
+    """Return the state of an operator after a batch.
+
+    The session must be configured for the table with `configure`. Spark reads the provider and the format of the state
+    from the query's checkpoint. As many versions exist as `spark.sql.streaming.minBatchesToRetain` keeps.
+
+    Args:
+        spark: The session.
+        checkpoint: The checkpoint directory of the query.
+        batch_id: The number of the batch. Default: the newest.
+        operator_id: The number of the operator.
+        store_name: For a join, the store to read.
+        join_side: For a join, the side to read, in place of `store_name`.
+
+    Returns:
+        A DataFrame with the columns `partition_id`, `key` and `value`.
+
+    Raises:
+        ValueError: Both `store_name` and `join_side` are given.
+    """
+    if store_name is not None and join_side is not None:
+        raise ValueError("store_name and join_side cannot be combined")
+    options = {"batchId": batch_id, "operatorId": operator_id, "storeName": store_name, "joinSide": join_side}
+    reader = spark.read.format("statestore")
+    for name, value in options.items():
+        if value is not None:
+            reader = reader.option(name, value)
+    return reader.load(checkpoint)

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from tableside_client import Client
 from tableside_client.errors import TableError
-from tableside_spark.state.key_layout import Key, request_parts
+from tableside_spark.state.key_layout import Key, Place, request_parts
 
 KEYS_ONLY = ("uid",)
 """A member that is short or absent, for scans that need only keys."""
@@ -88,3 +89,56 @@ class Records:
 
 def _key(place: str, key: Any) -> Key:
     return Key(*key.values()) if isinstance(key, dict) else Key(place, key.removeprefix(f"{place}/"))
+
+
+VERSIONS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class VersionAttempts:
+    """The uids of all attempts at a version, and the names of all attempts at its snapshots."""
+
+    version: int
+    uids: tuple[str, ...]
+    snapshots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The attempts at the versions from the end of the previous block up to `end` (exclusive)."""
+
+    attempts: list[VersionAttempts]
+    end: int
+
+    @property
+    def may_continue(self) -> bool:
+        """Whether the last version of the block has attempts, so that there may be more blocks."""
+        return self.attempts[-1].version == self.end - 1
+
+
+def floor_version(floor: Mapping[str, Any] | None) -> int:
+    """Return the lowest version that may exist, given the floor record of a place."""
+    return 1 if floor is None else int(floor["version"])
+
+
+def attempt_blocks(records: Records, place: Place, start: int) -> Iterator[Block]:
+    """Yield all attempts from a version on, in blocks of versions.
+
+    Versions are started without gaps, so the last block is the first one that is not full. A deletion proceeds upwards,
+    and stores the floor before the next block.
+    """
+    while True:
+        versions = range(start, start + VERSIONS_AT_ONCE)
+        found = records.get([place.attempts(version) for version in versions])
+        attempts = [
+            VersionAttempts(version, tuple(attempt.get("uids", ())), tuple(attempt.get("snapshots", ())))
+            for version, attempt in zip(versions, found, strict=True)
+            if attempt is not None
+        ]
+        if not attempts:
+            return
+        block = Block(attempts, versions.stop)
+        yield block
+        if not block.may_continue:
+            return
+        start = versions.stop

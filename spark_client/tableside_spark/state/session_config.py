@@ -3,12 +3,12 @@
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
-
-from tableside_spark.state.jar import jar_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 PROVIDER = "tableside.state.TablesideStateStoreProvider"
 PREFIX = "spark.tableside.state."
@@ -155,3 +155,21 @@ def _other_faults(given: Mapping[str, Any]) -> list[str]:
         if not (fits and least <= given[name] <= most):
             faults.append(f"{name} is not a {'whole number' if whole else 'number of seconds'} from {least} to {most}")
     return sorted(faults)
+
+
+JAR = "tableside-state.jar"
+
+
+class JarNotFound(FileNotFoundError):
+    """The installation does not contain the jar of the state store."""
+
+
+def jar_path() -> str:
+    """Return the path of the jar, for `spark.jars`. Raises `JarNotFound`, with instructions, if there is none."""
+    jar = Path(__file__).with_name(JAR)
+    if not jar.is_file():
+        raise JarNotFound(
+            f"the jar of the state store is not in this installation ({jar}), because it was built without a JDK: "
+            "install a released wheel, or run scripts/jar in a clone of the project and install from there"
+        )
+    return str(jar)

@@ -13,15 +13,14 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 
 from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.executor.operation_batch import ROWS, Token, internal
-from tableside_spark.executor.task_waits import REPORT_MIN_S
+from tableside_spark.executor.task_client import REPORT_MIN_S
 from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, RETRIABLE, WriteSpec, WriteTask
 from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.frames import is_remote, map_arrow, quoted
 from tableside_spark.plan.rows import PreparedRows
-from tableside_spark.plan.service_limits import ServiceLimits
-from tableside_spark.write.dead_letters import put_dead_letters
+from tableside_spark.plan.table_schema import ServiceLimits
 from tableside_spark.write.errors import TableWriteError, failure_groups, rerun_advice
-from tableside_spark.write.failures import OnError, failed_rows, outcome_columns
+from tableside_spark.write.failures import OnError, failed_rows, outcome_columns, put_dead_letters
 from tableside_spark.write.summary import WriteSummary, WriteTotals
 
 _DESCRIPTION_PROPERTY = "spark.job.description"

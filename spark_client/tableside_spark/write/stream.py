@@ -15,8 +15,7 @@ from tableside_spark.write import job
 from tableside_spark.write.checkpoint import Checkpoint
 from tableside_spark.write.job import WriteJob, WriteRun
 from tableside_spark.write.micro_batch import MicroBatch, current_micro_batch
-from tableside_spark.write.progress import BATCHES_MAX, publish
-from tableside_spark.write.summary import WriteSummary
+from tableside_spark.write.summary import BATCHES_MAX, WriteSummary, publish
 from tableside_spark.write.tokens import TokenLease, micro_batch_token
 
 if TYPE_CHECKING:

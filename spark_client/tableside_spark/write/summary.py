@@ -1,11 +1,14 @@
 """The results of a write, and the totals of all writes of a `Table`."""
 
 import threading
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.connect.streaming.query import StreamingQuery as ConnectStreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +92,46 @@ class WriteTotals:
     def stats(self) -> WriteStats:
         """The current totals."""
         return self._stats
+
+
+BATCHES_MAX = 100
+"""The maximum number of micro-batches kept."""
+
+_COLUMNS = (
+    "batch_id long, operations long, sent long, applied long, replayed long, failed long, dropped long, unsent long, "
+    "retried long, waited_s double, seconds double"
+)
+
+
+def progress(query: "StreamingQuery | ConnectStreamingQuery") -> list[WriteSummary]:
+    """Return the summaries of the last micro-batches of a query that writes to a table.
+
+    Args:
+        query: The query that `StreamWrite.start` returned.
+
+    Returns:
+        The summaries of up to 100 micro-batches of this run, the latest last. Empty before the first micro-batch.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.active()
+    try:
+        rows = session.table(_view_name(session, str(query.id))).orderBy("batch_id").collect()
+    except AnalysisException:  # no micro-batch yet
+        return []
+    return [WriteSummary(**row.asDict()) for row in rows]
+
+
+def publish(session: "SparkSession", query_id: str, summaries: Iterable[WriteSummary]) -> None:
+    """Replace the summaries that `progress` returns."""
+    rows = [(summary.batch_id, *summary.counts().values()) for summary in summaries]
+    session.createDataFrame(rows, _COLUMNS).createOrReplaceGlobalTempView(_unqualified_view_name(query_id))
+
+
+def _unqualified_view_name(query_id: str) -> str:
+    return f"tableside_{query_id.replace('-', '_')}"
+
+
+def _view_name(session: "SparkSession", query_id: str) -> str:
+    return f"{session.conf.get('spark.sql.globalTempDatabase', 'global_temp')}.{_unqualified_view_name(query_id)}"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tableside_client import RecordNotFound, TablesideError
-from tableside_client.coalescing import TaskCoalescer, ThreadCoalescer
+from tableside_client.concurrency import TaskCoalescer, ThreadCoalescer
 
 
 @pytest.mark.server

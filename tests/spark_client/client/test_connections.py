@@ -12,7 +12,7 @@ import pytest
 from support.running import Service
 from support.waiting import until
 from tableside_client import AsyncClient, Retries, TablesideError
-from tableside_client.connections import FreeConnections
+from tableside_client.http_clients import FreeConnections
 
 
 class Recorder(ThreadingHTTPServer):

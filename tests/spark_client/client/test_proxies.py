@@ -11,7 +11,7 @@ import pytest
 from servers.process import free_port
 from tableside.core import environment_proxy as service_proxy
 from tableside_client import AsyncClient, Client, Retries, TablesideError, Unavailable
-from tableside_client.proxies import environment_proxy
+from tableside_client.address import environment_proxy
 
 PROXY = "http://user:hidden-password@proxy.example:3128"
 VARIABLES = [f"{scheme}_proxy" for scheme in ("http", "https", "all", "no")]

@@ -8,7 +8,7 @@ import msgspec
 import pydantic
 import pytest
 
-from tableside_client.codec import Codec
+from tableside_client.results import Codec
 
 
 @dataclass

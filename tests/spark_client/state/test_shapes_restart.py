@@ -20,7 +20,7 @@ from spark_client.state.suite import TABLE
 from support.running import Service
 from tableside_client import Client
 from tableside_spark.state import State
-from tableside_spark.state.cli import main
+from tableside_spark.state.__main__ import main
 from tableside_spark.state.key_layout import snapshot_chunks
 
 pytestmark = [

@@ -12,7 +12,7 @@ from servers.jdk import ensure_javac
 from spark_client.state.written import TABLES, TIME, Written, a_query, service
 from tableside_client import Client
 from tableside_spark.state import State
-from tableside_spark.state.cli import main
+from tableside_spark.state.__main__ import main
 
 pytestmark = pytest.mark.server
 

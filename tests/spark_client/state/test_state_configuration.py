@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
 from tableside_spark.state import JarNotFound, configure, jar_path, settings
-from tableside_spark.state.jar import JAR
+from tableside_spark.state.session_config import JAR
 
 URL = "https://tables.example:8443/behind"
 CHOSEN = "spark.sql.streaming.stateStore"
@@ -31,7 +31,7 @@ def test_the_jar_contains_the_provider_of_the_settings(jar: Path) -> None:
 
 
 def test_without_a_jar_the_error_explains_how_to_build_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tableside_spark.state.jar.__file__", str(tmp_path / "jar.py"))
+    monkeypatch.setattr("tableside_spark.state.session_config.__file__", str(tmp_path / "jar.py"))
     with pytest.raises(
         JarNotFound, match=rf"not in this installation \({tmp_path}/{JAR}\).* run scripts/jar in a clone"
     ):

@@ -1,18 +1,14 @@
-"""Combines concurrent single gets into batches.
-
-A get joins the next batch. While `BATCHES_IN_FLIGHT_MAX` batches are in flight, further gets wait and form a larger
-one. A batch therefore grows with the load, and a single caller never waits.
-"""
+"""What concurrent callers of a client share: batches of gets, turns for the writes of a record, one event loop."""
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from tableside_client.errors import RecordNotFound, TablesideError
-from tableside_client.event_loop import EventLoop
 from tableside_client.json_batch import OPERATIONS_PER_REQUEST
 
 BATCHES_IN_FLIGHT_MAX = 2
@@ -112,3 +108,66 @@ def _value(result: V | TablesideError) -> V | None:
     if isinstance(result, TablesideError):
         raise result
     return result
+
+
+class ThreadTurns:
+    """Locks for threads. A lock exists while a thread has it or waits for it."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[Any, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def take(self, key: Any) -> Iterator[None]:
+        """Acquire the lock of a key, and release it at the end of the context."""
+        with self._guard:
+            lock, users = self._locks.get(key) or (threading.Lock(), 0)
+            self._locks[key] = lock, users + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, users = self._locks.pop(key)
+                if users > 1:
+                    self._locks[key] = lock, users - 1
+
+
+class TaskTurns:
+    """Locks for asyncio tasks. A lock exists while a task has it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Any, tuple[asyncio.Lock, int]] = {}
+        self._loop = EventLoop()
+
+    @asynccontextmanager
+    async def take(self, key: Any) -> AsyncIterator[None]:
+        """Acquire the lock of a key, and release it at the end of the context."""
+        self._loop.require_same()
+        lock, users = self._locks.get(key) or (asyncio.Lock(), 0)
+        self._locks[key] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(key)
+            if users > 1:
+                self._locks[key] = lock, users - 1
+
+
+class EventLoop:
+    """The loop that uses an object first. Connections, locks and tasks cannot be shared with another one."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def require_same(self) -> asyncio.AbstractEventLoop:
+        """Return the running loop. Raises `RuntimeError` if the first one was another."""
+        running = asyncio.get_running_loop()
+        self._loop = self._loop or running
+        if running is not self._loop:
+            raise RuntimeError(
+                "this AsyncClient was used in another event loop before: create a client in each asyncio.run, "
+                "or use Client, which threads can share"
+            )
+        return running
