@@ -31,8 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tableside.auth.authenticator import Auth
-from tableside.auth.jwks import PublicKeySet, parse_key_set
-from tableside.auth.jwks_client import KeysLocation
+from tableside.auth.keys import KeysLocation, PublicKeySet, parse_key_set
 from tableside.settings import validate
 
 from .report import WIDTH, Result, group

@@ -6,22 +6,21 @@ The configuration contains only SHA-256 digests of static tokens. Only the path 
 import re
 import time
 from base64 import b64decode
-from collections.abc import Awaitable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
+from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
 from starlette.types import Scope
 
 from ..core import TableError
 from ..telemetry import Counter
-from .issuers import Issuers
-from .jwks_client import fetch_keys
-from .key_source import FetchKeys, KeysMissing
-from .metrics import IssuerMetrics
+from .key_source import FetchKeys, IssuerMetrics, KeysMissing
+from .keys import fetch_keys
 from .permissions import ANONYMOUS, UNRESTRICTED, Caller
-from .refusals import TokenRejected
 from .settings import AuthSettings, TokenSettings
-from .token_cache import TokenCache
+from .signed_tokens import Issuers, TokenRejected
 
 _METRICS = "/metrics"
 _PUBLIC = frozenset({"/", "/favicon.ico", "/livez", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect"})
@@ -171,3 +170,41 @@ def _password(scope: Scope) -> bytes:
 def _authorization(scope: Scope) -> bytes:
     given: list[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
     return given[0] if len(given) == 1 else b""
+
+
+TOKENS_CACHED_MAX = 10_000
+
+Result = TypeVar("Result")
+
+
+class TokenCache(Generic[Result]):
+    """The result of verifying each token, by the token's digest. `clock` returns wall-clock Unix seconds."""
+
+    def __init__(self, clock: Callable[[], float], count_max: int = TOKENS_CACHED_MAX) -> None:
+        self._clock = clock
+        self._count_max = count_max
+        self._entries: OrderedDict[bytes, tuple[Result, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, digest: bytes) -> Result | None:
+        """Return the result for a token that has not expired, or None."""
+        if (entry := self._entries.get(digest)) is None:
+            return None
+        result, expires_at = entry
+        if self._clock() >= expires_at:
+            del self._entries[digest]
+            return None
+        self._entries.move_to_end(digest)
+        return result
+
+    def put(self, digest: bytes, result: Result, expires_at: float) -> None:
+        """Cache the result for a token until it expires or is evicted."""
+        self._entries[digest] = result, expires_at
+        if len(self._entries) > self._count_max:
+            self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._entries.clear()

@@ -12,11 +12,12 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from prometheus_client import CollectorRegistry, Gauge
+
 from ..core import StoreUnavailable, exponential_backoff_s
 from ..core.errors import Overloaded
-from .jwks import PublicKeySet
-from .jwks_client import FetchFailed, KeysLocation, fetch_keys
-from .metrics import IssuerMetrics
+from ..telemetry import Counter
+from .keys import FetchFailed, KeysLocation, PublicKeySet, fetch_keys
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +39,6 @@ WAITERS_MAX = 64
 FetchKeys = Callable[[KeysLocation], Awaitable[PublicKeySet]]
 
 
-class IssuerUnavailable(StoreUnavailable):
-    """The token cannot be verified because the issuer's keys could not be fetched."""
-
-
 class KeySource:
     """Fetches the keys of an issuer. `changed` is called when the keys change or become too old."""
 
@@ -50,13 +47,14 @@ class KeySource:
         location: KeysLocation,
         refresh_s: float,
         changed: Callable[[], None],
-        metrics: IssuerMetrics,
+        metrics: "IssuerMetrics",
         fetch: FetchKeys = fetch_keys,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.keys: PublicKeySet | None = None
         self.refresh_s = refresh_s
         self._location = location
+        self._issuer = location.issuer
         self._changed = changed
         self._fetch = fetch
         self._clock = clock
@@ -85,7 +83,7 @@ class KeySource:
     async def refreshed(self) -> None:
         """Request a fetch and wait for it.
 
-        Raise IssuerUnavailable if the last fetch failed or this one fails, Overloaded if too many requests wait.
+        Raise StoreUnavailable if the last fetch failed or this one fails, Overloaded if too many requests wait.
         """
         self._asked.set()
         if self._failures:
@@ -116,10 +114,10 @@ class KeySource:
         else:
             self._on_fetched(keys)
 
-    def unavailable(self) -> IssuerUnavailable:
-        """Return the error for requests whose token cannot be verified."""
+    def unavailable(self) -> StoreUnavailable:
+        """Return the error for requests whose token cannot be verified, because the keys could not be fetched."""
         detail = "the keys by which this token would be verified cannot be fetched now"
-        return IssuerUnavailable(detail, retry_after_s=FETCH_INTERVAL_MIN_S)
+        return StoreUnavailable(detail, retry_after_s=FETCH_INTERVAL_MIN_S)
 
     def close(self) -> None:
         """Clear the metric of keys, because the issuer is no longer configured."""
@@ -130,15 +128,15 @@ class KeySource:
         self._failures = 0
         self._succeeded = self._clock()
         if self.keys is None or keys.content != self.keys.content:
-            log.info("fetched the keys of the issuer %s: %d keys can verify tokens", self._name, len(keys))
+            log.info("fetched the keys of the issuer %s: %d keys can verify tokens", self._issuer, len(keys))
             self._use(keys)
 
     def _on_failed(self, why: str) -> None:
         self._fetches["failed"].inc()
         self._failures += 1
-        log.warning("the keys of the issuer %s cannot be fetched: %s", self._name, why)
+        log.warning("the keys of the issuer %s cannot be fetched: %s", self._issuer, why)
         if self.keys is not None and self._clock() - self._succeeded > STALE_MAX_S:
-            log.error("the keys of the issuer %s are too old: its tokens are 503 until a fetch succeeds", self._name)
+            log.error("the keys of the issuer %s are too old: its tokens are 503 until a fetch succeeds", self._issuer)
             self._use(None)
 
     def _use(self, keys: PublicKeySet | None) -> None:
@@ -154,9 +152,24 @@ class KeySource:
                 await self._asked.wait()
         await asyncio.sleep(max(0.0, self._began + FETCH_INTERVAL_MIN_S - self._clock()))
 
-    @property
-    def _name(self) -> str:
-        return self._location.issuer
+
+class IssuerMetrics:
+    """The metrics of issuers. The label `issuer` is the configured issuer, never one that a token names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.fetches = Counter(
+            "tableside_issuer_fetches",
+            "Fetches of an issuer's keys, by outcome: fetched or failed.",
+            ("issuer", "outcome"),
+            registry=registry,
+        )
+        self.keys = Gauge(
+            "tableside_issuer_keys",
+            "Keys of an issuer that can verify tokens now; NaN after the issuer was removed from the configuration.",
+            ("issuer",),
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
 
 
 class KeysMissing(Exception):

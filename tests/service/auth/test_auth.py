@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from scripts.bootstrap import ROOT
-from tableside.auth import PATTERNS_MAX, TOKENS_MAX, AuthSettings, IssuerSettings, RuleSettings, TokenSettings
 from tableside.auth.authenticator import Auth
 from tableside.auth.permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, with_refusals
+from tableside.auth.settings import PATTERNS_MAX, TOKENS_MAX, AuthSettings, IssuerSettings, RuleSettings, TokenSettings
 from tableside.catalog.reloader import beyond_reloading
 from tableside.core.errors import InvalidOperation, TableError
 from tableside.core.operations import Delete, Get, Operation, Put, Update

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from tableside.auth import ALGORITHMS, ISSUERS_MAX, PATTERNS_MAX, RULES_MAX, AuthSettings
-from tableside.auth.settings import CLAIM_PATTERNS_MAX
+from tableside.auth.settings import ALGORITHMS, CLAIM_PATTERNS_MAX, ISSUERS_MAX, PATTERNS_MAX, RULES_MAX, AuthSettings
 from tableside.settings import SettingsError, load, validate
 
 STORES = {"stores": {"local": {"kind": "memory"}}}

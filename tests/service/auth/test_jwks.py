@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.issuing import SigningKey
-from tableside.auth.jwks import KEYS_MAX, parse_key_set
+from tableside.auth.keys import KEYS_MAX, parse_key_set
 
 RSA = SigningKey("rsa", "RSA")
 P256 = SigningKey("p256")

@@ -11,11 +11,17 @@ from prometheus_client import CollectorRegistry
 
 from support.issuing import SigningKey
 from support.virtual_time import in_virtual_time, now
-from tableside.auth import IssuerUnavailable
-from tableside.auth.jwks import PublicKeySet, parse_key_set
-from tableside.auth.jwks_client import FetchFailed, KeysLocation
-from tableside.auth.key_source import FETCH_INTERVAL_MIN_S, RETRY_MAX_S, STALE_MAX_S, WAIT_MAX_S, WAITERS_MAX, KeySource
-from tableside.auth.metrics import IssuerMetrics
+from tableside.auth.key_source import (
+    FETCH_INTERVAL_MIN_S,
+    RETRY_MAX_S,
+    STALE_MAX_S,
+    WAIT_MAX_S,
+    WAITERS_MAX,
+    IssuerMetrics,
+    KeySource,
+)
+from tableside.auth.keys import FetchFailed, KeysLocation, PublicKeySet, parse_key_set
+from tableside.core import StoreUnavailable
 from tableside.core.errors import Overloaded
 
 REFRESH_S = 300.0
@@ -163,7 +169,7 @@ async def test_an_issuer_that_was_never_reached_fails_immediately_and_is_retried
         await asyncio.sleep(1)
         began = now()
         [told] = await asked.waiting(1)
-        assert isinstance(told, IssuerUnavailable)
+        assert isinstance(told, StoreUnavailable)
         assert (told.code, told.retriable, told.retry_after_s) == ("store_unavailable", True, FETCH_INTERVAL_MIN_S)
         assert now() == began
         assert asked.source.keys is None
@@ -203,7 +209,7 @@ async def test_an_unknown_key_of_an_unreachable_issuer_is_unavailable() -> None:
     async with running() as asked:
         await asyncio.sleep(100)
         asked.answer = FetchFailed("away")
-        assert [type(told) for told in await asked.waiting(2)] == [IssuerUnavailable] * 2
+        assert [type(told) for told in await asked.waiting(2)] == [StoreUnavailable] * 2
         assert asked.source.keys is FIRST
 
 
@@ -214,7 +220,7 @@ async def test_waiting_for_keys_has_a_timeout() -> None:
         asked.takes_s = 1000
         began = now()
         [told] = await asked.waiting(1)
-        assert isinstance(told, IssuerUnavailable)
+        assert isinstance(told, StoreUnavailable)
         assert now() - began == WAIT_MAX_S
 
 
@@ -229,7 +235,7 @@ async def test_a_cancelled_request_frees_its_slot() -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(told) for told in await asked.waiting(1)] == [IssuerUnavailable]
+        assert [type(told) for told in await asked.waiting(1)] == [StoreUnavailable]
 
 
 @in_virtual_time

@@ -1,6 +1,6 @@
 """Verified tokens are cached until they expire, and the cache has a maximum size."""
 
-from tableside.auth.token_cache import TokenCache
+from tableside.auth.authenticator import TokenCache
 
 
 class Clock:

@@ -21,7 +21,7 @@ from httpx import ASGITransport, AsyncClient, Response
 from service.http.api_client import ARROW, ApiClient, check_problem, check_refused, fresh, statuses
 from support.running import Service, running
 from tableside.app import create_app
-from tableside.auth import ANONYMOUS
+from tableside.auth.permissions import ANONYMOUS
 from tableside.catalog.table import Table
 from tableside.core.caller_context import CALLER
 from tableside.core.operations import Operation, Outcome

@@ -14,12 +14,9 @@ from prometheus_client import CollectorRegistry
 
 from support.issuing import SigningKey, claims, tampered, unsigned
 from tableside.auth import IssuerSettings, KeysMissing, TokenRejected, VerifiedToken
-from tableside.auth.jwks import parse_key_set
-from tableside.auth.jwks_client import KeysLocation
-from tableside.auth.jwt_header import KID_LENGTH_MAX, TOKEN_BYTES_MAX, parse_header
-from tableside.auth.jwt_verifier import Verifier, verify_token
-from tableside.auth.key_source import KeySource
-from tableside.auth.metrics import IssuerMetrics
+from tableside.auth.key_source import IssuerMetrics, KeySource
+from tableside.auth.keys import KeysLocation, parse_key_set
+from tableside.auth.signed_tokens import KID_LENGTH_MAX, TOKEN_BYTES_MAX, Verifier, parse_header, verify_token
 
 ID, OTHER = "https://id.example", "https://other.example"
 RSA, P256, ED = SigningKey("rsa", "RSA"), SigningKey("p256"), SigningKey("ed", "Ed25519")

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from servers.process import free_port
 from support.certificates import Authority
 from support.issuing import Issuer, SigningKey, issuing
-from tableside.auth import jwks_client
-from tableside.auth.jwks_client import RESPONSE_BYTES_MAX, FetchFailed, KeysLocation, fetch_keys
+from tableside.auth import keys
+from tableside.auth.keys import RESPONSE_BYTES_MAX, FetchFailed, KeysLocation, fetch_keys
 
 DISCOVERY = "/.well-known/openid-configuration"
 
@@ -79,17 +78,14 @@ async def test_a_discovery_document_of_another_issuer_or_with_an_unsafe_url_is_r
     assert "secret" not in told
 
 
-async def test_an_issuer_elsewhere_cannot_point_at_this_machine() -> None:
-    async def discovered(jwks_uri: str) -> str:
-        document = json.dumps({"issuer": "https://id.example", "jwks_uri": jwks_uri}).encode()
-        transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=httpx.ByteStream(document)))
-        async with httpx.AsyncClient(transport=transport) as client:
-            return await jwks_client._discover(client, "https://id.example")
+def test_an_issuer_elsewhere_cannot_point_at_this_machine() -> None:
+    def found(jwks_uri: str) -> str:
+        return keys._keys_url("https://id.example", keys._DiscoveryDocument("https://id.example", jwks_uri))
 
-    assert await discovered("https://keys.example/keys") == "https://keys.example/keys"
+    assert found("https://keys.example/keys") == "https://keys.example/keys"
     for url in ("http://127.0.0.1:9/keys", "https://localhost/keys", "https://[::1]/keys"):
         with pytest.raises(FetchFailed, match="this machine"):
-            await discovered(url)
+            found(url)
 
 
 async def test_a_redirect_is_not_followed(issuer: Issuer) -> None:
@@ -136,7 +132,7 @@ async def test_a_response_is_limited_in_size(issuer: Issuer) -> None:
 
 
 async def test_a_fetch_from_a_slow_issuer_times_out(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jwks_client, "FETCH_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(keys, "FETCH_TIMEOUT_S", 0.2)
     issuer.slow_s = 1.0
     began = time.monotonic()
     assert "no response" in await why(place(issuer)) or "Timeout" in await why(place(issuer))

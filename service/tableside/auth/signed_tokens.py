@@ -1,0 +1,218 @@
+"""Verify the signed tokens of all configured issuers, and derive the caller's permissions from their claims.
+
+PyJWT verifies the signature, the times, the issuer and the audience. This module chooses the key and the algorithm that
+PyJWT may use: the token selects only among algorithms that the configuration and the issuer's keys allow.
+"""
+
+import asyncio
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jwt
+import msgspec
+from jwt.exceptions import InvalidSubjectError
+
+from .claim_rules import ClaimRules, VerifiedToken
+from .key_source import FetchKeys, IssuerMetrics, KeysMissing, KeySource
+from .keys import KeysLocation, PublicKey, fetch_keys
+from .settings import IssuerSettings
+
+TOKEN_BYTES_MAX = 16 * 1024
+
+KID_LENGTH_MAX = 1024
+
+_TYPES = frozenset({None, "jwt", "at+jwt", "application/jwt", "application/at+jwt"})
+"""Accepted values of `typ` (RFC 8725, 3.11), in lower case. Other types have other purposes, such as `logout+jwt`."""
+
+_COMPACT = re.compile(rb"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)")
+
+_LATEST = 2.0**53
+"""A time later than any reasonable expiry. It limits `exp` to the range of exact doubles."""
+
+_REASONS: dict[type[Exception], str] = {
+    jwt.ExpiredSignatureError: "expired",
+    jwt.ImmatureSignatureError: "not_yet_valid",
+    jwt.InvalidSignatureError: "signature",
+    jwt.InvalidAudienceError: "audience",
+    jwt.InvalidIssuerError: "issuer",
+    jwt.InvalidAlgorithmError: "algorithm",
+    jwt.MissingRequiredClaimError: "claims",
+    jwt.InvalidIssuedAtError: "claims",
+    InvalidSubjectError: "claims",
+}
+
+
+class TokenRejected(Exception):
+    """A token is rejected. The reason is counted in a metric, contains nothing of the token, and is not sent."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Issuers:
+    """The issuers whose signed tokens are accepted. They can be replaced at run time.
+
+    `changed` is called whenever tokens that were verified before may no longer be valid.
+    """
+
+    def __init__(self, changed: Callable[[], None], metrics: IssuerMetrics, fetch: FetchKeys = fetch_keys) -> None:
+        self._changed = changed
+        self._metrics = metrics
+        self._fetch = fetch
+        self._settings: Sequence[IssuerSettings] = ()
+        self._sources: dict[KeysLocation, KeySource] = {}
+        self._verifiers: dict[str, list[Verifier]] = {}
+        self._replaced = asyncio.Event()
+
+    def change(self, settings: Sequence[IssuerSettings]) -> None:
+        """Replace the issuers. Issuers that stay keep their keys."""
+        if settings == self._settings:
+            return
+        self._settings = settings
+        self._sources = {_location(each): self._source(each) for each in settings}
+        self._verifiers = {}
+        for each in settings:
+            self._verifiers.setdefault(each.issuer, []).append(Verifier(each, self._sources[_location(each)]))
+        self._changed()
+        self._replaced.set()
+
+    def verified(self, token: bytes) -> VerifiedToken | None:
+        """Verify a token. Return None if it is not a signed token. Raise TokenRejected, or KeysMissing."""
+        return verify_token(token, self._verifiers) if self._verifiers else None
+
+    async def run(self) -> None:
+        """Refresh the keys until cancelled."""
+        tasks: dict[KeySource, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                wanted = set(self._sources.values())
+                for source in tasks.keys() - wanted:
+                    tasks.pop(source).cancel()
+                    source.close()
+                tasks |= {source: group.create_task(source.run()) for source in wanted - tasks.keys()}
+                await self._replaced.wait()
+                self._replaced.clear()
+
+    def _source(self, settings: IssuerSettings) -> KeySource:
+        """Return the source of an issuer's keys: the existing one if the location of the keys did not change."""
+        location = _location(settings)
+        if (source := self._sources.get(location)) is None:
+            return KeySource(location, settings.refresh_s, self._changed, self._metrics, self._fetch)
+        source.refresh_s = settings.refresh_s
+        return source
+
+
+def _location(settings: IssuerSettings) -> KeysLocation:
+    return KeysLocation(settings.issuer, settings.jwks_url, settings.ca_file, settings.token_file)
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The header of a token. Other members are ignored."""
+
+    alg: str
+    kid: str | None = None
+    typ: str | None = None
+    crit: object = None
+
+
+class UnverifiedClaims(msgspec.Struct, frozen=True):
+    """The claims that select the verifier: issuer and audience. They are not verified yet."""
+
+    iss: str
+    aud: str | list[str]
+
+
+def verify_token(token: bytes, verifiers: "Mapping[str, Sequence[Verifier]]") -> VerifiedToken | None:
+    """Verify a token. Return None if it does not have the three parts of a signed token.
+
+    Raise TokenRejected, or KeysMissing. `verifiers` are the configured verifiers by issuer. The token's issuer and
+    audience select one of them.
+    """
+    if token.count(b".") != 2:
+        return None
+    header, claims = parse_header(token)
+    if (of_issuer := verifiers.get(claims.iss)) is None:
+        raise TokenRejected("issuer")
+    audience = [claims.aud] if isinstance(claims.aud, str) else claims.aud
+    for verifier in of_issuer:
+        if any(each in verifier.settings.audience for each in audience):
+            return verifier.verify(token, header)
+    raise TokenRejected("audience")
+
+
+def parse_header(token: bytes) -> tuple[Header, UnverifiedClaims]:
+    """Return the header and the unverified claims. Raise TokenRejected if the token is malformed.
+
+    The token is untrusted input. Its size is checked first, and parsing takes a few microseconds.
+    """
+    if len(token) > TOKEN_BYTES_MAX:
+        raise TokenRejected("too_long")
+    if (match := _COMPACT.fullmatch(token)) is None:
+        raise TokenRejected("malformed")
+    try:
+        header = _HEADER.decode(_decoded(match[1]))
+        claims = _CLAIMS.decode(_decoded(match[2]))
+    except (ValueError, RecursionError):
+        raise TokenRejected("malformed") from None
+    typ = header.typ.lower() if header.typ is not None else None
+    if header.crit is not None or typ not in _TYPES or len(header.kid or "") > KID_LENGTH_MAX:
+        raise TokenRejected("malformed")
+    return header, claims
+
+
+def _decoded(part: bytes) -> bytes:
+    return urlsafe_b64decode(part + b"=" * (-len(part) % 4))
+
+
+_HEADER = msgspec.json.Decoder(Header)
+_CLAIMS = msgspec.json.Decoder(UnverifiedClaims)
+
+
+class Verifier:
+    """Verifies the tokens of one issuer for its audience."""
+
+    def __init__(self, settings: IssuerSettings, source: KeySource) -> None:
+        self.settings = settings
+        self._source = source
+        self._rules = ClaimRules(settings)
+
+    def verify(self, token: bytes, header: Header) -> VerifiedToken:
+        """Verify a token and return its caller's permissions. Raise TokenRejected, or KeysMissing."""
+        if header.alg not in self.settings.algorithms:
+            raise TokenRejected("algorithm")
+        claims = self._claims(token, header.alg, self._key(header))
+        until = min(float(min(int(claims["exp"]), _LATEST)) + self.settings.leeway_s, _LATEST)
+        if (verified := self._rules.apply(claims, until)) is None:
+            raise TokenRejected("claims")
+        return verified
+
+    def _key(self, header: Header) -> PublicKey:
+        """Return the only key that may verify the token. Raise TokenRejected if there are several."""
+        if (keys := self._source.keys) is None:
+            raise KeysMissing(self._source)
+        fitting = keys.for_algorithm(header.alg)
+        if header.kid is not None:
+            if not (named := keys.with_kid(header.kid)):
+                raise KeysMissing(self._source)
+            fitting = [key for key in named if key in fitting]
+        if len(fitting) != 1:
+            raise TokenRejected("key")
+        return fitting[0]
+
+    def _claims(self, token: bytes, algorithm: str, key: PublicKey) -> dict[str, Any]:
+        try:
+            return jwt.decode(
+                token,
+                key.public,
+                algorithms=[algorithm],
+                audience=self.settings.audience,
+                issuer=self.settings.issuer,
+                leeway=self.settings.leeway_s,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.PyJWTError as error:
+            reasons = (reason for kind, reason in _REASONS.items() if isinstance(error, kind))
+            raise TokenRejected(next(reasons, "malformed")) from None
