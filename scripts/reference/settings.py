@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any
 
-import msgspec
 from pydantic import BaseModel, create_model
 
 from tableside import stores
@@ -74,16 +73,11 @@ def _top() -> Iterable[str]:
 
 def top_model() -> type[BaseModel]:
     """Return a model of the whole file, without details of stores: each kind of store has a separate section."""
-    hints = get_type_hints(Settings, include_extras=True)
     members: dict[str, Any] = {"stores": (dict[str, dict[str, Any]], ...)}
-    for found in msgspec.structs.fields(Settings):
-        if found.name not in NOT_IN_THE_FILE | {"stores"}:
-            members[found.name] = (hints[found.name], _default(found))
+    for name in ("tables", *Settings.model_fields):
+        if name not in NOT_IN_THE_FILE | members.keys():
+            members[name] = (Settings.model_fields[name].annotation, Settings.model_fields[name])
     return create_model("Settings", **members)
-
-
-def _default(found: msgspec.structs.FieldInfo) -> object:
-    return found.default_factory() if found.default is msgspec.NODEFAULT else found.default
 
 
 def _place(schema: Schema, path: str, sections: Mapping[str, Section]) -> None:

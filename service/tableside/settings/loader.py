@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, RootModel
 
 from .. import stores
-from ..telemetry import LogSettings, TraceSettings
-from .auth import read_auth
+from ..auth import AuthSettings, Tokens
 from .cross_checks import (
     check_defaults,
     check_directories,
@@ -20,11 +19,9 @@ from .cross_checks import (
     check_specs,
 )
 from .faults import NAME, Fault, FaultCollector, SettingsError
-from .limits import ConsoleSettings, Hosts, LimitSettings, RetryBudgetSettings, RootPath, TrustedProxies
-from .settings import Settings, StoreSettings
+from .settings import ServiceSettings, Settings, StoreSettings
 from .tables import TableSettings
-from .variables import expand_variables
-from .yaml_file import parse_yaml, read_text
+from .yaml_file import expand_variables, parse_yaml, read_text
 
 
 def default_settings(path: str = "./tableside-data") -> Settings:
@@ -65,75 +62,57 @@ def validate(data: object, environment: Mapping[str, str] | None = None, faults:
     if not isinstance(data, dict):
         raise SettingsError([*earlier, Fault("", "the configuration must be a mapping with stores and tables")])
     collector = FaultCollector({fault.path for fault in earlier})
-    settings = _Builder(collector).settings(data)
+    settings = _Builder(data, collector).settings()
     if found := {*earlier, *collector.found}:
         raise SettingsError(sorted(found))
     return settings
 
 
-class _FileModel(BaseModel, extra="forbid"):
+class _FileModel(ServiceSettings, frozen=True):
     stores: dict[str, dict[str, Any]] = Field(min_length=1)
-    tables: dict[str, Any] = {}
-    limits: LimitSettings = LimitSettings()
-    auto_create: bool = False
-    default_store: str | None = None
-    retry_budget: RetryBudgetSettings = RetryBudgetSettings()
-    logs: LogSettings = LogSettings()
-    traces: TraceSettings = TraceSettings()
-    console: ConsoleSettings = ConsoleSettings()
-    hosts: Hosts = ()
-    root_path: RootPath = ""
-    trusted_proxies: TrustedProxies = ()
+    tables: dict[str, Any] = Field(default={})
     auth: Any = None  # validated separately, so that its faults are reported together with the others
 
 
 class _Builder:
     """Builds settings from data. Continues after a fault, to find all of them."""
 
-    def __init__(self, faults: FaultCollector) -> None:
+    def __init__(self, data: dict[str, Any], faults: FaultCollector) -> None:
+        self._data = data
         self._faults = faults
+        known = data.get("stores")
+        self._known: dict[str, Any] = known if isinstance(known, dict) else {}
         self._options: dict[str, BaseModel] = {}
         self._option_types: dict[str, type[BaseModel] | None] = {}
 
-    def settings(self, data: dict[str, Any]) -> Settings:
-        top = self._faults.validate(_FileModel, data, "") or self._valid_parts(data)
+    def settings(self) -> Settings:
+        faults = self._faults
+        top = faults.validate(_FileModel, self._data, "") or self._valid_parts()
         stores = {name: self._store(name, entry) for name, entry in top.stores.items()}
-        known = data.get("stores")
-        tables = {
-            name: self._table(name, entry, known if isinstance(known, dict) else {})
-            for name, entry in top.tables.items()
-        }
-        opened = {name: table for name, table in tables.items() if table}
-        check_defaults(top.auto_create, top.default_store, top.stores, self._faults)
-        check_partitions(top.stores, self._faults)
-        check_directories(stores, self._faults)
-        check_locations(opened, stores, self._faults)
-        check_specs(opened, self._options, stores, self._faults)
-        check_shared_stores(opened, known if isinstance(known, dict) else {}, self._faults)
+        checked = {name: self._table(name, entry) for name, entry in top.tables.items()}
+        tables = {name: table for name, table in checked.items() if table}
+        check_defaults(top.auto_create, top.default_store, top.stores, faults)
+        check_partitions(top.stores, faults)
+        check_directories(stores, faults)
+        check_locations(tables, stores, faults)
+        check_specs(tables, self._options, stores, faults)
+        check_shared_stores(tables, self._known, faults)
+        parts = {name: getattr(top, name) for name in ServiceSettings.model_fields}
+        parts["default_store"] = top.default_store or next(iter(stores), None)
         return Settings(
             stores={name: store for name, store in stores.items() if store},
-            tables=opened,
-            limits=top.limits,
-            auto_create=top.auto_create,
-            default_store=top.default_store or next(iter(stores), None),
-            retry_budget=top.retry_budget,
-            logs=top.logs,
-            traces=top.traces,
-            console=top.console,
-            hosts=top.hosts,
-            root_path=top.root_path,
-            trusted_proxies=top.trusted_proxies,
-            auth=read_auth(data["auth"], self._faults) if "auth" in data else None,
+            tables=tables,
+            auth=read_auth(self._data["auth"], faults) if "auth" in self._data else None,
             options=self._options,
+            **parts,
         )
 
-    def _valid_parts(self, data: dict[str, Any]) -> _FileModel:
+    def _valid_parts(self) -> _FileModel:
         """Return the parts that can still be validated although other parts are invalid."""
-        kept = {name: data[name] for name in ("stores", "tables") if isinstance(data.get(name), dict)}
-        kept["stores"] = {name: entry for name, entry in kept.get("stores", {}).items() if isinstance(entry, dict)}
-        flag, default = data.get("auto_create"), data.get("default_store")
+        tables, flag, default = map(self._data.get, ("tables", "auto_create", "default_store"))
         return _FileModel.model_construct(
-            **kept,
+            stores={name: entry for name, entry in self._known.items() if isinstance(entry, dict)},
+            tables=tables if isinstance(tables, dict) else {},
             auto_create=flag if isinstance(flag, bool) else False,
             default_store=default if isinstance(default, str) else None,
         )
@@ -153,15 +132,15 @@ class _Builder:
         options = self._faults.validate(model, {key: value for key, value in entry.items() if key != "kind"}, path)
         return StoreSettings(str(kind), options) if options else None
 
-    def _table(self, name: str, entry: object, known: dict[str, Any]) -> TableSettings | None:
+    def _table(self, name: str, entry: object) -> TableSettings | None:
         path = f"tables.{name}"
         self._check_name(name, path)
         if not isinstance(entry, dict):
             return self._faults.validate(TableSettings, entry, path)
         store = entry.get("store")
-        if isinstance(store, str) and store not in known:
+        if isinstance(store, str) and store not in self._known:
             self._faults.add(f"{path}.store", f"there is no store {store!r}")
-        options_type = self._table_options(store, known) if isinstance(store, str) else None
+        options_type = self._table_options(store) if isinstance(store, str) else None
         if options_type is None:
             return self._faults.validate(TableSettings, entry, path)
         common = {member: value for member, value in entry.items() if member in TableSettings.model_fields}
@@ -170,10 +149,10 @@ class _Builder:
             self._options[name] = options
         return self._faults.validate(TableSettings, common, path)
 
-    def _table_options(self, store: str, known: dict[str, Any]) -> type[BaseModel] | None:
+    def _table_options(self, store: str) -> type[BaseModel] | None:
         """Return the model of the options of tables in a store. It is the same for all of them."""
         if store not in self._option_types:
-            self._option_types[store] = _table_options(known.get(store), known)
+            self._option_types[store] = _table_options(self._known.get(store), self._known)
         return self._option_types[store]
 
     def _check_name(self, name: str, path: str) -> None:
@@ -198,3 +177,61 @@ def _table_options(store: object, known: Mapping[str, Any]) -> type[BaseModel] |
         return stores.backend_type(kind).TableOptions if kind in stores.kinds() else None
     except ImportError:
         return None
+
+
+def read_auth(entry: object, faults: FaultCollector) -> AuthSettings | None:
+    """Return the authentication settings, including the tokens of `tokens_file`, or None if they are invalid."""
+    given = entry if isinstance(entry, dict) else {}
+    auth = faults.validate(AuthSettings, entry, "auth")
+    if isinstance(entry, dict) and not any(given.get(member) for member in ("tokens", "tokens_file", "issuers")):
+        faults.add("auth", "needs tokens, a tokens_file or issuers: without them every request is rejected")
+    listed = _read_tokens_file(given.get("tokens_file"), faults)
+    more = faults.validate(_TokensFile, listed, "auth.tokens_file")
+    _check_unique({"auth.tokens": given.get("tokens"), "auth.tokens_file": listed}, faults)
+    if auth:
+        _check_audiences(auth, faults)
+    return auth.model_copy(update={"tokens": auth.tokens + more.root}) if auth and more else None
+
+
+class _TokensFile(RootModel[Tokens], frozen=True):
+    pass
+
+
+def _read_tokens_file(file: object, faults: FaultCollector) -> list[Any]:
+    """Return the entries of the file with tokens. If it cannot be read, return an empty list and add a fault."""
+    if not isinstance(file, str):
+        return []
+    found: list[Fault] = []
+    try:
+        listed = parse_yaml(read_text(file, "auth.tokens_file"), "auth.tokens_file", found)
+    except SettingsError as error:
+        found, listed = error.faults, []
+    for fault in found:
+        faults.add(fault.path, fault.message)
+    if not isinstance(listed, list):
+        faults.add("auth.tokens_file", f"{file} is not a YAML list of tokens")
+        return []
+    return listed
+
+
+def _check_unique(lists: Mapping[str, object], faults: FaultCollector) -> None:
+    """Check that no two tokens have the same name, and no two names have the same token."""
+    first: dict[tuple[str, str], str] = {}
+    for path, tokens in lists.items():
+        for index, token in enumerate(tokens if isinstance(tokens, list) else []):
+            for member in ("name", "sha256"):
+                given = token.get(member) if isinstance(token, dict) else None
+                text = given.lower() if isinstance(given, str) and member == "sha256" else given
+                where = f"{path}.{index}.{member}"
+                if isinstance(text, str) and first.setdefault((member, text), where) != where:
+                    faults.add(where, f"is the same as {first[member, text]}")
+
+
+def _check_audiences(auth: AuthSettings, faults: FaultCollector) -> None:
+    """Check that each pair of issuer and audience is configured once, so that one set of rules applies to a token."""
+    first: dict[tuple[str, str], str] = {}
+    for index, issuer in enumerate(auth.issuers):
+        for audience in issuer.audience:
+            where = f"auth.issuers.{index}.audience"
+            if (before := first.setdefault((issuer.issuer, audience), where)) != where:
+                faults.add(where, f"repeats an audience of {before}, which has the same issuer")

@@ -1,17 +1,43 @@
-"""Reads configuration files: UTF-8 text of limited size, which is YAML."""
+"""Reads configuration files: YAML of limited size and depth, with text as names, and with the path of every fault."""
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.constructor import SafeConstructor
 
 from .faults import Fault, SettingsError
-from .yaml_reader import YamlReader
 
 FILE_BYTES_MAX = 16 * 2**20
 """Maximum size of a configuration file, and of a file with tokens."""
+
+NODES_MAX = 1_000_000
+"""Maximum number of values in a file. An alias counts as all the values that it repeats."""
+
+DEPTH_MAX = 32
+"""Maximum depth of nested mappings and lists, with aliases replaced by their values."""
+
+NUMBER_LENGTH_MAX = 100
+"""Maximum length of a number or date. Longer ones can take quadratic time."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_TAG = "tag:yaml.org,2002:"
+# YAML 1.1 gives a plain `=` the type "value". Helm writes the text "=" that way.
+_TEXT = frozenset({f"{_TAG}str", f"{_TAG}value"})
+_MERGE = f"{_TAG}merge"
+_COLLECTIONS = frozenset({f"{_TAG}map", f"{_TAG}seq"})
+_KINDS = {
+    f"{_TAG}bool": "a boolean",
+    f"{_TAG}float": "a number",
+    f"{_TAG}int": "a number",
+    f"{_TAG}null": "null",
+    f"{_TAG}timestamp": "a date",
+}
+_NOT_TEXT = "has a YAML tag that is not supported; a text that begins with ! needs quotes"
 
 
 def read_text(file: str | Path, path: str = "") -> str:
@@ -27,20 +53,38 @@ def read_text(file: str | Path, path: str = "") -> str:
         raise SettingsError([Fault(path, f"{file} cannot be read: {error}")]) from None
 
 
+def _open_without_waiting(file: str, flags: int) -> int:
+    """Open a file, also if it is a named pipe without a writer: that one is empty."""
+    return os.open(file, flags | os.O_NONBLOCK)
+
+
 def parse_yaml(text: str, path: str, faults: list[Fault]) -> Any:
     """Return the data in a text, and add their faults, below `path`, to `faults`.
 
     Raise SettingsError if the text is not YAML or exceeds a limit.
     """
     try:
-        return YamlReader(text, path, faults).document()
+        _check_depth(text, path)
+        root = yaml.compose(text, _Loader)
     except yaml.YAMLError as error:
         raise SettingsError([*faults, Fault(path, f"the file is not YAML: {_yaml_problem(error)}")]) from None
+    try:
+        return None if root is None else _YamlReader(faults).value(root, path, 1)
+    except SettingsError as error:
+        raise SettingsError([*faults, *error.faults]) from None
 
 
-def _open_without_waiting(file: str, flags: int) -> int:
-    """Open a file, also if it is a named pipe without a writer: that one is empty."""
-    return os.open(file, flags | os.O_NONBLOCK)
+def _check_depth(text: str, path: str) -> None:
+    """Check the depth before nodes are composed: libyaml does that recursively, and deep text crashes the process."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > DEPTH_MAX:
+            line = event.start_mark.line + 1 if event.start_mark else None
+            raise SettingsError([Fault(path, f"line {line} is nested deeper than {DEPTH_MAX} levels")])
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
@@ -48,9 +92,127 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         problem = _QUOTED_NAME.sub(r"\1", error.problem or "")
-        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+        return f"line {mark.line + 1}, column {mark.column + 1}: {_PROBLEMS.get(problem, problem)}"
     return " ".join(str(error).split())
 
 
 _QUOTED_NAME = re.compile(r"\b(alias|anchor|the tag|tag handle) .*", re.DOTALL)
 """Text that PyYAML quotes if it takes a value for an alias or a tag, such as a password that begins with `*` or `!`."""
+
+
+_PROBLEMS = {
+    "found undefined alias": "found undefined alias; a text that begins with * needs quotes",
+    "but found another document": "there is more than one YAML document",
+}
+
+
+class _YamlReader:
+    """Turns nodes into data. Adds faults and continues, as far as the text can still be understood."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        self._faults = faults
+        self._constructor = SafeConstructor()
+        self._nodes = 0
+
+    def value(self, node: yaml.Node, path: str, depth: int) -> Any:
+        """Return the value of a node. Raise SettingsError if the data exceed a limit or contain themselves."""
+        self._nodes += 1
+        if self._nodes > NODES_MAX:
+            message = f"here the file exceeds {NODES_MAX:,} values, with aliases counted in full"
+            raise SettingsError([Fault(path, message)])
+        if depth > DEPTH_MAX:
+            raise SettingsError([Fault(path, f"is nested deeper than {DEPTH_MAX} levels")])
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if node.tag not in _COLLECTIONS:
+            self._add(path, _NOT_TEXT)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, depth)
+        return [self.value(each, _below(path, index), depth + 1) for index, each in enumerate(node.value)]
+
+    def _mapping(self, node: yaml.MappingNode, path: str, depth: int) -> dict[str, Any]:
+        own, merged = dict[str, Any](), dict[str, Any]()
+        lines: dict[str, int] = {}
+        for name_node, value_node in node.value:
+            name, line = self._name(name_node, path), name_node.start_mark.line + 1
+            member = _below(path, name)
+            if (first := lines.setdefault(name, line)) != line or name in own:
+                self._add(member, f"is given twice, in {f'lines {first} and' if first != line else 'line'} {line}")
+            value = self.value(value_node, member, depth + 1)
+            if name_node.tag == _MERGE:
+                merged = self._merged(value, member)
+            else:
+                own[name] = value
+        return {**merged, **own} if merged else own
+
+    def _name(self, node: yaml.Node, path: str) -> str:
+        """Return the name of a member."""
+        if not isinstance(node, yaml.ScalarNode):
+            line = node.start_mark.line + 1
+            raise SettingsError([Fault(path, f"has a name in line {line} that is not a text")])
+        if node.tag not in _TEXT and node.tag != _MERGE:
+            why = f"YAML reads this name as {_KINDS[node.tag]}: quote it" if node.tag in _KINDS else _NOT_TEXT
+            self._add(_below(path, node.value), why)
+        return str(node.value)
+
+    def _merged(self, value: Any, path: str) -> dict[str, Any]:
+        """Return the members that a merge key adds. In a list of mappings, the first takes precedence."""
+        merged: dict[str, Any] = {}
+        for source in reversed(value) if isinstance(value, list) else [value]:
+            if isinstance(source, dict):
+                merged |= source
+            else:
+                self._add(path, "is not a mapping or a list of mappings")
+        return merged
+
+    def _scalar(self, node: yaml.ScalarNode, path: str) -> Any:
+        if node.tag in _TEXT:
+            return node.value
+        if node.tag not in _KINDS:
+            self._add(path, _NOT_TEXT)
+            return None
+        try:
+            if len(node.value) > NUMBER_LENGTH_MAX:
+                raise ValueError
+            return self._constructor.construct_object(node)
+        except (ArithmeticError, AttributeError, LookupError, ValueError):  # PyYAML's, such as for an impossible date
+            self._add(path, f"cannot be read as {_KINDS[node.tag]}; a text needs quotes")
+            return None
+
+    def _add(self, path: str, message: str) -> None:
+        self._faults.append(Fault(path, message))
+
+
+def _below(path: str, name: str | int) -> str:
+    return f"{path}.{name}" if path else str(name)
+
+
+def expand_variables(data: object, environment: Mapping[str, str], path: str, faults: list[Fault]) -> object:
+    """Return the data with `${NAME}` replaced by environment variables in every string.
+
+    Add a fault for each variable that is malformed or not set.
+    """
+    if isinstance(data, dict):
+        return {
+            str(name): expand_variables(value, environment, _below(path, name), faults) for name, value in data.items()
+        }
+    if isinstance(data, list):
+        return [expand_variables(value, environment, f"{path}.{index}", faults) for index, value in enumerate(data)]
+    if not isinstance(data, str) or "${" not in data:
+        return data
+    faults.extend(Fault(path, _malformed(match)) for match in _MALFORMED.finditer(data))
+    missing = [name for name in _VARIABLE.findall(data) if name not in environment]
+    faults.extend(Fault(path, f"the environment variable {name} is not set") for name in missing)
+    return _VARIABLE.sub(lambda match: environment.get(match[1], match[0]), data)
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_MALFORMED = re.compile(rf"(?!{_VARIABLE.pattern})\$\{{([A-Za-z0-9_]*)([^${{}}]*\}})?")
+
+
+def _malformed(match: re.Match[str]) -> str:
+    """Return the message for a malformed variable. It omits what follows the name: a default may be a secret."""
+    _, name, rest = match.groups()
+    if rest is None:
+        return "a ${ has no }: write ${NAME}"
+    return f"'${{{name}{'…' if rest != '}' else ''}}}' is not a variable: write ${{NAME}}"

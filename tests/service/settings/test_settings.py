@@ -294,7 +294,7 @@ def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("password", "fault"),
     [
-        ("*marked", "stores.cache.password: is an alias without an anchor; a text that begins with \\* needs quotes"),
+        ("*marked", "line 4, column 15: found undefined alias; a text that begins with \\* needs quotes"),
         ("!marked", "stores.cache.password: has a YAML tag that is not supported; a text that begins with ! needs"),
         ("!marked!marked x", "not YAML: line 4, column 15: .* tag"),
     ],
