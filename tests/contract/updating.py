@@ -5,7 +5,7 @@ from typing import Any
 
 from tableside.core import updates
 from tableside.core.decisions import SHORT_BYTES_MAX
-from tableside.core.errors import InvalidOperation, RecordNotFound
+from tableside.core.errors import InvalidOperation, RecordNotFound, TooLarge
 from tableside.core.operations import Delete, Get, Update, Written
 
 from .opening import Open, Opens
@@ -118,6 +118,15 @@ class Updates(Opens):
             assert outcome.detail == detail
             assert same(await value(store, "a"), before), document
             assert await etag(store, "a") == version, document
+
+    async def test_an_update_may_not_leave_a_longer_value_than_the_limit(self, open_store: Open) -> None:
+        store = await open_store()
+        await written(store, put("a", {"n": 1}))
+        growing = {"$set": {"text": "x" * store.spec.value_bytes_max}}
+        assert refused(await one(store, update("a", growing)), TooLarge)
+        assert refused(await one(store, update("b", growing, {})), TooLarge)
+        assert same(await value(store, "a"), {"n": 1})
+        assert await one(store, Get("b")) is None
 
     async def test_concurrent_first_updates_use_the_default_once(self, open_store: Open) -> None:
         store = await open_store()

@@ -227,8 +227,7 @@ class Catalog:
         return frozenset[TableLocation]().union(*every)
 
     def _automatic_spec(self, name: str) -> TableSpec:
-        default = self._settings.default_store or ""
-        return TableSpec(name, create=True, partitions=self._settings.partitions(default))
+        return _with_limits(TableSpec(name, create=True), self._settings, self._settings.default_store or "")
 
     def _add_automatic(self, name: str) -> CatalogEntry:
         entry = self._new_entry(self._automatic_spec(name), TableSettings(store=self._settings.default_store or ""))
@@ -243,7 +242,7 @@ class Catalog:
     def _entry(self, settings: Settings, name: str) -> CatalogEntry:
         table = settings.tables[name]
         spec = table.spec(name, settings.options.get(name))
-        return self._new_entry(msgspec.structs.replace(spec, partitions=settings.partitions(table.store)), table)
+        return self._new_entry(_with_limits(spec, settings, table.store), table)
 
     def _new_entry(self, spec: TableSpec, settings: TableSettings) -> CatalogEntry:
         store = settings.store
@@ -285,6 +284,12 @@ class Catalog:
             in_flight=self._in_flight.get(store),
             partitions=tuple(self._stack_context(part) for part in parts),
         )
+
+
+def _with_limits(spec: TableSpec, settings: Settings, store: str) -> TableSpec:
+    """Return the spec with what it takes from its store and from the limits of the service."""
+    value_bytes_max = settings.limits.value_bytes_max
+    return msgspec.structs.replace(spec, partitions=settings.partitions(store), value_bytes_max=value_bytes_max)
 
 
 async def _all_of(tasks: Iterable["asyncio.Task[None]"]) -> None:

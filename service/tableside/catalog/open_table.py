@@ -68,6 +68,7 @@ class CatalogEntry:
                 ttl_s=RUNS_MEMORY_S,
                 create=self.spec.create,
                 partitions=self.spec.partitions,
+                value_bytes_max=self.spec.value_bytes_max,
             )
             settings = TableSettings(store=self.store, deadline_s=self.settings.deadline_s)
             self._runs = CatalogEntry(spec, settings, self._backend, self._context, self._operations, frozenset())

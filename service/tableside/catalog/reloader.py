@@ -33,6 +33,8 @@ def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
     """Return a fault, with its path in the file, for each change that needs a restart."""
     needs = "differs from what the service was started with: that needs a restart"
     faults = [Fault(member, needs) for member in _RESTART_ONLY if getattr(old, member) != getattr(new, member)]
+    if old.limits.value_bytes_max != new.limits.value_bytes_max:
+        faults.append(Fault("limits.value_bytes_max", needs))
     if (old.auth is None) != (new.auth is None):
         faults.append(Fault("auth", needs))  # A file that lost its tokens must not make the tables public.
     for name in old.tables.keys() & new.tables.keys():

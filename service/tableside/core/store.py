@@ -17,13 +17,17 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from .errors import TooLarge
 from .keys import KeySchema
 from .operations import Key, Operation, Outcome, Part, Record, key_bytes
+
+VALUE_BYTES_MAX = 2**20
+"""The default of `TableSpec.value_bytes_max`."""
 
 
 class TableSpec(msgspec.Struct, frozen=True):
@@ -32,7 +36,8 @@ class TableSpec(msgspec.Struct, frozen=True):
     `key_given`: the configuration names the key. Otherwise the store may use the key of the backend's existing table.
     `create`: the store may create its table. `options`: an object of the backend class's `TableOptions`, or None for
     the defaults. `partitions`: the number of partitions of a partitioned table, 0 for other tables. `partition`: the
-    index, in the spec of a single partition's store.
+    index, in the spec of a single partition's store. `value_bytes_max`: the maximum size of the JSON text of a value
+    that is written. Larger values may exist, and are read.
     """
 
     name: str
@@ -45,6 +50,12 @@ class TableSpec(msgspec.Struct, frozen=True):
     options: Any = None
     partitions: int = 0
     partition: int | None = None
+    value_bytes_max: int = VALUE_BYTES_MAX
+
+    def check_value(self, text: Sized) -> None:
+        """Raise TooLarge if the text of a value is longer than `value_bytes_max`."""
+        if len(text) > self.value_bytes_max:
+            raise TooLarge(f"a value may have at most {self.value_bytes_max} bytes (value_bytes_max)")
 
     @property
     def name_in_store(self) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from . import updates
-from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError, TooLarge
+from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError
 from .operations import ANY_ETAG, NO_EXPIRY, Delete, Operation, Outcome, Put, Record, Token, Update, Write, Written
 from .store import TableSpec
 
@@ -21,12 +21,6 @@ WRITERS_MAX = 8
 
 TOMBSTONE_TTL_S = 24 * 3600.0
 """How long the tombstone of a delete with a token is kept."""
-
-VALUE_BYTES_MAX = 16 * 2**20
-"""Maximum size of a value's text."""
-
-PLAIN_BYTES_MAX = 2**20
-"""`transition` checks the size of larger values."""
 
 EXPIRY_MS_MAX = 253_402_300_799_000
 """The last time that RFC 3339 can express, 9999-12-31T23:59:59Z. A record with a later expiry does not expire."""
@@ -106,7 +100,7 @@ def is_unconditional(write: Write) -> bool:
 
 
 def are_plain_puts(operations: Sequence[Operation], *, tokens: bool = False) -> TypeGuard[Sequence[Put]]:
-    """Return whether all are puts of at most `PLAIN_BYTES_MAX` without options, except tokens if `tokens` is true.
+    """Return whether all are puts without options, except tokens if `tokens` is true.
 
     Each stores its value unless it is a replay: none needs `transition`, except for the default expiry of a table.
     """
@@ -119,7 +113,6 @@ def are_plain_puts(operations: Sequence[Operation], *, tokens: bool = False) -> 
         or put.if_match is not None
         or put.if_absent
         or put.returning
-        or len(put.value) > PLAIN_BYTES_MAX
         for put in puts
     ]
     return True not in unusual
@@ -169,18 +162,19 @@ def _mismatch(given: Sequence[str], etag: str) -> str:
 
 def _put(stored: Stored | None, put: Put, spec: TableSpec, now_ms: int, etag: str) -> Changed:
     expires_ms = _expiry(put.ttl_s if put.ttl_s is not None else spec.ttl_s, now_ms)
-    return _written(stored, put, put.value, expires_ms, etag, created=put.if_absent)
+    return _written(stored, put, put.value, spec, expires_ms, etag, created=put.if_absent)
 
 
 def _update(stored: Stored | None, update: Update, spec: TableSpec, now_ms: int, etag: str) -> Changed:
     if stored is not None and stored.value is not None:
         value = _apply_update(stored.value, update, spec)
         expires_ms = stored.expires_ms if update.ttl_s is None else _expiry(update.ttl_s, now_ms)
-        return _written(stored, update, value, expires_ms, etag, created=False)
+        return _written(stored, update, value, spec, expires_ms, etag, created=False)
     if update.default is None:
         raise RecordNotFound("there is no such record, and the update has no default")
     expires_ms = _expiry(update.ttl_s if update.ttl_s is not None else spec.ttl_s, now_ms)
-    return _written(stored, update, _apply_update(update.default, update, spec), expires_ms, etag, created=True)
+    value = _apply_update(update.default, update, spec)
+    return _written(stored, update, value, spec, expires_ms, etag, created=True)
 
 
 def _delete(stored: Stored | None, delete: Delete, now_ms: int, etag: str) -> Transition:
@@ -198,10 +192,16 @@ def _apply_update(value: bytes, update: Update, spec: TableSpec) -> bytes:
 
 
 def _written(
-    stored: Stored | None, write: Put | Update, value: bytes, expires_ms: int, etag: str, *, created: bool
+    stored: Stored | None,
+    write: Put | Update,
+    value: bytes,
+    spec: TableSpec,
+    expires_ms: int,
+    etag: str,
+    *,
+    created: bool,
 ) -> Changed:
-    if len(value) > VALUE_BYTES_MAX:
-        raise TooLarge(f"a value's text may have at most {VALUE_BYTES_MAX} bytes")
+    spec.check_value(value)
     result = Stored(value, etag, expires_ms, _with_token(stored, write.token))
     returned = value if write.returning else None
     return Changed(result, Written(etag, created=created, value=returned, expires_ms=expires_ms))

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, Field, IPvAnyNetwork, WithJsonSc
 
 from .. import stores
 from ..auth import AuthSettings
+from ..core.store import VALUE_BYTES_MAX
 from ..stores.partitioned import PartitionedSettings
 from ..telemetry import LogSettings, TraceSettings
 from .tables import TableLocation, TableSettings
@@ -40,7 +41,8 @@ TrustedProxies = Annotated[tuple[Network, ...], Field(max_length=100)]
 class LimitSettings(BaseModel, frozen=True, extra="forbid"):
     """Limits for one request, and for all requests in flight.
 
-    Sizes are counted after decompression. The service immediately rejects a request that exceeds a limit on requests in
+    Sizes are counted after decompression. `value_bytes_max` limits the JSON text of each value that is written. Larger
+    values delay other requests. The service immediately rejects a request that exceeds a limit on requests in
     flight. `in_flight_max` limits the number of requests. `operations_in_flight_max` limits the number of their
     operations. `bytes_in_flight_max` limits the bytes of their bodies. With several stores, one store may use at most
     the fraction `store_share_max` of the part of these three limits that the other stores leave free. After SIGTERM the
@@ -49,6 +51,7 @@ class LimitSettings(BaseModel, frozen=True, extra="forbid"):
     """
 
     body_bytes_max: int = Field(default=16 * 2**20, ge=1024)
+    value_bytes_max: int = Field(default=VALUE_BYTES_MAX, ge=1024, le=16 * 2**20)
     operations_max: int = Field(default=10_000, ge=1)
     response_bytes_max: int = Field(default=64 * 2**20, ge=1024)
     in_flight_max: int = Field(default=1024, ge=1)

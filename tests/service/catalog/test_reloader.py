@@ -54,6 +54,7 @@ def settings(tables: Mapping[str, Any], **top: Any) -> Settings:
         ({"t": {"read": {"rate_per_s": 5}}}, {}, []),
         ({"t": {"cache": {"records_max": 5, "ttl_s": 1}}, "u": {}}, {}, []),
         ({}, {"limits": {"in_flight_max": 3}, "logs": {"requests": 1}}, []),
+        ({"t": {}}, {"limits": {"value_bytes_max": 5000}}, ["limits.value_bytes_max"]),
         ({"t": {"ttl_s": 5}}, {}, ["tables.t.ttl_s"]),
         ({"t": {"key": {"a": "string"}}}, {}, ["tables.t.key"]),
         ({"t": {"name": "other"}}, {}, ["tables.t.name"]),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from contract import COMPOSITE, put, same, update
 from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX, steps_by_key
 from tableside.catalog.table import Table
-from tableside.core import concurrency, transitions, values
+from tableside.core import concurrency, values
 from tableside.core.changes import PackedChanges, packed
 from tableside.core.errors import (
     DeadlineExceeded,
@@ -249,8 +249,8 @@ async def test_a_failed_folded_update_does_not_affect_the_others(
     assert same(values.decode(found.value) if isinstance(found, Record) else found, left)
 
 
-async def test_a_failed_folded_put_does_not_affect_the_others(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transitions, "VALUE_BYTES_MAX", 100)
+async def test_a_failed_folded_put_does_not_affect_the_others() -> None:
+    table = Table(RecordingStore(TableSpec("t", value_bytes_max=100)))
     outcomes = await table.batch([put("a", {"n": 1}), put("a", {"n": "x" * 200})])
     assert [type(outcome) for outcome in outcomes] == [Written, TooLarge]
     assert await value(table, "a") == {"n": 1}

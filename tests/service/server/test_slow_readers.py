@@ -21,16 +21,16 @@ from tableside.server.slow_readers import UnreadResponses
 from tableside.server.tls import TlsFiles
 from tableside.settings import validate
 
-VALUE = json.dumps({"v": "x" * 2_000_000}).encode()
+VALUE = json.dumps({"v": "x" * 1_000_000}).encode()
 ANSWER_BYTES_MIN = 16_000_000
-READ = json.dumps({"operations": [{"op": "get", "key": "a"}] * 8}).encode()
+READ = json.dumps({"operations": [{"op": "get", "key": "a"}] * 16}).encode()
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
 @asynccontextmanager
 async def serving(tls: TlsFiles | None) -> AsyncIterator[Server]:
-    """Run the service with a record of 2 MB."""
+    """Run the service with a record of 1 MB."""
     settings = validate(
         {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}, "console": {"enabled": False}}
     )
@@ -115,7 +115,7 @@ def test_the_unread_bytes_of_a_response_are_counted(tls: tuple[TlsFiles, ssl.SSL
             assert not connection.is_late(now)
             assert connection.is_late(now + 31)
             results = json.loads(await caller.answer())["results"]
-            assert [result["value"] == json.loads(VALUE) for result in results] == [True] * 8
+            assert [result["value"] == json.loads(VALUE) for result in results] == [True] * 16
             assert json.loads(await caller.answer()) == json.loads(VALUE)
             assert connection.sender.held_bytes == 0
 

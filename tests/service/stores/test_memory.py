@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from contract import StoreContract, Time, pages, put, record, written
-from tableside.core.errors import DeadlineExceeded
+from contract import StoreContract, Time, one, pages, put, record, update, written
+from tableside.core.errors import DeadlineExceeded, TooLarge
 from tableside.core.page_builder import PAGE_SKIPPED_MAX
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemorySettings
@@ -38,6 +38,16 @@ async def test_a_table_has_another_name_in_the_store() -> None:
     renamed = await backend.store(TableSpec("kept"))
     assert renamed.spec.name == "kept"
     assert (await record(renamed, "a")).value == b'{"n":1}'
+
+
+async def test_a_value_that_is_longer_than_a_new_limit_is_read_and_can_be_replaced() -> None:
+    backend = await MemoryBackend.open(MemorySettings())
+    await written(await backend.store(TableSpec("t")), put("a", {"text": "x" * 2000}))
+    store = await backend.store(TableSpec("t", value_bytes_max=1024))
+    assert (await record(store, "a")).value == b'{"text":"%b"}' % (b"x" * 2000)
+    assert isinstance(await one(store, update("a", {"n": 1})), TooLarge)
+    await written(store, update("a", {"text": None}))
+    assert (await record(store, "a")).value == b"{}"
 
 
 async def test_a_page_ends_early_among_expired_records() -> None:

@@ -12,7 +12,7 @@ from service.stores.test_rocksdb import database
 from tableside.core import values
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Written
 from tableside.core.store import Store, TableSpec
-from tableside.core.transitions import PLAIN_BYTES_MAX, Stored, are_plain_puts, transition
+from tableside.core.transitions import Stored, are_plain_puts, transition
 from tableside.stores.memory import MemoryStore
 from tableside.stores.rocksdb import RocksdbBackend, reads
 from tableside.stores.rocksdb import writes as writes_module
@@ -88,7 +88,6 @@ PLAIN = [put("a"), put("b"), put("c")]
         put("d", returning=True),
         put("d", token=Token("w", 1)),
         put("d", if_match=("x",)),
-        put("d", {"text": "x" * PLAIN_BYTES_MAX}),
         Get("d"),
     ],
 )

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 from starlette.responses import Response
@@ -32,6 +32,9 @@ from ..wire.update_bodies import update_members
 from .endpoint import SHORT_BODY_BYTES_MAX, TableRequest, deadline_s, table_route
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
+
+Decode: TypeAlias = Callable[[TableSpec, bytes], dict[str, Any]]
+"""Returns the members of an operation in a body. Raises a TableError if it is not valid."""
 
 _CONTENT_TYPE = (b"content-type", JSON.encode())
 
@@ -90,7 +93,7 @@ async def patch_record(request: TableRequest) -> Response:
     body = await request.read_body()
     if request_headers.create_only(request):
         raise InvalidOperation("If-None-Match is not supported for an update")
-    return await _write(request, {"op": "update"}, body, update_members if media == JSON else _patch_members)
+    return await _write(request, {"op": "update"}, body, _update_members if media == JSON else _patch_members)
 
 
 async def delete_record(request: TableRequest) -> Response:
@@ -100,11 +103,17 @@ async def delete_record(request: TableRequest) -> Response:
     return await _write(request, {"op": "delete"})
 
 
-def _put_members(body: bytes) -> dict[str, Any]:
+def _put_members(spec: TableSpec, body: bytes) -> dict[str, Any]:
+    spec.check_value(body)
     return {"value": values.parse(body)}
 
 
-def _patch_members(body: bytes) -> dict[str, Any]:
+def _update_members(spec: TableSpec, body: bytes) -> dict[str, Any]:
+    operation_members.check_value_texts(spec, body)
+    return update_members(body)
+
+
+def _patch_members(spec: TableSpec, body: bytes) -> dict[str, Any]:
     return {"update": updates.parse_merge_patch(values.parse(body))}
 
 
@@ -112,7 +121,7 @@ async def _write(
     request: TableRequest,
     members: dict[str, Any],
     body: bytes = b"",
-    decode: Callable[[bytes], dict[str, Any]] = lambda body: {},
+    decode: Decode = lambda spec, body: {},
 ) -> Response:
     """Do a write with these members and those in its body. If the body is long, its deadline counts from its end."""
     found = await request.catalog.table_or_spec(request.table_name)
@@ -138,11 +147,9 @@ async def _write(
     return response
 
 
-def _operation(
-    spec: TableSpec, key: Key, members: dict[str, Any], body: bytes, decode: Callable[[bytes], dict[str, Any]]
-) -> Operation:
+def _operation(spec: TableSpec, key: Key, members: dict[str, Any], body: bytes, decode: Decode) -> Operation:
     """Decode the body, and return the operation."""
-    decoded = decode(body)
+    decoded = decode(spec, body)
     if "ttl_s" in members and decoded.get("ttl_s") is not None:
         raise MalformedRequest("ttl_s occurs twice: in the query and in the body")
     return operation_members.build(spec, members["op"], key, decoded | members)

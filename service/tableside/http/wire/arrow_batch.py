@@ -97,7 +97,9 @@ def _column(
     if not are_puts:
         return GetColumn(keys)
     texts = yield from all_values(rows, expired)
-    return None if texts is None else PutColumn(keys, pa.array(texts, pa.binary()))
+    if texts is None or max(map(len, texts), default=0) > spec.value_bytes_max:
+        return None
+    return PutColumn(keys, pa.array(texts, pa.binary()))
 
 
 class _RowDecoder:
@@ -184,7 +186,7 @@ class _RowDecoder:
         distinct = list(set(texts))
         documents = values.parse_all(distinct) if sum(map(len, distinct)) <= PIECE_BYTES else None
         encoded = None if documents is None else values.encode_all(documents)
-        if encoded is None:
+        if encoded is None or max(map(len, encoded), default=0) > self._spec.value_bytes_max:
             return None
         defaults = dict(zip(distinct, encoded, strict=True))
         return [defaults[text] for text in texts]
@@ -219,6 +221,8 @@ class _RowDecoder:
     def _operation(self, members: dict[str, Any]) -> LongPieces[Operation | TableError]:
         try:
             checked = dict[str, Any]()
+            for name in ("value", "default"):
+                self._spec.check_value(members.get(name) or "")
             for name in _TEXT:
                 if len(members.get(name) or "") >= LONG_BYTES_MIN:
                     checked[name] = yield from self._checked(name, members[name], members["key"])

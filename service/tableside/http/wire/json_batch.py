@@ -184,6 +184,7 @@ class _OperationDecoder:
         documents: list[values.Json | TooLarge] = []
         for text in texts:
             try:
+                operation_members.check_value_texts(self._spec, text)
                 documents.append(values.parse(text))
             except TooLarge as error:
                 documents.append(error.with_traceback(None))
@@ -194,6 +195,7 @@ class _OperationDecoder:
     def _decode_long(self, body: bytes, text: bytes) -> LongPieces[None]:
         members: values.Json | TableError
         try:
+            operation_members.check_value_texts(self._spec, text)
             members = yield partial(operation_members_of, text, self._spec.key)
         except NotJson as error:
             raise not_json_body(body, error.reason, len(self._operations)) from None

@@ -72,6 +72,23 @@ def build(spec: TableSpec, kind: str, key: Key, members: Members) -> Operation:
     return msgspec.structs.replace(_BUILD[kind](spec, key, members), partitions=chosen)
 
 
+class _ValueTexts(msgspec.Struct):
+    value: msgspec.Raw = msgspec.Raw()
+    default: msgspec.Raw = msgspec.Raw()
+
+
+def check_value_texts(spec: TableSpec, text: bytes) -> None:
+    """Raise TooLarge if the JSON text of an operation contains a value that is too long to be parsed."""
+    if len(text) <= spec.value_bytes_max:
+        return
+    try:
+        found = msgspec.json.decode(text, type=_ValueTexts)
+    except (msgspec.DecodeError, RecursionError):
+        return  # Parsing the text finds its error.
+    for value in (found.value, found.default):
+        spec.check_value(memoryview(value))
+
+
 def display_name(name: str) -> str:
     """Return an unknown name for an error message. Text that does not look like a name may be a key or a secret."""
     return repr(name) if _NAME.fullmatch(name) else "of that name"
@@ -141,7 +158,9 @@ _BUILD: dict[str, Callable[[TableSpec, Key, Members], Operation]] = {
 
 def _text(spec: TableSpec, key: Key, value: Json | bytes) -> bytes:
     """Return the canonical text of a value. JSON has no bytes, so bytes are a text that is already canonical."""
-    return value if isinstance(value, bytes) else value_text(value, spec.key, key)
+    text = value if isinstance(value, bytes) else value_text(value, spec.key, key)
+    spec.check_value(text)
+    return text
 
 
 def _conditions(members: Members) -> tuple[tuple[str, ...] | None, bool]:

@@ -44,7 +44,7 @@ def plain_puts(
     keys: list[Any], texts: Sequence[bytes], spec: TableSpec, tokens: Sequence[Token | None]
 ) -> list[Put] | None:
     """Return an unconditional put of each canonical text."""
-    if spec.key.has_names or not spec.key.all_valid(keys):
+    if spec.key.has_names or not spec.key.all_valid(keys) or max(map(len, texts), default=0) > spec.value_bytes_max:
         return None
     return list(map(Put, keys, texts, repeat(None), repeat(False), repeat(None), tokens))
 

@@ -4,7 +4,6 @@ import msgspec
 
 from ...catalog import CatalogEntry
 from ...core import JsonObject
-from ...core.transitions import VALUE_BYTES_MAX
 from ...settings import LimitSettings
 
 _POLICIES = {
@@ -29,7 +28,7 @@ def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = Tru
             "operations_max": limits.operations_max,
             "body_bytes_max": limits.body_bytes_max,
             "response_bytes_max": limits.response_bytes_max,
-            "value_bytes_max": VALUE_BYTES_MAX,
+            "value_bytes_max": spec.value_bytes_max,
             "in_flight_max": limits.in_flight_max,
             "operations_in_flight_max": limits.operations_in_flight_max,
             "bytes_in_flight_max": limits.bytes_in_flight_max,

@@ -51,7 +51,7 @@ from .client import Client
 from .compare_and_set import TableItems, each_write
 from .errors import ConditionFailed
 from .expressions import native_update
-from .items import WRITERS, ItemLayout, converted, text_bytes
+from .items import ITEM_BYTES_MAX, WRITERS, ItemLayout, converted, text_bytes
 from .parts import in_parts
 from .scans import PageReader
 
@@ -176,8 +176,12 @@ class DynamodbStore:
         return outcome
 
     async def _update(self, update: Update, until: float) -> Attempt:
-        """Update a record by an expression, if one means exactly the same and is short."""
-        plan = None if takes_long(None, update) else native_update(update.changes)
+        """Update a record by an expression, if one means exactly the same and is short.
+
+        Its result is limited by the size of an item only.
+        """
+        is_long = takes_long(None, update) or self.spec.value_bytes_max < ITEM_BYTES_MAX
+        plan = None if is_long else native_update(update.changes)
         if plan is None:
             return NOT_APPLIED
         version, now = _new_version(), self._clock()

@@ -36,6 +36,9 @@ from .records import etag_of, pack, value_of
 from .tokens import element, is_simple
 from .topology import COMMAND_KEYS_MAX, Servers
 
+RESULT_BYTES_MAX = 3 * EDITED_BYTES_MAX
+"""More than the script's longest result: it checks no other limit on values."""
+
 _SIMPLE_NAME = re.compile("[A-Za-z0-9_-]+")
 _NUMERIC = ("$inc", "$min", "$max")
 
@@ -98,6 +101,8 @@ class RecordEditor:
         return found
 
     def _planned(self, update: Update) -> _Planned | None:
+        if self._spec.value_bytes_max < RESULT_BYTES_MAX:
+            return None
         edits = _packed(update.changes, self._spec.key.names)
         if edits is None or update.default is None:
             return None if edits is None else _Planned(edits, b"", 0)
