@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client import batch_retry
-from tableside_client.batch_retry import OUTCOMES
+from tableside_client.batch_retry import Failures, send_with_retries
 from tableside_client.calls import Call, CallLimits, CallSettings, Request, Run
 from tableside_client.errors import TablesideError
 from tableside_client.paths import given, joined, table_path
@@ -67,7 +66,7 @@ class ArrowTable:
             window: Adapts to the duration and the failures of each request.
 
         Returns:
-            One row per operation, in the same order: the columns of `tableside_client.batch_retry.OUTCOMES`, and
+            One row per operation, in the same order: the columns of `tableside_client.arrow_table.OUTCOMES`, and
             `retries`. A failed operation is a row with a `code`, also if the service was unreachable.
 
         Raises:
@@ -76,7 +75,7 @@ class ArrowTable:
         rows = operations if isinstance(operations, pa.Table) else pa.Table.from_batches([operations])
         repeatable = repeatable_rows(rows, op, writer is not None, at_least_once)
         params = given(op=op, writer=writer, fields=joined(fields)) | ({"return": "true"} if return_ else {})
-        return self._run(ArrowBatches(self._settings, self._name, params, window).send(rows, repeatable))
+        return self._run(_Batch(self._settings.start(), self._name, rows, params, window).send_all(repeatable))
 
     def scan(
         self,
@@ -124,61 +123,119 @@ class ArrowTable:
         return page, next_cursor(page, response.headers)
 
 
-class ArrowBatches:
-    """Sends batches of one table. `params` are the parameters of the requests."""
+ARROW = "application/vnd.apache.arrow.stream"
+
+OUTCOMES = pa.schema(
+    {
+        "status": pa.uint16(),
+        "value": pa.binary(),
+        "etag": pa.string(),
+        "code": pa.string(),
+        "detail": pa.string(),
+        "retriable": pa.bool_(),
+        "applied": pa.string(),
+        "replayed": pa.bool_(),
+    }
+)
+"""The columns of a response: one row per operation, in the order of the operations."""
+
+_UNCONDITIONAL = {"op", "key", "value", "update", "default", "ttl_s", "sequence", "partitions"}
+"""The columns that do not make a put or a delete unsafe to repeat."""
+
+
+class _Batch:
+    """The operations of a batch, and the outcomes of all of its attempts."""
 
     def __init__(
-        self, settings: CallSettings, table: str, params: Mapping[str, Any], window: RequestWindow | None
+        self,
+        limits: CallLimits,
+        table: str,
+        operations: pa.Table,
+        params: Mapping[str, Any],
+        window: RequestWindow | None,
     ) -> None:
-        self._settings = settings
+        self._limits = limits
         self._table = table
+        self._operations = operations
         self._params = params
         self._window = window
+        self._attempts: list[tuple[Sequence[int], pa.Table]] = []
 
-    def send(self, operations: pa.Table, repeatable: pa.Array) -> Call[pa.Table]:
-        """Send operations, and retry them by position. A batch that is too large for one request is split.
+    def send_all(self, repeatable: pa.Array) -> Call[pa.Table]:
+        """Send the operations, with retries, and return `OUTCOMES` and the number of retries of each operation."""
+        yield from send_with_retries(
+            len(self._operations), self._send, self._key, lambda at: repeatable[at].as_py(), self._limits.pause
+        )
+        return self._outcomes()
 
-        An operation that is too large for a separate request has the outcome `too_large`.
+    def _key(self, position: int) -> str:
+        return repr(self._operations["key"][position].as_py())
+
+    def _send(self, positions: Sequence[int]) -> Call[Failures]:
+        """Send operations once, and return their failures that a retry may change, or that block later operations."""
+        operations = self._operations if not self._attempts else self._operations.take(positions)
+        rows, retry_after_s = yield from self._rows(operations)
+        self._attempts.append((positions, rows))
+        is_unknown = pc.fill_null(pc.equal(rows["applied"], "unknown"), False)
+        at = pc.indices_nonzero(pc.or_(pc.fill_null(rows["retriable"], False), is_unknown))
+        found = rows.select(["code", "detail", "retriable", "applied"]).take(at).to_pylist() if len(at) else []
+        failures = ({**failure, "retry_after_s": retry_after_s} for failure in found)
+        return {positions[each]: failure for each, failure in zip(at.to_pylist(), failures, strict=True)}
+
+    def _rows(self, operations: pa.Table) -> Call[tuple[pa.Table, float | None]]:
+        """Send operations in one request or, if the service rejects it as too large, in halves.
+
+        Returns their outcomes, and the time to wait before a retry if the whole request failed.
         """
-        limits = self._settings.start()
+        headers, started_s = {"Content-Type": ARROW, "Accept": ARROW}, time.monotonic()
+        request = Request(
+            "POST", table_path(self._table, "batch"), self._table, self._params, headers, stream_bytes(operations)
+        )
         try:
-            return (
-                yield from batch_retry.send_with_retries(
-                    operations, lambda pending: self._send_observed(limits, pending), repeatable, limits.pause
-                )
-            )
+            response = yield from self._limits.send(request)
         except TablesideError as failure:
-            if failure.status != 413:
+            if failure.status == 413 and len(operations) > 1:
+                half = len(operations) // 2
+                first, _ = yield from self._rows(operations.slice(0, half))
+                second, retry_after_s = yield from self._rows(operations.slice(half))
+                return pa.concat_tables([first, second]), retry_after_s
+            if failure.status != 413 and not failure.retriable:
                 raise
-            if len(operations) < 2:  # the operation itself is too large: the others have separate outcomes
-                rows = batch_retry.failed_response(failure, len(operations)).rows
-                return rows.append_column("retries", pa.repeat(pa.scalar(0, pa.uint16()), len(rows)))
-        half = len(operations) // 2
-        first = yield from self.send(operations.slice(0, half), repeatable.slice(0, half))
-        return pa.concat_tables([first, (yield from self.send(operations.slice(half), repeatable.slice(half)))])
-
-    def _send_observed(self, limits: CallLimits, operations: pa.Table) -> Call[batch_retry.BatchResponse]:
-        started_s = time.monotonic()
-        response = yield from self._send_once(limits, operations)
+            rows, retry_after_s = _failed(failure, len(operations)), failure.retry_after_s
+        else:
+            rows, retry_after_s = read_stream(response.content).select(OUTCOMES.names).cast(OUTCOMES), None
         if self._window is not None:
-            code = batch_retry.first_retriable_code(response.rows)
+            position = pc.index(rows["retriable"], True).as_py()
+            code = None if position < 0 else rows["code"][position].as_py()
             self._window.observe(time.monotonic() - started_s, code)
-        return response
+        return rows, retry_after_s
 
-    def _send_once(self, limits: CallLimits, operations: pa.Table) -> Call[batch_retry.BatchResponse]:
-        headers = {"Content-Type": ARROW, "Accept": ARROW}
-        content = stream_bytes(operations)
-        path = table_path(self._table, "batch")
-        try:
-            response = yield from limits.send(Request("POST", path, self._table, self._params, headers, content))
-        except TablesideError as failure:
-            if not failure.retriable:
-                raise
-            return batch_retry.failed_response(failure, len(operations))
-        return batch_retry.BatchResponse(read_outcomes(response.content))
+    def _outcomes(self) -> pa.Table:
+        """Return the last outcome of each operation."""
+        [(positions, rows), *later] = self._attempts
+        last, retries = list(positions), [0] * len(positions)
+        count = len(last)
+        for positions, _ in later:
+            for position in positions:
+                last[position], count = count, count + 1
+                retries[position] += 1
+        if later:
+            rows = pa.concat_tables([attempted for _, attempted in self._attempts]).take(last)
+        return rows.append_column("retries", pa.array(retries, pa.uint16()))
 
 
-ARROW = "application/vnd.apache.arrow.stream"
+def _failed(error: TablesideError, count: int) -> pa.Table:
+    """Return the outcomes of a request that failed as a whole: the same one for each of its operations."""
+    outcome = {
+        "status": error.status,
+        "code": error.code,
+        "detail": error.detail,
+        "retriable": error.retriable,
+        "applied": error.applied,
+        "replayed": False,
+    }
+    columns = [pa.repeat(pa.scalar(outcome.get(field.name), field.type), count) for field in OUTCOMES]
+    return pa.Table.from_arrays(columns, schema=OUTCOMES)
 
 
 def stream_bytes(table: pa.Table) -> bytes:
@@ -193,11 +250,6 @@ def read_stream(body: bytes) -> pa.Table:
     """Read an Arrow IPC stream without copying its buffers."""
     with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
         return reader.read_all()
-
-
-def read_outcomes(body: bytes) -> pa.Table:
-    """Read the response to a batch: exactly the columns of `OUTCOMES`. Other columns are dropped."""
-    return read_stream(body).select(OUTCOMES.names).cast(OUTCOMES)
 
 
 def next_cursor(page: pa.Table, headers: Mapping[str, str]) -> str | None:
@@ -216,17 +268,14 @@ def repeatable_rows(operations: pa.Table, op: str | None, tokens: bool, at_least
         return pa.repeat(True, count)
     names = operations.column_names
     kinds = operations["op"].cast(pa.string()) if "op" in names else pa.chunked_array([pa.repeat(op, count)])
-    safe = pc.and_(pc.is_in(kinds, pa.array(["put", "delete"])), _unconditional(operations))
+    safe = pc.is_in(kinds, pa.array(["put", "delete"]))
+    for name in set(names) - _UNCONDITIONAL:
+        safe = pc.and_(safe, _is_not_given(operations[name]))
     safe = pc.or_(safe, pc.equal(kinds, "get"))
     if tokens and "sequence" in names:
         safe = pc.or_(safe, pc.is_valid(operations["sequence"]))
     return pc.fill_null(safe, False).combine_chunks()
 
 
-def _unconditional(operations: pa.Table) -> pa.Array:
-    mask = pa.repeat(True, len(operations))
-    if "if_match" in operations.column_names:
-        mask = pc.and_(mask, pc.is_null(operations["if_match"]))
-    if "if_absent" in operations.column_names:
-        mask = pc.and_(mask, pc.invert(pc.fill_null(operations["if_absent"], False)))
-    return mask
+def _is_not_given(option: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.invert(pc.fill_null(option, False)) if pa.types.is_boolean(option.type) else pc.is_null(option)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
 
+from tableside_client.batch_retry import Failures, send_with_retries
 from tableside_client.calls import Call, CallLimits, Request
 from tableside_client.errors import TablesideError, from_problem
 from tableside_client.paths import JSON, as_key, given, json_bytes, record_path, table_path, write_headers
@@ -50,6 +51,11 @@ OPERATIONS_PER_REQUEST = 1_000
 
 Document = dict[str, Any]
 
+_UNCONDITIONAL = {"op", "key", "value", "ttl_s", "return", "token"}
+"""The members of puts and deletes that leave the same record when they are repeated."""
+_SINGLE_REQUEST = _UNCONDITIONAL | {"update", "default", "if_match", "if_absent"}
+"""The members that the request of a single write can have."""
+
 
 @dataclass(slots=True)
 class Operation:
@@ -83,8 +89,8 @@ class Operation:
 
 def is_idempotent(members: Mapping[str, Any]) -> bool:
     """Return whether repeating an operation leaves the same record: a get, or an unconditional put or delete."""
-    conditional = members.get("if_match") is not None or bool(members.get("if_absent"))
-    return members.get("op") == "get" or (members.get("op") in ("put", "delete") and not conditional)
+    given_members = {name for name, member in members.items() if member is not None and member is not False}
+    return members.get("op") == "get" or (members.get("op") in ("put", "delete") and given_members <= _UNCONDITIONAL)
 
 
 def chunks(items: Iterable[Any], size: int = OPERATIONS_PER_REQUEST) -> Iterator[list[Any]]:
@@ -104,75 +110,61 @@ def send(
     Raises:
         TablesideError: The service rejected the whole first request permanently.
     """
-    results: list[Document] = [{}] * len(operations)
-    waiting = list(enumerate(operations))
-    while waiting:
-        received = yield from _attempt(limits, table, [operation for _, operation in waiting], is_first=is_first)
-        is_first = False
-        again: list[tuple[int, Operation]] = []
-        blocked: set[str] = set()
-        for (position, operation), result in zip(waiting, received, strict=True):
-            results[position] = result
-            if (retried := _next_attempt(operation, result, blocked)) is not None:
-                again.append((position, retried))
-        failures = [results[position]["error"] for position, _ in again]
-        if not (yield from _may_continue(limits, failures, progressed=len(again) < len(waiting))):
-            break
-        waiting = again
-    return results
+    batch = _Batch(limits, table, list(operations), is_first)
+    yield from send_with_retries(len(operations), batch.send, batch.key, batch.is_repeatable, limits.pause)
+    return batch.results
 
 
-def _may_continue(limits: CallLimits, failures: Sequence[Document], *, progressed: bool) -> Call[bool]:
-    """Return whether to send the failed operations again, after a pause unless the next attempt certainly differs."""
-    codes = {failure["code"] for failure in failures}
-    if codes <= {"unsupported"}:  # Their tokens have been removed.
-        return bool(failures)
-    if codes <= {"unsupported", "too_large"}:  # The response was full, and the next one has room for some of them.
-        return progressed
-    retry_after_s = max(failure.get("retry_after_s") or 0.0 for failure in failures)
-    return (yield from limits.pause(retry_after_s, f"{failures[0]['code']}: {failures[0]['detail']}"))
+class _Batch:
+    """Operations, and the results of their last attempts."""
 
+    def __init__(self, limits: CallLimits, table: str, operations: list[Operation], is_first: bool) -> None:
+        self._limits = limits
+        self._table = table
+        self._operations = operations
+        self._is_first = is_first
+        self.results: list[Document] = [{}] * len(operations)
 
-def _next_attempt(operation: Operation, result: Document, blocked: set[str]) -> Operation | None:
-    """Return the operation to send again, if any.
+    def key(self, position: int) -> str:
+        return repr(self._operations[position].document["key"])
 
-    `blocked` are the keys of operations with an unknown outcome that are not sent again. Later operations on the same
-    key are not sent again either, because that might change their order.
-    """
-    failure = result.get("error")
-    if failure is None:
-        return None
-    if operation.own_token and failure["code"] == "unsupported":
-        return operation.without_own_token()
-    key = repr(operation.document["key"])
-    safe = failure.get("applied") == "no" or operation.repeatable
-    if failure.get("retriable") and safe and key not in blocked:
-        return operation
-    if failure.get("applied") == "unknown":
-        blocked.add(key)
-    return None
+    def is_repeatable(self, position: int) -> bool:
+        return self._operations[position].repeatable
 
+    def send(self, positions: Sequence[int]) -> Call[Failures]:
+        """Send operations once, and remove the client's own tokens if the table does not support them."""
+        received = yield from self._results([self._operations[position] for position in positions])
+        failures: dict[int, Document] = {}
+        for position, result in zip(positions, received, strict=True):
+            self.results[position] = result
+            operation, failure = self._operations[position], result.get("error")
+            if failure is None:
+                continue
+            if operation.own_token and failure["code"] == "unsupported":
+                self._operations[position] = operation.without_own_token()
+                failure = {**failure, "retriable": True, "applied": "no"}
+            failures[position] = failure
+        return failures
 
-def _attempt(
-    limits: CallLimits, table: str, operations: Sequence[Operation], *, is_first: bool
-) -> Call[list[Document]]:
-    """Send operations once, in one request or, if the service rejects it as too large, in halves.
+    def _results(self, operations: Sequence[Operation]) -> Call[list[Document]]:
+        """Send operations in one request or, if the service rejects it as too large, in halves.
 
-    Raises an error only if no operation may have been applied. Otherwise it is the result of the operations.
-    """
-    content = json_bytes({"operations": [operation.document for operation in operations]})
-    path = table_path(table, "batch")
-    try:
-        response = yield from limits.send(Request("POST", path, table, headers={"Content-Type": JSON}, content=content))
-    except TablesideError as failure:
-        if failure.status == 413 and len(operations) > 1:
-            half = len(operations) // 2
-            first = yield from _attempt(limits, table, operations[:half], is_first=is_first)
-            return first + (yield from _attempt(limits, table, operations[half:], is_first=False))
-        if is_first and failure.status != 413 and not failure.retriable:
-            raise
-        return [_failed(failure)] * len(operations)
-    return list(response.json()["results"])
+        Raises an error only if no operation may have been applied. Otherwise it is the result of the operations.
+        """
+        content = json_bytes({"operations": [operation.document for operation in operations]})
+        path, headers = table_path(self._table, "batch"), {"Content-Type": JSON}
+        is_first, self._is_first = self._is_first, False
+        try:
+            response = yield from self._limits.send(Request("POST", path, self._table, {}, headers, content))
+        except TablesideError as failure:
+            if failure.status == 413 and len(operations) > 1:
+                self._is_first, half = is_first, len(operations) // 2
+                first = yield from self._results(operations[:half])
+                return first + (yield from self._results(operations[half:]))
+            if is_first and failure.status != 413 and not failure.retriable:
+                raise
+            return [_failed(failure)] * len(operations)
+        return list(response.json()["results"])
 
 
 def _failed(failure: TablesideError) -> Document:
@@ -190,8 +182,10 @@ _METHODS = {"put": "PUT", "update": "PATCH", "delete": "DELETE"}
 
 
 def single_write(table: str, operation: Operation) -> Request | None:
-    """Return the request of a write, None if a batch should contain its key, its token or its etag."""
+    """Return the request of a write, None if a batch should contain its members."""
     members = operation.document
+    if not members.keys() <= _SINGLE_REQUEST:
+        return None
     token = members.get("token") and (members["token"]["writer"], members["token"]["sequence"])
     path = record_path(table, members["key"], token and token[0], members.get("if_match"))
     if path is None:

@@ -1,115 +1,81 @@
 """Retries: only of operations that may succeed and are safe to repeat, in order, and within limits."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import pyarrow as pa
 import pytest
 
-from tableside_client import batch_retry
 from tableside_client.arrow_table import repeatable_rows
+from tableside_client.batch_retry import Failures, send_with_retries
 from tableside_client.calls import Call, Pause, wait
-from tableside_client.errors import TableError
 from tableside_client.retries import Retries, RetryBudget
 
 Outcome = dict[str, object]
 
-OK: Outcome = {"status": 204, "replayed": False}
-BUSY: Outcome = {"status": 503, "code": "store_unavailable", "retriable": True, "applied": "no", "replayed": False}
+OK: Outcome = {"code": None}
+BUSY: Outcome = {"code": "store_unavailable", "detail": "", "retriable": True, "applied": "no"}
 DOUBT: Outcome = BUSY | {"applied": "unknown"}
-WRONG: Outcome = {"status": 422, "code": "invalid_operation", "retriable": False, "applied": "no", "replayed": False}
-
-
-def budget(attempts_max: int = 5) -> RetryBudget:
-    return RetryBudget(Retries(attempts_max, 1.0, 4.0, 1e9), clock=lambda: 0.0, uniform=lambda: 1.0)
-
-
-def scripted(script: dict[str, list[Outcome]], asked: list[list[str]]) -> batch_retry.Send:
-    """Answer each key with its next scripted outcome."""
-
-    def send(operations: pa.Table) -> Call[batch_retry.BatchResponse]:
-        keys = operations["key"].to_pylist()
-        asked.append(keys)
-        rows = pa.Table.from_pylist([script[key].pop(0) for key in keys], schema=batch_retry.OUTCOMES)
-        yield from ()
-        return batch_retry.BatchResponse(rows)
-
-    return send
+WRONG: Outcome = BUSY | {"code": "invalid_operation", "retriable": False}
+LARGE: Outcome = BUSY | {"code": "too_large"}
 
 
 def settle(
-    op: str, keys: list[str], send: batch_retry.Send, waits: list[float], limits: RetryBudget | None = None
-) -> pa.Table:
-    """Return the outcomes. The pauses are added to `waits`."""
-    operations = pa.table({"key": pa.array(keys, pa.string())})
-    repeatable = repeatable_rows(operations, op, False, False)
-    call = batch_retry.send_with_retries(operations, send, repeatable, partial(wait, limits or budget()))
-    try:
-        while isinstance(step := next(call), Pause):
-            waits.append(step.seconds)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError(step)
+    keys: str, script: dict[str, list[Outcome]], *, repeatable: bool = False, attempts_max: int = 5
+) -> tuple[list[object], list[str], list[float]]:
+    """Answer each key with its next outcome, and return the last codes, the keys of each attempt, and the pauses."""
+    codes: list[object] = [None] * len(keys)
+    asked: list[str] = []
+    pauses: list[float] = []
+    budget = RetryBudget(Retries(attempts_max, 1.0, 4.0, 1e9), clock=lambda: 0.0, uniform=lambda: 1.0)
+
+    def send(positions: Sequence[int]) -> Call[Failures]:
+        asked.append("".join(keys[at] for at in positions))
+        outcomes = {at: script[keys[at]].pop(0) for at in positions}
+        for at, outcome in outcomes.items():
+            codes[at] = outcome["code"]
+        yield from ()
+        return {at: outcome for at, outcome in outcomes.items() if outcome["code"]}
+
+    call = send_with_retries(len(keys), send, keys.__getitem__, lambda _: repeatable, partial(wait, budget))
+    for step in call:
+        assert isinstance(step, Pause)
+        pauses.append(step.seconds)
+    return codes, asked, pauses
 
 
-def test_only_retriable_operations_are_retried_and_outcomes_keep_their_positions() -> None:
-    asked: list[list[str]] = []
-    waits: list[float] = []
-    send = scripted({"a": [OK], "b": [BUSY, BUSY, OK], "c": [WRONG], "d": [BUSY, OK]}, asked)
-    answer = settle("update", ["a", "b", "c", "d"], send, waits)
-    assert asked == [["a", "b", "c", "d"], ["b", "d"], ["b"]]
-    assert answer["code"].to_pylist() == [None, None, "invalid_operation", None]
-    assert answer["retries"].to_pylist() == [0, 2, 0, 1]
-    assert waits == [1.0, 2.0]
+def test_only_retriable_operations_are_retried() -> None:
+    script = {"a": [OK], "b": [BUSY, BUSY, OK], "c": [WRONG], "d": [BUSY, OK]}
+    codes, asked, pauses = settle("abcd", script)
+    assert (codes, asked, pauses) == ([None, None, "invalid_operation", None], ["abcd", "bd", "b"], [1.0, 2.0])
 
 
-def test_an_update_without_a_token_and_with_unknown_outcome_is_not_retried() -> None:
-    asked: list[list[str]] = []
-    answer = settle("update", ["a"], scripted({"a": [DOUBT]}, asked), [])
-    assert answer["applied"].to_pylist() == ["unknown"]
-    assert len(asked) == 1
-    answer = settle("put", ["a"], scripted({"a": [DOUBT, OK]}, asked), [])
-    assert answer["code"].to_pylist() == [None]
+def test_an_operation_with_unknown_outcome_is_retried_only_if_that_is_safe() -> None:
+    assert settle("a", {"a": [DOUBT]}) == (["store_unavailable"], ["a"], [])
+    assert settle("a", {"a": [DOUBT, OK]}, repeatable=True) == ([None], ["a", "a"], [1.0])
 
 
 def test_after_an_unknown_outcome_later_operations_on_the_key_are_not_sent() -> None:
-    asked: list[list[str]] = []
-    script: dict[str, list[Outcome]] = {"a": [DOUBT, BUSY], "b": [BUSY, OK]}
-    answer = settle("update", ["a", "a", "b"], scripted(script, asked), [])
-    assert asked == [["a", "a", "b"], ["b"]]
-    assert answer["code"].to_pylist() == ["store_unavailable", "store_unavailable", None]
+    codes, asked, _ = settle("aab", {"a": [DOUBT, BUSY], "b": [BUSY, OK]})
+    assert (codes, asked) == (["store_unavailable", "store_unavailable", None], ["aab", "b"])
 
 
 def test_attempts_and_time_are_limited_and_retry_after_is_respected() -> None:
-    error = TableError("t", "throttled", 429, "slow down", retriable=True, retry_after_s=7.0)
-    waits: list[float] = []
-
-    def send(operations: pa.Table) -> Call[batch_retry.BatchResponse]:
-        yield from ()
-        return batch_retry.failed_response(error, len(operations))
-
-    answer = settle("get", ["a", "b"], send, waits, budget(3))
-    assert waits == [7.0, 7.0]
-    assert answer["code"].to_pylist() == ["throttled", "throttled"]
-    assert answer["retries"].to_pylist() == [2, 2]
+    throttled = BUSY | {"code": "throttled", "retry_after_s": 7.0}
+    codes, asked, pauses = settle("ab", {key: [throttled] * 3 for key in "ab"}, attempts_max=3)
+    assert (codes, asked, pauses) == (["throttled"] * 2, ["ab"] * 3, [7.0, 7.0])
     spent = RetryBudget(Retries(9, 1.0, 1.0, 5.0), clock=lambda: 0.0, uniform=lambda: 0.0)
     assert spent.next_pause_s(6.0) is None
 
 
 def test_gets_beyond_the_response_limit_are_requested_again_immediately() -> None:
-    large: Outcome = {"status": 413, "code": "too_large", "retriable": True, "applied": "no", "replayed": False}
-    waits: list[float] = []
-    send = scripted({"a": [OK], "b": [large, OK], "c": [large, large, OK]}, [])
-    assert settle("get", ["a", "b", "c"], send, waits)["code"].null_count == 3
-    assert waits == []
+    codes, _, pauses = settle("abc", {"a": [OK], "b": [LARGE, OK], "c": [LARGE, LARGE, OK]})
+    assert (codes, pauses) == ([None] * 3, [])
 
 
 def test_a_record_above_the_response_limit_fails_immediately() -> None:
-    large: Outcome = {"status": 413, "code": "too_large", "retriable": True, "applied": "no", "replayed": False}
-    waits: list[float] = []
-    asked: list[list[str]] = []
-    answer = settle("get", ["a", "b"], scripted({"a": [large, large], "b": [OK]}, asked), waits)
-    assert answer["code"].to_pylist() == ["too_large", None]
-    assert (asked, waits) == ([["a", "b"], ["a"]], [])
+    codes, asked, pauses = settle("ab", {"a": [LARGE, LARGE], "b": [OK]})
+    assert (codes, asked, pauses) == (["too_large", None], ["ab", "a"], [])
 
 
 @pytest.mark.parametrize(
@@ -120,6 +86,7 @@ def test_a_record_above_the_response_limit_fails_immediately() -> None:
         ({"sequence": [0, None]}, "update", True, [True, False]),
         ({"sequence": [0, 1]}, "update", False, [False, False]),
         ({"if_match": ["e", None]}, "put", False, [False, True]),
+        ({"later_option": [None, 1]}, "put", False, [True, False]),
         ({"if_absent": [True, False]}, "put", False, [False, True]),
         ({"op": ["delete", "update"]}, None, False, [True, False]),
     ],

@@ -1,11 +1,7 @@
 """Fold the rows of a key into one update if the result is exact. Otherwise they become an ordered list of updates.
 
-Folded and listed updates produce equal records. A fold is an aggregate expression per leaf of the document:
-
-    $inc                the sum of integers. Floating-point sums depend on the order of the rows, so they are listed
-    $min $max           the minimum or maximum, if Spark orders the values in the same way as the service orders JSON
-    $set, merge patch   the values of the last row
-    $push $addToSet     the elements in order, or the distinct elements
+Folded and listed updates produce equal records. A fold is an aggregate expression per leaf of the document, by the rule
+of its operator in `tableside_client.operators`.
 
 If nulls are omitted, the null operands of rows are ignored. If they are written, rows with a null that the operator
 does not accept have a problem, so that they are not selected.
@@ -16,30 +12,12 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DateType,
-    LongType,
-    MapType,
-    NumericType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructType
 
-from tableside_spark.plan.json_columns import INTEGERS, Nulls
-from tableside_spark.plan.update_documents import MERGE, Leaf
+from tableside_spark.plan.json_columns import Nulls, json_kind, scalar_types
+from tableside_spark.plan.update_documents import Leaf
 from tableside_spark.versions import VariantType
 
-_ORDERED_TYPES = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
-_OPERAND_TYPES: dict[str, tuple[type[DataType], ...]] = {
-    "$inc": (NumericType,),
-    "$min": _ORDERED_TYPES,
-    "$max": _ORDERED_TYPES,
-    "$each": (ArrayType, VariantType),
-}
 _LAST = "__last"
 _SUM = "decimal(20,0)"  # fits any 64-bit integer, and its sums fit any number of rows
 
@@ -65,22 +43,17 @@ class Fold:
 def require_operand_type(row_leaf: RowLeaf) -> None:
     """Raise `ValueError` for an operand type that the operator does not accept."""
     leaf, kind = row_leaf.leaf, row_leaf.kind
-    accepted = _OPERAND_TYPES.get("$each" if leaf.each else leaf.operator, (DataType,))
-    if not isinstance(kind, accepted):
+    if json_kind(kind) not in leaf.operands:
         raise ValueError(f"{leaf.label} does not accept {kind.simpleString()}")
 
 
 def is_foldable(row_leaf: RowLeaf) -> bool:
-    """Whether folding this leaf gives exactly the same result as applying its rows one after the other."""
-    leaf, kind = row_leaf.leaf, row_leaf.kind
-    if " collate " in kind.simpleString():  # a collation orders texts differently from the service
-        return False
-    if leaf.operator == "$inc":
-        return isinstance(kind, INTEGERS)
-    if leaf.each:
-        return isinstance(kind, ArrayType)
-    # Objects are merged: two patches of one member are not equal to the later one alone.
-    return leaf.operator != MERGE or not isinstance(kind, StructType | MapType | VariantType)
+    """Whether folding this leaf gives exactly the same result as applying its rows one after the other.
+
+    Strings are ordered and compared in the same way as in the service only if they have no collation.
+    """
+    texts = (kind for kind in scalar_types(row_leaf.kind) if isinstance(kind, StringType))
+    return json_kind(row_leaf.kind) in row_leaf.leaf.folded and all(kind == StringType() for kind in texts)
 
 
 def operand_in_row(leaf: Leaf, column: Column, nulls: Nulls) -> Column:
@@ -124,24 +97,27 @@ class RowSelection:
 
 def fold(leaves: Sequence[RowLeaf], selection: RowSelection, nulls: Nulls) -> Fold:
     """Return the aggregates that fold the rows of a key. All leaves must be foldable."""
-    result = Fold()
+    result, last = Fold(), list[Column]()
     for row_leaf in leaves:
-        match row_leaf.leaf.operator:
-            case "$inc":
-                _add_sum(result, row_leaf, selection)
-            case "$min":
-                _add(result, row_leaf, F.min(selection.masked(F.col(row_leaf.name))))
-            case "$max":
-                _add(result, row_leaf, F.max(selection.masked(F.col(row_leaf.name))))
-            case "$push" | "$addToSet":
-                _add_elements(result, row_leaf, selection, nulls)
-            case _ if nulls == "omit":
+        values = selection.masked(F.col(row_leaf.name))
+        match row_leaf.leaf.operator.fold:
+            case "sum":
+                _add_sum(result, row_leaf, values)
+            case "least":
+                _add(result, row_leaf, F.min(values))
+            case "greatest":
+                _add(result, row_leaf, F.max(values))
+            case "append" | "union" as rule:
+                _add_elements(result, row_leaf, selection, nulls, as_set=rule == "union")
+            case "last" if nulls == "omit":
                 _add(result, row_leaf, _last_non_null(row_leaf.name, selection))
-            case _:
+            case "last":
+                last.append(F.col(row_leaf.name))
                 result.values.append(F.col(_LAST).getField(row_leaf.name))
-    last = [row_leaf.name for row_leaf in leaves if row_leaf.leaf.operator in ("$set", MERGE)]
-    if last and nulls == "write":
-        result.aggregates[_LAST] = selection.last(F.struct(*[F.col(name) for name in last]))
+            case None:
+                raise AssertionError(f"{row_leaf.leaf.label} cannot be folded")
+    if last:
+        result.aggregates[_LAST] = selection.last(F.struct(*last))
     return result
 
 
@@ -150,12 +126,12 @@ def _add(result: Fold, row_leaf: RowLeaf, aggregate: Column) -> None:
     result.values.append(F.col(row_leaf.name))
 
 
-def _add_sum(result: Fold, row_leaf: RowLeaf, selection: RowSelection) -> None:
-    name = row_leaf.name
+def _add_sum(result: Fold, row_leaf: RowLeaf, values: Column) -> None:
     if not isinstance(row_leaf.kind, LongType):  # 2^31 rows of 32-bit integers fit in 64 bits
-        _add(result, row_leaf, F.sum(selection.masked(F.col(name).cast("long"))))
+        _add(result, row_leaf, F.sum(values.cast("long")))
         return
-    result.aggregates[name] = F.sum(selection.masked(F.col(name).cast(_SUM)))
+    name = row_leaf.name
+    result.aggregates[name] = F.sum(values.cast(_SUM))
     total = F.expr(f"try_cast({name} AS bigint)")
     result.values.append(total)
     overflow = F.col(name).isNotNull() & total.isNull()
@@ -168,10 +144,10 @@ def _last_non_null(name: str, selection: RowSelection) -> Column:
     return F.max_by(F.col(name), F.when(F.col(name).isNotNull(), selection.masked(selection.order)))
 
 
-def _add_elements(result: Fold, row_leaf: RowLeaf, selection: RowSelection, nulls: Nulls) -> None:
+def _add_elements(result: Fold, row_leaf: RowLeaf, selection: RowSelection, nulls: Nulls, *, as_set: bool) -> None:
     leaf, name = row_leaf.leaf, row_leaf.name
     comparable = _is_comparable(row_leaf.kind)
-    as_set = leaf.operator == "$addToSet" and comparable
+    as_set = as_set and comparable
     result.aggregates[name] = _collected(name, selection, as_set=as_set)
     pairs = F.col(name)
     if selection.order is not None:

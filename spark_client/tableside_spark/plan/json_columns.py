@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from pyspark.sql import Column
@@ -30,6 +30,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
+from tableside_client.operators import Kind
 from tableside_spark.versions import VariantType
 
 Nulls = Literal["write", "omit"]
@@ -44,11 +45,16 @@ EQUAL_KEYS = "a map with two equal keys"
 DECIMAL_DIGITS_MAX = 15
 """The number of decimal digits that every double preserves."""
 
-INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-_SCALARS = (
-    *INTEGERS, StringType, CharType, VarcharType, BooleanType, FloatType, DoubleType, DateType, TimestampType,
-    TimestampNTZType, NullType, VariantType,
-)  # fmt: skip
+_KINDS: tuple[tuple[Kind, tuple[type[DataType], ...]], ...] = (
+    ("null", (NullType,)),
+    ("boolean", (BooleanType,)),
+    ("integer", (ByteType, ShortType, IntegerType, LongType)),
+    ("number", (FloatType, DoubleType, DecimalType)),
+    ("string", (StringType, CharType, VarcharType, DateType, TimestampType, TimestampNTZType)),
+    ("array", (ArrayType,)),
+    ("object", (StructType, MapType)),
+    ("mixed", (VariantType,)),
+)
 
 _OPTIONS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -61,6 +67,11 @@ _OPTIONS = {
 def json_text(struct: Column, nulls: Nulls) -> Column:
     """Return a struct as a JSON object. Nulls are written or omitted at every depth. Times are ISO 8601 in UTC."""
     return F.to_json(struct, _OPTIONS | {"ignoreNullFields": str(nulls == "omit").lower()})
+
+
+def json_kind(kind: DataType) -> Kind | None:
+    """Return the kind of JSON values that a column of a type has, or None if JSON cannot represent it."""
+    return next((name for name, types in _KINDS if isinstance(kind, types)), None)
 
 
 def require_json_type(name: str, kind: DataType, decimals: Decimals) -> None:
@@ -82,7 +93,7 @@ def require_json_type(name: str, kind: DataType, decimals: Decimals) -> None:
                     f"column {name} is {kind.simpleString()}: a JSON number keeps {DECIMAL_DIGITS_MAX} digits; "
                     'cast it, or set decimals="string"'
                 )
-        case _ if not isinstance(kind, _SCALARS):
+        case _ if json_kind(kind) is None:
             raise ValueError(f"column {name} is {kind.simpleString()}: JSON cannot represent it; cast it first")
 
 
@@ -97,16 +108,23 @@ def with_decimals(column: Column, kind: DataType, decimals: Decimals) -> Column:
     return _decimals_as_text(column, kind) if decimals == "string" and has_type(kind, DecimalType) else column
 
 
-def has_type(kind: DataType, wanted: type[DataType]) -> bool:
-    """Whether a type is, or has at any depth, a type of a class."""
+def scalar_types(kind: DataType) -> Iterator[DataType]:
+    """Yield the scalar types in a type, at any depth, with those of the keys of maps."""
     match kind:
         case StructType():
-            return any(has_type(field.dataType, wanted) for field in kind.fields)
+            for member in kind.fields:
+                yield from scalar_types(member.dataType)
         case ArrayType():
-            return has_type(kind.elementType, wanted)
+            yield from scalar_types(kind.elementType)
         case MapType():
-            return has_type(kind.valueType, wanted)
-    return isinstance(kind, wanted)
+            yield from (kind.keyType, *scalar_types(kind.valueType))
+        case _:
+            yield kind
+
+
+def has_type(kind: DataType, wanted: type[DataType]) -> bool:
+    """Whether a type is, or has at any depth, a scalar type of a class."""
+    return any(isinstance(scalar, wanted) for scalar in scalar_types(kind))
 
 
 def _decimals_as_text(column: Column, kind: DataType) -> Column:

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import BooleanType, DataType, DecimalType, MapType, StringType, StructType
 
+from tableside_client.operators import WHOLE_UPDATE
 from tableside_client.paths import names
 from tableside_spark.executor.operation_batch import DELETE, PROBLEM
 from tableside_spark.plan import fold
@@ -125,7 +126,7 @@ def updates(frame: DataFrame, update: Any, default: Any, options: WriteOptions, 
     row_leaves, ready = _check_leaves(
         _select_inputs(frame, columns, options), leaves, options, has_default=default is not None
     )
-    folds = folding and len(documents) == 1 and bool(documents[0].template) and all(map(fold.is_foldable, row_leaves))
+    folds = folding and len(documents) == 1 and documents[0].is_foldable and all(map(fold.is_foldable, row_leaves))
     rows = ready if folds else ready.withColumn(UPDATE, _row_text(documents, row_leaves, options))
     grouping = UpdatePerKey(
         options.operation_keys,
@@ -157,10 +158,7 @@ def delete_condition(delete_when: Column | str | None, order_by: OrderBy) -> Col
 
 
 def _documents(update: Any) -> list[Document]:
-    """Return the documents of an update. A document with an empty template is a single leaf: the whole document."""
-    if isinstance(update, Column):
-        return [Document({}, [Leaf("", "update", update)])]
-    if isinstance(update, Mapping):
+    if isinstance(update, Column | Mapping):
         return [read_update(update)]
     if isinstance(update, list | tuple) and all(isinstance(part, Mapping) for part in update):
         return [read_update(part) for part in update]
@@ -179,11 +177,11 @@ def _check_leaves(
         _require_number(leaf, types[name], options.decimals)
         require_json_type(leaf.label, types[name], options.decimals)
         checks += value_checks(F.col(name), types[name], leaf.label)
-        if leaf.needs_operand and options.nulls == "write":
+        if "null" not in leaf.operands and options.nulls == "write":
             checks.append(
                 (F.col(name).isNull(), f'{leaf.label}: the operand is null; filter such rows, or set nulls="omit"')
             )
-        if leaf.operator == "":
+        if leaf.operator is WHOLE_UPDATE:
             checks.append((F.col(name).isNull(), "the update is null"))
             if isinstance(types[name], StringType):
                 checks += text_checks(F.col(name))
@@ -202,9 +200,11 @@ def _check_leaves(
 
 def _require_number(leaf: Leaf, kind: DataType, decimals: Decimals) -> None:
     """Raise `ValueError` for a decimal operand that would be a string, or a number with fewer digits."""
-    if not leaf.compares_or_adds or not isinstance(kind, DecimalType):
-        return
-    if decimals == "string" or kind.precision > DECIMAL_DIGITS_MAX:
+    if (
+        leaf.operator.computes
+        and isinstance(kind, DecimalType)
+        and (decimals == "string" or kind.precision > DECIMAL_DIGITS_MAX)
+    ):
         raise ValueError(
             f"{leaf.label} does not accept {kind.simpleString()}{' as a string' if decimals == 'string' else ''}: "
             f"the service computes with numbers of {DECIMAL_DIGITS_MAX} digits; cast the operand to double or, for "
@@ -219,11 +219,11 @@ def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], options:
     for document in documents:
         own = leaves[start : start + len(document.leaves)]
         start += len(own)
-        if document.template or not own:
+        if WHOLE_UPDATE in document.operators:
+            texts.append(elements(_text(F.col(own[0].name), own[0].kind, "update", options)))
+        else:
             operands = [fold.operand_in_row(part.leaf, F.col(part.name), options.nulls) for part in own]
             texts.append(json_text(document.struct(operands), options.nulls))
-        else:
-            texts.append(elements(_text(F.col(own[0].name), own[0].kind, "update", options)))
     return F.nullif(F.concat_ws(",", *texts), F.lit(""))
 
 

@@ -12,40 +12,36 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import DateType, TimestampType
 
+from tableside_client.operators import EACH, MERGE_PATCH, OPERATORS, WHOLE_UPDATE, Kind, UpdateOperator
 from tableside_spark.plan.json_columns import Check
 from tableside_spark.versions import require
 
-OPERATORS = ("$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet")
-IDEMPOTENT = {"$set", "$unset", "$min", "$max", "$addToSet"}
-"""The operators that change nothing if all updates since some time are applied again in their order."""
-MERGE = "merge patch"
-
 _SCALARS = (str, bool, int, float, dt.date, Decimal)
+_SPACES = " \t\n\r"
+"""The characters that JSON allows around a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value of a document that differs between rows: its operator, its label in messages, and its column."""
+    """A value of a document that differs between rows: its operator, its label in messages, and its column.
 
-    operator: str
+    `each` means that the value is the operand of `$each`.
+    """
+
+    operator: UpdateOperator
     label: str
     column: Column
     each: bool = False
 
     @property
-    def collects(self) -> bool:
-        """Whether the operator collects the values of all rows."""
-        return self.operator in ("$push", "$addToSet")
+    def operands(self) -> frozenset[Kind]:
+        """The kinds of values that are accepted."""
+        return EACH if self.each else self.operator.operands
 
     @property
-    def compares_or_adds(self) -> bool:
-        """Whether the operator computes with its operand."""
-        return self.operator in ("$inc", "$min", "$max")
-
-    @property
-    def needs_operand(self) -> bool:
-        """Whether the operator does not accept null."""
-        return self.each or self.compares_or_adds
+    def folded(self) -> frozenset[Kind]:
+        """The kinds of values whose rows can be folded."""
+        return self.operator.folded & ({"array"} if self.each else self.operands)
 
 
 Template = dict[str, Any]
@@ -54,25 +50,36 @@ Template = dict[str, Any]
 
 @dataclass(slots=True)
 class Document:
-    """A parsed update document: its structure and its leaves."""
+    """A parsed update document: its operators, its structure and its leaves."""
 
-    template: Template
+    operators: list[UpdateOperator]
+    template: Template = field(default_factory=dict)
     leaves: list[Leaf] = field(default_factory=list)
 
     @property
     def is_idempotent(self) -> bool:
         """Whether applying all updates since some time again, in their order, changes nothing."""
-        return bool(self.template) and {name for name in self.template if name.startswith("$")} <= IDEMPOTENT
+        return all(operator.is_idempotent for operator in self.operators)
+
+    @property
+    def is_foldable(self) -> bool:
+        """Whether all of its operators can be folded, if their operands can."""
+        return all(operator.fold is not None for operator in self.operators)
 
     def struct(self, columns: Sequence[Column]) -> Column:
         """Return the document as a struct column, with `columns` in place of the leaves."""
         return _struct(self.template, columns)
 
 
-def read_update(update: Mapping[str, Any]) -> Document:
-    """Parse an operator document or a merge patch. Raises `ValueError` for a mixture or an unknown operator."""
+def read_update(update: Mapping[str, Any] | Column) -> Document:
+    """Parse an operator document, a merge patch, or a column of whole updates.
+
+    Raises `ValueError` for a mixture or an unknown operator.
+    """
+    if isinstance(update, Column):
+        return Document([WHOLE_UPDATE], leaves=[Leaf(WHOLE_UPDATE, "update", update)])
     if not any(name.startswith("$") for name in update):
-        document = Document({})
+        document = Document([MERGE_PATCH])
         document.template.update(_merge_template(document, update, ()))
         return document
     unknown = [name for name in update if name not in OPERATORS]
@@ -105,18 +112,18 @@ def object_column(members: Mapping[str, Column]) -> Column:
 
 
 def _read_operators(update: Mapping[str, Any]) -> Document:
-    document = Document({})
+    document = Document([OPERATORS[name] for name in update])
     paths: list[str] = []
-    for operator, arguments in update.items():
-        if operator == "$unset":
-            names = _unset_names(arguments)
-            document.template[operator] = F.array(*[F.lit(name) for name in names]).cast("array<string>")
+    for operator, (name, arguments) in zip(document.operators, update.items(), strict=True):
+        if name == "$unset":
+            own = _unset_names(arguments)
+            document.template[name] = F.array(*[F.lit(path) for path in own]).cast("array<string>")
         elif isinstance(arguments, Mapping):
-            names = list(arguments)
-            document.template[operator] = {path: _operand(document, operator, path, arguments[path]) for path in names}
+            own = list(arguments)
+            document.template[name] = {path: _operand(document, operator, path, arguments[path]) for path in own}
         else:
-            raise ValueError(f"{operator} takes a mapping of paths, not {type(arguments).__name__}")
-        paths += names
+            raise ValueError(f"{name} takes a mapping of paths, not {type(arguments).__name__}")
+        paths += own
     _require_disjoint_paths(paths)
     return document
 
@@ -128,9 +135,9 @@ def _unset_names(arguments: Any) -> list[str]:
     return names
 
 
-def _operand(document: Document, operator: str, path: str, operand: Any) -> Any:
-    label = f"{operator} {path}"
-    if operator in ("$push", "$addToSet") and isinstance(operand, Mapping) and "$each" in operand:
+def _operand(document: Document, operator: UpdateOperator, path: str, operand: Any) -> Any:
+    label = f"{operator.name} {path}"
+    if operator.collects and isinstance(operand, Mapping) and "$each" in operand:
         if len(operand) > 1:
             raise ValueError(f"{label}: $each must be the only member")
         return _add_leaf(document, Leaf(operator, label, value_column(operand["$each"]), each=True))
@@ -144,7 +151,7 @@ def _merge_template(document: Document, patch: Mapping[str, Any], path: tuple[st
         if isinstance(value, Mapping):
             template[name] = _merge_template(document, value, here)
         else:
-            template[name] = _add_leaf(document, Leaf(MERGE, ".".join(here), value_column(value)))
+            template[name] = _add_leaf(document, Leaf(MERGE_PATCH, ".".join(here), value_column(value)))
     return template
 
 
@@ -210,10 +217,6 @@ def _not_in_json(value: Any) -> Any:
         f"a list of objects or of values of several types contains JSON values, not {type(value).__name__}: "
         "give this value as a column, such as F.lit(value)"
     )
-
-
-_SPACES = " \t\n\r"
-"""The characters that JSON allows around a value."""
 
 
 def text_checks(update: Column) -> list[Check]:

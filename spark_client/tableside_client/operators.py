@@ -1,0 +1,77 @@
+"""The update operators: one table with all that clients know about each of them.
+
+`OPERATORS` has the operators of the service. An operator that lacks a rule for folding is never folded.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+Kind: TypeAlias = Literal["null", "boolean", "integer", "number", "string", "array", "object", "mixed"]
+"""The kinds of JSON values. The values of a `mixed` operand may have several kinds."""
+
+Fold: TypeAlias = Literal["sum", "least", "greatest", "append", "union", "last"]
+"""How the operands of updates at one path become one operand.
+
+`last` takes the last operand, `append` all elements in order, and `union` the distinct elements.
+"""
+
+_ANY: frozenset[Kind] = frozenset(get_args(Kind))
+_NUMBERS: frozenset[Kind] = frozenset({"integer", "number"})
+_ORDERED: frozenset[Kind] = _NUMBERS | {"string"}
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOperator:
+    """An update operator.
+
+    Attributes:
+        name: The name, as in updates.
+        is_idempotent: True if nothing changes when all updates since some time are applied again in their order.
+        operands: The kinds of operands that it accepts.
+        fold: How the updates of a record at one path become a single update. None if they are never folded: they are
+            listed, and applied one after the other.
+        folded: The kinds of operands for which the folded update has exactly the result of the listed ones. Sums of
+            floating-point numbers, for example, depend on the order.
+    """
+
+    name: str
+    is_idempotent: bool
+    operands: frozenset[Kind]
+    fold: Fold | None = None
+    folded: frozenset[Kind] = frozenset()
+
+    @property
+    def computes(self) -> bool:
+        """Whether it computes with its operand, or compares it. Such an operator does not accept null."""
+        return self.operands <= _ORDERED
+
+    @property
+    def collects(self) -> bool:
+        """Whether it collects elements in an array, and accepts several of them as `{"$each": […]}`."""
+        return self.fold in ("append", "union")
+
+
+OPERATORS = {
+    operator.name: operator
+    for operator in (
+        UpdateOperator("$set", True, _ANY, "last", _ANY),
+        UpdateOperator("$unset", True, _ANY, "last", _ANY),
+        UpdateOperator("$inc", False, _NUMBERS, "sum", frozenset({"integer"})),
+        UpdateOperator("$min", True, _ORDERED, "least", _ORDERED),
+        UpdateOperator("$max", True, _ORDERED, "greatest", _ORDERED),
+        UpdateOperator("$push", False, _ANY, "append", _ANY),
+        UpdateOperator("$addToSet", True, _ANY, "union", _ANY),
+    )
+}
+"""The operators by name."""
+
+MERGE_PATCH = UpdateOperator(
+    "merge patch", True, _ANY, "last", frozenset({"null", "boolean", "integer", "number", "string", "array"})
+)
+"""A member of a merge patch. Objects are merged, so two of them are not equal to the later one alone."""
+
+WHOLE_UPDATE = UpdateOperator("update", False, _ANY)
+"""A whole update in a column, whose operators the client does not read."""
+
+EACH: frozenset[Kind] = frozenset({"array", "mixed"})
+"""The kinds of operands of `$each`. Arrays are folded."""

@@ -1,0 +1,42 @@
+"""The table of update operators, in the client and in the service."""
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from tableside.core import update_operators
+from tableside_client.operators import OPERATORS, UpdateOperator
+from tableside_spark.plan.update_documents import read_update
+
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+def test_client_and_service_have_the_same_operators() -> None:
+    assert set(OPERATORS) == set(update_operators.OPERATORS)
+
+
+def test_only_operators_with_a_rule_are_folded(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OPERATORS, "$later", UpdateOperator("$later", False, OPERATORS["$inc"].operands))
+    update = {"$inc": {"n": F.lit(1)}}
+    assert read_update(update).is_foldable
+    assert not read_update(update | {"$later": {"m": F.lit(1)}}).is_foldable
+    assert not read_update(F.lit("{}")).is_foldable
+
+
+@pytest.mark.parametrize(
+    ("update", "expected"),
+    [
+        ({"$set": {"a": 1}, "$unset": ["b"], "$max": {"c": 1}}, True),
+        ({"$set": {"a": 1}, "$inc": {"b": 1}}, False),
+        ({"a": 1}, True),
+        ({}, True),
+    ],
+)
+def test_an_update_is_idempotent_if_all_of_its_operators_are(
+    spark: SparkSession, update: dict[str, object], expected: bool
+) -> None:
+    assert read_update(update).is_idempotent == expected
