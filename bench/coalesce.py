@@ -8,19 +8,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 import httpx
-import yaml
-from examples.demo.service import Service, free_port, running
+from examples.demo.service import Service, free_port
 
 from servers.redis import redis
 
 from . import records, wrk
+from .cases import puts
 from .load import send_all
-from .report import Result, group
+from .report import Result
+from .services import serving
+from .turns import Comparison, measured
 
 CONNECTIONS = (1, 64, 256)
 RECORDS = 5000
@@ -28,6 +30,7 @@ WITH, WITHOUT = "coalesced", "one call each"
 TARGETS = {"Redis": {1: 0.9, 256: 1.5}, "DynamoDB": {1: 0.9, 256: 5.0}}
 """The minimum ratio to one store call per request, by store and connections."""
 
+WAYS: Mapping[str, Mapping[str, object]] = {WITHOUT: {"batch": {"share_reads": False}}, WITH: {}}
 AWS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_EC2_METADATA_DISABLED": "true"}
 
 GET = f"""
@@ -48,45 +51,27 @@ def run(seconds: float, rounds: int = 3) -> list[Result]:
 
 
 def _on_store(kind: str, store: Mapping[str, object], seconds: float, rounds: int, *, fill: bool) -> list[Result]:
-    rates: dict[tuple[int, str], list[float]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        plain, shared = _folder(name, WITHOUT), _folder(name, WITH)
-        with (
-            running(plain, config=_config(plain, store, {"batch": {"share_reads": False}}), environment=AWS) as without,
-            running(shared, config=_config(shared, store, {}), environment=AWS) as coalesced,
-        ):
-            if fill:
-                send_all(without.url, list(records.puts(RECORDS)))
-            for _ in range(rounds):
-                for connections in CONNECTIONS:
-                    for way, service in ((WITHOUT, without), (WITH, coalesced)):
-                        rates.setdefault((connections, way), []).append(_rate(service, connections, seconds))
-    return [result for connections in CONNECTIONS for result in _results(kind, rates, connections)]
-
-
-def _results(kind: str, rates: dict[tuple[int, str], list[float]], connections: int) -> list[Result]:
-    ways = [(way, median(rates[connections, way])) for way in (WITHOUT, WITH)]
-    target = TARGETS[kind].get(connections)
-    wanted = {} if target is None else {WITH: target}
-    return group(f"single GET, {kind}, {connections} at once", "requests", ways, wanted)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        services = {
+            way: stack.enter_context(serving(Path(name) / way, store, {records.TABLE: policies}, environment=AWS))
+            for way, policies in WAYS.items()
+        }
+        if fill:
+            send_all(services[WITHOUT].url, puts(RECORDS))
+        comparisons = [
+            Comparison(
+                f"single GET, {kind}, {connections} at once",
+                "requests",
+                {way: partial(_rate, service, connections, seconds) for way, service in services.items()},
+                {WITH: TARGETS[kind][connections]} if connections in TARGETS[kind] else {},
+            )
+            for connections in CONNECTIONS
+        ]
+        return measured(comparisons, rounds)
 
 
 def _rate(service: Service, connections: int, seconds: float) -> float:
     return wrk.requests_per_second(service.url, GET, connections=connections, seconds=seconds)
-
-
-def _folder(parent: str, name: str) -> Path:
-    folder = Path(parent) / name
-    folder.mkdir()
-    return folder
-
-
-def _config(folder: Path, store: Mapping[str, object], policies: dict[str, object]) -> Path:
-    """Write a configuration that gives both services the same records."""
-    tables = {records.TABLE: {"store": "s", "create": store["kind"] == "redis", **policies}}
-    file = folder / "stores.yaml"
-    file.write_text(yaml.safe_dump({"stores": {"s": dict(store)}, "tables": tables}))
-    return file
 
 
 @contextmanager

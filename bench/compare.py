@@ -1,33 +1,30 @@
 """Single requests and batches of 1,000: the service, and Webdis and redis-py on the same Redis.
 
 The service runs with one worker, and with two. With one, it also reads and writes an embedded RocksDB table, compared
-with redis-py on Redis.
-
-All variants are measured in turn, several times over. They read and write as many records of the same size. Dapr is not
-measured, because its runtime is in no package registry.
+with redis-py on Redis. All variants read and write as many records of the same size, and all puts of one case set
+the same time to live. Dapr is not measured, because its runtime is in no package registry.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from statistics import median
-from typing import TypeAlias
-
-import yaml
-from examples.demo.service import Service, running
 
 from servers.redis import redis
 from servers.webdis import webdis
 
 from . import records, wrk
-from .direct import Direct, Verb, get, increment, put
-from .drivers import TABLE, RedisPy
+from .cases import NAMED, OP_COLUMN, PLAIN, REALISTIC, REALISTIC_LARGE, Case, Form, Op, batch, puts
+from .direct import Direct
+from .drivers import RedisPy, redis_name
+from .figure import write as draw
 from .load import Request, requests_per_second, send_all
-from .report import Result, group
+from .report import Result
+from .services import serving, tables_of
+from .turns import Comparison, Rate, measured
 
 RECORDS = 10_000
 BATCH = 1000
@@ -38,19 +35,8 @@ WORKERS = 2
 SERVICE, WEBDIS, DRIVER = "Tableside", "webdis", "redis-py"
 SHARED_SERVICE = f"Tableside, {WORKERS} workers"
 FIGURE_TITLE = "Requests and records per second of Tableside and of others, as ratios"
-EMBEDDED = "embedded"
-"""The table in RocksDB."""
-
 KEYS = [records.key(index) for index in range(RECORDS)]
 BATCHES = [KEYS[start : start + BATCH] for start in range(0, RECORDS, BATCH)]
-
-Rate: TypeAlias = Callable[[float], float]
-"""Measures requests or records per second, for a duration in seconds."""
-
-Form: TypeAlias = Callable[[Sequence[str]], Request]
-"""Returns the batch request for some keys."""
-
-_TABLES: Mapping[str, Mapping[str, object]] = {records.TABLE: {"store": "redis", "create": True}}
 
 SINGLE = """
 math.randomseed(os.time())
@@ -62,134 +48,117 @@ end
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Variants of one task, the baseline first. `targets` are ratios to the baseline."""
+class Compared:
+    """Batches on a service that are compared with redis-py on Redis, and the lowest acceptable ratio."""
 
-    title: str
-    unit: str
-    ways: Mapping[str, Rate]
-    targets: Mapping[str, float]
-    rates: dict[str, list[float]] = field(default_factory=dict)
+    op: Op
+    case: Case
+    ratio_min: float
+    form: Form = "Arrow"
+    store: str = "Redis"
 
-    def measure(self, seconds: float) -> None:
-        """Measure each variant once."""
-        for way, rate in self.ways.items():
-            self.rates.setdefault(way, []).append(rate(seconds))
-
-    def results(self) -> list[Result]:
-        """Return the medians."""
-        return group(self.title, self.unit, [(way, median(rates)) for way, rates in self.rates.items()], self.targets)
+    def __str__(self) -> str:
+        store, form = self.store.removeprefix("Redis"), self.form.removeprefix("Arrow")
+        return " ".join(filter(None, (store, "batch", self.op, form))) + f": {self.case.name}"
 
 
-def run(seconds: float, rounds: int = 5) -> list[Result]:
-    """Measure all variants in turn over several rounds, and return the medians."""
+COMPARED = (
+    Compared("get", PLAIN, 0.7),
+    Compared("get", REALISTIC, 0.7),
+    Compared("get", REALISTIC_LARGE, 0.7),
+    Compared("get", OP_COLUMN, 0.7),
+    Compared("get", PLAIN, 0.4, form="JSON"),
+    Compared("put", PLAIN, 1.2),
+    Compared("put", REALISTIC, 1.2),
+    Compared("put", REALISTIC_LARGE, 1.2),
+    Compared("update", PLAIN, 1.0),
+    Compared("update", NAMED, 1.0),
+    Compared("get", PLAIN, 0.6, store="RocksDB"),
+    Compared("get", REALISTIC, 0.6, store="RocksDB"),
+    Compared("put", PLAIN, 1.0, store="RocksDB"),
+    Compared("put", REALISTIC, 1.0, store="RocksDB"),
+)
+CASES = {case.table: case for case in (each.case for each in COMPARED)}.values()
+
+
+def run(seconds: float, rounds: int, figure: Path | None = None) -> list[Result]:
+    """Measure all variants in turn, return the medians, and draw the service's ratios into the file `figure`."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         url = stack.enter_context(redis(folder))
         other = stack.enter_context(webdis(folder, url))
-        service = stack.enter_context(running(folder, config=_config(folder, url)))
-        shared_service = stack.enter_context(_shared_service(folder, url))
         direct = stack.enter_context(Direct({DRIVER: RedisPy}, url))
-        send_all(service.url, [*records.puts(RECORDS), *records.puts(RECORDS, table=EMBEDDED)])
-        direct.fill(BATCHES)
-        services = {SERVICE: service.url, SHARED_SERVICE: shared_service.url}
-        comparisons = [*_singles(services, other), *_batches(services, other, direct), *_embedded(service.url, direct)]
-        for _ in range(rounds):
-            for comparison in comparisons:
-                comparison.measure(seconds)
-    return [result for comparison in comparisons for result in comparison.results()]
+        services = {
+            "Redis": {
+                SERVICE: stack.enter_context(_service(folder / "one", url)),
+                SHARED_SERVICE: stack.enter_context(_service(folder / "shared", url, workers=WORKERS)),
+            },
+            "RocksDB": {SERVICE: stack.enter_context(_service(folder / "embedded", ""))},
+        }
+        for case in CASES:
+            direct.fill(BATCHES, case)
+        batches = [_batches(each, services[each.store], other, direct, seconds) for each in COMPARED]
+        results = measured([*_singles(services["Redis"], other, seconds), *batches], rounds)
+    if figure is not None:
+        draw(results, FIGURE_TITLE, (SERVICE, SHARED_SERVICE), figure)
+    return results
 
 
-def _config(folder: Path, url: str) -> Path:
-    stores = {"redis": _redis(url), "rocksdb": {"kind": "rocksdb", "path": str(folder / "records")}}
-    tables = {**_TABLES, EMBEDDED: {"store": "rocksdb", "create": True}}
-    return _written(folder / "stores.yaml", {"stores": stores, "tables": tables})
+@contextmanager
+def _service(folder: Path, redis_url: str, workers: int = 1) -> Iterator[str]:
+    """Run a service on Redis, or else on RocksDB, with the records of all cases, and yield its URL."""
+    store = {"kind": "redis", "url": redis_url} if redis_url else {"kind": "rocksdb", "path": str(folder / "records")}
+    with serving(folder, store, tables_of(CASES), workers=workers) as service:
+        for case in CASES:
+            send_all(service.url, puts(RECORDS, case.table, case))
+        yield service.url
 
 
-def _shared_service(folder: Path, url: str) -> AbstractContextManager[Service]:
-    """Run a service with several workers and the same records in Redis."""
-    config = _written(folder / "shared.yaml", {"stores": {"redis": _redis(url)}, "tables": _TABLES})
-    (own_folder := folder / "shared").mkdir()
-    return running(own_folder, config=config, workers=WORKERS)
-
-
-def _redis(url: str) -> dict[str, str]:
-    return {"kind": "redis", "url": url}
-
-
-def _written(file: Path, config: Mapping[str, object]) -> Path:
-    file.write_text(yaml.safe_dump(config))
-    return file
-
-
-def _singles(services: Mapping[str, str], other: str) -> list[Comparison]:
-    path = f"/v1/tables/{records.TABLE}/records/"
-    reads = {name: _single(url, "GET", path) for name, url in services.items()}
-    comparisons = [_compared("single GET", "requests", {WEBDIS: _single(other, "GET", f"/GET/{TABLE}:")}, reads, 0.35)]
+def _singles(services: Mapping[str, str], other: str, seconds: float) -> Iterator[Comparison]:
+    path = f"/v1/tables/{PLAIN.table}/records/"
+    reads = {name: _single(url, seconds, "GET", path) for name, url in services.items()}
+    of_webdis = _single(other, seconds, "GET", f"/GET/{redis_name('', PLAIN)}")
+    yield _compared("single GET", "requests", {WEBDIS: of_webdis}, reads, 0.35)
     for name, url in services.items():
-        patch = _single(url, "PATCH", path, '\'{"update":{"$inc":{"seats":1}}}\'')
+        patch = _single(url, seconds, "PATCH", path, '\'{"update":{"$inc":{"seats":1}}}\'')
         title = "single PATCH" if name == SERVICE else f"single PATCH, {WORKERS} workers"
-        comparisons.append(_compared(title, "requests", {f"{name}: GET": reads[name]}, {name: patch}, 0.8))
-    return comparisons
+        yield _compared(title, "requests", {f"{name}: GET": reads[name]}, {name: patch}, 0.8)
 
 
-def _batches(services: Mapping[str, str], other: str, direct: Direct) -> list[Comparison]:
-    mgets = [
-        Request("POST", "/", "/".join(["MGET", *(f"{TABLE}:{key}" for key in batch)]).encode()) for batch in BATCHES
-    ]
-    gets, puts, increments = (_direct(direct, verb) for verb in (get, put, increment))
-
-    def compared(title: str, others: Mapping[str, Rate], form: Form, target: float) -> Comparison:
-        return _compared(title, "records", others, {name: _batch(url, form) for name, url in services.items()}, target)
-
-    of_webdis = _repeated(_rate(other, mgets))
-    return [
-        compared("batch get", {DRIVER: gets, WEBDIS: of_webdis}, records.gets_as_arrow, 0.7),
-        compared("batch get, op column", {DRIVER: gets}, records.gets_with_op_column, 0.7),
-        compared("batch get, JSON", {DRIVER: gets}, records.gets_as_json, 0.4),
-        compared("batch put", {DRIVER: puts}, records.puts_as_arrow, 1.2),
-        compared("batch $inc", {DRIVER: increments}, records.increments_as_arrow, 1.0),
-    ]
+def _batches(each: Compared, services: Mapping[str, str], other: str, direct: Direct, seconds: float) -> Comparison:
+    driver = direct.rates(each.op, BATCHES, each.case)[DRIVER]
+    others: dict[str, Rate] = {DRIVER: partial(driver, BATCHES_AT_ONCE, seconds)}
+    if str(each) == str(COMPARED[0]):
+        paths = ["/".join(["MGET", *(redis_name(key, each.case) for key in keys)]) for keys in BATCHES]
+        mgets = [Request("POST", "/", path.encode()) for path in paths]
+        others[WEBDIS] = _repeated(partial(_rate, other, mgets, seconds))
+    requests = [batch(each.op, keys, each.case.table, each.case, each.form) for keys in BATCHES]
+    ours = {name: partial(_rate, url, requests, seconds) for name, url in services.items()}
+    return _compared(str(each), "records", others, ours, each.ratio_min)
 
 
-def _embedded(url: str, direct: Direct) -> list[Comparison]:
-    reads = _batch(url, partial(records.gets_as_arrow, table=EMBEDDED))
-    writes = _batch(url, partial(records.puts_as_arrow, table=EMBEDDED))
-    return [
-        _compared("RocksDB, batch get", "records", {DRIVER: _direct(direct, get)}, {SERVICE: reads}, 0.6),
-        _compared("RocksDB, batch put", "records", {DRIVER: _direct(direct, put)}, {SERVICE: writes}, 1.0),
-    ]
+def _compared(
+    title: str, unit: str, others: Mapping[str, Rate], ours: Mapping[str, Rate], ratio_min: float
+) -> Comparison:
+    return Comparison(title, unit, {**others, **ours}, dict.fromkeys(ours, ratio_min))
 
 
-def _compared(title: str, unit: str, others: Mapping[str, Rate], ours: Mapping[str, Rate], target: float) -> Comparison:
-    return Comparison(title, unit, {**others, **ours}, dict.fromkeys(ours, target))
-
-
-def _single(url: str, method: str, path: str, body: str = "nil") -> Rate:
+def _single(url: str, seconds: float, method: str, path: str, body: str = "nil") -> Rate:
     script = SINGLE % (method, path, RECORDS - 1, body)
-    return lambda seconds: wrk.requests_per_second(url, script, connections=SINGLE_AT_ONCE, seconds=seconds)
+    return partial(wrk.requests_per_second, url, script, connections=SINGLE_AT_ONCE, seconds=seconds)
 
 
-def _batch(url: str, form: Form) -> Rate:
-    return _rate(url, [form(batch) for batch in BATCHES])
-
-
-def _rate(url: str, requests: Sequence[Request]) -> Rate:
-    return lambda seconds: BATCH * requests_per_second(url, requests, connections=BATCHES_AT_ONCE, seconds=seconds)
+def _rate(url: str, requests: Sequence[Request], seconds: float) -> float:
+    return BATCH * requests_per_second(url, requests, connections=BATCHES_AT_ONCE, seconds=seconds)
 
 
 def _repeated(rate: Rate) -> Rate:
     """Measure again after an invalid response: Webdis sometimes sends a large one without its head."""
 
-    def measured(seconds: float) -> float:
+    def measured() -> float:
         for _ in range(INVALID_MAX):
             with suppress(HTTPException):
-                return rate(seconds)
-        return rate(seconds)
+                return rate()
+        return rate()
 
     return measured
-
-
-def _direct(direct: Direct, verb: Verb) -> Rate:
-    rate = direct.rates(verb, BATCHES)[DRIVER]
-    return lambda seconds: rate(BATCHES_AT_ONCE, seconds)

@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 import httpx
-import yaml
-from examples.demo.service import running
 
 from servers import process
 from servers.redis import redis
 
 from . import wrk
-from .report import Result, group
+from .report import Result
+from .services import serving
+from .turns import Comparison, measured
 
 PAGES = 5000
 BATCH = 500
@@ -57,14 +56,11 @@ LOADS = {
 
 def run(seconds: float, rounds: int = 3) -> list[Result]:
     """Measure all applications in turn over several rounds, and return the medians in counters per second."""
-    rates: dict[tuple[str, str], list[float]] = {}
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         redis_url = stack.enter_context(redis(directory))
-        config = directory / "tableside.yaml"
-        stores = {"redis": {"kind": "redis", "url": redis_url}}
-        config.write_text(yaml.safe_dump({"stores": stores, "tables": {"counters": {"store": "redis"}}}))
-        service = stack.enter_context(running(directory, config=config))
+        store = {"kind": "redis", "url": redis_url}
+        service = stack.enter_context(serving(directory / "service", store, {"counters": {}}))
         environment = {"REDIS_URL": redis_url, "TABLESIDE_URL": service.url}
         urls = {
             name: stack.enter_context(_application(function, environment, directory))
@@ -72,16 +68,15 @@ def run(seconds: float, rounds: int = 3) -> list[Result]:
         }
         for url in urls.values():
             _count_every_page(url)
-        for _ in range(rounds):
-            for load, (size, script) in LOADS.items():
-                for name, url in urls.items():
-                    rate = wrk.requests_per_second(url, script, connections=CONNECTIONS, seconds=seconds)
-                    rates.setdefault((load, name), []).append(size * rate)
-    return [
-        result
-        for load in LOADS
-        for result in group(load, "counters", [(name, median(rates[load, name])) for name in urls], {})
-    ]
+        comparisons = [
+            Comparison(load, "counters", {name: partial(_rate, url, *how, seconds) for name, url in urls.items()})
+            for load, how in LOADS.items()
+        ]
+        return measured(comparisons, rounds)
+
+
+def _rate(url: str, size: int, script: str, seconds: float) -> float:
+    return size * wrk.requests_per_second(url, script, connections=CONNECTIONS, seconds=seconds)
 
 
 @contextmanager

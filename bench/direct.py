@@ -2,32 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self, TypeAlias
 
 import uvloop
 
+from .cases import PLAIN, Case, Op
 from .drivers import Batch, Driver
 
 Rate: TypeAlias = Callable[[int, float], float]
 """Measures operations per second, for a number of concurrent requests and a duration in seconds."""
-
-Verb: TypeAlias = Callable[[Driver, Batch], Awaitable[None]]
-
-
-async def get(driver: Driver, batch: Batch) -> None:
-    """Read a batch."""
-    await driver.get(batch)
-
-
-async def put(driver: Driver, batch: Batch) -> None:
-    """Write a batch."""
-    await driver.put(batch)
-
-
-async def increment(driver: Driver, batch: Batch) -> None:
-    """Update a batch."""
-    await driver.increment(batch)
 
 
 class Direct:
@@ -45,34 +29,35 @@ class Direct:
             self._runner.run(driver.close())
         self._runner.close()
 
-    def fill(self, batches: Sequence[Sequence[str]]) -> None:
+    def fill(self, batches: Sequence[Sequence[str]], case: Case = PLAIN) -> None:
         """Write the records."""
         for driver in self._drivers.values():
             for batch in batches:
-                self._runner.run(driver.put(driver.ready(batch)))
+                self._runner.run(driver.put(driver.ready(batch, case)))
 
-    def rates(self, verb: Verb, batches: Sequence[Sequence[str]]) -> dict[str, Rate]:
+    def rates(self, op: Op, batches: Sequence[Sequence[str]], case: Case = PLAIN) -> dict[str, Rate]:
         """Return a function for each driver that measures batches over these keys."""
-        return {name: self._rate(driver, verb, batches) for name, driver in self._drivers.items()}
+        return {name: self._rate(driver, op, batches, case) for name, driver in self._drivers.items()}
 
-    def _rate(self, driver: Driver, verb: Verb, batches: Sequence[Sequence[str]]) -> Rate:
-        ready, size = [driver.ready(batch) for batch in batches], len(batches[0])
+    def _rate(self, driver: Driver, op: Op, batches: Sequence[Sequence[str]], case: Case) -> Rate:
+        ready, size = [driver.ready(batch, case) for batch in batches], len(batches[0])
 
         def rate(at_once: int, seconds: float) -> float:
-            return size * self._runner.run(_repeated(driver, verb, ready, at_once, seconds))
+            return size * self._runner.run(_repeated(driver, op, ready, at_once, seconds))
 
         return rate
 
 
-async def _repeated(driver: Driver, verb: Verb, batches: Sequence[Batch], at_once: int, seconds: float) -> float:
+async def _repeated(driver: Driver, op: Op, batches: Sequence[Batch], at_once: int, seconds: float) -> float:
     """Return the number of batches per second with this many coroutines. Each executes at least one batch."""
+    run = getattr(driver, op)
     started, count = time.perf_counter(), 0
 
     async def work(index: int) -> None:
         nonlocal count
         first = position = index * len(batches) // at_once
         while position == first or time.perf_counter() - started < seconds:
-            await verb(driver, batches[position % len(batches)])
+            await run(batches[position % len(batches)])
             position += 1
             count += 1
 

@@ -3,6 +3,7 @@
 Batches are prepared in the driver's format before the measurement, and values stay in the driver's format.
 """
 
+import asyncio
 import json
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -15,9 +16,7 @@ import redis as blocking
 import redis.asyncio as redis
 from aiobotocore.config import AioConfig
 
-from tableside.core.concurrency import chunks_of, gather_bounded
-
-from . import records
+from .cases import PLAIN, Case
 
 TABLE = "direct"
 CONNECTIONS = 32
@@ -31,7 +30,7 @@ class Batch:
 
     gets: Any
     puts: Any
-    increments: Any
+    updates: Any
 
 
 class Driver(Protocol):
@@ -42,8 +41,8 @@ class Driver(Protocol):
         """Connect, and create the table if the store has tables."""
         ...
 
-    def ready(self, keys: Sequence[str]) -> Batch:
-        """Return prepared batches over these keys."""
+    def ready(self, keys: Sequence[str], case: Case = PLAIN) -> Batch:
+        """Return prepared batches over these keys, with the values of a case. Only redis-py applies its `ttl_s`."""
         ...
 
     async def get(self, batch: Batch) -> None:
@@ -54,13 +53,18 @@ class Driver(Protocol):
         """Write them."""
         ...
 
-    async def increment(self, batch: Batch) -> None:
+    async def update(self, batch: Batch) -> None:
         """Add 1 to a member of each."""
         ...
 
     async def close(self) -> None:
         """Close the connections."""
         ...
+
+
+def redis_name(key: str, case: Case) -> str:
+    """Return the key of a record in Redis."""
+    return f"{TABLE}:{case.table}:{key}"
 
 
 class RedisPy:
@@ -83,9 +87,9 @@ class RedisPy:
         driver._sha = await driver._client.script_load(cls.ADD)
         return driver
 
-    def ready(self, keys: Sequence[str]) -> Batch:
-        names = [f"{TABLE}:{key}" for key in keys]
-        puts = {name: records.value_of(key) for name, key in zip(names, keys, strict=True)}
+    def ready(self, keys: Sequence[str], case: Case = PLAIN) -> Batch:
+        names = [redis_name(key, case) for key in keys]
+        puts = [(name, case.value(key), case.ttl_s) for name, key in zip(names, keys, strict=True)]
         return Batch(names, puts, names)
 
     async def get(self, batch: Batch) -> None:
@@ -93,16 +97,16 @@ class RedisPy:
 
     async def put(self, batch: Batch) -> None:
         async with self._client.pipeline(transaction=False) as pipeline:
-            for name, value in batch.puts.items():
-                pipeline.set(name, value)
+            for put in batch.puts:
+                pipeline.set(*put)
             await pipeline.execute()
 
-    async def increment(self, batch: Batch) -> None:
-        if len(batch.increments) == 1:
-            await self._client.evalsha(self._sha, 1, *batch.increments)
+    async def update(self, batch: Batch) -> None:
+        if len(batch.updates) == 1:
+            await self._client.evalsha(self._sha, 1, *batch.updates)
             return
         async with self._client.pipeline(transaction=False) as pipeline:
-            for name in batch.increments:
+            for name in batch.updates:
                 pipeline.evalsha(self._sha, 1, name)
             await pipeline.execute()
 
@@ -122,13 +126,13 @@ class BlockingRedisPy(RedisPy):
 
     async def put(self, batch: Batch) -> None:
         with self._blocking.pipeline(transaction=False) as pipeline:
-            for name, value in batch.puts.items():
-                pipeline.set(name, value)
+            for put in batch.puts:
+                pipeline.set(*put)
             pipeline.execute()
 
-    async def increment(self, batch: Batch) -> None:
+    async def update(self, batch: Batch) -> None:
         with self._blocking.pipeline(transaction=False) as pipeline:
-            for name in batch.increments:
+            for name in batch.updates:
                 pipeline.evalsha(self._sha, 1, name)
             pipeline.execute()
 
@@ -162,9 +166,9 @@ class Asyncpg:
         await pool.execute(cls.MAKE)
         return cls(pool)
 
-    def ready(self, keys: Sequence[str]) -> Batch:
+    def ready(self, keys: Sequence[str], case: Case = PLAIN) -> Batch:
         ordered = sorted(keys)  # so puts also lock rows in key order
-        return Batch(keys, (ordered, [records.value_of(key).decode() for key in ordered]), keys)
+        return Batch(keys, (ordered, [case.value(key).decode() for key in ordered]), keys)
 
     async def get(self, batch: Batch) -> None:
         found = dict(await self._pool.fetch(self.GET, batch.gets))  # PostgreSQL returns the rows in any order
@@ -173,8 +177,8 @@ class Asyncpg:
     async def put(self, batch: Batch) -> None:
         await self._pool.execute(self.PUT, *batch.puts)
 
-    async def increment(self, batch: Batch) -> None:
-        await self._pool.execute(self.ADD, batch.increments)
+    async def update(self, batch: Batch) -> None:
+        await self._pool.execute(self.ADD, batch.updates)
 
     async def close(self) -> None:
         await self._pool.close()
@@ -202,38 +206,48 @@ class Aioboto3:
             )
         return driver
 
-    def ready(self, keys: Sequence[str]) -> Batch:
-        items = [{"key": {"S": key}, **_attributes(key)} for key in keys]
+    def ready(self, keys: Sequence[str], case: Case = PLAIN) -> Batch:
+        items = [{"key": {"S": key}, **_attributes(case.value(key))} for key in keys]
         return Batch(
             [
                 {TABLE: {"Keys": [{"key": {"S": key}} for key in part], "ConsistentRead": True}}
-                for part in chunks_of(keys, 100)
+                for part in _chunks(keys, 100)
             ],
-            [{TABLE: [{"PutRequest": {"Item": item}} for item in part]} for part in chunks_of(items, 25)],
+            [{TABLE: [{"PutRequest": {"Item": item}} for item in part]} for part in _chunks(items, 25)],
             [{"key": {"S": key}} for key in keys],
         )
 
     async def get(self, batch: Batch) -> None:
         answers = await _together([self._client.batch_get_item(RequestItems=part) for part in batch.gets])
         found = {item["key"]["S"]: item for answer in answers for item in answer["Responses"][TABLE]}
-        assert len(found) == len(batch.increments)
+        assert len(found) == len(batch.updates)
 
     async def put(self, batch: Batch) -> None:
         answers = await _together([self._client.batch_write_item(RequestItems=part) for part in batch.puts])
         assert not any(answer["UnprocessedItems"] for answer in answers)
 
-    async def increment(self, batch: Batch) -> None:
+    async def update(self, batch: Batch) -> None:
         add: dict[str, Any] = {"UpdateExpression": "ADD seats :one", "ExpressionAttributeValues": {":one": {"N": "1"}}}
-        await _together([self._client.update_item(TableName=TABLE, Key=key, **add) for key in batch.increments])
+        await _together([self._client.update_item(TableName=TABLE, Key=key, **add) for key in batch.updates])
 
     async def close(self) -> None:
         await self._opened.aclose()
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    return await gather_bounded(calls, CALLS_AT_ONCE)
+    limit = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def limited(call: Coroutine[Any, Any, Any]) -> Any:
+        async with limit:
+            return await call
+
+    return await asyncio.gather(*map(limited, calls))
 
 
-def _attributes(key: str) -> dict[str, dict[str, str]]:
-    value = json.loads(records.value_of(key))
-    return {name: {"S": each} if isinstance(each, str) else {"N": str(each)} for name, each in value.items()}
+def _chunks(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def _attributes(value: bytes) -> dict[str, dict[str, str]]:
+    members = json.loads(value).items()
+    return {name: {"S": each} if isinstance(each, str) else {"N": str(each)} for name, each in members}

@@ -36,7 +36,6 @@ from .open_loop import Seen, offer, quantile
 from .overload import CLIENT_CORE
 from .report import WIDTH, Result, group
 
-TABLES = (*EMBEDDED, *REMOTE)
 RULE_S = 0.05
 TRIES = 3
 SHOWN = 40
@@ -75,7 +74,7 @@ class Line:
         )
 
 
-def run(tables: Sequence[str], matching: str, connections: int, seconds: float, rounds: int = 3) -> list[Result]:
+def run(tables: Sequence[str], matching: str, connections: int, seconds: float, rounds: int) -> list[Result]:
     """Send every input whose name contains `matching` to the tables, then the mixed load to each of them."""
     with ExitStack() as stack:
         folder, shared = Path(stack.enter_context(tempfile.TemporaryDirectory())), stack.enter_context(servers())

@@ -10,12 +10,13 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class Request:
-    """A request that can be sent repeatedly."""
+    """A request that can be sent repeatedly. `renewed` returns the body to send from `body`."""
 
     method: str
     path: str
     body: bytes = b""
     media_type: str = "application/json"
+    renewed: Callable[[bytes], bytes] | None = None
 
 
 def requests_per_second(url: str, requests: Sequence[Request], *, connections: int, seconds: float) -> float:
@@ -63,12 +64,13 @@ def _connected(url: str) -> http.client.HTTPConnection:
 
 
 def _send(connection: http.client.HTTPConnection, request: Request) -> bytes:
-    connection.request(request.method, request.path, request.body or None, {"Content-Type": request.media_type})
+    body = request.renewed(request.body) if request.renewed else request.body
+    connection.request(request.method, request.path, body or None, {"Content-Type": request.media_type})
     response = connection.getresponse()
-    body = response.read()
+    answered = response.read()
     if response.status >= 300:
-        raise RuntimeError(f"{request.method} {request.path}: {response.status} {body[:200]!r}")
-    return body
+        raise RuntimeError(f"{request.method} {request.path}: {response.status} {answered[:200]!r}")
+    return answered
 
 
 def _in_threads(work: Callable[[int], None], count: int) -> None:

@@ -18,6 +18,7 @@ import psutil
 from examples.demo.service import running
 
 from . import records
+from .cases import puts
 from .load import send_all
 from .open_loop import Seen, offer, quantile
 from .report import Result, group
@@ -28,6 +29,9 @@ BATCH = 1000
 PEAK_CONNECTIONS = 64
 SERVICE_CORE, CLIENT_CORE = 0, 1
 CONNECTIONS = {"single get": 2000, "batch of 1000 gets, JSON": 1000}
+SECONDS_TIMES = 12
+"""The duration of overload as a multiple of `--seconds`: one minute by default."""
+
 QUICK_S = 0.05
 """The latency of a single get when the service is otherwise idle, on a busy machine."""
 
@@ -38,7 +42,8 @@ tables: {{{table}: {{store: r}}}}
 
 
 def run(seconds: float) -> list[Result]:
-    """For each kind of request, measure the peak, then send ten times that rate for the duration."""
+    """For each kind of request, measure the peak, then send ten times that rate for 12 times the duration."""
+    seconds = max(1.0, seconds * SECONDS_TIMES)
     results: list[Result] = []
     for name, requests in (("single get", _singles()), ("batch of 1000 gets, JSON", _batches())):
         with tempfile.TemporaryDirectory() as folder:
@@ -50,7 +55,7 @@ def _measured(name: str, requests: Sequence[bytes], seconds: float, folder: Path
     config = folder / "tableside.yaml"
     config.write_text(CONFIG.format(path=folder / "data", table=records.TABLE))
     with running(folder, config=config) as service:
-        send_all(service.url, list(records.puts(RECORDS)))
+        send_all(service.url, puts(RECORDS))
         process = psutil.Process(service.process.pid)
         for thread in process.threads():
             os.sched_setaffinity(thread.id, {SERVICE_CORE})

@@ -2,18 +2,21 @@
 
 import random
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import yaml
-from examples.demo.service import Service, running
+from examples.demo.service import Service
 
 from . import records, wrk
+from .cases import batch, puts
 from .load import Request, requests_per_second, send_all
-from .report import Result, group
+from .report import Result
+from .services import serving
 from .single import GET
+from .turns import Comparison, Rate, measured
 
 RECORDS = 100_000
 BATCH = 1000
@@ -22,6 +25,7 @@ CONNECTIONS = 32
 NONE, UNCACHED = "no policies", "all but a cache"
 MISSES, HITS = "all, and the cache has none of it", "all, and the cache has all of it"
 
+ROCKSDB = {"kind": "rocksdb", "path": "records"}
 _DIRECTION = {"rate_per_s": 1e9, "caller_rate_per_s": 1e9, "timeout_s": 10, "attempts_max": 3}
 _EVERY: dict[str, Any] = {
     "read": _DIRECTION,
@@ -39,43 +43,34 @@ WAYS: dict[str, dict[str, Any]] = {
 
 def run(seconds: float, rounds: int = 3) -> list[Result]:
     """Measure all variants in turn over several rounds, and return the medians."""
-    batches: dict[str, list[float]] = {way: [] for way in WAYS}
-    singles: dict[str, list[float]] = {way: [] for way in WAYS}
     keys = [records.key(index) for index in range(RECORDS)]
     random.Random(1).shuffle(keys)
-    gets = [records.gets_as_arrow(keys[start : start + BATCH]) for start in range(0, RECORDS, BATCH)]
+    gets = [batch("get", keys[start : start + BATCH]) for start in range(0, RECORDS, BATCH)]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        services = {way: stack.enter_context(_serving(Path(folder) / str(at), way)) for at, way in enumerate(WAYS)}
+        services = {
+            way: stack.enter_context(serving(Path(folder) / way, ROCKSDB, {records.TABLE: policies}))
+            for way, policies in WAYS.items()
+        }
         for service in services.values():
-            send_all(service.url, list(records.puts(RECORDS)))
+            send_all(service.url, puts(RECORDS))
             send_all(service.url, gets)
-        for _ in range(rounds):
-            for way, service in services.items():
-                batches[way].append(_batches(service, gets, seconds))
-                singles[way].append(
-                    wrk.requests_per_second(service.url, _SINGLE, connections=CONNECTIONS, seconds=seconds)
-                )
-    return [
-        *_group("batch get of 1,000, Arrow", "records", batches, 0.85),
-        *_group(f"single GET, {CONNECTIONS} at once", "requests", singles, 0.7),
-    ]
+        batches = {way: partial(_batches, service, gets, seconds) for way, service in services.items()}
+        singles = {way: partial(_singles, service, seconds) for way, service in services.items()}
+        comparisons = [
+            _compared("batch get of 1,000, Arrow", "records", batches, 0.85),
+            _compared(f"single GET, {CONNECTIONS} at once", "requests", singles, 0.7),
+        ]
+        return measured(comparisons, rounds)
 
 
-_SINGLE = GET % (records.TABLE, RECORDS - 1)
+def _compared(name: str, unit: str, ways: Mapping[str, Rate], ratio_min: float) -> Comparison:
+    return Comparison(f"policies idle: {name}", unit, ways, dict.fromkeys((UNCACHED, MISSES, HITS), ratio_min))
 
 
-def _group(name: str, unit: str, rates: dict[str, list[float]], target: float) -> list[Result]:
-    medians = [(way, median(found)) for way, found in rates.items()]
-    return group(f"policies idle: {name}", unit, medians, {UNCACHED: target, MISSES: target, HITS: target})
+def _singles(service: Service, seconds: float) -> float:
+    script = GET % (records.TABLE, RECORDS - 1)
+    return wrk.requests_per_second(service.url, script, connections=CONNECTIONS, seconds=seconds)
 
 
 def _batches(service: Service, gets: list[Request], seconds: float) -> float:
     return BATCH * requests_per_second(service.url, gets, connections=2, seconds=seconds)
-
-
-def _serving(folder: Path, way: str) -> Any:
-    folder.mkdir()
-    file = folder / "stores.yaml"
-    stores = {"s": {"kind": "rocksdb", "path": str(folder / "data")}}
-    file.write_text(yaml.safe_dump({"stores": stores, "tables": {records.TABLE: {"store": "s", **WAYS[way]}}}))
-    return running(folder, config=file)

@@ -42,8 +42,8 @@ class PerCore:
 class Result:
     """The result of one variant: its rate in `unit` per second, and the ratio to the baseline of its group.
 
-    If a store's server takes part, `table` is the title of a table, and the target is for the rate per core. `counts`
-    has other counters of the measurement by name.
+    `table` is the title of a printed table. If a store's server takes part, the target is for the rate per core.
+    `counts` has other counters of the measurement by name.
     """
 
     group: str
@@ -71,7 +71,8 @@ def show(results: Sequence[Result]) -> None:
 
 
 def _table(title: str, results: Sequence[Result]) -> Table:
-    table = Table(*(PER_CORE if title else PLAIN), title=title or None, title_justify="left")
+    columns = PER_CORE if results[0].per_core else PLAIN
+    table = Table(*columns, title=title or None, title_justify="left")
     for _, of_group in groupby(results, lambda result: result.group):
         table.add_section()
         for result in of_group:

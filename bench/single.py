@@ -8,14 +8,16 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 from examples.demo.service import free_port, running
 
 from . import records, wrk
+from .cases import puts
 from .load import send_all
-from .report import Result, group
+from .report import Result
+from .turns import Comparison, measured
 
 CONNECTIONS = 32
 RECORDS = 5000
@@ -54,14 +56,14 @@ end
 
 def run(seconds: float, rounds: int = 3) -> list[Result]:
     """Measure all variants in turn over several rounds, and return the medians in requests per second."""
-    rates: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as service, _bare() as bare:
-        send_all(service.url, list(records.puts(RECORDS)))
-        for _ in range(rounds):
-            rates.setdefault("GET, a bare Starlette route", []).append(_wrk(bare, GET, seconds))
-            rates.setdefault("GET, RocksDB", []).append(_wrk(service.url, GET, seconds))
-            rates.setdefault("PUT, RocksDB, durable", []).append(_wrk(service.url, PUT, seconds))
-    return group("single, 32 connections", "requests", [(way, median(rate)) for way, rate in rates.items()], TARGETS)
+        send_all(service.url, puts(RECORDS))
+        ways = {
+            "GET, a bare Starlette route": partial(_rate, bare, GET, seconds),
+            "GET, RocksDB": partial(_rate, service.url, GET, seconds),
+            "PUT, RocksDB, durable": partial(_rate, service.url, PUT, seconds),
+        }
+        return measured([Comparison("single, 32 connections", "requests", ways, TARGETS)], rounds)
 
 
 @contextmanager
@@ -84,6 +86,6 @@ def _wait_until_listening(port: int) -> None:
     raise RuntimeError("the bare route did not start")
 
 
-def _wrk(url: str, script: str, seconds: float) -> float:
+def _rate(url: str, script: str, seconds: float) -> float:
     filled = script % (records.TABLE, RECORDS - 1)
     return wrk.requests_per_second(url, filled, connections=CONNECTIONS, seconds=seconds)

@@ -15,6 +15,7 @@ import psutil
 from examples.demo.service import Service, running
 
 from . import records
+from .cases import puts
 from .load import send_all
 from .open_loop import Seen, offer, quantile
 from .overload import CLIENT_CORE, CONFIG, SERVICE_CORE
@@ -57,7 +58,7 @@ def run(seconds: float, rounds: int = 3) -> list[Result]:
 def _prepare(service: Service) -> None:
     for thread in psutil.Process(service.process.pid).threads():
         os.sched_setaffinity(thread.id, {SERVICE_CORE})
-    send_all(service.url, list(records.puts(RECORDS)))
+    send_all(service.url, puts(RECORDS))
     httpx.put(service.url + LARGE_PATH, json={"a": "x" * LARGE_BYTES}).raise_for_status()
 
 

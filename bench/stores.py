@@ -4,7 +4,6 @@ Operations per CPU second are those of the measured process: the service, or the
 server and the clients share the machine's cores with it. Their CPU use is shown.
 """
 
-import io
 import json
 import random
 import tempfile
@@ -12,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import TypeAlias
 
-import pyarrow as pa
-import yaml
-from examples.demo.service import Service, running
+from examples.demo.service import Service
 
 from . import records, wrk
+from .cases import INCREMENT, Form, Op, batch, check, puts
 from .cores import Cores, Spent
-from .direct import Direct, Rate, Verb, get, increment, put
+from .direct import Direct, Rate
 from .kinds import KINDS, Kind
-from .load import Request, answer, requests_per_second, send_all
+from .load import Request, requests_per_second, send_all
 from .report import PerCore, Result, group
+from .services import serving
+from .turns import hand_over
 
 RECORDS = 10_000
 BATCH = 1000
@@ -36,11 +35,12 @@ math.randomseed(os.time())
 wrk.headers["Content-Type"] = "application/json"
 request = function()
   local path = string.format("/v1/tables/{records.TABLE}/records/N%06d", math.random(0, {RECORDS - 1}))
-  return wrk.format("PATCH", path, nil, '{json.dumps({"update": records.INCREMENT})}')
+  return wrk.format("PATCH", path, nil, '{json.dumps({"update": INCREMENT})}')
 end
 """
 
-Form: TypeAlias = Callable[[Sequence[str]], Request]
+SECONDS_SHARE = 0.2
+"""The share of `--seconds` for each measurement, because there are many."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class Way:
         cores = Spent.now(service.process.pid).cores_since(before, direct=self.direct)
         self.samples.setdefault(at_once, []).append(Sample(per_second, cores))
         self.check()
+        hand_over()
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,19 @@ class Task:
         ]
 
 
-def run(kind: str, seconds: float, rounds: int = 3) -> list[Result]:
-    """Measure all variants in turn over several rounds, and return the medians."""
-    chosen = KINDS[kind]
+def run(kinds: Sequence[str], seconds: float, rounds: int) -> list[Result]:
+    """Measure the kinds of store, all of them by default, and return the medians."""
+    return [result for kind in kinds or KINDS for result in _run(KINDS[kind], seconds * SECONDS_SHARE, rounds)]
+
+
+def _run(chosen: Kind, seconds: float, rounds: int) -> list[Result]:
+    """Measure all variants in turn over several rounds."""
     with tempfile.TemporaryDirectory() as name, chosen.server(Path(name)) as where:
-        config = _config(Path(name), chosen, where)
-        with running(Path(name), config=config) as service, Direct(chosen.drivers, where) as direct:
+        tables = {records.TABLE: {"deadline_s": DEADLINE_S}}
+        with (
+            serving(Path(name) / "service", chosen.entry(where), tables) as service,
+            Direct(chosen.drivers, where) as direct,
+        ):
             tasks = _tasks(chosen, service, direct)
             for _ in range(rounds):
                 for task in tasks:
@@ -132,32 +140,25 @@ def run(kind: str, seconds: float, rounds: int = 3) -> list[Result]:
     return [result for task in tasks for result in task.results(table)]
 
 
-def _config(folder: Path, kind: Kind, where: str) -> Path:
-    table = {"store": "s", "create": True, "deadline_s": DEADLINE_S}
-    file = folder / "stores.yaml"
-    file.write_text(yaml.safe_dump({"stores": {"s": {**kind.entry(where)}}, "tables": {records.TABLE: table}}))
-    return file
-
-
 def _tasks(kind: Kind, service: Service, direct: Direct) -> list[Task]:
     keys = [records.key(index) for index in range(RECORDS)]
     random.Random(1).shuffle(keys)
     batches = [keys[start : start + BATCH] for start in range(0, RECORDS, BATCH)]
-    send_all(service.url, list(records.puts(RECORDS)))
+    send_all(service.url, puts(RECORDS))
     direct.fill(batches)
-    verbs: list[tuple[str, Verb, Form, Form, Mapping[str, float]]] = [
-        ("get of 1,000", get, records.gets_as_arrow, records.gets_as_json, {"service, Arrow": kind.get_target}),
-        ("put of 1,000", put, records.puts_as_arrow, records.puts_as_json, {}),
-        ("$inc of 1,000", increment, records.increments_as_arrow, records.increments_as_json, {}),
+    kinds: list[tuple[Op, str, Mapping[str, float]]] = [
+        ("get", "get of 1,000", {"service, Arrow": kind.get_target}),
+        ("put", "put of 1,000", {}),
+        ("update", "$inc of 1,000", {}),
     ]
+    forms: Sequence[Form] = ("Arrow", "JSON")
     tasks = []
-    for title, verb, arrow, as_json, targets in verbs:
+    for op, title, targets in kinds:
         service_ways = [
-            _through(service, "service, Arrow", [arrow(batch) for batch in batches]),
-            _through(service, "service, JSON", [as_json(batch) for batch in batches]),
+            _through(service, f"service, {form}", [batch(op, keys, form=form) for keys in batches]) for form in forms
         ]
-        tasks.append(Task(title, "records", [*_direct(direct.rates(verb, batches)), *service_ways], AT_ONCE, targets))
-    baseline, *_ = _direct(direct.rates(increment, [[key] for key in keys]))
+        tasks.append(Task(title, "records", [*_direct(direct.rates(op, batches)), *service_ways], AT_ONCE, targets))
+    baseline, *_ = _direct(direct.rates("update", [[key] for key in keys]))
     return [*tasks, Task("$inc of 1", "records", [baseline, _patched(service)], (SINGLE_AT_ONCE,))]
 
 
@@ -169,7 +170,7 @@ def _through(service: Service, name: str, requests: Sequence[Request]) -> Way:
     def rate(at_once: int, seconds: float) -> float:
         return BATCH * requests_per_second(service.url, requests, connections=at_once, seconds=seconds)
 
-    return Way(name, rate, direct=False, check=lambda: _check(service, requests[0]))
+    return Way(name, rate, direct=False, check=lambda: check(service.url, requests[0], BATCH))
 
 
 def _patched(service: Service) -> Way:
@@ -177,14 +178,3 @@ def _patched(service: Service) -> Way:
         return wrk.requests_per_second(service.url, PATCH, connections=at_once, seconds=seconds)
 
     return Way("service, JSON", rate, direct=False)
-
-
-def _check(service: Service, request: Request) -> None:
-    """Raise if any operation of a batch failed, which the status of the response does not show."""
-    body = answer(service.url, request)
-    if request.media_type == records.ARROW:
-        statuses = pa.ipc.open_stream(io.BytesIO(body)).read_all()["status"].to_pylist()
-    else:
-        statuses = [result["status"] for result in json.loads(body)["results"]]
-    assert len(statuses) == BATCH, len(statuses)
-    assert max(statuses) < 300, max(statuses)

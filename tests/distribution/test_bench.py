@@ -36,6 +36,22 @@ def test_a_store_is_measured_against_its_driver(tmp_path: Path) -> None:
     assert "service, Arrow" in printed
 
 
+def test_batches_with_options_are_compared_with_the_plainest_one(tmp_path: Path) -> None:
+    results, _ = _measured(tmp_path, "batch", "--matching", "memory, put of 1,000", "--seconds", "0.1")
+    groups = {result["group"] for result in results}
+    assert groups == {"memory, put of 1,000, Arrow", "memory, put of 1,000, JSON"}
+    ways = {result["way"] for result in results}
+    assert {"key and value", "named key", "ttl_s", "token", "1 KB", "1 bad row in 1,000"} < ways
+    assert all(result["ratio"] == 1 for result in results if result["way"] == "key and value")
+
+
+def test_two_checkouts_are_measured_in_turn(tmp_path: Path) -> None:
+    chosen = ("batch", "--matching", "memory, get of 1,000, JSON", "--seconds", "0.1")
+    results, _ = _measured(tmp_path, *chosen, "--against", str(ROOT))
+    assert {"key and value", "fields"} < {result["way"] for result in results}
+    assert all(result["ratio"] > 0 for result in results)
+
+
 @pytest.mark.full
 @pytest.mark.server
 def test_the_service_is_compared_with_others_and_the_ratios_are_drawn(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""Run benchmarks with this checkout and another one in turn: after each measurement, the other one makes the same.
+
+Both run the benchmarks of this checkout, each with its own service, clients and dependencies.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from scripts.bootstrap import ROOT
+
+from .report import Result
+from .turns import PIPES
+
+RATIO_MIN = 0.95
+
+Results: TypeAlias = dict[tuple[str, str, str], dict[str, Any]]
+
+
+def run(other: Path, arguments: Sequence[str]) -> list[Result]:
+    """Run the benchmarks of these arguments, and return the rates of this checkout with ratios to the other one's."""
+    other = other.resolve()
+    subprocess.run([other / "scripts" / "run", "true"], check=True)
+    with tempfile.TemporaryDirectory() as name:
+        files = [Path(name) / "here.json", Path(name) / "there.json"]
+        processes = _started([ROOT, other], [[*arguments, "--json", str(file)] for file in files])
+        codes = [process.wait() for process in processes]
+        if any(codes):
+            raise RuntimeError("a benchmark failed")
+        here, there = map(_read, files)
+    return [_compared(result, there[key], other) for key, result in here.items() if key in there]
+
+
+def _started(checkouts: Sequence[Path], arguments: Sequence[Sequence[str]]) -> list[subprocess.Popen[bytes]]:
+    """Start the benchmarks of both checkouts. The first one has the first turn."""
+    pipes = [os.pipe(), os.pipe()]
+    os.write(pipes[0][1], b".")
+    processes = []
+    for index, checkout in enumerate(checkouts):
+        ends = pipes[index][0], pipes[1 - index][1]
+        environment = os.environ | {PIPES: "{} {}".format(*ends), "PYTHONPATH": str(ROOT / "tests")}
+        command = [str(checkout / ".venv" / "bin" / "python"), "-m", "bench", *arguments[index]]
+        output = subprocess.DEVNULL if index else None
+        processes.append(subprocess.Popen(command, cwd=ROOT, stdout=output, env=environment, pass_fds=ends))
+    for end in (*pipes[0], *pipes[1]):
+        os.close(end)
+    return processes
+
+
+def _read(file: Path) -> Results:
+    results = json.loads(file.read_text())["results"]
+    return {(result["table"], result["group"], result["way"]): result for result in results}
+
+
+def _compared(result: dict[str, Any], before: dict[str, Any], other: Path) -> Result:
+    rate, ratio = result["per_second"], result["per_second"] / before["per_second"]
+    return Result(result["group"], result["way"], rate, result["unit"], ratio, RATIO_MIN, f"ratios are to {other}")
