@@ -22,12 +22,15 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "memory_records_max": (1, 2**31 - 1),
     "memory_bytes_max": (1, 2**63 - 1),
     "disk_bytes_max": (0, 2**63 - 1),
-    "chunk_bytes_max": (1 << 10, 8 << 20),
+    "chunk_bytes_max": (1 << 10, 760 << 10),
     "request_bytes_max": (1 << 10, 64 << 20),
     "in_flight_max": (1, 64),
-    "deltas_max": (1, 10_000),
+    "deltas_max": (1, 5_000),
 }
-"""The valid range of each number, as in the provider."""
+"""The valid range of each number, as in the provider.
+
+Chunks in base64 and manifests stay below 1 MiB, the default limit of a value.
+"""
 
 
 class Options(TypedDict, total=False):

@@ -78,7 +78,10 @@ def _rows_of_operations(rows: DataFrame, failed: DataFrame, keys: Sequence[str])
 
 
 LETTER_TEXT_CHARACTERS_MAX = 30_000
-"""The maximum length of each text in a dead letter. Key, update and default together fit a record of every store."""
+"""The maximum length of each text in a dead letter.
+
+Key, update, default and detail together fit a record of every store, and 1 MiB even if JSON escapes each character.
+"""
 
 
 def put_dead_letters(

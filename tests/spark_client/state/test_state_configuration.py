@@ -83,7 +83,8 @@ FILES = "ca_file, certificate_file and key_file require an https:// address"
         (URL, "t", {"timeout_s": 0}, ["timeout_s is not a number of seconds from 0.001 to 86400"]),
         (URL, "t", {"timeout_s": float("nan")}, ["timeout_s is not a number of seconds from 0.001 to 86400"]),
         (URL, "t", {"in_flight_max": 1.5}, ["in_flight_max is not a whole number from 1 to 64"]),
-        (URL, "t", {"deltas_max": True}, ["deltas_max is not a whole number from 1 to 10000"]),
+        (URL, "t", {"deltas_max": True}, ["deltas_max is not a whole number from 1 to 5000"]),
+        (URL, "t", {"chunk_bytes_max": 1 << 20}, ["chunk_bytes_max is not a whole number from 1024 to 778240"]),
         ("x", "t", {"memory": 1, "in_flight_max": 65}, [ADDRESS, "in_flight_max is not", "memory is neither"]),
     ],
 )

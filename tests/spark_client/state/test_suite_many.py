@@ -34,6 +34,11 @@ def test_reads_from_memory_and_from_the_table(java: Java, arguments: dict[str, A
     java.run("MemoryCases", case, **arguments)
 
 
+@pytest.mark.parametrize("case", names("ManifestCases"))
+def test_manifests(java: Java, case: str) -> None:
+    java.run("ManifestCases", case)
+
+
 @pytest.mark.parametrize("case", names("LocalDiskCases"))
 def test_blocks_on_the_local_disk(java: Java, tmp_path: Path, case: str) -> None:
     java.run("LocalDiskCases", case, directory=str(tmp_path))

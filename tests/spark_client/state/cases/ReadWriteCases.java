@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.Random;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
+import tableside.state.http.Settings;
 
 /** Any provider: reads, writes, commits, and loads of earlier versions. */
 final class ReadWriteCases {
@@ -252,6 +253,21 @@ final class ReadWriteCases {
         checkLong(partition, 3, values);
         partition.provider.doMaintenance();
       }
+    }
+  }
+
+  /** Chunks of the largest size fit in a value of the service's default limit, also if they cannot be compressed. */
+  public static void theLargestChunksFitInAValue(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).setting("chunk_bytes_max", Settings.CHUNK_BYTES_MAX);
+    query.valueSchema = SparkRows.BYTES;
+    byte[][] values = {bytes(1, 2_000_000)};
+    try (Partition partition = query.open()) {
+      State state = partition.at(0);
+      state.store.put(state.rows.key("short", 0), state.rows.bytes(bytes(0, 20)), State.FAMILY);
+      state.store.put(state.rows.key("long", 0), state.rows.bytes(values[0]), State.FAMILY);
+      state.store.put(state.rows.key("long", 1), state.rows.bytes(values[0]), State.FAMILY);
+      state.commit();
+      checkLong(partition, 1, values);
     }
   }
 

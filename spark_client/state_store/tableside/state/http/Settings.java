@@ -30,6 +30,12 @@ public record Settings(
     int deltasMax) {
   static final String PREFIX = "tableside.state.";
 
+  /** With base64, a chunk of this size stays below 1 MiB, the service's default limit of a value. */
+  public static final int CHUNK_BYTES_MAX = 760 << 10;
+
+  /** A manifest describes each delta in at most 200 bytes, so it stays below 1 MiB too. */
+  public static final int DELTAS_MAX = 5_000;
+
   private static final String SPARK_PREFIX = "spark." + PREFIX;
   private static final Pattern TABLE = Pattern.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,127}");
   private static final Set<String> NAMES =
@@ -79,10 +85,10 @@ public record Settings(
               (int) whole("memory_records_max", 100_000, 1, Integer.MAX_VALUE),
               whole("memory_bytes_max", 64L << 20, 1, Long.MAX_VALUE),
               whole("disk_bytes_max", 1L << 30, 0, Long.MAX_VALUE),
-              (int) whole("chunk_bytes_max", 256 << 10, 1 << 10, 8 << 20),
+              (int) whole("chunk_bytes_max", 256 << 10, 1 << 10, CHUNK_BYTES_MAX),
               (int) whole("request_bytes_max", 4 << 20, 1 << 10, 64 << 20),
               (int) whole("in_flight_max", 4, 1, 64),
-              (int) whole("deltas_max", 100, 1, 10_000));
+              (int) whole("deltas_max", 100, 1, DELTAS_MAX));
       if (!faults.isEmpty()) throw new IllegalArgumentException("the state store: " + String.join("; ", faults));
       return settings;
     }
