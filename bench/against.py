@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 from scripts.bootstrap import ROOT
 
-from .report import Result
+from .cores import Cores
+from .report import PerCore, Result
 from .turns import PIPES
 
 RATIO_MIN = 0.95
@@ -57,5 +58,17 @@ def _read(file: Path) -> Results:
 
 
 def _compared(result: dict[str, Any], before: dict[str, Any], other: Path) -> Result:
-    rate, ratio = result["per_second"], result["per_second"] / before["per_second"]
-    return Result(result["group"], result["way"], rate, result["unit"], ratio, RATIO_MIN, f"ratios are to {other}")
+    ratio, table = (
+        result["per_second"] / before["per_second"],
+        f"{result['table'].partition(';')[0]}; ratios are to {other}".strip("; "),
+    )
+    core = _per_core(result, before) if result["per_core"] else None
+    names = result["group"], result["way"], result["per_second"], result["unit"]
+    return Result(*names, ratio, RATIO_MIN, table, core)
+
+
+def _per_core(result: dict[str, Any], before: dict[str, Any]) -> PerCore:
+    cores, cores_before = (Cores(**each["per_core"]["cores"]) for each in (result, before))
+    own = result["per_core"]["per_second"]
+    of_all = (result["per_second"] / cores.all) / (before["per_second"] / cores_before.all)
+    return PerCore(own, own / before["per_core"]["per_second"], of_all, cores)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from examples.demo.service import Service
+
 from servers.redis import redis
 
 from . import records
@@ -83,30 +85,38 @@ def run(seconds: float, rounds: int, matching: str = "") -> list[Result]:
         comparisons: list[Comparison] = []
         for store, shapes in chosen.items():
             cases = {case.table: case for shape in shapes for case in shape.cases}
-            url = stack.enter_context(_service(folder, store, cases.values()))
-            comparisons += [_comparison(url, store, shape, seconds * SECONDS_SHARE) for shape in shapes]
+            service = stack.enter_context(_service(folder, store, cases.values()))
+            comparisons += [_comparison(service, store, shape, seconds * SECONDS_SHARE) for shape in shapes]
         results = measured(comparisons, rounds)
     return [*results, *_between_stores(results)]
 
 
 @contextmanager
-def _service(folder: Path, store: str, cases: Iterable[Case]) -> Iterator[str]:
-    """Run a service with one table for each case, and yield its URL."""
+def _service(folder: Path, store: str, cases: Iterable[Case]) -> Iterator[Service]:
+    """Run a service with one table for each case."""
     kind, server = STORES[store]
     with server(folder) as settings, serving(folder / kind, {"kind": kind, **settings}, tables_of(cases)) as service:
         for case in cases:
             send_all(service.url, puts(RECORDS, case.table, case))
-        yield service.url
+        yield service
 
 
-def _comparison(url: str, store: str, shape: Shape, seconds: float) -> Comparison:
+def _comparison(service: Service, store: str, shape: Shape, seconds: float) -> Comparison:
     ways: dict[str, Rate] = {}
     for case in shape.cases:
         requests = shape.requests(case)
-        check(url, requests[0], shape.rows, case.failures(shape.op, shape.rows))
-        ways[case.name] = partial(_rate, url, requests, shape.rows, seconds)
+        check(service.url, requests[0], shape.rows, case.failures(shape.op, shape.rows))
+        ways[case.name] = partial(_rate, service.url, requests, shape.rows, seconds)
     ratios_min = {case.name: case.ratio_min for case in shape.cases if case.ratio_min is not None}
-    return Comparison(f"{store}, {shape}", "records", ways, ratios_min)
+    services = dict.fromkeys(ways, service.process.pid)
+    return Comparison(
+        f"{store}, {shape}",
+        "records",
+        ways,
+        ratios_min,
+        services,
+        "batches; ratios are to the plainest ones of the same store",
+    )
 
 
 def _rate(url: str, requests: Sequence[Request], rows: int, seconds: float) -> float:

@@ -34,9 +34,8 @@ class Cores:
 
 @dataclass(frozen=True)
 class Spent:
-    """CPU seconds so far: of this process and the load generators that it has waited for, the service, the server.
-
-    The server is any other child process.
+    """CPU seconds so far: of this process and the load generators that it has waited for, of a service with its child
+    processes, and of the store's server, which is any other child process.
     """
 
     at: float
@@ -45,12 +44,14 @@ class Spent:
     server: float
 
     @classmethod
-    def now(cls, service: int) -> Self:
+    def now(cls, service: int | None) -> Self:
         """Read the CPU times. `service` is a process id."""
         children = {child.pid: _seconds(child) for child in psutil.Process().children(recursive=True)}
+        own = [service, *(child.pid for child in psutil.Process(service).children(recursive=True))] if service else []
+        of_service = sum(children.get(pid, 0.0) for pid in own)
         waited_for = getrusage(RUSAGE_CHILDREN)
         here = time.process_time() + waited_for.ru_utime + waited_for.ru_stime
-        return cls(time.perf_counter(), here, children.pop(service), sum(children.values()))
+        return cls(time.perf_counter(), here, of_service, sum(children.values()) - of_service)
 
     def cores_since(self, earlier: Self, *, direct: bool) -> Cores:
         """Return the CPU use since `earlier`. With `direct`, this process is the measured one.

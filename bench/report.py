@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from .cores import Cores
 
@@ -20,7 +20,7 @@ PER_CORE = (
     *("ratio, of all CPU", "cores: own + store + clients"),
 )
 
-WIDTH = 165
+WIDTH = 180
 """The width of tables if the output is not a terminal."""
 
 
@@ -34,7 +34,6 @@ class PerCore:
     per_second: float
     ratio: float
     ratio_of_all: float
-    target: float | None
     cores: Cores
 
 
@@ -42,7 +41,7 @@ class PerCore:
 class Result:
     """The result of one variant: its rate in `unit` per second, and the ratio to the baseline of its group.
 
-    `table` is the title of a printed table. If a store's server takes part, the target is for the rate per core.
+    `target` is the lowest acceptable ratio, per CPU second if that is measured. `table` is the title of a printed table.
     `counts` has other counters of the measurement by name.
     """
 
@@ -71,8 +70,8 @@ def show(results: Sequence[Result]) -> None:
 
 
 def _table(title: str, results: Sequence[Result]) -> Table:
-    columns = PER_CORE if results[0].per_core else PLAIN
-    table = Table(*columns, title=title or None, title_justify="left")
+    what, *columns = PER_CORE if results[0].per_core else PLAIN
+    table = Table(Column(what, no_wrap=True), *columns, title=title or None, title_justify="left")
     for _, of_group in groupby(results, lambda result: result.group):
         table.add_section()
         for result in of_group:
@@ -82,16 +81,13 @@ def _table(title: str, results: Sequence[Result]) -> Table:
 
 def _cells(result: Result) -> list[str]:
     cells = [result.group, result.way, f"{result.per_second:,.0f} {result.unit}", f"{result.ratio:.2f}"]
+    target = "" if result.target is None else f"{result.target:.2f}"
     if result.per_core is None:
-        return [*cells, _target(result.target)]
+        return [*cells, target]
     core, cores = result.per_core, result.per_core.cores
     shares = (f"{share:.2f}" for share in (cores.own, cores.server, cores.clients))
-    ratios = (f"{core.ratio:.2f}", _target(core.target), f"{core.ratio_of_all:.2f}")
+    ratios = f"{core.ratio:.2f}", target, f"{core.ratio_of_all:.2f}"
     return [*cells, f"{core.per_second:,.0f}", *ratios, " + ".join(shares)]
-
-
-def _target(target: float | None) -> str:
-    return "" if target is None else f"{target:.2f}"
 
 
 def write(results: Sequence[Result], file: Path) -> None:

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TypeAlias
 
-from .report import Result, group
+from .cores import Cores, Spent
+from .report import PerCore, Result, group
 
 Rate: TypeAlias = Callable[[], float]
 """Measures once, and returns a number per second."""
@@ -17,33 +18,75 @@ PIPES = "TABLESIDE_BENCH_PIPES"
 
 
 @dataclass(frozen=True)
+class Sample:
+    """One measurement."""
+
+    per_second: float
+    cores: Cores
+
+    @property
+    def per_cpu_second(self) -> float:
+        """Return the rate per CPU second of the measured process."""
+        return self.per_second / self.cores.own
+
+    @property
+    def per_cpu_second_of_all(self) -> float:
+        """Return the rate per CPU second of all processes, including the store's server and the clients."""
+        return self.per_second / self.cores.all
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """Variants of one task, the baseline first. `ratios_min` are the lowest acceptable ratios to the baseline."""
+    """Variants of one task, the baseline first. `ratios_min` are the lowest acceptable ratios to the baseline.
+
+    With `services`, CPU time is measured too: of the service with this process id, or of this process for variants
+    that are not in it. `table` is the title of the printed table.
+    """
 
     title: str
     unit: str
     ways: Mapping[str, Rate]
     ratios_min: Mapping[str, float] = field(default_factory=dict)
+    services: Mapping[str, int] | None = None
+    table: str = ""
+    samples: dict[str, list[Sample]] = field(default_factory=dict, init=False)
+
+    def measure(self) -> None:
+        """Measure each variant once. Let the other checkout do the same after each of them."""
+        for way, rate in self.ways.items():
+            service = (self.services or {}).get(way)
+            before = Spent.now(service)
+            per_second = rate()
+            cores = Spent.now(service).cores_since(before, direct=service is None)
+            self.samples.setdefault(way, []).append(Sample(per_second, cores))
+            hand_over()
+
+    def results(self) -> list[Result]:
+        """Return the medians."""
+        rates = [(way, self._median(way, "per_second")) for way in self.ways]
+        return [
+            replace(result, table=self.table, per_core=None if self.services is None else self._per_core(result.way))
+            for result in group(self.title, self.unit, rates, self.ratios_min)
+        ]
+
+    def _per_core(self, way: str) -> PerCore:
+        own, of_all = (
+            (self._median(way, name), self._median(next(iter(self.ways)), name))
+            for name in ("per_cpu_second", "per_cpu_second_of_all")
+        )
+        cores = Cores.median([sample.cores for sample in self.samples[way]])
+        return PerCore(own[0], own[0] / own[1], of_all[0] / of_all[1], cores)
+
+    def _median(self, way: str, name: str) -> float:
+        return float(median(getattr(sample, name) for sample in self.samples[way]))
 
 
 def measured(comparisons: Sequence[Comparison], rounds: int) -> list[Result]:
     """Measure all variants of all comparisons in turn, over several rounds, and return the medians."""
-    rates: list[dict[str, list[float]]] = [{way: [] for way in comparison.ways} for comparison in comparisons]
     for _ in range(rounds):
-        for comparison, of_comparison in zip(comparisons, rates, strict=True):
-            for way, rate in comparison.ways.items():
-                of_comparison[way].append(rate())
-                hand_over()
-    return [
-        result
-        for comparison, of_comparison in zip(comparisons, rates, strict=True)
-        for result in group(
-            comparison.title,
-            comparison.unit,
-            [(way, median(taken)) for way, taken in of_comparison.items()],
-            comparison.ratios_min,
-        )
-    ]
+        for comparison in comparisons:
+            comparison.measure()
+    return [result for comparison in comparisons for result in comparison.results()]
 
 
 def hand_over() -> None:
