@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 from tableside.core import updates
-from tableside.core.decisions import SHORT_BYTES_MAX
 from tableside.core.errors import InvalidOperation, RecordNotFound, TooLarge
 from tableside.core.operations import Delete, Get, Update, Written
 
@@ -148,7 +147,7 @@ class Updates(Opens):
 
     async def test_concurrent_updates_of_one_large_record_all_count(self, open_store: Open) -> None:
         store = await open_store()
-        text = "x" * (2 * SHORT_BYTES_MAX)
+        text = "x" * 2**17
         await written(store, put("a", {"n": 0, "kept": text}))
         increments = [update("a", {"$inc": {"n": 1}, "$set": {f"m{index}": index}}) for index in range(16)]
         outcomes = await asyncio.gather(*(one(store, increment) for increment in increments))

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 
+from tableside.core.updates import PATH_NAMES_MAX
 from tableside.core.values import DEPTH_MAX
 
 Shape = Callable[[int], bytes]
@@ -111,13 +113,14 @@ def _each(operator: bytes, piece: bytes, size_bytes: int) -> bytes:
 
 def _paths(operator: bytes, path: bytes, operand: bytes, size_bytes: int) -> bytes:
     """Return an operator on many paths with the same parents and different last names."""
-    pieces = (b'"%b%b":%b' % (path, name, operand) for name in names())
+    count = PATH_NAMES_MAX // (path.count(b".") + 1)
+    pieces = (b'"%b%b":%b' % (path, name, operand) for name in islice(names(), count))
     return filled(b'{"%b":{' % operator, pieces, b"}}", size_bytes)
 
 
 def _apart(operator: bytes, length: int, size_bytes: int) -> bytes:
     """Return an operator on many paths that have no parent in common."""
-    pieces = (b'"%b%b":1' % (name, b".a" * (length - 1)) for name in names())
+    pieces = (b'"%b%b":1' % (name, b".a" * (length - 1)) for name in islice(names(), PATH_NAMES_MAX // length))
     return filled(b'{"%b":{' % operator, pieces, b"}}", size_bytes)
 
 
@@ -141,14 +144,16 @@ def updates(changes_max: int) -> Mapping[str, Shape]:
         "$set, many deep paths": partial(_paths, b"$set", b"a." * (DEPTH_MAX - 2), b"1"),
         "$set, many deep paths apart": partial(_apart, b"$set", DEPTH_MAX - 1),
         "$unset, many paths": partial(_paths, b"$unset", b"", b"1"),
-        "$unset, array": lambda size: filled(b'{"$unset":[', (b'"%b"' % n for n in names()), b"]}", size),
+        "$unset, array": lambda size: filled(
+            b'{"$unset":[', (b'"%b"' % n for n in islice(names(), PATH_NAMES_MAX)), b"]}", size
+        ),
         "$inc, many paths": partial(_paths, b"$inc", b"", b"1"),
         "$min, many paths": partial(_paths, b"$min", b"", b'"a"'),
         "$push, many paths": partial(_paths, b"$push", b"", b"1"),
         "$addToSet, many paths": partial(_paths, b"$addToSet", b"", b"[]"),
         "$set, one path of many names": lambda size: b'{"$set":{"' + b"a." * (size // 2 - 10) + b'a":1}}',
         "$set, a path and its parent at the end": lambda size: filled(
-            b'{"$set":{', (b'"p%b.a":1' % n for n in names()), b',"p0":1}}', size
+            b'{"$set":{', (b'"p%b.a":1' % n for n in islice(names(), PATH_NAMES_MAX // 2 - 1)), b',"p0":1}}', size
         ),
         "$set, one long string": partial(_long, b"s", head=b'{"$set":{"a":"', tail=b'"}}'),
         **{f"$push, $each {name}": partial(_each, b"$push", piece) for name, piece in ELEMENTS.items()},

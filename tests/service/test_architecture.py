@@ -73,8 +73,6 @@ STORE_API = {
         "Stored",
         "Transition",
         "live_record",
-        "decide",
-        "takes_long",
         "transition",
         "are_plain_puts",
         "is_unconditional",

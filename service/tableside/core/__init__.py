@@ -25,7 +25,6 @@ from .columns import (
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded
 from .deadlines import run_until
-from .decisions import decide, takes_long
 from .element_limit import check_elements
 from .errors import (
     Applied,
@@ -174,7 +173,6 @@ __all__ = [
     "checked_url",
     "chunks_of",
     "column_of_equal_lengths",
-    "decide",
     "decode",
     "encode",
     "encode_sorted",
@@ -197,7 +195,6 @@ __all__ = [
     "run_until",
     "scan_range",
     "size_bytes",
-    "takes_long",
     "target_partitions",
     "text_of",
     "touched_members",

@@ -17,11 +17,10 @@ import msgspec
 
 from .backoff import exponential_backoff_s
 from .concurrency import Yielder, gather_bounded
-from .decisions import decide
 from .errors import Contended, DeadlineExceeded, RecordUnreadable, TableError
 from .operations import Key, Outcome, Write
 from .store import Clock, TableSpec, now_ms
-from .transitions import Changed, Stored
+from .transitions import Changed, Stored, transition
 
 ATTEMPTS_MAX = 64
 """Maximum number of attempts of one write before it fails with Contended."""
@@ -124,7 +123,7 @@ class CompareAndSet:
             if late:
                 outcomes.append(DeadlineExceeded("the deadline passed before the write was decided"))
                 continue
-            decided = await decide(found.stored, write, self._spec, now_ms=now, etag=self._etag())
+            decided = transition(found.stored, write, self._spec, now_ms=now, etag=self._etag())
             outcomes.append(decided.outcome)
             if isinstance(decided, Changed):
                 replacements[index] = Replacement(write, found.version, decided)

@@ -10,7 +10,7 @@ from typing import get_args
 from . import values
 from .array_sets import ArraySets
 from .changes import Change, Changes, Edits, MergePatch
-from .element_limit import ELEMENTS_MAX, check_elements
+from .element_limit import check_elements
 from .errors import InvalidOperation, TooLarge
 from .path_set import Path, PathSet, overlap
 from .quoting import quoted
@@ -20,7 +20,7 @@ from .values import Json, JsonObject, copied, is_number, kind_of
 CHANGES_MAX = 10_000
 """Maximum number of changes in an update array. They are all parsed and applied in one step."""
 
-PATH_NAMES_MAX = ELEMENTS_MAX
+PATH_NAMES_MAX = 50_000
 """Maximum number of names in the paths of an update. A name takes two bytes of text, but may create an object."""
 
 _MONGODB_OPERATORS = OPERATORS | {

@@ -1,7 +1,6 @@
 """Records in the memory of this process: the reference implementation of a store.
 
-All records are lost when the process ends. Each operation is atomic: it awaits nothing, or starts again if another one
-has changed the record in the meantime.
+All records are lost when the process ends. Each operation is atomic, because it awaits nothing.
 """
 
 import itertools
@@ -29,20 +28,14 @@ from ..core import (
     Scan,
     Stored,
     TableSpec,
-    Transition,
-    Write,
     Yielder,
     chunks_of,
-    decide,
     live_record,
     now_ms,
     ranges_between,
     scan_range,
     transition,
 )
-
-ATTEMPTS_MAX = 4
-"""How often a long update is decided apart from the event loop, if its record changes each time."""
 
 PIECE_GETS = 500
 """How many records are read before other tasks may run."""
@@ -121,14 +114,14 @@ class MemoryStore:
         if set(map(type, operations)) == {Get}:
             return await self._get_all(operations, now)
         if len(operations) == 1:
-            return [await self._apply_one(operations[0], now)]
+            return [self._apply_one(operations[0], now)]
         yielder = Yielder()
         outcomes, late = list[Outcome](), yielder.is_past(until)
         for operation in operations:
             if yielder.due:
                 await yielder.maybe_yield()
                 late = yielder.is_past(until)
-            outcomes.append(self._too_late() if late else await self._apply_one(operation, now))
+            outcomes.append(self._too_late() if late else self._apply_one(operation, now))
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
@@ -170,25 +163,16 @@ class MemoryStore:
     def _get(self, key: Key, now: int) -> Record | None:
         return live_record(self._records.get(self.spec.key.encode(key)), now)
 
-    async def _apply_one(self, operation: Operation, now: int) -> Outcome:
+    def _apply_one(self, operation: Operation, now: int) -> Outcome:
         if isinstance(operation, Get):
             return self._get(operation.key, now)
         key = self.spec.key.encode(operation.key)
-        step = await self._decide(key, operation, now)
+        etag = f"{next(self._etags):x}"
+        step = transition(self._records.get(key), operation, self.spec, now_ms=now, etag=etag)
         if isinstance(step, Changed):
             self._set(key, step.stored)
             self._sweep(now)
         return step.outcome
-
-    async def _decide(self, key: bytes, write: Write, now: int) -> Transition:
-        """Decide a write, and decide it again if another one has changed the record in the meantime."""
-        etag = f"{next(self._etags):x}"
-        for _ in range(ATTEMPTS_MAX):
-            stored: Stored | None = self._records.get(key)
-            step = await decide(stored, write, self.spec, now_ms=now, etag=etag)
-            if self._records.get(key) is stored:
-                return step
-        return transition(self._records.get(key), write, self.spec, now_ms=now, etag=etag)
 
     def _too_late(self) -> DeadlineExceeded:
         return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over", applied="no")

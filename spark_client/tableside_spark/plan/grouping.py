@@ -226,14 +226,14 @@ PART_ROWS_MAX = 2_048
 PART_BYTES_MAX = 2**20
 """The size of the JSON texts of a part's rows, above which the next row begins another part."""
 
-ELEMENT_BYTES = 21
-"""An element of a row's JSON text counts as at least this many bytes.
+ELEMENT_BYTES = 42
+"""An element of a row's JSON text, or a name in a path, counts as at least this many bytes.
 
-A part therefore has at most 100,000 elements, the service's limit (`elements_max`), even if its first row begins in the
-part before. Commas and brackets within strings count as well, which only makes parts smaller.
+A part therefore has at most 50,000 names in paths, the service's limit (`path_names_max`), even if its first row begins
+in the part before. Commas, dots and brackets elsewhere count as well, which only makes parts smaller.
 """
 
-_ELEMENT = r"[,\[{]"
+_ELEMENT = r"[,.\[{]"
 _COUNTED_BYTES_MIN = 64
 """Elements of shorter texts are not counted: `PART_ROWS_MAX` of them have fewer than the limit."""
 

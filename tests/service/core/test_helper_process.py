@@ -10,21 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
-from tableside.core import DeadlineExceeded, InvalidOperation, Update, decide, values
-from tableside.core.changes import packed
+from tableside.core import DeadlineExceeded, InvalidOperation, values
 from tableside.core.concurrency import InThread, LongPieces, in_pieces
 from tableside.core.helper_process import RESTART_PAUSE_S, HelperFailed, HelperProcess
 from tableside.core.json_errors import NotJson
-from tableside.core.keys import KeyField, KeySchema
+from tableside.core.keys import KeySchema
 from tableside.core.long_texts import operation_members
 from tableside.core.shortest_first import ShortestFirst
 from tableside.core.slices import run_apart, use_helper
-from tableside.core.store import TableSpec
-from tableside.core.transitions import Changed, Stored, transition
-from tableside.core.updates import parse
 
 SCHEMA = KeySchema()
 START_MAX_S = 30.0
@@ -184,25 +179,3 @@ async def test_a_helper_that_was_never_used_has_no_process() -> None:
     helper = HelperProcess()
     await helper.close()
     assert helper.pid is None
-
-
-async def test_long_updates_have_the_same_effect_in_the_helper(helper: HelperProcess) -> None:
-    use_helper(helper)
-    try:
-        numbers = list(range(30_000))
-        stored = Stored(orjson.dumps({"n": 1, "list": numbers}), "a", writers=(("w", 1),))
-        spec = TableSpec("t", KeySchema((KeyField("id"),)), options=threading.Lock())
-        for document in (
-            {"$inc": {"n": 1}},
-            {"$push": {"list": {"$each": numbers}}},
-            {"list": None},
-            {"$inc": {"x.y": 2}},
-        ):
-            update = Update("a", parse(document), returning=True)
-            expected = transition(stored, update, spec, now_ms=5, etag="b")
-            assert isinstance(expected, Changed)
-            assert await decide(stored, update, spec, now_ms=5, etag="b") == expected
-        refused = await decide(stored, Update("a", packed(parse({"$inc": {"list": 1}}))), spec, now_ms=5, etag="b")
-        assert isinstance(refused.outcome, InvalidOperation)
-    finally:
-        use_helper(None)

@@ -95,7 +95,7 @@ def test_the_paths_of_an_update_have_a_limit_of_names() -> None:
     assert isinstance(edits, Edits)
     assert len(edits.edits) == most
     for refused in (document(most + 1), [document(most), {"$inc": {"n": 1}}]):
-        with pytest.raises(TooLarge, match=r"at most 100000 names \(path_names_max\)"):
+        with pytest.raises(TooLarge, match=r"at most 50000 names \(path_names_max\)"):
             parse(refused)
 
 

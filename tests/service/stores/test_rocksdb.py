@@ -4,25 +4,22 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rocksdict import Options, Rdict
 
 from contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
 from tableside.core import NOT_READ, READ_BYTES_MAX, value_bytes
-from tableside.core.decisions import SHORT_BYTES_MAX
 from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.key_ranges import Range
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.core.transitions import Stored, Transition, transition
+from tableside.core.transitions import Stored
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 from tableside.stores.rocksdb.database import FIRST_RECORD, UNKNOWN_BYTES
 from tableside.stores.rocksdb.group_commit import Turn
 from tableside.stores.rocksdb.records import pack, unpack
-from tableside.stores.rocksdb.store import RocksdbStore
 
 
 class TestRocksdb(StoreContract):
@@ -187,49 +184,6 @@ async def test_a_cancelled_caller_does_not_affect_others(tmp_path: Path) -> None
         assert all(isinstance(answer, Written) for answer in answers[1::2])
         await written(store, update("a", {"$inc": {"n": 1}}, {}))
         assert (await value(store, "a"))["n"] >= 26
-
-
-async def test_long_updates_of_one_record_are_all_applied(tmp_path: Path) -> None:
-    """They are decided apart from the writer thread, and again if the record has changed in the meantime."""
-    long = {"text": "x" * SHORT_BYTES_MAX}
-    async with database(tmp_path, Time(real=False)) as backend:
-        store = await backend.store(TableSpec("t"))
-        await written(store, put("a", {"n": 0, **long}, ttl_s=60))
-        increments = [update("a", {"$inc": {"n": 1}}, token=Token(f"w{index % 8}", index)) for index in range(40)]
-        outcomes = [
-            await asyncio.gather(*(one(store, increment) for increment in increments[start : start + 8]))
-            for start in range(0, 40, 8)
-        ]
-        found = [outcome.etag for some in outcomes for outcome in some if isinstance(outcome, Written)]
-        assert len(set(found)) == 40
-        stored = await record(store, "a")
-        assert (await value(store, "a"))["n"] == 40
-        assert stored.etag in found
-        assert stored.expires_ms
-        assert (await written(store, increments[-1])).replayed
-        refusal = await one(store, update("a", {"$inc": {"text": 1}}))
-        assert isinstance(refusal, InvalidOperation)
-        assert (await value(store, "a"))["n"] == 40
-        mixed = await store.apply([update("b", {"$set": long}, {}), put("c"), update("a", {"$unset": ["text"]})])
-        assert [type(outcome) for outcome in mixed] == [Written] * 3
-        assert (await value(store, "a"), await value(store, "b")) == ({"n": 40}, long)
-
-
-async def test_a_long_update_of_a_record_that_keeps_changing_is_decided_by_the_writer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with database(tmp_path) as backend:
-        store = await backend.store(TableSpec("t"))
-        await written(store, put("a", {"n": 0, "text": "x" * SHORT_BYTES_MAX}))
-
-        async def decide_late(*arguments: Any, **options: Any) -> Transition:
-            step = transition(*arguments, **options)
-            await written(store, put("a", {"n": 10, "text": "x" * SHORT_BYTES_MAX}))
-            return step
-
-        monkeypatch.setattr(f"{RocksdbStore.__module__}.decide", decide_late)
-        await written(store, update("a", {"$inc": {"n": 1}}))
-        assert (await value(store, "a"))["n"] == 11
 
 
 async def test_a_failing_database_gives_outcomes_instead_of_exceptions(tmp_path: Path) -> None:

@@ -41,7 +41,6 @@ from ...core import (
     is_unconditional,
     live_record,
     size_bytes,
-    takes_long,
     touched_members,
     transition,
     with_etag,
@@ -176,12 +175,9 @@ class DynamodbStore:
         return outcome
 
     async def _update(self, update: Update, until: float) -> Attempt:
-        """Update a record by an expression, if one means exactly the same and is short.
-
-        Its result is limited by the size of an item only.
-        """
-        is_long = takes_long(None, update) or self.spec.value_bytes_max < ITEM_BYTES_MAX
-        plan = None if is_long else native_update(update.changes)
+        """Update a record by an expression, if one means exactly the same and is short. Only its item is limited."""
+        fits = size_bytes(update) < ITEM_BYTES_MAX <= self.spec.value_bytes_max
+        plan = native_update(update.changes) if fits else None
         if plan is None:
             return NOT_APPLIED
         version, now = _new_version(), self._clock()

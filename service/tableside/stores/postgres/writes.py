@@ -37,7 +37,7 @@ from ...core import (
     Write,
     Written,
     Yielder,
-    decide,
+    transition,
     with_etag,
 )
 from .deadline_retry import Progress
@@ -193,7 +193,7 @@ class RecordWriter:
     async def _decide(
         self, stored: Stored | RecordUnreadable | None, write: Write, now_ms: int
     ) -> Outcome | DecidedWrite:
-        decided = await decide(stored, write, self._spec, now_ms=now_ms, etag="")
+        decided = transition(stored, write, self._spec, now_ms=now_ms, etag="")
         if not isinstance(decided, Changed):
             return decided.outcome
         if decided.stored is None:

@@ -61,11 +61,6 @@ def pack(stored: Stored) -> bytes:
     return b"".join(parts) + (stored.value or b"")
 
 
-def identity(raw: bytes) -> bytes:
-    """Return bytes that differ for any two versions of a record: the start, or all if another tool wrote it."""
-    return raw[:VERSION_END] if raw[:1] == _PLAIN_HEADER[:1] else raw
-
-
 def is_plain(raw: bytes) -> bool:
     """Return whether a record has no expiry, no writers and a value."""
     return raw[:2] == _PLAIN_HEADER

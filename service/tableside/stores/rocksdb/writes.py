@@ -13,14 +13,12 @@ from ...core import (
     PutColumn,
     RecordUnreadable,
     Stored,
-    StoreUnavailable,
     TableSpec,
     Write,
     Written,
     WrittenColumn,
     are_plain_puts,
     etag_column,
-    takes_long,
     transition,
 )
 from .database import Database
@@ -32,8 +30,6 @@ from .tokened_puts import TokenedValue, pack_tokened, tokened_values
 KEYS_PER_READ_MAX = 32
 """How many records a write reads in one call: a turn of the writer thread may end after any of them."""
 
-LONG = StoreUnavailable("the update takes long and must be decided apart from the writer thread")
-
 
 class RecordWriter:
     """Writes records of one table, whose keys in the database begin with `prefix`."""
@@ -44,11 +40,8 @@ class RecordWriter:
         self._prefix = prefix
         self._reader = reader
 
-    def write(self, operations: Sequence[Operation], turn: Turn, *, any_length: bool = False) -> Sequence[Outcome]:
-        """Execute the first operations, as many as the turn allows, and return their outcomes.
-
-        Those of updates that would take long are `LONG`, unless `any_length` is true.
-        """
+    def write(self, operations: Sequence[Operation], turn: Turn) -> Sequence[Outcome]:
+        """Execute the first operations, as many as the turn allows, and return their outcomes."""
         if isinstance(operations, PutColumn) and self._spec.ttl_s is None and self._database.all_plain(self._prefix):
             return self._put_column(operations[: turn.operations_left], turn)
         batch, outcomes, read_bytes = WriteBatch(raw_mode=True), list[Outcome](), 0
@@ -69,9 +62,7 @@ class RecordWriter:
                 turn.spend(sum([len(raw) for raw in raws if raw is not None]), 0)
                 outcomes += self._put_tokened(batch, keys[: len(raws)], values, turn)
             else:
-                outcomes += self._apply_each(
-                    batch, list(zip(keys, raws, part, strict=False)), turn, any_length=any_length
-                )
+                outcomes += self._apply_each(batch, list(zip(keys, raws, part, strict=False)), turn)
         if not batch.is_empty():
             self._database.write(batch)
         return outcomes
@@ -114,12 +105,7 @@ class RecordWriter:
         return len(sizes_bytes)
 
     def _apply_each(
-        self,
-        batch: WriteBatch,
-        part: Sequence[tuple[bytes, bytes | None, Operation]],
-        turn: Turn,
-        *,
-        any_length: bool,
+        self, batch: WriteBatch, part: Sequence[tuple[bytes, bytes | None, Operation]], turn: Turn
     ) -> list[Outcome]:
         """Execute operations one by one, until the turn has ended."""
         now, outcomes = self._database.now_ms(), list[Outcome]()
@@ -130,9 +116,7 @@ class RecordWriter:
             if isinstance(operation, Get):
                 outcomes.append(read(raw, now))
             else:
-                stored = stored_for_write(raw)
-                long = not any_length and takes_long(stored, operation)
-                outcomes.append(LONG if long else self._add_write(batch, key, stored, operation, now))
+                outcomes.append(self._add_write(batch, key, stored_for_write(raw), operation, now))
             written_bytes = batch.size_in_bytes()
             turn.spend(len(raw or b"") + written_bytes - before_bytes)
             before_bytes = written_bytes
@@ -143,11 +127,10 @@ class RecordWriter:
     ) -> Outcome:
         step = transition(stored, operation, self._spec, now_ms=now, etag=self._database.next_etag())
         if isinstance(step, Changed):
-            self.add_record(batch, key, step.stored)
+            self._add_record(batch, key, step.stored)
         return step.outcome
 
-    def add_record(self, batch: WriteBatch, key: bytes, stored: Stored | None) -> None:
-        """Add the put of a record, or its deletion, to a batch."""
+    def _add_record(self, batch: WriteBatch, key: bytes, stored: Stored | None) -> None:
         if stored is None:
             batch.delete(key)
         else:
