@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from scripts import bootstrap, state_jar
 from scripts.bootstrap import ROOT
 from support.released import VERSION, Released, page_block
-from support.running import running
+from support.running import Service, running
 from support.trees import git, module
 
 pytestmark = pytest.mark.xdist_group("released")
@@ -28,6 +28,7 @@ pytestmark = pytest.mark.xdist_group("released")
 LOCKED = ROOT / "requirements" / "constraints.txt"
 PACKAGES = (
     "service/tableside",
+    "spark_client/tableside_cli",
     "spark_client/tableside_client",
     "spark_client/tableside_spark",
     "spark_client/pyspark_tableside",
@@ -150,12 +151,30 @@ def test_without_extras_it_installs_only_the_client(installed: Installed) -> Non
 
 
 @pytest.mark.parametrize("command", [["tableside"], ["python", "-Im", "tableside"]])
-def test_without_extras_the_command_names_the_missing_extra(installed: Installed, command: list[str]) -> None:
-    program, *arguments = command
-    said = run(installed("").with_name(program), *arguments, "tables", code=1)
+def test_without_extras_it_has_the_commands_for_records(
+    installed: Installed, service: Service, tmp_path: Path, command: list[str]
+) -> None:
+    def tableside(*arguments: str) -> str:
+        options = ["--url", service.url]
+        return run(installed("").with_name(command[0]), *command[1:], *arguments, *options, folder=tmp_path)
+
+    (tmp_path / "rows.csv").write_text("id,n\na,1\n")
+    assert tableside("load", "bare", "rows.csv", "--key", "id") == "1 records stored in bare, 0 failed\n"
+    assert tableside("update", "bare", "a", '{"$inc": {"n": 1}}') == '{"n": 2}\n'
+    assert tableside("get", "bare", "a") == '{"n": 2}\n'
+    assert tableside("scan", "bare", "--format", "csv") == "key,n,_ts_record\na,2,{}\n"
+    tableside("scan", "bare", "--format", "parquet", "--output", "rows.parquet")
+    assert tableside("load", "bare", "rows.parquet") == "1 records stored in bare, 0 failed\n"
+
+
+@pytest.mark.parametrize("command", ["serve", "check pyvenv.cfg", "token new etl", "token explain --config pyvenv.cfg"])
+def test_without_extras_a_command_of_the_service_names_the_missing_extra(installed: Installed, command: str) -> None:
+    python = installed("")
+    said = run(python.with_name("tableside"), *command.split(), folder=python.parents[1], code=1)
     assert re.fullmatch(
         r"tableside: the command needs pip install 'tableside\[service\]' \([a-z]+ is missing\)\n", said
     )
+    assert "Usage: tableside serve" in run(python.with_name("tableside"), "serve", "--help")
 
 
 @pytest.mark.parametrize("kind", STORES)

@@ -61,7 +61,7 @@ CLAIMS = [
         }.items()
         for language in languages
     ),
-    Claim("docs/command-line.md", "sh", "service/cli/test_cli.py::test_completion_is_installed_for_the_current_shell", "completion"),
+    Claim("docs/command-line.md", "sh", "spark_client/cli/test_records.py::test_completion_is_installed_for_the_current_shell", "completion"),
     Claim("docs/python.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     Claim("docs/quick-start.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     # Pages whose programs have separate tests.

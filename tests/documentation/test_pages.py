@@ -257,7 +257,7 @@ def test_every_public_name_of_the_client_is_described(site: Path) -> None:
 
 
 METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-NO_METRICS = {"tableside_client", "tableside_spark", "tableside_files"}
+NO_METRICS = {"tableside_cli", "tableside_client", "tableside_spark", "tableside_files"}
 """Names of packages, which start like metrics."""
 
 

@@ -99,7 +99,7 @@ def test_every_command_prints_the_output_of_the_readme(demonstration: Demonstrat
 
 
 def test_every_verb_of_the_command_line_is_shown() -> None:
-    from tableside.cli.main import app
+    from tableside.cli import app
 
     verbs = {info.name or info.callback.__name__ for info in app.registered_commands if info.callback}
     pages = [blocks(language, f"docs/{page}.md") for page in VERB_PAGES for language in ("console", "sh")]

@@ -4,7 +4,7 @@ import shlex
 
 import typer
 
-from tableside.cli.main import app
+from tableside.cli import app
 
 
 def words(code: str) -> list[str]:

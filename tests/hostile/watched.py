@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from tableside.cli.main import app
+from tableside.cli import app
 from tableside.server.server import Server
 
 FILE_VARIABLE = "TABLESIDE_TURNS_FILE"

@@ -15,6 +15,7 @@ from tableside.stores import registry
 ROOT = Path(tableside.__file__).parents[2]
 SERVICE = ROOT / "service" / "tableside"
 CLIENT = ROOT / "spark_client" / "tableside_client"
+COMMANDS = ROOT / "spark_client" / "tableside_cli"
 SPARK = ROOT / "spark_client" / "tableside_spark"
 SCRIPTS = [ROOT / name for name in ("scripts", "tests/servers", "examples", "bench")]
 
@@ -162,8 +163,9 @@ def test_packages_import_only_packages_before_them() -> None:
 
 
 def test_client_packages_import_only_packages_before_them() -> None:
-    client = [file for file in modules(CLIENT) if tops(file, CLIENT) & {"tableside_spark", "pyspark"}]
-    assert client == []
+    for package, others in ((CLIENT, {"tableside_cli"}), (COMMANDS, set())):
+        unwanted = {"tableside_spark", "pyspark"} | others
+        assert [file.name for file in modules(package) if tops(file, package) & unwanted] == []
     found = []
     for file in modules(SPARK):
         own = next(iter(name(file, SPARK)), None)
@@ -180,10 +182,11 @@ def test_the_design_page_and_its_picture_have_every_package_in_order() -> None:
     service, client = (_order(text) for text in re.findall(r"```text\n(\w+ < .*)\n```", page)[:2])
     assert [*service, {"__main__"}] == ORDER
     assert client == [{"tableside_client"}, {"versions"}, *CLIENT_ORDER[2:]]
+    assert "`tableside_cli`" in page
     picture = (ROOT / "docs" / "images" / "packages.svg").read_text(encoding="utf-8")
     labels = re.findall(r'font-weight="600">([^<]+)<', picture)
     drawn = {part for label in labels for part in label.split(" · ")} - {"service (tableside)", "Spark client"}
-    assert drawn == set().union(*service, *client, {"state"})
+    assert drawn == set().union(*service, *client, {"state", "tableside_cli"})
 
 
 def _order(text: str) -> list[set[str]]:
@@ -215,7 +218,7 @@ def test_packages_import_from_a_package_what_it_exports() -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("package", [SERVICE, CLIENT, SPARK, *SCRIPTS], ids=lambda package: package.name)
+@pytest.mark.parametrize("package", [SERVICE, CLIENT, COMMANDS, SPARK, *SCRIPTS], ids=lambda package: package.name)
 def test_there_are_no_import_cycles(package: Path) -> None:
     files = {(package.name, *name(file, package)): file for file in modules(package)}
     graph = {
@@ -245,11 +248,12 @@ def test_kinds_of_store_and_policies_are_independent() -> None:
 
 
 def test_the_service_and_the_client_meet_on_the_wire_only() -> None:
-    """The command line may use the client."""
-    for package in (CLIENT, SPARK):
+    """The command line has the commands of both."""
+    for package in (CLIENT, COMMANDS, SPARK):
         assert [file.name for file in modules(package) if "tableside" in tops(file, package)] == []
-    files = [file for file in modules(SERVICE) if name(file, SERVICE)[:1] != ("cli",)]
-    assert [file.name for file in files if tops(file, SERVICE) & {"tableside_client", "tableside_spark"}] == []
+    clients = {"tableside_client", "tableside_cli", "tableside_spark"}
+    found = {(name(file, SERVICE), *(tops(file, SERVICE) & clients)) for file in modules(SERVICE)}
+    assert {parts for parts in found if len(parts) > 1} == {(("cli",), "tableside_cli")}
 
 
 def test_frameworks_and_drivers_stay_in_their_packages() -> None:

@@ -106,6 +106,7 @@ def test_it_contains_our_packages_and_no_tests(tableside_image: Built) -> None:
     }
     assert {name for name in ours if not name.startswith(("tableside-", ".."))} == {
         "tableside",
+        "tableside_cli",
         "tableside_client",
         "tableside_spark",
         "pyspark_tableside",

@@ -1,45 +1,20 @@
-"""Tokens on the command line: they are created, sent, and never shown again."""
+"""`tableside token`: new tokens, and the caller that a configuration gives a token, or why the token is rejected."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
-from support.running import Service, running
-from tableside.auth.authenticator import Auth
-from tableside.cli.main import app
+from support.issuing import Issuer, SigningKey, claims, issuing
+from tableside.auth import Auth
+from tableside.cli import app
 from tableside.settings import validate
-
-pytestmark = pytest.mark.server
-Command = Callable[..., Result]
-SECRET = "tableside_command-line-s3cr3t"
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    directory: Path = tmp_path_factory.mktemp("guarded")
-    config = directory / "tableside.yaml"
-    config.write_text(
-        "stores: {local: {kind: memory}}\nauto_create: true\n"
-        f"auth: {{tokens: [{{name: c, sha256: {sha256(SECRET.encode()).hexdigest()}, read: ['c*'], write: ['c*']}}]}}\n"
-    )
-    with running(directory, config) as started:
-        yield started
-
-
-@pytest.fixture
-def tableside(guarded: Service) -> Command:
-    def run(*arguments: str, **environment: str) -> Result:
-        given = {"TABLESIDE_URL": guarded.url, "COLUMNS": "120", **environment}
-        return CliRunner().invoke(app, arguments, env=given)
-
-    return run
 
 
 def new(*arguments: str) -> Result:
@@ -73,50 +48,68 @@ def test_a_token_with_an_invalid_entry_is_not_created(arguments: list[str]) -> N
     assert refused.stdout == ""
 
 
-def test_the_verbs_send_the_token_of_a_file_or_of_the_environment(tableside: Command, tmp_path: Path) -> None:
-    file, rows = tmp_path / "token", tmp_path / "rows.csv"
-    file.write_text(f"{SECRET}\n")
-    rows.write_text("id,n\nb,1\n")
-    option, variable = ["--token-file", str(file)], {"TABLESIDE_TOKEN": SECRET}
-    assert tableside("put", "cli", "a", '{"n": 1}', *option).exit_code == 0
-    assert tableside("get", "cli", "a", **variable).stdout == '{"n": 1}\n'
-    assert tableside("update", "cli", "a", '{"n": 2}', TABLESIDE_TOKEN_FILE=str(file)).stdout == '{"n": 2}\n'
-    assert tableside("load", "cli", str(rows), "--key", "id", *option).exit_code == 0
-    assert len(tableside("scan", "cli", *option).stdout.splitlines()) == 2
-    assert tableside("tables", **variable).stdout.startswith("cli\t")
-    assert tableside("delete", "cli", "a", **variable).exit_code == 0
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as started:
+        yield started
 
 
-def test_a_refusal_is_one_line_without_the_token(tableside: Command, tmp_path: Path) -> None:
+@pytest.fixture
+def config(issuer: Issuer, tmp_path: Path) -> Path:
+    rule = {"claims": {"sub": "etl"}, "read": ["*"], "write": ["a", "b*"]}
+    digest = sha256(b"configured").hexdigest()
+    tokens: list[dict[str, Any]] = [{"name": "one", "sha256": digest.upper(), "read": ["t"], "admin": True}]
+    file = tmp_path / "tableside.yaml"
+    auth = {"tokens": tokens, "issuers": [issuer.settings(rule)]}
+    file.write_text(json.dumps({"stores": {"s": {"kind": "memory"}}, "auth": auth}))
+    return file
+
+
+def explained(config: Path, token: str, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["token", "explain", "--config", str(config), *arguments], input=f"{token}\n")
+
+
+def test_it_prints_the_caller_and_the_permissions(config: Path, issuer: Issuer) -> None:
+    found = explained(config, issuer.token(sub="etl"))
+    assert found.exit_code == 0
+    assert found.stdout.splitlines() == [f"caller: {issuer.url}#etl", "read:   *", "write:  a, b*", "admin:  no"]
+    found = explained(config, issuer.token(sub="other"))
+    assert found.stdout.splitlines()[1:] == ["read:   nothing", "write:  nothing", "admin:  no"]
+    found = explained(config, "configured")
+    assert found.stdout.splitlines() == ["caller: one", "read:   t", "write:  nothing", "admin:  yes"]
+
+
+def test_the_token_may_be_in_a_file(config: Path, issuer: Issuer, tmp_path: Path) -> None:
     file = tmp_path / "token"
-    file.write_text(f"{SECRET}ü")
-    wrong = tmp_path / "wrong"
-    wrong.write_text(f"{SECRET}x")
-    asked = [
-        (tableside("get", "cli", "a"), 1, "; no token was sent: set --token-file or TABLESIDE_TOKEN"),
-        (tableside("get", "cli", "a", TABLESIDE_TOKEN=f"{SECRET}x"), 1, "; the token in TABLESIDE_TOKEN was rejected"),
-        (tableside("get", "cli", "a", "--token-file", str(wrong)), 1, f"; the token in {wrong} was rejected"),
-        (tableside("get", "other", "a", TABLESIDE_TOKEN=SECRET), 1, "forbidden"),
-        (tableside("get", "cli", "a", "--token-file", str(file)), 1, "ASCII"),
-        (tableside("get", "cli", "a", "--token-file", str(tmp_path / "none")), 2, "does not exist"),
-    ]
-    for found, code, why in asked:
-        assert found.exit_code == code
-        assert why in found.stderr
-        assert SECRET not in found.stdout + found.stderr
-        assert isinstance(found.exception, SystemExit)
+    file.write_text(issuer.token(sub="etl"))
+    assert explained(config, "", "--token-file", str(file)).exit_code == 0
+    missing = explained(config, "", "--token-file", str(tmp_path / "none"))
+    assert missing.exit_code == 1
+    assert "No such file" in missing.stderr
 
 
-def test_with_auth_the_service_can_listen_on_other_addresses(tmp_path: Path) -> None:
-    """The start fails later and for another reason: this machine does not have the address."""
-    config = tmp_path / "tableside.yaml"
-    config.write_text("stores: {local: {kind: memory}}\n" + f"auth: {{tokens: [{{name: a, sha256: {'ab' * 32}}}]}}\n")
-    serve = ["serve", "--host", "192.0.2.1", "--port", "0"]
-    without = CliRunner().invoke(app, serve)
-    assert without.exit_code == 2
-    assert "--insecure" in without.stderr
-    command = [sys.executable, "-m", "tableside", *serve, "--config", str(config)]
-    guarded = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert guarded.returncode not in (0, 2)
-    assert "--insecure" not in guarded.stderr
-    assert "192.0.2.1" in guarded.stdout + guarded.stderr
+def test_it_prints_why_a_token_is_rejected_without_the_token(config: Path, issuer: Issuer) -> None:
+    stranger = SigningKey("stranger").signed(claims(issuer.url))
+    for token, reason in (
+        (issuer.token(exp=1), "expired"),
+        (issuer.token(aud="other"), "audience"),
+        (stranger, "key"),
+        ("configured2", "unknown"),
+        ("", "missing"),
+    ):
+        found = explained(config, token)
+        assert (found.exit_code, found.stdout, found.stderr) == (1, "", f"rejected: {reason}\n")
+
+
+def test_an_unreachable_issuer_is_an_error_message(config: Path, issuer: Issuer) -> None:
+    issuer.away = True
+    found = explained(config, issuer.token(sub="etl"))
+    assert found.exit_code == 1
+    assert "cannot be fetched" in found.stderr
+
+
+def test_a_configuration_without_auth_is_an_error_message(config: Path) -> None:
+    config.write_text("stores: {s: {kind: memory}}\n")
+    assert "no auth" in explained(config, "x").stderr
+    config.write_text("stores: {s: {kind: memory}}\nauth: {}\n")
+    assert "auth: needs tokens" in explained(config, "x").stderr

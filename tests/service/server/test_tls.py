@@ -19,7 +19,7 @@ from servers.process import free_port
 from support.certificates import Authority, Signed
 from support.running import Service, running
 from support.waiting import until
-from tableside.cli.main import app
+from tableside.cli import app
 
 pytestmark = pytest.mark.server
 MEMORY = "stores: {s: {kind: memory}}\nauto_create: true\n"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from support.kinds import EVERY, kind
 from support.running import Service, running
 from support.waiting import until
-from tableside.cli.main import app
+from tableside_cli import app
 from tableside_client import Client, Record
 
 pytestmark = pytest.mark.server
@@ -192,13 +192,15 @@ def test_a_frame_of_records_is_recognized_too(service: Service, tmp_path: Path) 
         ('{"key": "a", "value": {}, "etag": null, "expires_at": "soon"}', "expires_at is not a time"),
         ('{"key": "a", "value": {}, "etag": null, "expires_at": 5}', "expires_at is not a time"),
         ('{"key": ["a", 1], "value": {}, "etag": null}', "the key has 2 parts, not 1"),
-        ('{"key": {}, "value": {}, "etag": null}', "neither a string nor an integer"),
-        ('{"key": "a", "_ts_record": 5}', "_ts_record is not as tableside scan writes it"),
-        ('{"key": "a", "_ts_record": "{\\"null\\": 5}"}', "_ts_record is not as tableside scan writes it"),
+        ('{"key": {}, "value": {}, "etag": null}', "the key field 'key' is neither a string nor an integer"),
+        ('{"key": "a", "_ts_record": 5}', "the column _ts_record is not as tableside scan writes it"),
+        ('{"key": "a", "_ts_record": "{\\"null\\": [5]}"}', "the column _ts_record is not as tableside scan writes it"),
+        ('{"key": "a", "_ts_record": "{\\"more\\": 5}"}', "the column _ts_record is not as tableside scan writes it"),
+        ('{"key": "a", "_ts_record": "{\\"null\\": 5}"}', "the column _ts_record is not as tableside scan writes it"),
     ],
 )
 def test_a_damaged_record_of_a_scan_is_named(service: Service, tmp_path: Path, line: str, fault: str) -> None:
     (tmp_path / "rows.jsonl").write_text(line)
     done = run(service, "load", "copies_damaged", tmp_path / "rows.jsonl")
     assert done.exit_code == 1
-    assert f"row 1: {fault}" in done.stderr.replace("the column ", "").replace("the key field 'key' is ", "")
+    assert f"row 1: {fault}" in done.stderr

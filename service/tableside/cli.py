@@ -1,10 +1,18 @@
-"""The command line: the commands `serve` and `check`. Installs the commands of the other modules."""
+"""The command line `tableside`: the client's commands, and those that serve, check a configuration and create tokens.
 
+Each command of the service imports its packages when it runs. The client's commands then start in a third of the time,
+and need none of the service's dependencies.
+"""
+
+import asyncio
 import gc
+import json
 import os
+import secrets
 import signal
 import sys
 import tempfile
+from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
@@ -12,16 +20,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from .. import settings as configuration
-from ..settings import Settings, SettingsError
-from . import records, token
-from .load import load
-from .scan import scan
+from tableside_cli import app
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from ..server import ListenAddress, TlsFiles
+    from .auth import AuthSettings, TokenSettings, VerifiedToken
+    from .server import ListenAddress, TlsFiles
+    from .settings import Settings
+
+__all__ = ["app"]
 
 CONFIG_VARIABLE = "TABLESIDE_CONFIG"
 WORKERS_VARIABLE = "TABLESIDE_WORKERS"
@@ -30,10 +38,6 @@ LOCAL_VARIABLE = "TABLESIDE_LOCAL"
 PASSWORD_VARIABLE = "TABLESIDE_SSL_KEYFILE_PASSWORD"  # noqa: S105  # the name, not a password
 # There is no TABLESIDE_PORT: Kubernetes sets it to an address if there is a service named `tableside`.
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-
-ConfigOption = Annotated[Path | None, typer.Option(envvar=CONFIG_VARIABLE, help="The configuration file.")]
-
 GC_THRESHOLD = 50_000
 """Allocations between garbage collections. A batch allocates tens of thousands of objects."""
 
@@ -41,30 +45,27 @@ SWITCH_INTERVAL_S = 0.0005
 """How long the event loop waits for the interpreter's lock while a thread computes. Python's default is 5 ms."""
 
 
+TOKEN_RANDOM_BYTES = 32
+
+TOKEN_PREFIX = "tableside_"  # noqa: S105  # a prefix, not a password
+"""Makes it possible to recognize a leaked token, for example in a repository."""
+
+PatternOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="A pattern of table names, such as profile*. Can be repeated."),
+]
+
+token = typer.Typer(no_args_is_help=True, help="Create bearer tokens, and show the permissions of a token.")
+app.add_typer(token, name="token")
+
+
 def _option(text: str, **more: Any) -> Any:
     return typer.Option(help=text, **more)
 
 
-def _print_version(requested: bool) -> None:
-    if requested:
-        from .. import __version__  # the look-up takes time
-
-        typer.echo(f"tableside {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def tableside(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    """Read and write records of tables, and serve them."""
-
-
 @app.command()
 def serve(
-    config: ConfigOption = None,
+    config: Annotated[Path | None, _option("The configuration file.", envvar=CONFIG_VARIABLE)] = None,
     host: Annotated[str, _option("The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, _option("The port to listen on.", min=0, max=65535)] = 8080,
     probes_port: Annotated[
@@ -92,13 +93,13 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the tables. The default configuration is RocksDB in ./tableside-data, and tables are created on write."""
-    settings = _settings(config)
+    settings = _load(config)
     if (fault := settings.workers_fault(workers)) is not None:
         _usage_error(f"--workers {workers}: {fault}")
     local = _is_loopback(host)
     if settings.auth is None and not local and not insecure:
         _usage_error(f"without auth the service listens on loopback only; use --insecure to listen on {host}")
-    from ..server import ListenAddress  # the server package is imported only when needed
+    from .server import ListenAddress
 
     tls = _tls(ssl_certfile, ssl_keyfile, ssl_ca_certs, ssl_keyfile_password)
     pages = ("/docs", *(("/console",) if settings.console.enabled else ()))
@@ -113,10 +114,101 @@ def check(file: Annotated[Path, typer.Argument(help="The configuration file.")])
     typer.echo(f"{file}: no errors")
 
 
+@token.command()
+def new(
+    name: Annotated[str, typer.Argument(help="The name of the caller.")],
+    read: PatternOption = None,
+    write: PatternOption = None,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Grant access to endpoints that are restricted to admins.")
+    ] = False,
+) -> None:
+    """Create a token. The first output line is the token, which is not stored. Add the second to `auth.tokens`."""
+    from pydantic import ValidationError
+
+    from .auth import TokenSettings
+
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_RANDOM_BYTES)
+    digest = sha256(secret.encode()).hexdigest()
+    entry = {"name": name, "sha256": digest, "read": read or [], "write": write or [], "admin": admin}
+    try:
+        TokenSettings.model_validate(entry)
+    except ValidationError as error:
+        [fault, *_] = error.errors(include_url=False, include_input=False)
+        raise typer.BadParameter(f"{fault['loc'][0]}: {fault['msg']}") from None
+    typer.echo(secret)
+    typer.echo(f"- {json.dumps(entry)}")  # JSON is YAML
+
+
+@token.command()
+def explain(
+    config: Annotated[
+        Path, typer.Option("--config", envvar=CONFIG_VARIABLE, help="The configuration file of the service.")
+    ],
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="A file with the token. The default is standard input.")
+    ] = None,
+) -> None:
+    """Show the caller and permissions of a token, or why it is rejected, with exit code 1."""
+    auth = _load(config).auth
+    if auth is None:
+        typer.echo("the configuration has no auth: every request is allowed", err=True)
+        raise typer.Exit(1)
+    from .auth import TokenRejected
+    from .core import TableError
+
+    try:
+        caller = asyncio.run(_identify(auth, _read_token(token_file)))
+    except (TokenRejected, TableError, OSError) as error:
+        typer.echo(f"rejected: {error}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"caller: {caller.name}")
+    typer.echo(f"read:   {', '.join(caller.read) or 'nothing'}")
+    typer.echo(f"write:  {', '.join(caller.write) or 'nothing'}")
+    typer.echo(f"admin:  {'yes' if caller.admin else 'no'}")
+
+
+def _read_token(file: Path | None) -> bytes:
+    from .auth import TOKEN_BYTES_MAX
+
+    if file is None:
+        return sys.stdin.buffer.read(4 * TOKEN_BYTES_MAX).strip()
+    with file.open("rb") as opened:
+        return opened.read(4 * TOKEN_BYTES_MAX).strip()
+
+
+async def _identify(auth: "AuthSettings", token: bytes) -> "TokenSettings | VerifiedToken":
+    """Return the caller of a token. Raise TokenRejected, or TableError if an issuer's keys cannot be fetched."""
+    from prometheus_client import CollectorRegistry
+
+    from .auth import IssuerMetrics, Issuers, KeysMissing, TokenRejected
+
+    digest = sha256(token).hexdigest()
+    for settings in auth.tokens:
+        if settings.sha256.get_secret_value().lower() == digest:
+            return settings
+    issuers = Issuers(lambda: None, IssuerMetrics(CollectorRegistry()))
+    issuers.change(auth.issuers)
+    fetching = asyncio.create_task(issuers.run())
+    try:
+        verified = issuers.verified(token)
+    except KeysMissing as missing:
+        await missing.source.refreshed()
+        try:
+            verified = issuers.verified(token)
+        except KeysMissing:
+            raise TokenRejected("key") from None
+    finally:
+        fetching.cancel()
+    if verified is None:
+        raise TokenRejected("unknown" if token else "missing")
+    return verified
+
+
 def create_worker_app() -> "FastAPI":
     """Return the application of one worker process. Its configuration is in environment variables."""
-    from ..app import create_app
-    from ..catalog import load_for_joining_process
+    from .app import create_app
+    from .catalog import load_for_joining_process
 
     file, accepted = Path(os.environ[CONFIG_VARIABLE]), Path(os.environ[ACCEPTED_VARIABLE])
     settings = load_for_joining_process(file, accepted)
@@ -125,13 +217,24 @@ def create_worker_app() -> "FastAPI":
     return create_app(settings, int(os.environ[WORKERS_VARIABLE]), file, accepted, local=local)
 
 
-def _run(settings: Settings, config: Path | None, address: "ListenAddress", workers: int, *, local: bool) -> None:
+def _load(config: Path | None) -> "Settings":
+    from .settings import SettingsError, default_settings, load
+
+    try:
+        return default_settings() if config is None else load(config)
+    except SettingsError as error:
+        for fault in error.faults:
+            typer.echo(f"{config}: {fault}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _run(settings: "Settings", config: Path | None, address: "ListenAddress", workers: int, *, local: bool) -> None:
     # The first process of a container ignores signals that have no handler.
     signal.signal(signal.SIGTERM, _exit_on_signal)
-    # Imported here because the other commands start in half the time without the server.
-    from ..app import create_app
-    from ..catalog import save_accepted
-    from ..server import Supervisor, server
+    from .app import create_app
+    from .catalog import save_accepted
+    from .server import Supervisor, server
+    from .settings import read_text
 
     _configure_process(settings)
     _make_metrics_directory()
@@ -143,7 +246,7 @@ def _run(settings: Settings, config: Path | None, address: "ListenAddress", work
     name = f"{__name__}:{create_worker_app.__name__}"
     with tempfile.TemporaryDirectory(prefix="tableside-") as folder:
         accepted = Path(folder) / "accepted.yaml"
-        save_accepted(configuration.read_text(config), accepted)
+        save_accepted(read_text(config), accepted)
         variables = {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers), ACCEPTED_VARIABLE: str(accepted)}
         os.environ |= variables | ({LOCAL_VARIABLE: "1"} if local else {})
         raise typer.Exit(Supervisor(server.ServerConfig(name, settings.limits, address, workers)).serve())
@@ -151,7 +254,7 @@ def _run(settings: Settings, config: Path | None, address: "ListenAddress", work
 
 def _make_metrics_directory() -> None:
     """Make the directory for the files of metrics, if the environment names one that does not exist."""
-    from ..telemetry import DIRECTORY_VARIABLE
+    from .telemetry import DIRECTORY_VARIABLE
 
     if (directory := os.environ.get(DIRECTORY_VARIABLE)) is None:
         return
@@ -166,7 +269,7 @@ def _make_metrics_directory() -> None:
 def _tls(
     certificate: Path | None, key: Path | None, authorities: Path | None, password: str | None
 ) -> "TlsFiles | None":
-    from ..server import TlsError, TlsFiles
+    from .server import TlsError, TlsFiles
 
     if certificate is None:
         if key or authorities:
@@ -184,26 +287,13 @@ def _exit_on_signal(sig: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + sig)
 
 
-def _configure_process(settings: Settings) -> None:
+def _configure_process(settings: "Settings") -> None:
     """Configure this process: its logs, fewer garbage collections during batches, and short waits for threads."""
-    from ..telemetry import logs
+    from .telemetry import logs
 
     logs.configure(settings.logs)
     gc.set_threshold(GC_THRESHOLD, 20, 100)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-
-
-def _settings(config: Path | None) -> Settings:
-    return configuration.default_settings() if config is None else _load(config)
-
-
-def _load(file: Path) -> Settings:
-    try:
-        return configuration.load(file)
-    except SettingsError as error:
-        for fault in error.faults:
-            typer.echo(f"{file}: {fault}", err=True)
-        raise typer.Exit(1) from None
 
 
 def _is_loopback(host: str) -> bool:
@@ -216,9 +306,3 @@ def _is_loopback(host: str) -> bool:
 def _usage_error(message: str) -> NoReturn:
     typer.echo(f"tableside: {message}", err=True)
     raise typer.Exit(2)
-
-
-records.install(app)
-token.install(app)
-app.command()(scan)
-app.command()(load)

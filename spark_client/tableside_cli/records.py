@@ -1,29 +1,21 @@
-"""The commands that read and write records of a running service."""
+"""The commands for tables and single records."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from tableside_client import Client, Table, TableNotFound
-from tableside_client.paths import json_bytes
 
-from .client_options import client_command
+from .record_rows import json_text, parse_json
 
 TableArgument = Annotated[str, typer.Argument(help="The table's name.")]
 KeyArgument = Annotated[str, typer.Argument(help="The key. A composite key is a JSON array of its parts.")]
+TtlOption = Annotated[float | None, typer.Option(help="Seconds until the record expires, or -1 for never.")]
 
 NEW_TABLE: dict[str, Any] = {"key": [{"name": None, "type": "string"}], "policies": {"ttl_s": None}}
-"""The description of a table that its first write creates, as far as the command line uses it."""
+"""The description of a table that its first write creates, as far as the commands use it."""
 
 
-def install(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    for command in (tables, get, put, update, delete):
-        app.command()(command)
-
-
-@client_command()
 def tables(client: Client) -> None:
     """List the tables with their kind of store and key."""
     for table in client.tables():
@@ -31,28 +23,25 @@ def tables(client: Client) -> None:
         typer.echo(f"{table['name']}\t{table['store']['kind']}\t{', '.join(parts)}")
 
 
-@client_command()
 def get(client: Client, table: TableArgument, key: KeyArgument) -> None:
     """Print a record's value."""
     target = client.table(table)
-    _print_json(target.record(parse_key(target, key)).value)
+    typer.echo(json_text(target.record(_parse_key(target, key)).value))
 
 
-@client_command()
 def put(
     client: Client,
     table: TableArgument,
     key: KeyArgument,
     value: Annotated[str, typer.Argument(metavar="JSON", help="The value, a JSON object.")],
-    ttl_s: Annotated[float | None, typer.Option(help="Seconds until the record expires, or -1 for never.")] = None,
+    ttl_s: TtlOption = None,
 ) -> None:
     """Write a record's value, and print its etag."""
     document = _parse_object(value, "the value")
     target = client.table(table)
-    typer.echo(target.put(parse_key(target, key), document, ttl_s=ttl_s).etag)
+    typer.echo(target.put(_parse_key(target, key), document, ttl_s=ttl_s).etag)
 
 
-@client_command()
 def update(
     client: Client,
     table: TableArgument,
@@ -63,26 +52,33 @@ def update(
     default: Annotated[
         str | None, typer.Option(metavar="JSON", help="The value to update if there is no record.")
     ] = None,
-    ttl_s: Annotated[float | None, typer.Option(help="Seconds until the record expires, or -1 for never.")] = None,
+    ttl_s: TtlOption = None,
 ) -> None:
     """Update a record, and print the new value."""
     document = _parse_json(change, "the update")
     start = None if default is None else _parse_object(default, "--default")
     target = client.table(table)
-    written = target.update(parse_key(target, key), document, default=start, ttl_s=ttl_s, return_value=True)
-    _print_json(written.value)
+    written = target.update(_parse_key(target, key), document, default=start, ttl_s=ttl_s, return_value=True)
+    typer.echo(json_text(written.value))
 
 
-@client_command()
 def delete(client: Client, table: TableArgument, key: KeyArgument) -> None:
     """Delete a record."""
     target = client.table(table)
-    target.delete(parse_key(target, key))
+    target.delete(_parse_key(target, key))
 
 
-def parse_key(table: Table[Any], text: str) -> Any:
-    """Parse a key of this table. Raise BadParameter if its type is wrong."""
-    kinds = key_types(table)
+def describe(table: Table[Any]) -> dict[str, Any]:
+    """Return the description of a table. A table that does not exist yet has one string as its key."""
+    try:
+        return table.describe()
+    except TableNotFound:
+        return NEW_TABLE
+
+
+def _parse_key(table: Table[Any], text: str) -> Any:
+    """Return the key that a text means in this table. Raise BadParameter if its type is wrong."""
+    kinds = [field["type"] for field in describe(table)["key"]]
     if len(kinds) > 1:
         parts = _parse_json(text, "the key")
         if not isinstance(parts, list):
@@ -96,26 +92,9 @@ def parse_key(table: Table[Any], text: str) -> Any:
         raise typer.BadParameter("keys of this table are integers") from None
 
 
-def key_types(table: Table[Any]) -> list[str]:
-    """Return the types of a table's key parts."""
-    return [field["type"] for field in describe(table)["key"]]
-
-
-def describe(table: Table[Any]) -> dict[str, Any]:
-    """Return the description of a table. A table that does not exist yet has one string as its key."""
-    try:
-        return table.describe()
-    except TableNotFound:
-        return NEW_TABLE
-
-
 def _parse_json(text: str, what: str) -> Any:
     try:
-        document = json.loads(text)
-        json_bytes(
-            document
-        )  # Python parses NaN, numbers beyond its range and lone surrogates, which JSON does not have.
-        return document
+        return parse_json(text)
     except ValueError as error:
         raise typer.BadParameter(f"{what} is not JSON: {error}") from None
 
@@ -125,7 +104,3 @@ def _parse_object(text: str, what: str) -> Any:
     if not isinstance(document, dict):
         raise typer.BadParameter(f"{what} must be a JSON object")
     return document
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,39 @@
+"""The commands of `tableside` that read and write records.
+
+They use only `tableside_client`. `app` has no other commands until the service adds its own (`tableside.cli`).
+"""
+
+from typing import Annotated
+
+import typer
+
+from .client_command import client_command
+from .load import LOAD_RETRIES, load
+from .records import delete, get, put, tables, update
+from .scan import scan
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        from importlib.metadata import version  # the look-up takes time
+
+        typer.echo(f"tableside {version('tableside')}")
+        raise typer.Exit
+
+
+@app.callback()
+def tableside(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Read and write records of tables, and serve them."""
+
+
+for function in (tables, get, put, update, delete, scan):
+    app.command()(client_command(function))
+app.command()(client_command(load, LOAD_RETRIES))

@@ -1,0 +1,155 @@
+"""`tableside load`: writes the rows of a file to a table."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from tableside_client import Client, Retries, Table, TablesideError
+
+from .client_command import RETRIES
+from .record_rows import Row, key_names, put_of_row
+from .records import TableArgument, describe
+
+ERRORS_SHOWN_MAX = 5
+
+LOAD_RETRIES = Retries()
+"""Longer than those of other commands: a load may run for an hour, and a restart of the service should not end it."""
+
+LINE_INTERVAL_S = 10.0
+"""The time between two lines of progress if standard error is not a terminal, in seconds."""
+
+
+def load(
+    client: Client,
+    table: TableArgument,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV, JSON lines or Parquet.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="The field with the key. Repeat it for each part of a composite key.", show_default=False),
+    ] = None,
+) -> None:
+    """Write every row of a file as a record of a table.
+
+    A file of tableside scan gives the same records, with their expiry and partitions. The default of --key is the name
+    of the table's key, or key.
+
+    A load waits up to 120 seconds for a service that restarts.
+    """
+    from .row_files import UNREADABLE, read_parts  # the other commands start faster without pyarrow
+
+    # A wrong address fails as in other commands.
+    description = describe(client.table(table, deadline_s=RETRIES.total_s))
+    keys = _key_fields(key or [], description)
+    parts = read_parts(file, dict(zip(keys, (field["type"] for field in description["key"]), strict=True)))
+    loader = Loader(client.table(table), keys, description)
+    try:
+        with open_progress(file.name) as progress:
+            for rows, fraction in parts:
+                if not loader.load(rows):
+                    break
+                progress.show(loader.rows, fraction)
+    except UNREADABLE as error:
+        loader.fail(f"{file.name} cannot be read any further: {str(error).partition(chr(10))[0]}")
+    expired = f", {loader.expired} expired" if loader.expired else ""
+    typer.echo(f"{loader.stored} records stored in {table}, {loader.failed} failed{expired}")
+    if loader.failed:
+        raise typer.Exit(1)
+
+
+def _key_fields(given: list[str], description: Mapping[str, Any]) -> list[str]:
+    """Return the fields with the parts of the key. Raise BadParameter if these are too many, too few or exchanged."""
+    names = key_names(description)
+    if not given or (
+        given == ["key"] and len(names) > 1
+    ):  # JSON lines of a scan have all parts of a key in this member
+        return names
+    if len(names) != len(given):
+        raise typer.BadParameter(f"keys of this table have {len(names)} parts", param_hint="--key")
+    if any(field in names and field != name for field, name in zip(given, names, strict=True)):
+        raise typer.BadParameter(f"the parts of the key are in the order {', '.join(names)}", param_hint="--key")
+    return given
+
+
+class Loader:
+    """Sends rows, and counts those that it has seen, and the stored, failed and expired ones.
+
+    `keys` are the columns of the key, and `description` is that of the table.
+    """
+
+    def __init__(self, table: Table[dict[str, Any]], keys: Sequence[str], description: Mapping[str, Any]) -> None:
+        self._table, self._keys, self._description = table, keys, description
+        self.rows = 0
+        self.stored = 0
+        self.failed = 0
+        self.expired = 0
+
+    def load(self, rows: Sequence[Row | None]) -> bool:
+        """Send rows as one batch. Return False if a failure has outlasted the client's retries."""
+        puts = [(self.rows, put) for row in rows if (put := self._put(row)) is not None]
+        try:
+            outcomes = self._table.batch(put for _, put in puts)
+        except TablesideError as error:
+            self.fail(f"rows {puts[0][0]} to {puts[-1][0]}: {error}; later rows were not sent", len(puts))
+            return False
+        failed = [(row, outcome.error) for (row, _), outcome in zip(puts, outcomes, strict=True) if outcome.error]
+        self.stored += len(puts) - len(failed)
+        for row, why in failed:
+            self.fail(f"row {row}: {why.code}: {why.detail}")
+        if is_away := any(why.retriable for _, why in failed):
+            typer.echo(f"tableside: the service did not recover: rows after {puts[-1][0]} were not sent", err=True)
+        return not is_away
+
+    def fail(self, message: str, rows: int = 1) -> None:
+        """Count failed rows, and print the first `ERRORS_SHOWN_MAX` messages."""
+        if self.failed < ERRORS_SHOWN_MAX:
+            typer.echo(f"tableside: {message}", err=True)
+        self.failed += rows
+
+    def _put(self, row: Row | None) -> dict[str, Any] | None:
+        """Count a row, and return its operation, None if the row is invalid or a record that has expired."""
+        self.rows += 1
+        try:
+            if row is None:
+                raise ValueError("not a JSON object")
+            put = put_of_row(row, self._keys, self._description)
+        except ValueError as error:
+            self.fail(f"row {self.rows}: {error}")
+            return None
+        self.expired += put is None
+        return put
+
+
+class LoadProgress:
+    """The rows and the rate of a load on standard error: a bar on a terminal, otherwise a line at intervals."""
+
+    def __init__(self, file: str, bar: Progress, clock: Callable[[], float]) -> None:
+        self._file, self._bar, self._clock = file, bar, clock
+        self._task = bar.add_task(file, total=1.0, rows=0, rate=0.0)
+        self._started_s = self._printed_s = clock()
+
+    def show(self, rows: int, fraction: float) -> None:
+        """Show the number of rows so far, and the fraction of the file, from 0 to 1."""
+        now_s = self._clock()
+        rate = rows / max(now_s - self._started_s, 1e-9)
+        self._bar.update(self._task, completed=fraction, rows=rows, rate=rate)
+        if self._bar.disable and now_s - self._printed_s >= LINE_INTERVAL_S:
+            self._printed_s = now_s
+            typer.echo(f"tableside: {rows:,} rows sent, {fraction:.0%} of {self._file}, {rate:,.0f} rows/s", err=True)
+
+
+@contextmanager
+def open_progress(
+    file: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[LoadProgress]:
+    """Show the progress of loading a file. The default console is standard error."""
+    console = console or Console(stderr=True)
+    texts = [TextColumn("{task.fields[rows]:,} rows"), TextColumn("{task.fields[rate]:,.0f} rows/s")]
+    columns = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), *texts, TimeRemainingColumn()]
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        yield LoadProgress(file, bar, clock)

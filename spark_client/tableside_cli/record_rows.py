@@ -1,0 +1,226 @@
+"""Records in files: as JSON objects, or as rows with a column for each part of the key and each member of the value.
+
+`tableside scan` writes them, and `tableside load` recognizes them and writes the same records.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from datetime import time as time_of_day
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+from tableside_client import Record
+from tableside_client.paths import given, json_bytes
+
+FACTS = "_ts_record"
+"""The column with a JSON object of what the others cannot express. No member of a value may have such a name.
+
+Its `null` lists the members that are null, not absent, and its `text` the strings that are empty or look like JSON.
+"""
+
+FACT_TYPES = {"null": list, "text": list, "expires_at": str, "partitions": int}
+DOCUMENT_MEMBERS = frozenset({"key", "partition", "partitions", "value", "etag", "expires_at"})
+DECIMAL_DIGITS_MAX = 15
+
+Row = dict[str, Any]
+Document = dict[str, Any]
+"""A record as a JSON object. `partition` is the index of its partition, of as many as `partitions`."""
+
+
+class ExportError(Exception):
+    """Records that cannot be rows of one table."""
+
+
+def document_of(record: Record[dict[str, Any]], partitions: int | None) -> Document:
+    """Return the JSON object of a record, whose table has this number of partitions, None if it has none."""
+    place = given(partition=record.partition, partitions=partitions)
+    document = {"key": record.key, **place, "value": record.value, "etag": record.etag}
+    return document | given(expires_at=record.expires_at)
+
+
+class RowLayout:
+    """The columns before the members of the value: the names of the key's fields, and `partition`.
+
+    An unnamed key has the column `key`. Only partitioned tables have the column `partition`. `FACTS` is the last one.
+    """
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self._partitions = description.get("partitions")
+        self._leading = [*key_names(description), *(["partition"] if self._partitions else [])]
+
+    def columns(self, members: Iterable[str]) -> list[str]:
+        """Return all columns, for values with these members."""
+        return [*self._leading, *(name for name in members if name not in self._leading), FACTS]
+
+    def row(self, record: Record[dict[str, Any]]) -> Row:
+        """Return the row of a record. Raises `ExportError` if a member has the name of another column."""
+        for name in self._leading:
+            if name in record.value:
+                raise ExportError(
+                    f"the values have a member {name!r}, which is the name of a column for the key: use --format jsonl"
+                )
+        parts = record.key if isinstance(record.key, tuple) else (record.key,)
+        columns = dict(zip(self._leading, (*parts, record.partition), strict=False))
+        return {**columns, **record.value, FACTS: json_text(self._facts(record))}
+
+    def _facts(self, record: Record[dict[str, Any]]) -> dict[str, Any]:
+        members = record.value.items()
+        nulls = [name for name, member in members if member is None]
+        texts = [
+            name for name, member in members if isinstance(member, str) and (not member or _parsed(member) != member)
+        ]
+        return given(expires_at=record.expires_at, partitions=self._partitions, null=nulls or None, text=texts or None)
+
+
+def put_of_row(row: Row, keys: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the operation that writes a row, None if it is a record that has expired.
+
+    `keys` are the columns of the key, and `table` is the description of the table to write to. Raises ValueError if the
+    row is invalid.
+    """
+    options: dict[str, Any] | None = {}
+    if FACTS in row or _is_document(row):
+        document = _document_of_row(row, keys) if FACTS in row else row
+        options = _options_of(document, table)
+    else:
+        if absent := [field for field in keys if field not in row]:
+            raise ValueError(f"no field {absent[0]!r}")
+        value = {name: member for name, member in row.items() if name not in keys}
+        document = {"key": [row[field] for field in keys], "value": value}
+    if options is None:
+        return None
+    key = _checked_key(document["key"], keys, table)
+    return {"op": "put", "key": key, "value": to_json(document["value"]), **options}
+
+
+def key_names(description: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a table's key."""
+    return [field["name"] or "key" for field in description["key"]]
+
+
+def _is_document(row: Row) -> bool:
+    return {"key", "value", "etag"} <= row.keys() <= DOCUMENT_MEMBERS and isinstance(row["value"], dict)
+
+
+def _document_of_row(row: Row, keys: Sequence[str]) -> Document:
+    """Return the record of a row that has the column `FACTS`."""
+    facts = _checked_facts(_parsed(row[FACTS] or "{}"))
+    nulls, texts = facts.pop("null", []), facts.pop("text", [])
+    place = {"partition": _parsed(row.get("partition"))} if "partitions" in facts else {}
+    members = {name: field for name, field in row.items() if name not in (*keys, *place, FACTS)}
+    value = dict.fromkeys(nulls)
+    value |= {name: _parsed(field) for name, field in members.items() if field not in (None, "")}
+    value |= {name: members[name] or "" for name in texts if name in members}
+    return {"key": [row.get(name) for name in keys], "value": value, **place, **facts}
+
+
+def _checked_facts(facts: Any) -> dict[str, Any]:
+    if not isinstance(facts, dict) or not all(_is_fact(name, fact) for name, fact in facts.items()):
+        raise ValueError(f"the column {FACTS} is not as tableside scan writes it")
+    return facts
+
+
+def _is_fact(name: str, fact: Any) -> bool:
+    is_list_of_names = not isinstance(fact, list) or all(isinstance(element, str) for element in fact)
+    return isinstance(fact, FACT_TYPES.get(name, ())) and is_list_of_names
+
+
+def _options_of(document: Document, table: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the members of a put that keep a record's partition and expiry, None if the record has expired."""
+    options: dict[str, Any] = {}
+    if (partition := document.get("partition")) is not None:
+        _check_partitions(document.get("partitions"), table.get("partitions"))
+        options["partitions"] = [partition]
+    if (expires_at := document.get("expires_at")) is not None:
+        options["ttl_s"] = _remaining_s(expires_at)
+        return options if options["ttl_s"] > 0 else None
+    has_default = table["policies"]["ttl_s"] is not None
+    return options | ({"ttl_s": -1} if has_default else {})
+
+
+def _check_partitions(source: Any, target: int | None) -> None:
+    if target is None or source not in (None, target):
+        raise ValueError(
+            f"the record is from a table with {source or 'several'} partitions, and this table has {target or 'none'}: "
+            "remove partition from the file to write records to the partitions of their keys"
+        )
+
+
+def _remaining_s(expires_at: Any) -> float:
+    try:
+        return datetime.fromisoformat(expires_at).timestamp() - time.time()
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError("expires_at is not a time such as 2026-11-20T08:00:00Z") from None
+
+
+def _checked_key(key: Any, keys: Sequence[str], table: Mapping[str, Any]) -> str | int | list[str | int]:
+    parts = key if isinstance(key, list) else [key]
+    if len(parts) != len(table["key"]):
+        raise ValueError(f"the key has {len(parts)} parts, not {len(table['key'])} as in this table")
+    for name, field, part in zip(keys, table["key"], parts, strict=True):
+        if isinstance(part, bool) or not isinstance(part, str | int):
+            raise ValueError(f"the key field {name!r} is neither a string nor an integer")
+        if field["type"] == "string" and isinstance(part, int):
+            raise ValueError(
+                f"the key field {name!r} is an integer, and keys of this table are strings: write it as text, or "
+                "declare a table with integer keys in the configuration of the service"
+            )
+    return parts[0] if len(parts) == 1 else parts
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of JSON text. Raises ValueError, also for NaN, large numbers and lone surrogates."""
+    try:
+        value = json.loads(text, parse_float=_parse_float, parse_constant=_parse_float)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if "\\u" in text:
+        json_bytes(value)  # fails for lone surrogates
+    return value
+
+
+def _parse_float(text: str) -> float:
+    if not isfinite(number := float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+def _parsed(field: Any) -> Any:
+    """Return the value of a field: that of JSON text, else the field."""
+    try:
+        return parse_json(field) if isinstance(field, str) else field
+    except ValueError:
+        return field
+
+
+def to_json(value: Any) -> Any:
+    """Convert a value to JSON types: times to ISO 8601, and decimals to numbers if a double is exact enough.
+
+    Raises ValueError for decimals with too many digits, numbers that are not finite, and other types, such as bytes.
+    """
+    match value:
+        case str() | bool() | int() | None:
+            return value
+        case dict():
+            return {name: to_json(member) for name, member in value.items()}
+        case list():
+            return [to_json(element) for element in value]
+        case float() if isfinite(value):
+            return value
+        case float():
+            raise ValueError("a number is not finite")
+        case date() | time_of_day():
+            return value.isoformat()
+        case Decimal():
+            if len(value.as_tuple().digits) > DECIMAL_DIGITS_MAX:
+                raise ValueError(f"a decimal has more than {DECIMAL_DIGITS_MAX} digits")
+            return float(value)
+    raise ValueError(f"JSON cannot represent {type(value).__name__}")

@@ -1,0 +1,259 @@
+"""The command `load`: its formats, rows that fail, its progress, and a service that restarts or does not recover."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from servers.process import free_port
+from support.running import Service, running
+from support.waiting import until
+from tableside_cli import row_files
+from tableside_cli.client_command import client_command
+from tableside_cli.load import ERRORS_SHOWN_MAX, LINE_INTERVAL_S, load, open_progress
+from tableside_cli.row_files import ROWS_PER_PART, read_parts
+from tableside_client import Retries
+
+Command = Callable[..., Result]
+
+THROTTLED = """
+stores: {a: {kind: memory}}
+tables: {t: {store: a, deadline_s: 0.5, write: {rate_per_s: 0.001, burst: 1}}}
+"""
+
+
+@pytest.fixture
+def load_file(tableside: Command, tmp_path: Path) -> Command:
+    """Write a file, if it has content, and load it into a table."""
+
+    def run(table: str, file: str, content: str | bytes | None = None, key: str = "id") -> Result:
+        if content is not None:
+            (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return tableside("load", table, file, "--key", key)
+
+    return run
+
+
+def value(service: Service, table: str, key: str) -> Any:
+    return httpx.get(f"{service.url}/v1/tables/{table}/records/{key}").raise_for_status().json()
+
+
+@pytest.mark.server
+def test_a_csv_file_is_loaded_with_unchanged_keys(load_file: Command, service: Service) -> None:
+    done = load_file("people", "people.csv", "id,name,age\n007,Ann,41\n008,Bob,\n")
+    assert done.stdout == "2 records stored in people, 0 failed\n"
+    assert value(service, "people", "007") == {"name": "Ann", "age": 41}
+    assert value(service, "people", "008") == {"name": "Bob", "age": None}
+
+
+@pytest.mark.server
+def test_the_unnamed_index_of_pandas_can_be_the_key(load_file: Command, service: Service) -> None:
+    assert load_file("load_index", "rows.csv", ",n\n007,1\n", key="").exit_code == 0
+    assert value(service, "load_index", "007") == {"n": 1}
+
+
+@pytest.mark.server
+def test_a_json_lines_file_is_loaded_exactly_and_its_bad_row_named(load_file: Command, service: Service) -> None:
+    lines = ['{"id": "x", "v": 9007199254740993, "e": {}}', "", '{"v": 1}', '{"id": "y", "e": []}']
+    result = load_file("lines", "a.jsonl", "\n".join(lines))
+    assert (result.exit_code, result.stdout) == (1, "2 records stored in lines, 1 failed\n")
+    assert "row 2: no field 'id'" in result.stderr
+    assert value(service, "lines", "x") == {"v": 9007199254740993, "e": {}}
+    assert value(service, "lines", "y") == {"e": []}
+
+
+@pytest.mark.server
+def test_times_in_a_parquet_file_become_text(load_file: Command, service: Service, tmp_path: Path) -> None:
+    rows = pa.table({"id": ["a", "b"], "when": pa.array([0, None], pa.timestamp("us")), "tags": [["x"], []]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    assert load_file("parquet", "rows.parquet").exit_code == 0
+    assert value(service, "parquet", "a") == {"when": "1970-01-01T00:00:00", "tags": ["x"]}
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"id": 7}',
+        '{"id": 1.5}',
+        "{",
+        "[]",
+        '{"id": "", "n": 1}',
+        f'{{"id": "b", "n": {2**64}}}',
+        '{"id": "b", "n": NaN}',
+        '{"id": "b", "n": 1e400}',
+        '{"id": "b", "n": "\\ud800"}',
+        f'{{"id": "b", "n": {"[" * 100_000}',
+        "\xff",
+    ],
+    ids=range(11),
+)
+def test_only_the_invalid_row_fails_and_is_named(load_file: Command, service: Service, line: str) -> None:
+    rows = ['{"id": "a"}', line, f'{{"id": "c", "n": {2**63 - 1}}}']
+    done = load_file("load_rows", "rows.jsonl", "\n".join(rows).encode("latin-1"))
+    assert (done.exit_code, done.stdout) == (1, "2 records stored in load_rows, 1 failed\n")
+    assert done.stderr.startswith("tableside: row 2: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert value(service, "load_rows", "c") == {"n": 2**63 - 1}
+
+
+@pytest.mark.server
+def test_the_first_errors_are_shown_and_all_are_counted(load_file: Command) -> None:
+    done = load_file("load_errors", "rows.jsonl", "{}\n" * 2_500)
+    assert done.stdout == "0 records stored in load_errors, 2500 failed\n"
+    assert len(done.stderr.splitlines()) == ERRORS_SHOWN_MAX
+
+
+@pytest.mark.server
+def test_a_value_that_json_does_not_have_fails_alone(load_file: Command, tmp_path: Path) -> None:
+    rows = {
+        "bytes": pa.array([None, b"x"]),
+        "infinite": pa.array([None, float("inf")]),
+        "decimal": pa.array(["1.5", "1234567890123456.5"]).cast(pa.decimal128(20, 1)),
+        "duration": pa.array([None, 1], pa.duration("s")),
+    }
+    for name, values in rows.items():
+        pq.write_table(pa.table({"id": ["a", "b"], name: values}), tmp_path / "rows.parquet")
+        done = load_file("load_values", "rows.parquet")
+        assert (done.exit_code, done.stdout) == (1, "1 records stored in load_values, 1 failed\n")
+        assert done.stderr.startswith("tableside: row 2: ")
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_file_larger_than_a_request_is_loaded(
+    load_file: Command, service: Service, tmp_path: Path, suffix: str
+) -> None:
+    count = 2 * ROWS_PER_PART + 1
+    rows = pa.table({"id": [f"{number:04}" for number in range(count)], "n": range(count)})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    (tmp_path / "rows.csv").write_text("id,n\n" + "".join(f"{number:04},{number}\n" for number in range(count)))
+    done = load_file(f"load_{suffix}", f"rows.{suffix}")
+    assert (done.exit_code, done.stdout) == (0, f"{count} records stored in load_{suffix}, 0 failed\n")
+    assert value(service, f"load_{suffix}", f"{count - 1:04}") == {"n": count - 1}
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_integer_keys_of_a_new_table_fail_with_what_to_do(load_file: Command, tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "rows.parquet")
+    done = load_file("load_integers", f"rows.{suffix}")
+    assert (done.exit_code, done.stdout) == (1, "0 records stored in load_integers, 2 failed\n")
+    assert done.stderr.splitlines()[0] == (
+        "tableside: row 1: the key field 'id' is an integer, and keys of this table are strings: write it as text, or "
+        "declare a table with integer keys in the configuration of the service"
+    )
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (",id,n\n0,a,1\n", "column 1 has no name: name it, or write the file with index=False"),
+        ("id,n,n\na,1,2\n", "two columns have the name 'n'"),
+        ("ID,n\na,1\n", "the file has no column 'id': it has ID, n"),
+        ("", "the file has no column 'id'"),
+    ],
+)
+def test_columns_that_cannot_be_loaded_are_named_before_the_first_row(
+    load_file: Command, service: Service, text: str, fault: str
+) -> None:
+    done = load_file("load_columns", "rows.csv", text)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert fault in " ".join(done.stderr.replace("│", "").split())
+    assert httpx.get(f"{service.url}/v1/tables/load_columns").status_code == 404
+
+
+def test_a_csv_file_may_have_a_byte_order_mark_lines_in_fields_and_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_files, "CSV_BLOCK_BYTES", 1_000)
+    file = tmp_path / "rows.csv"
+    file.write_text('\ufeffid,"n\nm"\n', encoding="utf-8")
+    assert list(read_parts(file, {"id": "string"})) == []
+    file.write_text("id,n\n" + 'a,"b\nc"\n' * 1_000)
+    rows = [row for part in read_parts(file, {"id": "string"}) for row in part.rows]
+    assert rows == [{"id": "a", "n": "b\nc"}] * 1_000
+
+
+@pytest.mark.server
+def test_a_damaged_file_fails_after_the_rows_before_the_damage(load_file: Command) -> None:
+    done = load_file("load_damaged", "rows.csv", "id,n\na,1\nb,1,2\n")
+    assert done.exit_code == 1
+    assert "rows.csv cannot be read any further" in done.stderr
+
+
+@pytest.mark.server
+def test_a_load_survives_a_restart_of_the_service_and_prints_that_it_waits(tmp_path: Path) -> None:
+    port, pipe, errors = free_port(), tmp_path / "rows.jsonl", tmp_path / "errors"
+    os.mkfifo(pipe)
+    url = f"http://127.0.0.1:{port}"
+    with ExitStack() as first, errors.open("wb") as output:
+        first.enter_context(running(tmp_path / "data", port=port))
+        command = [sys.executable, "-m", "tableside", "load", "t", str(pipe), "--key", "id", "--url", url]
+        loading = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, text=True)
+        with pipe.open("w") as rows:
+            feed(rows, 0, ROWS_PER_PART)
+            until(lambda: httpx.get(f"{url}/v1/tables/t/records/k{ROWS_PER_PART - 1}").status_code == 200)
+            first.close()
+            feed(rows, ROWS_PER_PART, 2 * ROWS_PER_PART)
+        until(lambda: "waited" in errors.read_text())
+        with running(tmp_path / "data", port=port) as service:
+            assert loading.communicate(timeout=90)[0] == f"{2 * ROWS_PER_PART} records stored in t, 0 failed\n"
+            assert value(service, "t", f"k{2 * ROWS_PER_PART - 1}") == {"n": 2 * ROWS_PER_PART - 1}
+    assert errors.read_text().startswith("tableside: waited ")
+
+
+def feed(rows: IO[str], start: int, end: int) -> None:
+    rows.writelines(json.dumps({"id": f"k{number}", "n": number}) + "\n" for number in range(start, end))
+    rows.flush()
+
+
+@pytest.mark.server
+def test_a_load_stops_at_a_failure_that_outlasts_the_retries(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(THROTTLED)
+    with (tmp_path / "rows.jsonl").open("w") as rows:
+        feed(rows, 0, 2 * ROWS_PER_PART)
+    app = typer.Typer()
+    app.command()(client_command(load, Retries(attempts_max=1)))
+    with running(tmp_path, tmp_path / "c.yaml") as service:
+        arguments = ["t", str(tmp_path / "rows.jsonl"), "--key", "id", "--url", service.url]
+        done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (1, f"1 records stored in t, {ROWS_PER_PART - 1} failed\n")
+    assert f"the service did not recover: rows after {ROWS_PER_PART} were not sent" in done.stderr
+
+
+def test_the_progress_of_a_csv_file_follows_its_rows(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("id\n" + "a\n" * 4 * ROWS_PER_PART)
+    assert [part.fraction for part in read_parts(file, {"id": "string"})] == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_without_a_terminal_progress_is_a_line_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
+    now_s = 100.0
+    with open_progress("rows.csv", clock=lambda: now_s) as progress:
+        for rows, elapsed_s in ((1_000, 1.0), (20_000, LINE_INTERVAL_S), (21_000, LINE_INTERVAL_S + 1)):
+            now_s = 100.0 + elapsed_s
+            progress.show(rows, rows / 40_000)
+    assert capsys.readouterr().err == "tableside: 20,000 rows sent, 50% of rows.csv, 2,000 rows/s\n"
+
+
+def test_on_a_terminal_progress_is_a_bar_with_rows_and_rate() -> None:
+    screen = io.StringIO()
+    with open_progress("rows.csv", Console(file=screen, force_terminal=True, width=120)) as progress:
+        progress.show(20_000, 0.5)
+    assert all(text in screen.getvalue() for text in ("20,000 rows", "rows/s", "50%"))
