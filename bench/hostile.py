@@ -161,7 +161,7 @@ class _Mixed:
             for way in (ELSEWHERE, WITH):
                 with _load(self._attacked[way], self._requests[way], self._connections) as load:
                     seen[way].append(self._gets(seconds))
-                print(f"  {way}: {dict(load.statuses)}, resident MB, with its helper: {load.sizes_mb}", flush=True)
+                print(f"  {way}: {dict(load.statuses)}, resident MB: {load.sizes_mb}", flush=True)
         for way, each in seen.items():
             times = ", ".join(f"p{share * 100:g} {_median_s(each, share) * 1e3:.2f} ms" for share in (0.5, 0.9, 0.99))
             print(f"  {way}: {times}; {dict(sum((one.statuses for one in each), Counter()))}", flush=True)
@@ -218,8 +218,7 @@ class _Load:
     def _sample(self) -> None:
         process = psutil.Process(self._watched.service.pid)
         while not self._over.wait(5.0):
-            sizes = [one.memory_info().rss for one in (process, *process.children())]
-            self.sizes_mb.append(round(sum(sizes) / 1e6))
+            self.sizes_mb.append(round(process.memory_info().rss / 1e6))
 
 
 @contextmanager

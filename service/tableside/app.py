@@ -22,8 +22,6 @@ from .auth import Auth
 from .catalog import AdmissionMetrics as InFlightMetrics
 from .catalog import Catalog, Environment, InFlight, Reloader, StackMetrics, log_start
 from .core import Internal, MalformedRequest, TableError
-from .core.helper_process import HelperProcess
-from .core.slices import use_helper
 from .http import (
     AccessLog,
     AllowedHosts,
@@ -76,7 +74,6 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         _import_for_arrow()
-        use_helper(helper := HelperProcess())
         try:
             tracing = trace_export.open_tracing(settings.traces, os.environ)
             if tracing is not None:
@@ -101,8 +98,6 @@ def create_app(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await app.state.catalog.close()
-            use_helper(None)
-            await helper.close()
             access_log.close()
             if tracing is not None:
                 await tracing.close()

@@ -6,7 +6,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -14,14 +14,12 @@ from urllib.parse import urlsplit
 
 import httpx
 import orjson
-import psutil
 
 from hostile.watched import FILE_VARIABLE, TRIM, Turns
 from support.running import Service, running
 from support.waiting import until
 
 PROBE_S = 0.005
-SAMPLE_S = 0.002
 AFTERWARDS_S = 0.3
 """The duration of the measurement after a deadline. The service should not work on the request then."""
 
@@ -74,12 +72,12 @@ class Answered:
 class Cost:
     """The cost of a request.
 
-    `seconds` and `cpu_s` are its duration and the CPU time of the service and its helper process, and `afterwards_s`
-    the CPU time after its deadline.
+    `seconds` and `cpu_s` are its duration and the CPU time of the service, and `afterwards_s` the CPU time after its
+    deadline.
 
     `loop_s` is the CPU time of the event loop's thread in its longest turn, and `process_s` that of all threads.
     `turn_s` is the longest turn by the clock, and `gap_s` the longest wait for the answer to a probe. `memory_bytes` is
-    the additional memory of both processes, and `allowed_bytes` its limit.
+    the additional memory, and `allowed_bytes` its limit.
     """
 
     answered: Answered
@@ -145,7 +143,6 @@ class Watched:
     def __init__(self, service: Service, turns: Turns) -> None:
         self.service = service
         self._turns = turns
-        self._pids = [service.pid]
         parts = urlsplit(service.url)
         self._address = parts.hostname or "127.0.0.1", parts.port or 80
 
@@ -162,11 +159,6 @@ class Watched:
         finally:
             connection.close()
 
-    def has_helper(self) -> bool:
-        """Return whether the service has a helper process. It is measured too from now on."""
-        self._pids = [self.service.pid, *(child.pid for child in psutil.Process(self.service.pid).children())]
-        return len(self._pids) > 1
-
     def get_json(self, path: str) -> Any:
         """Return a document of the service."""
         return httpx.get(self.service.url + path).raise_for_status().json()
@@ -178,20 +170,18 @@ class Watched:
         besides: the limit on a response, and the store's own memory.
         """
         self._trim()
-        before_bytes = {pid: _status_bytes(pid, "VmRSS") for pid in self._pids}
-        for pid in self._pids:
-            Path(f"/proc/{pid}/clear_refs").write_text("5")
+        pid = self.service.pid
+        before_bytes = _status_bytes(pid, "VmRSS")
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
         self._turns.reset()
-        with Probes(self._address) as probes, Peak(self._resident_bytes) as peak:
+        with Probes(self._address) as probes:
             started_s, cpu_s = time.monotonic(), self._cpu_s()
             answered = self.send(sent)
             seconds, cpu_s = time.monotonic() - started_s, self._cpu_s() - cpu_s
             afterwards_s = self._afterwards_s() if "deadline_exceeded" in answered.codes else 0.0
         loop_s, process_s, turn_s = self._longest_turn()
         allowed_bytes = TIMES_MAX * (sent.size_bytes + record_bytes) + more_bytes
-        # The kernel knows the exact peak of each process, but the peaks may be at different times.
-        peaks = [_status_bytes(pid, "VmHWM") - before for pid, before in before_bytes.items()]
-        memory_bytes = max(peak.size_bytes - sum(before_bytes.values()), *peaks)
+        memory_bytes = _status_bytes(pid, "VmHWM") - before_bytes
         return Cost(
             *(answered, seconds, cpu_s, afterwards_s, loop_s, process_s, turn_s, probes.gap_s),
             *(memory_bytes, sent.size_bytes, allowed_bytes),
@@ -214,11 +204,8 @@ class Watched:
         return self._cpu_s() - before_s
 
     def _cpu_s(self) -> float:
-        """Return the CPU time of the processes. A process's clock follows from its id, see clock_getcpuclockid(3)."""
-        return sum(time.clock_gettime((~pid << 3) | 2) for pid in self._pids)
-
-    def _resident_bytes(self) -> int:
-        return sum(_status_bytes(pid, "VmRSS") for pid in self._pids)
+        """Return the CPU time of the service. A process's clock follows from its id, see clock_getcpuclockid(3)."""
+        return time.clock_gettime((~self.service.pid << 3) | 2)
 
 
 class Probes:
@@ -246,28 +233,6 @@ class Probes:
                 self._connection.request("GET", "/livez")
                 self._connection.getresponse().read()
             self.gap_s = max(self.gap_s, time.monotonic() - started_s)
-
-
-class Peak:
-    """Samples a size, and keeps its maximum."""
-
-    def __init__(self, sample: Callable[[], int]) -> None:
-        self.size_bytes = 0
-        self._sample = sample
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="peak")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._over.wait(SAMPLE_S):
-            self.size_bytes = max(self.size_bytes, self._sample())
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ from hostile.costly import JSON, Input, records
 from hostile.costs import ROCKSDB_BYTES_MAX, Cost, Sent, Watched, watched
 from hostile.inputs import every, of_largest
 from support.kinds import AWS
-from support.waiting import until
 
 EMBEDDED = ("memory", "rocksdb")
 REMOTE = ("redis", "postgres", "dynamodb")
@@ -52,8 +51,6 @@ def service(directory: Path, addresses: Mapping[str, str]) -> Iterator["Places"]
     """Run a watched service with a table for each embedded store, and for the remote ones that have an address."""
     config = configuration(addresses, directory)
     with watched(directory, json.dumps(config), environment=AWS) as running:
-        running.send(Sent("PUT", "/v1/tables/memory/records/long", b'{"text":"%b"}' % (b"x" * 2**17), _PATIENT))
-        until(running.has_helper)
         yield Places(running, {name: _bounds(running, name) for name in config["tables"]})
 
 

@@ -101,7 +101,6 @@ STORE_API = {
         "chunks_of",
         "exponential_backoff_s",
         "gather_bounded",
-        "run_apart",
         "run_in_thread",
         "run_until",
         "size_bytes",

@@ -23,7 +23,7 @@ from .columns import (
     text_of,
 )
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
-from .concurrency import Yielder, chunks_of, gather_bounded
+from .concurrency import Yielder, chunks_of, gather_bounded, run_in_thread
 from .deadlines import run_until
 from .element_limit import check_elements
 from .errors import (
@@ -68,7 +68,6 @@ from .path_set import Path
 from .proxies import EnvironmentProxy, environment_proxy
 from .quoting import quoted_list
 from .read_limit import NOT_READ, READ_BYTES_MAX, value_bytes, without_value
-from .slices import run_apart, run_in_thread
 from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
 from .transitions import (
     EXPIRY_MS_MAX,
@@ -190,7 +189,6 @@ __all__ = [
     "prefix_end",
     "quoted_list",
     "ranges_between",
-    "run_apart",
     "run_in_thread",
     "run_until",
     "scan_range",

@@ -4,33 +4,25 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from .errors import TableError
-from .slices import SLICE_S, next_slice, run_apart, run_in_thread
+from .errors import DeadlineExceeded
 
-FIRST_PIECE_BYTES = 2**13
-PIECE_BYTES_MIN = 2**9
-PIECE_CHANGE_MAX = 4
-"""The factor by which the size of a piece changes at most from one to the next."""
+SLICE_S = 0.001
+"""How long a computation may occupy the event loop before other tasks run."""
+
+THREADS_MAX = 2
+"""How many threads compute at a time. The event loop may wait for each of them, and each result may be large."""
+
+_THREADS = ThreadPoolExecutor(THREADS_MAX, "tableside-compute")
+_LATE = "the deadline was over before the request was decoded"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Pieces: TypeAlias = Generator[None, None, Result]
 """Work that awaits nothing, as a generator: it yields between its pieces and returns the result."""
-
-LongPieces: TypeAlias = Generator[Callable[[], Any] | None, Any, Result]
-"""Like `Pieces`, but the generator yields a piece that cannot be divided and takes long as a function to call.
-
-The function must be picklable or `InThread`. The generator receives its result, or the TableError that it raised.
-"""
-
-
-class InThread(partial[Any]):
-    """A long piece for a thread of this process, because it releases the interpreter's lock."""
 
 
 async def gather_bounded(coroutines: Sequence[Coroutine[Any, Any, Result]], concurrency_max: int) -> list[Result]:
@@ -80,30 +72,8 @@ def chunks_of(
         yield items[start:]
 
 
-class PieceSize:
-    """How many bytes to process in one piece of a long computation, so that it takes about half a slice.
-
-    The time for a byte is known only afterwards: it varies a hundredfold between a long string and empty objects.
-    """
-
-    def __init__(self, bytes_max: int, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Start with a small piece. No piece has more than `bytes_max` bytes. `clock` returns seconds."""
-        self.size_bytes = min(bytes_max, FIRST_PIECE_BYTES)
-        self._bytes_max = bytes_max
-        self._clock = clock
-
-    @contextmanager
-    def measure(self) -> Iterator[None]:
-        """Measure the piece that is processed within the context, and adapt the size of the next one."""
-        started = self._clock()
-        yield
-        factor = SLICE_S / 2 / max(self._clock() - started, 1e-9)
-        adapted = int(self.size_bytes * min(max(factor, 1 / PIECE_CHANGE_MAX), PIECE_CHANGE_MAX))
-        self.size_bytes = min(max(adapted, PIECE_BYTES_MIN), self._bytes_max)
-
-
 class Yielder:
-    """Waits for another slice of the event loop whenever a long computation that awaits nothing has used one."""
+    """Lets other tasks run whenever a long computation that awaits nothing has used a slice of the event loop."""
 
     def __init__(self) -> None:
         self._yield_at = time.monotonic() + SLICE_S
@@ -116,7 +86,7 @@ class Yielder:
     async def maybe_yield(self) -> None:
         """Let other tasks run if `SLICE_S` has passed since the last yield. Otherwise return immediately."""
         if self.due:
-            await next_slice()
+            await asyncio.sleep(0)
             self._yield_at = time.monotonic() + SLICE_S
 
     def is_past(self, deadline: float) -> bool:
@@ -124,42 +94,36 @@ class Yielder:
         return time.monotonic() >= deadline
 
 
-async def in_pieces(work: LongPieces[Result], until: float = math.inf) -> Result:
+async def in_pieces(work: Pieces[Result], until: float = math.inf) -> Result:
     """Run work that yields between its pieces, and let other tasks run every `SLICE_S`. Return its result.
 
-    Long pieces run apart from the event loop. One that has not finished by the time `until` is DeadlineExceeded.
+    Raise DeadlineExceeded if it has not finished by the time `until` of `time.monotonic`.
     """
-    yield_at = time.monotonic() + SLICE_S
-    proceed = following = partial(next, work)
-    while True:
-        try:
-            long_piece = proceed()
-        except StopIteration as finished:
-            returned: Result = finished.value
-            return returned
-        proceed = following
-        if long_piece is not None:
-            try:
-                in_thread = isinstance(long_piece, InThread)
-                result = await (run_in_thread(long_piece, until) if in_thread else run_apart(long_piece, until))
-                proceed = partial(work.send, result)
-            except TableError as error:
-                proceed = partial(work.throw, error)
-        elif time.monotonic() >= yield_at:
-            await next_slice()
-        else:
-            continue
-        yield_at = time.monotonic() + SLICE_S
-
-
-def finish(work: Pieces[Result]) -> Result:
-    """Do all pieces of some work without a break, and return its result."""
+    yielder = Yielder()
     while True:
         try:
             next(work)
         except StopIteration as finished:
             result: Result = finished.value
             return result
+        if yielder.due:
+            await yielder.maybe_yield()
+            if yielder.is_past(until):
+                raise DeadlineExceeded(_LATE)
+
+
+async def run_in_thread(work: Callable[[], Result], until: float = math.inf) -> Result:
+    """Call a function in a thread, and return its result. At most `THREADS_MAX` run at a time.
+
+    The interpreter takes its lock from the thread when the event loop needs it, unless the thread is in a long call of
+    C. Raise DeadlineExceeded at the time `until` of `time.monotonic`. Work that has begun then continues, and its
+    result is discarded.
+    """
+    try:
+        async with asyncio.timeout_at(None if until == math.inf else until):
+            return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+    except TimeoutError:
+        raise DeadlineExceeded(_LATE) from None
 
 
 class Started(Generic[Result]):

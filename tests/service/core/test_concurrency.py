@@ -7,17 +7,16 @@ import time
 import pytest
 
 from tableside.core.concurrency import (
-    PIECE_BYTES_MIN,
-    LongPieces,
+    SLICE_S,
+    THREADS_MAX,
     Pieces,
-    PieceSize,
     Yielder,
     chunks_of,
     gather_bounded,
     in_pieces,
+    run_in_thread,
 )
-from tableside.core.errors import DeadlineExceeded, InvalidOperation
-from tableside.core.slices import SLICE_S
+from tableside.core.errors import DeadlineExceeded
 
 
 @pytest.mark.parametrize(
@@ -117,79 +116,40 @@ async def test_slices_do_not_depend_on_the_resolution_of_the_loops_clock(monkeyp
     assert yielder.due
 
 
-def test_the_size_of_a_piece_follows_the_time_that_its_bytes_take() -> None:
-    now_s = 0.0
-    size = PieceSize(2**15, clock=lambda: now_s)
+async def test_work_in_pieces_ends_at_its_deadline() -> None:
+    def work() -> Pieces[None]:
+        while True:
+            time.sleep(SLICE_S)
+            yield
 
-    def process(pieces: int, seconds_per_byte: float) -> float:
-        nonlocal now_s
-        for _ in range(pieces):
-            before_s, size_bytes = now_s, size.size_bytes
-            with size.measure():
-                now_s += size_bytes * seconds_per_byte
-        return now_s - before_s
-
-    assert process(10, 1e-9) < SLICE_S
-    assert size.size_bytes == 2**15
-    assert process(10, 2.5e-7) == pytest.approx(SLICE_S / 2, rel=0.01)
-    process(10, 1e-3)
-    assert size.size_bytes == PIECE_BYTES_MIN
-    process(10, 1e-9)
-    assert size.size_bytes == 2**15
+    with pytest.raises(DeadlineExceeded):
+        await in_pieces(work(), time.monotonic() + 0.01)
 
 
-async def test_long_pieces_run_in_a_thread_before_the_work_continues() -> None:
-    threads: list[int] = []
+async def test_a_few_threads_compute_at_a_time() -> None:
+    ended, running, most = threading.Event(), list[int](), 0
 
-    def work() -> LongPieces[int]:
-        yield lambda: threads.append(threading.get_ident())
-        yield None
-        return len(threads)
+    def work() -> int:
+        nonlocal most
+        running.append(threading.get_ident())
+        most = max(most, len(running))
+        ended.wait()
+        running.pop()
+        return threading.get_ident()
 
-    assert await in_pieces(work()) == 1
-    assert threads != [threading.get_ident()]
-
-
-async def test_the_result_of_a_long_piece_is_returned_to_the_work() -> None:
-    def work() -> LongPieces[int]:
-        first: int = yield lambda: 20
-        yield None
-        second: int = yield lambda: 22
-        return first + second
-
-    assert await in_pieces(work()) == 42
+    tasks = [asyncio.create_task(run_in_thread(work)) for _ in range(THREADS_MAX + 2)]
+    await asyncio.sleep(0.05)
+    ended.set()
+    assert threading.get_ident() not in await asyncio.gather(*tasks)
+    assert most == THREADS_MAX
 
 
-async def test_the_work_may_handle_the_table_error_of_a_long_piece() -> None:
-    def fails() -> None:
-        raise InvalidOperation("no object")
-
-    def work(error: type[Exception]) -> LongPieces[str]:
-        try:
-            yield fails
-        except error as caught:
-            return str(caught)
-        raise AssertionError
-
-    assert await in_pieces(work(InvalidOperation)) == "no object"
-    with pytest.raises(InvalidOperation):
-        await in_pieces(work(KeyError))
-
-
-async def test_a_long_piece_that_takes_too_long_is_a_deadline_exceeded() -> None:
-    def work() -> LongPieces[str]:
-        try:
-            yield lambda: time.sleep(0.2)
-        except DeadlineExceeded:
-            return "late"
-        raise AssertionError
-
-    assert await in_pieces(work(), asyncio.get_running_loop().time() + 0.01) == "late"
-
-
-async def test_another_error_of_a_long_piece_is_raised() -> None:
-    def work() -> LongPieces[None]:
-        yield lambda: [][0]
-
-    with pytest.raises(IndexError):
-        await in_pieces(work())
+async def test_work_that_waits_for_a_thread_ends_at_its_deadline_and_is_not_started() -> None:
+    ended, started = threading.Event(), list[str]()
+    tasks = [asyncio.create_task(run_in_thread(ended.wait)) for _ in range(THREADS_MAX)]
+    await asyncio.sleep(0.05)
+    with pytest.raises(DeadlineExceeded):
+        await run_in_thread(lambda: started.append("late"), asyncio.get_running_loop().time() + 0.05)
+    ended.set()
+    await asyncio.gather(*tasks)
+    assert await run_in_thread(lambda: len(started)) == 0

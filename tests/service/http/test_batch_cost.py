@@ -1,7 +1,6 @@
 """The cost of a batch is proportional to its size: decoding is limited in advance, and done in pieces."""
 
 import json
-import pickle
 import tracemalloc
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 from starlette.types import Message
 
 from service.http.api_client import ARROW, ApiClient, check_refused, fresh, read, stream
-from support.pieces import counted, done, finish
+from support.pieces import counted, finish
 from tableside.core import (
     DeadlineExceeded,
     Delete,
@@ -36,7 +35,7 @@ from tableside.core import (
 )
 from tableside.core import columns as core_columns
 from tableside.core.columns import GetColumn
-from tableside.core.concurrency import InThread, LongPieces, in_pieces
+from tableside.core.concurrency import Pieces, in_pieces
 from tableside.core.json_errors import NotJson
 from tableside.core.keys import STRING_BYTES_MAX
 from tableside.core.projection import FIELDS_MAX, NOT_PROJECTED, VALUES_MIN, projection
@@ -54,7 +53,7 @@ from tableside.http.wire import (
     pages,
     projections,
 )
-from tableside.http.wire.answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, answer
+from tableside.http.wire.answers import PIECE_BYTES, PIECE_OPERATIONS, answer
 from tableside.http.wire.arrow_keys import decode_keys
 from tableside.http.wire.body_parts import PART_BYTES_MIN
 
@@ -175,7 +174,7 @@ def test_rows_are_decoded_in_pieces(columns: list[str], monkeypatch: pytest.Monk
 
 
 def test_small_pieces_of_rows_with_several_columns_end_a_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow_batch, "PIECE_BYTES", 2**10)
+    monkeypatch.setattr(arrow_values, "PIECE_BYTES", 2**10)
     value = json.dumps({"text": "x" * 2**10})
     cells = {"key": [str(n) for n in range(1000)], "value": [value] * 1000, "if_absent": [True] * 1000}
     table = finish(arrow_stream.read(stream(cells), BYTES_MAX, OPERATIONS_MAX))
@@ -184,37 +183,10 @@ def test_small_pieces_of_rows_with_several_columns_end_a_turn_too(monkeypatch: p
     assert turns >= 1000
 
 
-def compressed(rows: int, text: str = "x") -> bytes:
-    """Return a stream of less than 64 KB with two columns of `rows` texts."""
-    sink = pa.BufferOutputStream()
-    table = pa.table({"key": [str(n) for n in range(rows)], "value": [json.dumps(text)] * rows})
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(table)
-    body: bytes = sink.getvalue().to_pybytes()
-    assert len(body) < 2**16
-    return body
-
-
-@pytest.mark.parametrize(
-    ("body", "long"),
-    [
-        (stream({"key": [str(n) for n in range(1000)]}), False),
-        (stream({"key": ["a"], "value": [json.dumps("x" * arrow_stream.LONG_BYTES_MIN)]}), True),
-        (compressed(100), False),
-        (compressed(100, "x" * arrow_stream.LONG_BYTES_MIN), True),
-    ],
-    ids=["short", "long", "compressed", "long once decompressed"],
-)
-def test_long_streams_are_read_in_a_thread(body: bytes, *, long: bool) -> None:
-    table, pieces = done(arrow_stream.read(body, 2**30, OPERATIONS_MAX))
-    assert table.num_rows == pa.ipc.open_stream(body).read_all().num_rows
-    assert any(isinstance(piece, InThread) for piece in pieces) == long
-
-
 @pytest.mark.parametrize(
     ("body", "error", "says"),
     [
-        (stream({"key": ["a"], "value": ["x" * arrow_stream.LONG_BYTES_MIN]})[:-100], MalformedRequest, "Arrow stream"),
+        (stream({"key": ["a"], "value": ["x" * MIB]})[:-100], MalformedRequest, "Arrow stream"),
         (stream({"key": [f"{n:099}" for n in range(OPERATIONS_MAX + 1)]}), TooLarge, f"{OPERATIONS_MAX} operations"),
     ],
 )
@@ -380,13 +352,6 @@ def test_a_batch_is_parsed_and_decoded_in_two_pieces() -> None:
     assert turns == 2
 
 
-def test_a_long_operation_of_a_batch_is_decoded_in_the_helper_process() -> None:
-    update = '{"op":"update","key":"a","update":{"$push":{"a":{"$each":[%s1]}}}}' % ("1," * (LONG_BYTES_MIN // 2))
-    batch, pieces = done(json_batch.decode(body_of(['{"op":"get","key":"b"}', update]), SPEC, OPERATIONS_MAX))
-    assert [type(operation) for operation in batch.operations] == [Get, Update]
-    assert [piece for piece in pieces if piece is not None]
-
-
 def test_values_are_freed_while_their_copies_join_a_json_response() -> None:
     count, value = 4096, b'"%b"' % (b"x" * 4096)
     encoded: list[bytes | memoryview] = []
@@ -457,30 +422,16 @@ def test_the_ends_of_large_operations_are_found_in_pieces() -> None:
     assert turns >= 63
 
 
-LONG = '{"text":"%s"}' % ("x" * 2 * LONG_BYTES_MIN)
+LONG = '{"text":"%s"}' % ("x" * 2**17)
 
 
-def long_pieces(work: LongPieces[json_batch.Batch]) -> list[Callable[[], Any]]:
-    return [piece for piece in done(work)[1] if piece is not None]
-
-
-def as_json(value: str) -> LongPieces[json_batch.Batch]:
+def as_json(value: str) -> Pieces[json_batch.Batch]:
     return json_batch.decode(body_of([f'{{"op":"put","key":"a","value":{value}}}'] * 3), SPEC, OPERATIONS_MAX)
 
 
-def as_arrow(value: str) -> LongPieces[json_batch.Batch]:
+def as_arrow(value: str) -> Pieces[json_batch.Batch]:
     texts = [value + " " * index for index in range(3)]
     return arrow_batch.decode(pa.table({"key": ["a"] * 3, "value": texts}), SPEC, arrow_batch.RowSettings("put"))
-
-
-@pytest.mark.parametrize("decode", [as_json, as_arrow])
-def test_long_operations_are_decoded_apart_from_the_loop_by_picklable_functions(
-    decode: Callable[[str], LongPieces[json_batch.Batch]],
-) -> None:
-    pieces = long_pieces(decode(LONG))
-    assert len(pieces) == 3
-    assert [pickle.loads(pickle.dumps(piece))() for piece in pieces] == [piece() for piece in pieces]
-    assert not long_pieces(decode('{"n":1}'))
 
 
 async def test_the_error_of_a_long_operation_names_its_byte() -> None:
@@ -489,43 +440,6 @@ async def test_the_error_of_a_long_operation_names_its_byte() -> None:
         await in_pieces(as_json(wrong))
     batch = await in_pieces(as_arrow(wrong))
     assert all(f"column 'value': not JSON at byte {at}: " in str(error) for error in batch.operations)
-
-
-def test_equal_long_values_of_rows_are_parsed_once() -> None:
-    texts = [LONG, LONG, LONG.replace("x", "y"), LONG]
-    table = pa.table({"key": ["a"] * 4, "value": texts})
-    batch, pieces = done(arrow_batch.decode(table, SPEC, arrow_batch.RowSettings("put")))
-    assert [one.value.decode() for one in batch.operations if isinstance(one, Put)] == texts
-    assert sum(piece is not None for piece in pieces) == 3
-
-
-@pytest.mark.parametrize("op", ["put", "update"])
-def test_long_members_have_the_same_outcomes_as_short_ones(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = [
-        '{"id":"a","n":1.0}',
-        '{"id":"b"}',
-        "[1]",
-        "null",
-        '{"_ts":1}',
-        "{",
-        '{"$inc":{"n":1}}',
-        '{"$set":1}',
-        None,
-    ]
-    rows = {"key": ["a"] * len(values), "op": [op] * len(values)}
-    tables = [pa.table(rows | {name: values} | other) for name, other in _MEMBERS_OF[op]]
-    specs = SPEC, TableSpec("t", KeySchema((KeyField("id"),)))
-
-    def outcomes() -> list[str]:
-        batches = [
-            finish(arrow_batch.decode(table, spec, arrow_batch.RowSettings())) for table in tables for spec in specs
-        ]
-        return [unpacked(one) for batch in batches for one in batch.operations]
-
-    expected = outcomes()
-    monkeypatch.setattr(arrow_batch, "LONG_BYTES_MIN", 1)
-    assert outcomes() == expected
-    assert len(expected) == 2 * len(tables) * len(values)
 
 
 @pytest.mark.parametrize("ttl_s", [None, 60.0], ids=["plain", "mixed"])

@@ -1,17 +1,12 @@
 """A client disconnects during a request: reads are cancelled down to the store, writes are finished."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from service.http.api_client import ARROW, stream
 from support.served import BATCH, POLICIES, RECORD, Served, connected, served
-from tableside.core.slices import THREADS_MAX, run_in_thread
-from tableside.http.wire.arrow_stream import LONG_BYTES_MIN
 
 LONG_S = 20.0
 SHORT_S = 0.3
@@ -114,42 +109,6 @@ async def test_a_disconnect_before_the_body_causes_no_store_call(plain: Served) 
         await plain.idle()
     assert plain.store.calls == []
     assert plain.metric("tableside_http_requests_total", route=ROUTE, method="PUT", status="499") == 1
-
-
-PUTS = stream({"key": ["a"], "value": ['{"a":"%s"}' % ("x" * LONG_BYTES_MIN)]}, "zstd")
-
-
-@asynccontextmanager
-async def no_free_thread() -> AsyncIterator[None]:
-    """Occupy all threads of the running loop, so that no long Arrow stream is read."""
-    end = threading.Event()
-    threads = [asyncio.create_task(run_in_thread(end.wait)) for _ in range(THREADS_MAX)]
-    await asyncio.sleep(0.05)
-    try:
-        yield
-    finally:
-        end.set()
-        await asyncio.gather(*threads)
-
-
-async def test_a_disconnect_before_a_batch_is_decoded_ends_it(plain: Served) -> None:
-    async with no_free_thread(), connected(plain, 1) as [caller]:
-        caller.send("POST", f"{BATCH}?op=put", PUTS, content_type=ARROW)
-        async with asyncio.timeout(10):
-            while plain.under_way[2] < LONG_BYTES_MIN:
-                await asyncio.sleep(0.005)
-        caller.abort()
-        await plain.idle()
-    assert plain.store.calls == []
-
-
-async def test_a_batch_that_is_not_read_by_its_deadline_ends(plain: Served) -> None:
-    async with no_free_thread(), connected(plain, 1) as [caller]:
-        async with asyncio.timeout(10):
-            answer = await caller.ask("POST", f"{BATCH}?op=put", PUTS, content_type=ARROW, prefer="wait=0.1")
-        assert (answer.status, answer.json()["code"], answer.json()["applied"]) == (504, "deadline_exceeded", "no")
-        await plain.idle()
-    assert plain.store.calls == []
 
 
 async def test_a_disconnect_after_the_response_cancels_nothing(plain: Served) -> None:

@@ -22,7 +22,7 @@ from tableside.core import (
     Update,
     Written,
 )
-from tableside.core.concurrency import LongPieces, in_pieces
+from tableside.core.concurrency import Pieces, in_pieces
 from tableside.core.directions import AllReads
 from tableside.core.operations import Token
 from tableside.http.wire import arrow_answers, arrow_batch, json_batch
@@ -44,7 +44,7 @@ VALUES = [
 ]
 
 
-def finished(work: LongPieces[json_batch.Batch]) -> list[str]:
+def finished(work: Pieces[json_batch.Batch]) -> list[str]:
     """Return the operations of a batch, as text because errors have no equality."""
     return [described(operation) for operation in finish(work).operations]
 

@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 from ...catalog import Catalog, CatalogEntry, Table
-from ...core import Delete, Get, Operation, Outcome, Record, Scan, TableError, TooLarge, run_apart, values
+from ...core import Delete, Get, Operation, Outcome, Record, Scan, TableError, TooLarge, run_in_thread, values
 from ...core.errors import PreconditionFailed
 from ..wire import operation_members as members
 from ..wire.answers import rfc3339
@@ -147,7 +147,7 @@ async def _compare_with_current(current: View, error: ErrorMessage, typed: str |
     if typed is None or current.error is not None:
         return View(current.address, current.record, error=error, typed=typed)
     stored, etag = ("", None) if current.record is None else (current.record.text, current.record.etag)
-    versions = await run_apart(partial(_compare, typed, stored, etag))
+    versions = await run_in_thread(partial(_compare, typed, stored, etag))
     return View(current.address, current.record, error=error, typed=typed, versions=versions)
 
 

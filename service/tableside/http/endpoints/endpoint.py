@@ -7,7 +7,6 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -19,17 +18,13 @@ from starlette.types import Receive, Scope, Send
 from ...auth import UNRESTRICTED, Caller
 from ...catalog import RUNS, Catalog, Table
 from ...core import InvalidOperation, TableNotFound, TableSpec, TooLarge
-from ...core.slices import next_slice, run_in_thread
 from ...settings import NAME, LimitSettings
 from ..request_context import CALLER_KEY, RESERVATION_KEY, SCOPE_KEY, RequestContext
 from ..wire import request_headers
 from ..wire.problems import NotFound
 
 SHORT_BODY_BYTES_MAX = 2**16
-"""The maximum size of a body that is decoded in one step. Longer ones wait for a slice of the event loop."""
-
-JOINED_BYTES_MAX = 2**20
-"""The maximum size of a body that is joined in a slice. Joining 16 MiB takes 10 ms."""
+"""The maximum size of a body with one operation that the event loop decodes itself. A thread decodes longer ones."""
 
 _NAME = re.compile(NAME)
 _TABLES = "/v1/tables/"
@@ -75,14 +70,7 @@ class ServiceRequest(Request):
                 raise TooLarge(f"a body may have at most {bytes_max} bytes")
             chunks.append(chunk)
         self.received_at, self.body_bytes = time.monotonic(), size_bytes
-        if size_bytes <= SHORT_BODY_BYTES_MAX:
-            return b"".join(chunks)
-        if size_bytes <= JOINED_BYTES_MAX:
-            await next_slice()
-            return b"".join(chunks)
-        body = await run_in_thread(partial(b"".join, chunks))  # This releases the interpreter's lock.
-        chunks.clear()
-        return body
+        return b"".join(chunks)
 
 
 def deadline_s(table: Table | TableSpec, wait_s: float | None) -> float:

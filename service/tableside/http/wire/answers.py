@@ -33,9 +33,6 @@ PIECE_OPERATIONS = 256
 PIECE_BYTES = 2**15
 """How many operations, and how many bytes of their values, are decoded or encoded before other requests have a turn."""
 
-LONG_BYTES_MIN = 2**16
-"""Operations of at least this size are decoded in the helper process: parsing a text cannot be divided."""
-
 
 class Answer(msgspec.Struct, frozen=True):
     """The answer to one operation: the status of the equivalent single request, with its value or error.

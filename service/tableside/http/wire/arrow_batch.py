@@ -5,7 +5,6 @@ with its other columns. In both formats, null `partitions` means all partitions.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,12 +23,11 @@ from ...core import (
 )
 from ...core.changes import CHECKED_TYPES, packed
 from ...core.columns import COLUMN_BYTES_MAX, KEY_BYTES_MAX, GetColumn, PutColumn, key_column
-from ...core.concurrency import LongPieces, PieceSize
+from ...core.concurrency import Pieces
 from ...core.json_errors import NotJson
-from ...core.long_texts import member_text
 from ...core.operations import Token
 from . import operation_members
-from .answers import LONG_BYTES_MIN, PIECE_BYTES, never, not_decoded
+from .answers import PIECE_BYTES, never, not_decoded
 from .arrow_columns import check_combination
 from .arrow_keys import decode_keys
 from .arrow_runs import runs
@@ -61,7 +59,7 @@ class RowSettings(msgspec.Struct, frozen=True):
 
 def decode(
     table: pa.Table, spec: TableSpec, settings: RowSettings, expired: Callable[[], bool] = never
-) -> LongPieces[Batch]:
+) -> Pieces[Batch]:
     """Decode a batch. Raise MalformedRequest only if none of its operations can be attempted.
 
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
@@ -73,7 +71,7 @@ def decode(
     operations: list[Operation | TableError] = []
     for start in range(0, table.num_rows, PIECE_ROWS):
         yield from rows.decode(table.slice(start, PIECE_ROWS), operations)
-        yield None
+        yield
         if expired():
             operations += [not_decoded(spec)] * (table.num_rows - len(operations))
             break
@@ -82,7 +80,7 @@ def decode(
 
 def _column(
     table: pa.Table, spec: TableSpec, settings: RowSettings, expired: Callable[[], bool]
-) -> LongPieces[GetColumn | PutColumn | None]:
+) -> Pieces[GetColumn | PutColumn | None]:
     """Return the batch as a column if it consists of gets, or of puts, with the usual members, and all are valid."""
     if settings.op is None and table.column("op").nbytes > KEY_BYTES_MAX:
         return None
@@ -111,11 +109,8 @@ class _RowDecoder:
         self._expired = expired
         # By text, because a batch often has the same update for many records.
         self._parsed_updates: dict[Any, Changes] = {}
-        self._last_long: Any = None
-        self._last_checked: Any = None
-        self._piece_size = PieceSize(PIECE_BYTES)
 
-    def decode(self, table: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
+    def decode(self, table: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
         """Append the operations of some rows."""
         if self._settings.op is not None:
             yield from self._run(self._settings.op, table, operations)
@@ -125,27 +120,26 @@ class _RowDecoder:
             if self._expired():
                 return
 
-    def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
+    def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
         """Append operations of one kind, or of all kinds, with a column for it, if `op` is None."""
         size_bytes, start = rows.nbytes, 0
         while start < rows.num_rows and not (start and self._expired()):
-            piece = rows.slice(start, piece_rows(rows, size_bytes, self._piece_size.size_bytes))
+            piece = rows.slice(start, piece_rows(rows, size_bytes))
             start += piece.num_rows
             yield from self._piece(op, piece, operations)
 
-    def _piece(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> LongPieces[None]:
+    def _piece(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
         if "partitions" in rows.column_names and not self._spec.partitions:
             operations += [not_partitioned()] * rows.num_rows
-            yield None
+            yield
             return
-        with self._piece_size.measure():
-            keys = decode_keys(rows.column("key"), self._spec)
-            plain = self._plain(op, keys, rows)
+        keys = decode_keys(rows.column("key"), self._spec)
+        plain = self._plain(op, keys, rows)
         if plain is None:
             yield from self._mixed(op, keys, rows, operations)
         else:
             operations += plain
-        yield None
+        yield
 
     def _plain(self, op: str | None, keys: list[Any], rows: pa.Table) -> Sequence[Operation] | None:
         """Decode operations with the usual members in one step. Return None if one has others, or may be invalid."""
@@ -202,7 +196,7 @@ class _RowDecoder:
 
     def _mixed(
         self, op: str | None, keys: list[Any], table: pa.Table, operations: list[Operation | TableError]
-    ) -> LongPieces[None]:
+    ) -> Pieces[None]:
         names = [name for name in table.column_names if name != "key"]
         rows = zip(*(table.column(name).to_pylist() for name in names), strict=True) if names else ((),) * len(keys)
         piece_bytes = 0
@@ -211,41 +205,25 @@ class _RowDecoder:
                 name: cell for name, cell in zip(names, row, strict=True) if cell is not None or name == "partitions"
             }
             piece_bytes += ROW_BYTES + sum(len(members.get(name, "")) for name in _TEXT)
-            operations.append((yield from self._operation(self._with_settings(members, key, op))))
+            operations.append(self._operation(self._with_settings(members, key, op)))
             if piece_bytes >= MIXED_PIECE_BYTES:
                 piece_bytes = 0
-                yield None
+                yield
                 if self._expired():
                     return
 
-    def _operation(self, members: dict[str, Any]) -> LongPieces[Operation | TableError]:
+    def _operation(self, members: dict[str, Any]) -> Operation | TableError:
         try:
-            checked = dict[str, Any]()
             for name in ("value", "default"):
                 self._spec.check_value(members.get(name) or "")
-            for name in _TEXT:
-                if len(members.get(name) or "") >= LONG_BYTES_MIN:
-                    checked[name] = yield from self._checked(name, members[name], members["key"])
-            if members.get("op") == "update" and "update" in members and "update" not in checked:
+            if members.get("op") == "update" and "update" in members:
                 members["update"] = _parsed_update(members["update"], self._parsed_updates)
             for name in _TEXT:
-                if name in members and name not in checked and not isinstance(members[name], CHECKED_TYPES):
+                if name in members and not isinstance(members[name], CHECKED_TYPES):
                     members[name] = _parsed(name, members[name])
-            members |= checked
             return operation_members.operation(self._spec, members)
         except TableError as error:
             return error.with_traceback(None)
-
-    def _checked(self, column: str, text: Any, key: Any) -> LongPieces[Any]:
-        """Check a long text. Equal ones in a row are checked once, unless the result depends on the key."""
-        schema = self._spec.key
-        if schema.has_names or (column, text) != self._last_long:
-            try:
-                self._last_checked = yield partial(member_text, column, text, schema, schema.from_json(key))
-            except NotJson as error:
-                raise _malformed(column, error) from None
-            self._last_long = column, text
-        return self._last_checked
 
     def _with_settings(self, members: dict[str, Any], key: Any, op: str | None) -> dict[str, Any]:
         settings = self._settings

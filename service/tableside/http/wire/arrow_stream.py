@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from ...core import MalformedRequest, TooLarge
-from ...core.concurrency import InThread, LongPieces, Pieces, finish
+from ...core.concurrency import Pieces
 from .arrow_columns import check_types
 from .arrow_limits import decompressed_bytes, list_items, size_bytes
 
@@ -14,13 +14,9 @@ LIST_ITEMS_MAX = 100_000
 """The maximum number of items of all lists in a stream."""
 
 
-LONG_BYTES_MIN = 2**18
-"""Streams of this decompressed size are read in a thread, because PyArrow releases the interpreter's lock."""
-
-
 def read(
     body: bytes, bytes_max: int, operations_max: int, reserve: Callable[[int], None] = lambda size_bytes: None
-) -> LongPieces[pa.Table]:
+) -> Pieces[pa.Table]:
     """Read an Arrow stream. Raise MalformedRequest if it is invalid, TooLarge if it is too large once decompressed.
 
     `reserve` is called with the decompressed size before anything is decompressed, then with the size of the rows. It
@@ -31,8 +27,7 @@ def read(
     if size > bytes_max:
         raise _too_many_bytes(bytes_max)
     reserve(size)
-    reading = _read(body, bytes_max, operations_max)
-    table, rows_bytes = (yield from reading) if size < LONG_BYTES_MIN else (yield InThread(finish, reading))
+    table, rows_bytes = yield from _read(body, bytes_max, operations_max)
     reserve(rows_bytes)
     return table
 

@@ -6,39 +6,37 @@ import pyarrow as pa
 
 from ...core import values
 from ...core.columns import COLUMN_BYTES_MAX
-from ...core.concurrency import LongPieces, PieceSize
+from ...core.concurrency import Pieces
 from .answers import PIECE_BYTES, PIECE_OPERATIONS
 
 PIECE_ROWS = 1024
 """How many rows are converted to Python objects in one step."""
 
 
-def piece_rows(rows: pa.Table, size_bytes: int, piece_bytes: int) -> int:
-    """Return how many rows are decoded in one step: as many as have `piece_bytes` if they have the average size.
+def piece_rows(rows: pa.Table, size_bytes: int) -> int:
+    """Return how many rows are decoded in one step: as many as have `PIECE_BYTES` if they have the average size.
 
     Keys without documents are only checked, so that more of them fit into a step.
     """
-    rows_max, bytes_max = (PIECE_ROWS, 2 * PIECE_BYTES) if rows.num_columns == 1 else (PIECE_OPERATIONS, piece_bytes)
+    rows_max, bytes_max = (PIECE_ROWS, 2 * PIECE_BYTES) if rows.num_columns == 1 else (PIECE_OPERATIONS, PIECE_BYTES)
     fitting: int = bytes_max * rows.num_rows // max(1, size_bytes)
     return max(1, min(rows_max, fitting))
 
 
-def all_values(rows: pa.Table, expired: Callable[[], bool]) -> LongPieces[list[bytes] | None]:
+def all_values(rows: pa.Table, expired: Callable[[], bool]) -> Pieces[list[bytes] | None]:
     """Return the canonical texts of all values.
 
     Return None if one may be invalid, if they are too long together, or once the deadline has expired.
     """
-    texts, size_bytes, piece_size = list[bytes](), rows.nbytes, PieceSize(PIECE_BYTES)
+    texts, size_bytes = list[bytes](), rows.nbytes
     texts_bytes = 0  # May exceed the size of the rows, for example if the rows of a dictionary share their texts.
     while len(texts) < rows.num_rows:
-        piece = rows.slice(len(texts), piece_rows(rows, size_bytes, piece_size.size_bytes))
-        with piece_size.measure():
-            found = short_values(piece)
+        found = short_values(rows.slice(len(texts), piece_rows(rows, size_bytes)))
         texts_bytes += sum(map(len, found or ()))
         if found is None or texts_bytes > COLUMN_BYTES_MAX or expired():
             return None
         texts += found
-        yield None
+        yield
     return texts
 
 

@@ -1,7 +1,6 @@
 """Batches as JSON: decodes the request body into operations and encodes the answers."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 import msgspec
 import orjson
@@ -21,12 +20,11 @@ from ...core import (
     values,
 )
 from ...core.changes import packed
-from ...core.concurrency import LongPieces, Pieces, PieceSize
+from ...core.concurrency import Pieces
 from ...core.element_limit import has_too_many_elements
 from ...core.json_errors import NotJson
-from ...core.long_texts import operation_members as operation_members_of
 from . import operation_members
-from .answers import LONG_BYTES_MIN, PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
+from .answers import PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
 from .operation_texts import NO_ARRAY, NO_BATCH, not_json_body, operation_texts, too_many
 from .plain_operations import plain_operations
@@ -38,7 +36,7 @@ MEDIA_TYPE = "application/json"
 ENCODED_BYTES = 2 * PART_BYTES_MIN
 """About how many bytes of values are copied into the response before they are freed."""
 
-WHOLE_BYTES_MAX = LONG_BYTES_MIN
+WHOLE_BYTES_MAX = 2**16
 """The maximum size of a body that is parsed in one step. Larger ones are parsed operation by operation."""
 
 
@@ -52,7 +50,7 @@ class Batch(msgspec.Struct, frozen=True):
     fields: list[Fields] | None
 
 
-def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[[], bool] = never) -> LongPieces[Batch]:
+def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[[], bool] = never) -> Pieces[Batch]:
     """Decode a batch. Raise MalformedRequest or TooLarge only if none of its operations can be attempted.
 
     Once the deadline has `expired`, the other operations of a large body are DeadlineExceeded.
@@ -60,11 +58,11 @@ def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[
     decoder = _OperationDecoder(spec)
     if len(body) > WHOLE_BYTES_MAX or has_too_many_elements(body):
         texts = yield from operation_texts(body, operations_max)
-        yield None
+        yield
         yield from decoder.decode_texts(body, texts, expired)
     else:
         raws = _parse_whole(body, operations_max)
-        yield None
+        yield
         yield from decoder.decode_whole(body, raws)
     return decoder.batch()
 
@@ -147,33 +145,25 @@ class _OperationDecoder:
         """Return the operations decoded so far."""
         return Batch(self._operations, self._fields if self._projected else None)
 
-    def decode_whole(self, body: bytes, raws: Sequence[values.Json]) -> LongPieces[None]:
+    def decode_whole(self, body: bytes, raws: Sequence[values.Json]) -> Pieces[None]:
         """Decode operations of a body that was parsed in one step."""
-        start, size, mean_bytes = 0, PieceSize(PIECE_BYTES), len(body) // max(1, len(raws))
-        while start < len(raws):
-            count = min(PIECE_OPERATIONS, size.size_bytes // mean_bytes + 1)
-            with size.measure():
-                self.decode(raws[start : start + count])
-            start += count
-            yield None
+        count = min(PIECE_OPERATIONS, PIECE_BYTES * len(raws) // len(body) + 1)
+        for start in range(0, len(raws), count):
+            self.decode(raws[start : start + count])
+            yield
 
     def decode_texts(
         self, body: bytes, texts: Sequence[memoryview | msgspec.Raw], expired: Callable[[], bool]
-    ) -> LongPieces[None]:
+    ) -> Pieces[None]:
         """Decode operations from their texts, which are parts of the body, until the deadline has expired."""
         piece: list[bytes] = []
-        piece_bytes, size = 0, PieceSize(PIECE_BYTES)
+        piece_bytes = 0
         for index, text in enumerate(texts, 1):
             piece.append(bytes(text))
             piece_bytes += len(piece[-1])
-            if piece_bytes >= size.size_bytes or len(piece) == PIECE_OPERATIONS:
-                long = piece.pop() if len(piece[-1]) >= LONG_BYTES_MIN else None
-                with size.measure():
-                    self._decode_piece(body, piece)
-                if long is None:
-                    yield None
-                else:
-                    yield from self._decode_long(body, long)
+            if piece_bytes >= PIECE_BYTES or len(piece) == PIECE_OPERATIONS:
+                self._decode_piece(body, piece)
+                yield
                 piece, piece_bytes = [], 0
                 if expired():
                     self._skip(len(texts) - index)
@@ -191,17 +181,6 @@ class _OperationDecoder:
             except NotJson as error:
                 raise not_json_body(body, error.reason, len(self._operations) + len(documents)) from None
         self._decode_packed(documents)
-
-    def _decode_long(self, body: bytes, text: bytes) -> LongPieces[None]:
-        members: values.Json | TableError
-        try:
-            operation_members.check_value_texts(self._spec, text)
-            members = yield partial(operation_members_of, text, self._spec.key)
-        except NotJson as error:
-            raise not_json_body(body, error.reason, len(self._operations)) from None
-        except TableError as error:
-            members = error.with_traceback(None)
-        self.decode([members])
 
     def _decode_packed(self, raws: Sequence[values.Json | TooLarge]) -> None:
         start = len(self._operations)

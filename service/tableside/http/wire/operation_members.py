@@ -18,9 +18,9 @@ from ...core import (
     TableSpec,
     Update,
     updates,
+    values,
 )
 from ...core.changes import CHECKED_TYPES
-from ...core.long_texts import value_text
 from ...core.operations import Token
 from ...core.transitions import checked_ttl_s
 from . import partitions
@@ -158,7 +158,10 @@ _BUILD: dict[str, Callable[[TableSpec, Key, Members], Operation]] = {
 
 def _text(spec: TableSpec, key: Key, value: Json | bytes) -> bytes:
     """Return the canonical text of a value. JSON has no bytes, so bytes are a text that is already canonical."""
-    text = value if isinstance(value, bytes) else value_text(value, spec.key, key)
+    if isinstance(value, bytes):
+        text = value
+    else:
+        text = values.encode(spec.key.without_key(value, key) if isinstance(value, dict) else value)
     spec.check_value(text)
     return text
 

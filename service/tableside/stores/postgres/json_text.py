@@ -10,13 +10,13 @@ from functools import partial
 
 import orjson
 
-from ...core import InvalidOperation, Json, RecordUnreadable, TooLarge, check_elements, run_apart, values
+from ...core import InvalidOperation, Json, RecordUnreadable, TooLarge, check_elements, run_in_thread, values
 
 LINE_SEPARATOR = b"\n"
 """The separator between the texts of a result. It never occurs within a text, because JSON escapes it."""
 
 LONG_BYTES_MIN = 2**16
-"""Texts from this size are converted in the helper process: a text of 100,000 elements takes up to 50 ms."""
+"""Texts from this size are converted in a thread: a text of 100,000 elements takes up to 50 ms."""
 
 _KEPT_BYTES = b"0123456789.,}]{[\n"
 _DROPPED_BYTES = bytes(set(range(256)) - set(_KEPT_BYTES))
@@ -30,7 +30,7 @@ _EMPTY_NAME = re.compile(rb'"":')
 
 async def convert(text: bytes) -> bytes | RecordUnreadable:
     """Return a value's canonical text, or RecordUnreadable. Other tasks may run while a long text is converted."""
-    return canonical(text) if len(text) < LONG_BYTES_MIN else await run_apart(partial(canonical, text))
+    return canonical(text) if len(text) < LONG_BYTES_MIN else await run_in_thread(partial(canonical, text))
 
 
 def canonical(text: bytes) -> bytes | RecordUnreadable:
