@@ -45,20 +45,6 @@ SWITCH_INTERVAL_S = 0.0005
 """How long the event loop waits for the interpreter's lock while a thread computes. Python's default is 5 ms."""
 
 
-TOKEN_RANDOM_BYTES = 32
-
-TOKEN_PREFIX = "tableside_"  # noqa: S105  # a prefix, not a password
-"""Makes it possible to recognize a leaked token, for example in a repository."""
-
-PatternOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PATTERN", help="A pattern of table names, such as profile*. Can be repeated."),
-]
-
-token = typer.Typer(no_args_is_help=True, help="Create bearer tokens, and show the permissions of a token.")
-app.add_typer(token, name="token")
-
-
 def _option(text: str, **more: Any) -> Any:
     return typer.Option(help=text, **more)
 
@@ -112,97 +98,6 @@ def check(file: Annotated[Path, typer.Argument(help="The configuration file.")])
     """Check a configuration file, and list all of its errors."""
     _load(file)
     typer.echo(f"{file}: no errors")
-
-
-@token.command()
-def new(
-    name: Annotated[str, typer.Argument(help="The name of the caller.")],
-    read: PatternOption = None,
-    write: PatternOption = None,
-    admin: Annotated[
-        bool, typer.Option("--admin", help="Grant access to endpoints that are restricted to admins.")
-    ] = False,
-) -> None:
-    """Create a token. The first output line is the token, which is not stored. Add the second to `auth.tokens`."""
-    from pydantic import ValidationError
-
-    from .auth import TokenSettings
-
-    secret = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_RANDOM_BYTES)
-    digest = sha256(secret.encode()).hexdigest()
-    entry = {"name": name, "sha256": digest, "read": read or [], "write": write or [], "admin": admin}
-    try:
-        TokenSettings.model_validate(entry)
-    except ValidationError as error:
-        [fault, *_] = error.errors(include_url=False, include_input=False)
-        raise typer.BadParameter(f"{fault['loc'][0]}: {fault['msg']}") from None
-    typer.echo(secret)
-    typer.echo(f"- {json.dumps(entry)}")  # JSON is YAML
-
-
-@token.command()
-def explain(
-    config: Annotated[
-        Path, typer.Option("--config", envvar=CONFIG_VARIABLE, help="The configuration file of the service.")
-    ],
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="A file with the token. The default is standard input.")
-    ] = None,
-) -> None:
-    """Show the caller and permissions of a token, or why it is rejected, with exit code 1."""
-    auth = _load(config).auth
-    if auth is None:
-        typer.echo("the configuration has no auth: every request is allowed", err=True)
-        raise typer.Exit(1)
-    from .auth import TokenRejected
-    from .core import TableError
-
-    try:
-        caller = asyncio.run(_identify(auth, _read_token(token_file)))
-    except (TokenRejected, TableError, OSError) as error:
-        typer.echo(f"rejected: {error}", err=True)
-        raise typer.Exit(1) from None
-    typer.echo(f"caller: {caller.name}")
-    typer.echo(f"read:   {', '.join(caller.read) or 'nothing'}")
-    typer.echo(f"write:  {', '.join(caller.write) or 'nothing'}")
-    typer.echo(f"admin:  {'yes' if caller.admin else 'no'}")
-
-
-def _read_token(file: Path | None) -> bytes:
-    from .auth import TOKEN_BYTES_MAX
-
-    if file is None:
-        return sys.stdin.buffer.read(4 * TOKEN_BYTES_MAX).strip()
-    with file.open("rb") as opened:
-        return opened.read(4 * TOKEN_BYTES_MAX).strip()
-
-
-async def _identify(auth: "AuthSettings", token: bytes) -> "TokenSettings | VerifiedToken":
-    """Return the caller of a token. Raise TokenRejected, or TableError if an issuer's keys cannot be fetched."""
-    from prometheus_client import CollectorRegistry
-
-    from .auth import IssuerMetrics, Issuers, KeysMissing, TokenRejected
-
-    digest = sha256(token).hexdigest()
-    for settings in auth.tokens:
-        if settings.sha256.get_secret_value().lower() == digest:
-            return settings
-    issuers = Issuers(lambda: None, IssuerMetrics(CollectorRegistry()))
-    issuers.change(auth.issuers)
-    fetching = asyncio.create_task(issuers.run())
-    try:
-        verified = issuers.verified(token)
-    except KeysMissing as missing:
-        await missing.source.refreshed()
-        try:
-            verified = issuers.verified(token)
-        except KeysMissing:
-            raise TokenRejected("key") from None
-    finally:
-        fetching.cancel()
-    if verified is None:
-        raise TokenRejected("unknown" if token else "missing")
-    return verified
 
 
 def create_worker_app() -> "FastAPI":
@@ -306,3 +201,108 @@ def _is_loopback(host: str) -> bool:
 def _usage_error(message: str) -> NoReturn:
     typer.echo(f"tableside: {message}", err=True)
     raise typer.Exit(2)
+
+
+TOKEN_RANDOM_BYTES = 32
+
+TOKEN_PREFIX = "tableside_"  # noqa: S105  # a prefix, not a password
+"""Makes it possible to recognize a leaked token, for example in a repository."""
+
+PatternOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="A pattern of table names, such as profile*. Can be repeated."),
+]
+
+token = typer.Typer(no_args_is_help=True, help="Create bearer tokens, and show the permissions of a token.")
+app.add_typer(token, name="token")
+
+
+@token.command()
+def new(
+    name: Annotated[str, typer.Argument(help="The name of the caller.")],
+    read: PatternOption = None,
+    write: PatternOption = None,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Grant access to endpoints that are restricted to admins.")
+    ] = False,
+) -> None:
+    """Create a token. The first output line is the token, which is not stored. Add the second to `auth.tokens`."""
+    from pydantic import ValidationError
+
+    from .auth import TokenSettings
+
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_RANDOM_BYTES)
+    digest = sha256(secret.encode()).hexdigest()
+    entry = {"name": name, "sha256": digest, "read": read or [], "write": write or [], "admin": admin}
+    try:
+        TokenSettings.model_validate(entry)
+    except ValidationError as error:
+        [fault, *_] = error.errors(include_url=False, include_input=False)
+        raise typer.BadParameter(f"{fault['loc'][0]}: {fault['msg']}") from None
+    typer.echo(secret)
+    typer.echo(f"- {json.dumps(entry)}")  # JSON is YAML
+
+
+@token.command()
+def explain(
+    config: Annotated[
+        Path, typer.Option("--config", envvar=CONFIG_VARIABLE, help="The configuration file of the service.")
+    ],
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="A file with the token. The default is standard input.")
+    ] = None,
+) -> None:
+    """Show the caller and permissions of a token, or why it is rejected, with exit code 1."""
+    auth = _load(config).auth
+    if auth is None:
+        typer.echo("the configuration has no auth: every request is allowed", err=True)
+        raise typer.Exit(1)
+    from .auth import TokenRejected
+    from .core import TableError
+
+    try:
+        caller = asyncio.run(_identify(auth, _read_token(token_file)))
+    except (TokenRejected, TableError, OSError) as error:
+        typer.echo(f"rejected: {error}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"caller: {caller.name}")
+    typer.echo(f"read:   {', '.join(caller.read) or 'nothing'}")
+    typer.echo(f"write:  {', '.join(caller.write) or 'nothing'}")
+    typer.echo(f"admin:  {'yes' if caller.admin else 'no'}")
+
+
+def _read_token(file: Path | None) -> bytes:
+    from .auth import TOKEN_BYTES_MAX
+
+    if file is None:
+        return sys.stdin.buffer.read(4 * TOKEN_BYTES_MAX).strip()
+    with file.open("rb") as opened:
+        return opened.read(4 * TOKEN_BYTES_MAX).strip()
+
+
+async def _identify(auth: "AuthSettings", token: bytes) -> "TokenSettings | VerifiedToken":
+    """Return the caller of a token. Raise TokenRejected, or TableError if an issuer's keys cannot be fetched."""
+    from prometheus_client import CollectorRegistry
+
+    from .auth import IssuerMetrics, Issuers, KeysMissing, TokenRejected
+
+    digest = sha256(token).hexdigest()
+    for settings in auth.tokens:
+        if settings.sha256.get_secret_value().lower() == digest:
+            return settings
+    issuers = Issuers(lambda: None, IssuerMetrics(CollectorRegistry()))
+    issuers.change(auth.issuers)
+    fetching = asyncio.create_task(issuers.run())
+    try:
+        verified = issuers.verified(token)
+    except KeysMissing as missing:
+        await missing.source.refreshed()
+        try:
+            verified = issuers.verified(token)
+        except KeysMissing:
+            raise TokenRejected("key") from None
+    finally:
+        fetching.cancel()
+    if verified is None:
+        raise TokenRejected("unknown" if token else "missing")
+    return verified

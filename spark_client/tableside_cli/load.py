@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from tableside_client import Client, Retries, Table, TablesideError
 
 from .client_command import RETRIES
-from .record_rows import Row, key_names, put_of_row
+from .record_rows import Expired, Row, key_names, put_of_row
 from .records import TableArgument, describe
 
 ERRORS_SHOWN_MAX = 5
@@ -49,11 +49,11 @@ def load(
     parts = read_parts(file, dict(zip(keys, (field["type"] for field in description["key"]), strict=True)))
     loader = Loader(client.table(table), keys, description)
     try:
-        with open_progress(file.name) as progress:
+        with shown_progress(file.name) as show:
             for rows, fraction in parts:
                 if not loader.load(rows):
                     break
-                progress.show(loader.rows, fraction)
+                show(loader.rows, fraction)
     except UNREADABLE as error:
         loader.fail(f"{file.name} cannot be read any further: {str(error).partition(chr(10))[0]}")
     expired = f", {loader.expired} expired" if loader.expired else ""
@@ -117,39 +117,37 @@ class Loader:
         try:
             if row is None:
                 raise ValueError("not a JSON object")
-            put = put_of_row(row, self._keys, self._description)
+            return put_of_row(row, self._keys, self._description)
+        except Expired:
+            self.expired += 1
         except ValueError as error:
             self.fail(f"row {self.rows}: {error}")
-            return None
-        self.expired += put is None
-        return put
-
-
-class LoadProgress:
-    """The rows and the rate of a load on standard error: a bar on a terminal, otherwise a line at intervals."""
-
-    def __init__(self, file: str, bar: Progress, clock: Callable[[], float]) -> None:
-        self._file, self._bar, self._clock = file, bar, clock
-        self._task = bar.add_task(file, total=1.0, rows=0, rate=0.0)
-        self._started_s = self._printed_s = clock()
-
-    def show(self, rows: int, fraction: float) -> None:
-        """Show the number of rows so far, and the fraction of the file, from 0 to 1."""
-        now_s = self._clock()
-        rate = rows / max(now_s - self._started_s, 1e-9)
-        self._bar.update(self._task, completed=fraction, rows=rows, rate=rate)
-        if self._bar.disable and now_s - self._printed_s >= LINE_INTERVAL_S:
-            self._printed_s = now_s
-            typer.echo(f"tableside: {rows:,} rows sent, {fraction:.0%} of {self._file}, {rate:,.0f} rows/s", err=True)
+        return None
 
 
 @contextmanager
-def open_progress(
+def shown_progress(
     file: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
-) -> Iterator[LoadProgress]:
-    """Show the progress of loading a file. The default console is standard error."""
+) -> Iterator[Callable[[int, float], None]]:
+    """Show the rows and the rate of a load: a bar if the console is a terminal, otherwise a line at intervals.
+
+    Yields a function that takes the number of rows so far, and the fraction of the file, from 0 to 1. The default
+    console is standard error.
+    """
     console = console or Console(stderr=True)
     texts = [TextColumn("{task.fields[rows]:,} rows"), TextColumn("{task.fields[rate]:,.0f} rows/s")]
     columns = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), *texts, TimeRemainingColumn()]
+    started_s = printed_s = clock()
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        yield LoadProgress(file, bar, clock)
+        task = bar.add_task(file, total=1.0, rows=0, rate=0.0)
+
+        def show(rows: int, fraction: float) -> None:
+            nonlocal printed_s
+            now_s = clock()
+            rate = rows / max(now_s - started_s, 1e-9)
+            bar.update(task, completed=fraction, rows=rows, rate=rate)
+            if bar.disable and now_s - printed_s >= LINE_INTERVAL_S:
+                printed_s = now_s
+                typer.echo(f"tableside: {rows:,} rows sent, {fraction:.0%} of {file}, {rate:,.0f} rows/s", err=True)
+
+        yield show

@@ -34,6 +34,10 @@ class ExportError(Exception):
     """Records that cannot be rows of one table."""
 
 
+class Expired(Exception):
+    """A record in a file has expired since the scan."""
+
+
 def document_of(record: Record[dict[str, Any]], partitions: int | None) -> Document:
     """Return the JSON object of a record, whose table has this number of partitions, None if it has none."""
     place = given(partition=record.partition, partitions=partitions)
@@ -69,31 +73,25 @@ class RowLayout:
     def _facts(self, record: Record[dict[str, Any]]) -> dict[str, Any]:
         members = record.value.items()
         nulls = [name for name, member in members if member is None]
-        texts = [
-            name for name, member in members if isinstance(member, str) and (not member or _parsed(member) != member)
-        ]
+        texts = [name for name, member in members if member == "" or _parsed(member) != member]
         return given(expires_at=record.expires_at, partitions=self._partitions, null=nulls or None, text=texts or None)
 
 
-def put_of_row(row: Row, keys: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the operation that writes a row, None if it is a record that has expired.
+def put_of_row(row: Row, keys: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the operation that writes a row. Raises ValueError if the row is invalid, and `Expired`.
 
-    `keys` are the columns of the key, and `table` is the description of the table to write to. Raises ValueError if the
-    row is invalid.
+    `keys` are the columns of the key, and `table` is the description of the table to write to.
     """
-    options: dict[str, Any] | None = {}
     if FACTS in row or _is_document(row):
         document = _document_of_row(row, keys) if FACTS in row else row
-        options = _options_of(document, table)
+        key, value, options = document["key"], document["value"], _options_of(document, table)
     else:
         if absent := [field for field in keys if field not in row]:
             raise ValueError(f"no field {absent[0]!r}")
+        key = [row[field] for field in keys]
         value = {name: member for name, member in row.items() if name not in keys}
-        document = {"key": [row[field] for field in keys], "value": value}
-    if options is None:
-        return None
-    key = _checked_key(document["key"], keys, table)
-    return {"op": "put", "key": key, "value": to_json(document["value"]), **options}
+        options = {}
+    return {"op": "put", "key": _checked_key(key, keys, table), "value": to_json(value), **options}
 
 
 def key_names(description: Mapping[str, Any]) -> list[str]:
@@ -128,17 +126,17 @@ def _is_fact(name: str, fact: Any) -> bool:
     return isinstance(fact, FACT_TYPES.get(name, ())) and is_list_of_names
 
 
-def _options_of(document: Document, table: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the members of a put that keep a record's partition and expiry, None if the record has expired."""
+def _options_of(document: Document, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a put that keep a record's partition and expiry."""
     options: dict[str, Any] = {}
     if (partition := document.get("partition")) is not None:
         _check_partitions(document.get("partitions"), table.get("partitions"))
         options["partitions"] = [partition]
     if (expires_at := document.get("expires_at")) is not None:
         options["ttl_s"] = _remaining_s(expires_at)
-        return options if options["ttl_s"] > 0 else None
-    has_default = table["policies"]["ttl_s"] is not None
-    return options | ({"ttl_s": -1} if has_default else {})
+    elif table["policies"]["ttl_s"] is not None:
+        options["ttl_s"] = -1  # instead of the table's default
+    return options
 
 
 def _check_partitions(source: Any, target: int | None) -> None:
@@ -151,9 +149,12 @@ def _check_partitions(source: Any, target: int | None) -> None:
 
 def _remaining_s(expires_at: Any) -> float:
     try:
-        return datetime.fromisoformat(expires_at).timestamp() - time.time()
+        remaining_s = datetime.fromisoformat(expires_at).timestamp() - time.time()
     except (TypeError, ValueError, OverflowError):
         raise ValueError("expires_at is not a time such as 2026-11-20T08:00:00Z") from None
+    if remaining_s <= 0:
+        raise Expired
+    return remaining_s
 
 
 def _checked_key(key: Any, keys: Sequence[str], table: Mapping[str, Any]) -> str | int | list[str | int]:

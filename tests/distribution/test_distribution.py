@@ -173,9 +173,7 @@ def test_without_extras_it_has_the_commands_for_records(
 def test_without_extras_a_command_of_the_service_names_the_missing_extra(installed: Installed, command: str) -> None:
     python = installed("")
     said = run(python.with_name("tableside"), *command.split(), folder=python.parents[1], code=1)
-    assert re.fullmatch(
-        r"tableside: the command needs pip install 'tableside\[service\]' \(\w+ is missing\)\n", said
-    )
+    assert re.fullmatch(r"tableside: the command needs pip install 'tableside\[service\]' \(\w+ is missing\)\n", said)
     assert "Usage: tableside serve" in run(python.with_name("tableside"), "serve", "--help")
 
 

@@ -23,7 +23,7 @@ from support.running import Service, running
 from support.waiting import until
 from tableside_cli import row_files
 from tableside_cli.client_command import client_command
-from tableside_cli.load import ERRORS_SHOWN_MAX, LINE_INTERVAL_S, load, open_progress
+from tableside_cli.load import ERRORS_SHOWN_MAX, LINE_INTERVAL_S, load, shown_progress
 from tableside_cli.row_files import ROWS_PER_PART, read_parts
 from tableside_client import Retries
 
@@ -245,15 +245,15 @@ def test_the_progress_of_a_csv_file_follows_its_rows(tmp_path: Path) -> None:
 
 def test_without_a_terminal_progress_is_a_line_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
     now_s = 100.0
-    with open_progress("rows.csv", clock=lambda: now_s) as progress:
+    with shown_progress("rows.csv", clock=lambda: now_s) as show:
         for rows, elapsed_s in ((1_000, 1.0), (20_000, LINE_INTERVAL_S), (21_000, LINE_INTERVAL_S + 1)):
             now_s = 100.0 + elapsed_s
-            progress.show(rows, rows / 40_000)
+            show(rows, rows / 40_000)
     assert capsys.readouterr().err == "tableside: 20,000 rows sent, 50% of rows.csv, 2,000 rows/s\n"
 
 
 def test_on_a_terminal_progress_is_a_bar_with_rows_and_rate() -> None:
     screen = io.StringIO()
-    with open_progress("rows.csv", Console(file=screen, force_terminal=True, width=120)) as progress:
-        progress.show(20_000, 0.5)
+    with shown_progress("rows.csv", Console(file=screen, force_terminal=True, width=120)) as show:
+        show(20_000, 0.5)
     assert all(text in screen.getvalue() for text in ("20,000 rows", "rows/s", "50%"))
