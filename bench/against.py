@@ -58,10 +58,8 @@ def _read(file: Path) -> Results:
 
 
 def _compared(result: dict[str, Any], before: dict[str, Any], other: Path) -> Result:
-    ratio, table = (
-        result["per_second"] / before["per_second"],
-        f"{result['table'].partition(';')[0]}; ratios are to {other}".strip("; "),
-    )
+    ratio, title = result["per_second"] / before["per_second"], result["table"].partition(";")[0]
+    table = f"{title or 'benchmarks'}; ratios are to {other}"
     core = _per_core(result, before) if result["per_core"] else None
     names = result["group"], result["way"], result["per_second"], result["unit"]
     return Result(*names, ratio, RATIO_MIN, table, core)

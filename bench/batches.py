@@ -6,8 +6,8 @@ stores.
 
 import random
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,22 +25,12 @@ from .turns import Comparison, Rate, measured
 
 RECORDS = 20_000
 CONNECTIONS = 4
+TITLE = "batches; ratios are to the plainest batch of the same store"
 SECONDS_SHARE = 0.2
 """The share of `--seconds` for each measurement, because there are many."""
 
-
-@contextmanager
-def _redis(folder: Path) -> Iterator[dict[str, str]]:
-    with redis(folder) as url:
-        yield {"url": url}
-
-
-STORES: Mapping[str, tuple[str, Callable[[Path], AbstractContextManager[dict[str, str]]]]] = {
-    "Redis": ("redis", _redis),
-    "RocksDB": ("rocksdb", lambda folder: nullcontext({"path": "records"})),
-    "memory": ("memory", lambda folder: nullcontext({})),
-}
-"""The kind of each store, and what runs its server and yields its settings."""
+STORES = {"Redis": "redis", "RocksDB": "rocksdb", "memory": "memory"}
+"""The names of the stores, and their kinds."""
 
 TO_REDIS: Mapping[Op, Mapping[str, float]] = {"get": {"RocksDB": 0.6, "memory": 1.0}, "put": {"memory": 1.0}}
 """The lowest acceptable ratios of the plainest batches to those of Redis."""
@@ -82,20 +72,22 @@ def run(seconds: float, rounds: int, matching: str = "") -> list[Result]:
     }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        redis_url = stack.enter_context(redis(folder))
         comparisons: list[Comparison] = []
         for store, shapes in chosen.items():
             cases = {case.table: case for shape in shapes for case in shape.cases}
-            service = stack.enter_context(_service(folder, store, cases.values()))
+            service = stack.enter_context(_service(folder, store, redis_url, cases.values()))
             comparisons += [_comparison(service, store, shape, seconds * SECONDS_SHARE) for shape in shapes]
         results = measured(comparisons, rounds)
     return [*results, *_between_stores(results)]
 
 
 @contextmanager
-def _service(folder: Path, store: str, cases: Iterable[Case]) -> Iterator[Service]:
+def _service(folder: Path, store: str, redis_url: str, cases: Iterable[Case]) -> Iterator[Service]:
     """Run a service with one table for each case."""
-    kind, server = STORES[store]
-    with server(folder) as settings, serving(folder / kind, {"kind": kind, **settings}, tables_of(cases)) as service:
+    kind = STORES[store]
+    settings = {"redis": {"url": redis_url}, "rocksdb": {"path": "records"}, "memory": {}}[kind]
+    with serving(folder / kind, {"kind": kind, **settings}, tables_of(cases)) as service:
         for case in cases:
             send_all(service.url, puts(RECORDS, case.table, case))
         yield service
@@ -109,14 +101,7 @@ def _comparison(service: Service, store: str, shape: Shape, seconds: float) -> C
         ways[case.name] = partial(_rate, service.url, requests, shape.rows, seconds)
     ratios_min = {case.name: case.ratio_min for case in shape.cases if case.ratio_min is not None}
     services = dict.fromkeys(ways, service.process.pid)
-    return Comparison(
-        f"{store}, {shape}",
-        "records",
-        ways,
-        ratios_min,
-        services,
-        "batches; ratios are to the plainest ones of the same store",
-    )
+    return Comparison(f"{store}, {shape}", "records", ways, ratios_min, services, TITLE)
 
 
 def _rate(url: str, requests: Sequence[Request], rows: int, seconds: float) -> float:

@@ -41,8 +41,8 @@ class PerCore:
 class Result:
     """The result of one variant: its rate in `unit` per second, and the ratio to the baseline of its group.
 
-    `target` is the lowest acceptable ratio, per CPU second if that is measured. `table` is the title of a printed table.
-    `counts` has other counters of the measurement by name.
+    `target` is the lowest acceptable ratio, per CPU second if that is measured. `table` is the title of a printed
+    table, `counts` has other counters of the measurement by name.
     """
 
     group: str
