@@ -14,8 +14,8 @@ from scripts.bootstrap import SetupError
 from servers.process import ServerFailed
 
 from . import against, state, turns
-from .kinds import KINDS
 from .report import Result, show, write
+from .services import KINDS
 
 TABLES = ("memory", "rocksdb", "redis", "postgres", "dynamodb")
 
@@ -26,14 +26,12 @@ BENCHMARKS = {
     "coalesce": ("coalesce", "seconds", "rounds"),
     "compare": ("compare", "seconds", "rounds", "figure"),
     "overload": ("overload", "seconds"),
-    "spark": ("spark", "rows"),
-    "spark-redis": ("spark_redis", "rows", "rounds"),
+    "spark": ("spark", "rows", "rounds"),
     "scan": ("spark_scan", "rows", "rounds"),
     "python": ("python_client", "seconds", "rounds"),
     "counters": ("counters", "seconds", "rounds"),
     "folding": ("folding", "rows", "rounds"),
     "refusals": ("refusals", "seconds", "rounds"),
-    "slow": ("slow", "seconds", "rounds"),
     "state": ("state", "plan", "rounds"),
     "hostile": ("hostile", "tables", "matching", "connections", "seconds", "rounds"),
     "stores": ("stores", "kinds", "seconds", "rounds"),

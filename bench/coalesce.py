@@ -17,9 +17,9 @@ from examples.demo.service import Service, free_port
 
 from servers.redis import redis
 
-from . import records, wrk
+from . import records
 from .cases import puts
-from .load import send_all
+from .load import send_all, small_requests_per_second
 from .report import Result
 from .services import serving
 from .turns import Comparison, measured
@@ -52,9 +52,10 @@ def run(seconds: float, rounds: int = 3) -> list[Result]:
 
 def _on_store(kind: str, store: Mapping[str, object], seconds: float, rounds: int, *, fill: bool) -> list[Result]:
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        tables = {way: {records.TABLE: {"create": False, **policies}} for way, policies in WAYS.items()}
         services = {
-            way: stack.enter_context(serving(Path(name) / way, store, {records.TABLE: policies}, environment=AWS))
-            for way, policies in WAYS.items()
+            way: stack.enter_context(serving(Path(name) / way, store, of_way, environment=AWS))
+            for way, of_way in tables.items()
         }
         if fill:
             send_all(services[WITHOUT].url, puts(RECORDS))
@@ -71,7 +72,7 @@ def _on_store(kind: str, store: Mapping[str, object], seconds: float, rounds: in
 
 
 def _rate(service: Service, connections: int, seconds: float) -> float:
-    return wrk.requests_per_second(service.url, GET, connections=connections, seconds=seconds)
+    return small_requests_per_second(service.url, GET, connections=connections, seconds=seconds)
 
 
 @contextmanager

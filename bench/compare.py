@@ -16,12 +16,11 @@ from pathlib import Path
 from servers.redis import redis
 from servers.webdis import webdis
 
-from . import records, wrk
+from . import records
 from .cases import NAMED, OP_COLUMN, PLAIN, REALISTIC, REALISTIC_LARGE, Case, Form, Op, batch, puts
-from .direct import Direct
-from .drivers import RedisPy, redis_name
+from .drivers import Direct, RedisPy, redis_name
 from .figure import write as draw
-from .load import Request, requests_per_second, send_all
+from .load import Request, requests_per_second, send_all, small_requests_per_second
 from .report import Result
 from .services import serving, tables_of
 from .turns import Comparison, Rate, measured
@@ -145,7 +144,7 @@ def _compared(
 
 def _single(url: str, seconds: float, method: str, path: str, body: str = "nil") -> Rate:
     script = SINGLE % (method, path, RECORDS - 1, body)
-    return partial(wrk.requests_per_second, url, script, connections=SINGLE_AT_ONCE, seconds=seconds)
+    return partial(small_requests_per_second, url, script, connections=SINGLE_AT_ONCE, seconds=seconds)
 
 
 def _rate(url: str, requests: Sequence[Request], seconds: float) -> float:

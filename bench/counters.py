@@ -1,23 +1,28 @@
 """The web service of `examples/counters.py` under load, against the same service written with `redis.asyncio`.
 
-Each application is one uvicorn process. wrk sends the requests, so both pay for FastAPI. All applications use one Redis
-and are measured in turn. Unlike a record, a number of the baseline has no token, so a repeated request counts twice.
+Each application is one uvicorn process. `TABLESIDE_URL` and `REDIS_URL` name its servers. wrk sends the requests, so
+both pay for FastAPI. All applications use one Redis and are measured in turn. Unlike a record, a number of the baseline
+has no token, so a repeated request counts twice.
 """
 
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
 import httpx
+import redis.asyncio
+from examples import counters
+from fastapi import FastAPI
 
 from servers import process
-from servers.redis import redis
+from servers.redis import redis as redis_server
+from tableside_client import AsyncClient
 
-from . import wrk
+from .load import small_requests_per_second
 from .report import Result
 from .services import serving
 from .turns import Comparison, measured
@@ -31,7 +36,7 @@ APPLICATIONS = {
     "AsyncClient": "without_coalescing",
     "AsyncClient, coalesce=True": "with_coalescing",
 }
-"""The functions of `counter_applications` that create the applications, the baseline first."""
+"""The functions that create the applications, the baseline first."""
 
 SINGLE = """
 math.randomseed(os.time())
@@ -58,7 +63,7 @@ def run(seconds: float, rounds: int = 3) -> list[Result]:
     """Measure all applications in turn over several rounds, and return the medians in counters per second."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        redis_url = stack.enter_context(redis(directory))
+        redis_url = stack.enter_context(redis_server(directory))
         store = {"kind": "redis", "url": redis_url}
         service = stack.enter_context(serving(directory / "service", store, {"counters": {}}))
         environment = {"REDIS_URL": redis_url, "TABLESIDE_URL": service.url}
@@ -76,14 +81,14 @@ def run(seconds: float, rounds: int = 3) -> list[Result]:
 
 
 def _rate(url: str, size: int, script: str, seconds: float) -> float:
-    return size * wrk.requests_per_second(url, script, connections=CONNECTIONS, seconds=seconds)
+    return size * small_requests_per_second(url, script, connections=CONNECTIONS, seconds=seconds)
 
 
 @contextmanager
 def _application(function: str, environment: dict[str, str], directory: Path) -> Iterator[str]:
     """Run an application and yield its URL."""
     port = process.free_port()
-    command = [sys.executable, "-m", "uvicorn", "--factory", f"bench.counter_applications:{function}"]
+    command = [sys.executable, "-m", "uvicorn", "--factory", f"bench.counters:{function}"]
     arguments = ["--host", process.HOST, "--port", str(port), "--no-access-log"]
     server = process.Server(
         function,
@@ -103,3 +108,45 @@ def _count_every_page(url: str) -> None:
         response = httpx.post(f"{url}/visits", json=numbers).raise_for_status()
         if response.json():
             raise RuntimeError(f"{url} did not count every page: {response.text}")
+
+
+def with_coalescing() -> FastAPI:
+    """Return the example as it is."""
+    return counters.app
+
+
+def without_coalescing() -> FastAPI:
+    """Return the example with a client that sends a request for each read."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncClient() as client:
+            app.state.counters = client.table("counters", counters.Counter)
+            yield
+
+    counters.app.router.lifespan_context = lifespan
+    return counters.app
+
+
+def with_redis() -> FastAPI:
+    """Return an application with the endpoints of the example that keeps each number in a Redis string."""
+    client = redis.asyncio.Redis.from_url(os.environ["REDIS_URL"])
+    app = FastAPI()
+
+    @app.post("/visits/{page}", status_code=204)
+    async def count(page: str) -> None:
+        await client.incr(f"visits:{page}")
+
+    @app.get("/visits/{page}")
+    async def visits(page: str) -> counters.Counter:
+        return counters.Counter(visits=int(await client.get(f"visits:{page}") or 0))
+
+    @app.post("/visits")
+    async def count_many(numbers: dict[str, int]) -> dict[str, str]:
+        pipeline = client.pipeline(transaction=False)
+        for page, number in numbers.items():
+            pipeline.incrby(f"visits:{page}", number)
+        await pipeline.execute()
+        return {}
+
+    return app

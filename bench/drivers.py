@@ -1,27 +1,34 @@
-"""Direct calls of the stores' drivers without the service, for the same drivers that the service uses.
+"""Direct calls of the stores' drivers without the service, on an event loop in this process.
 
+The drivers are those that the service uses.
 Batches are prepared in the driver's format before the measurement, and values stay in the driver's format.
 """
 
 import asyncio
 import json
-from collections.abc import Coroutine, Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 import aioboto3
 import asyncpg
 import redis as blocking
 import redis.asyncio as redis
+import uvloop
 from aiobotocore.config import AioConfig
 
-from .cases import PLAIN, Case
+from .cases import PLAIN, Case, Op
 
 TABLE = "direct"
 CONNECTIONS = 32
 CALLS_AT_ONCE = 16
 """The maximum number of concurrent DynamoDB calls for one batch, as in the service."""
+
+
+DriverRate: TypeAlias = Callable[[int, float], float]
+"""Measures operations per second, for a number of concurrent requests and a duration in seconds."""
 
 
 @dataclass(frozen=True)
@@ -251,3 +258,56 @@ def _chunks(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
 def _attributes(value: bytes) -> dict[str, dict[str, str]]:
     members = json.loads(value).items()
     return {name: {"S": each} if isinstance(each, str) else {"N": str(each)} for name, each in members}
+
+
+class Direct:
+    """The drivers, connected."""
+
+    def __init__(self, drivers: Mapping[str, type[Driver]], where: str) -> None:
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self._drivers = {name: self._runner.run(driver.open(where)) for name, driver in drivers.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for driver in self._drivers.values():
+            self._runner.run(driver.close())
+        self._runner.close()
+
+    def fill(self, batches: Sequence[Sequence[str]], case: Case = PLAIN) -> None:
+        """Write the records."""
+        for driver in self._drivers.values():
+            for batch in batches:
+                self._runner.run(driver.put(driver.ready(batch, case)))
+
+    def rates(self, op: Op, batches: Sequence[Sequence[str]], case: Case = PLAIN) -> dict[str, DriverRate]:
+        """Return a function for each driver that measures batches over these keys."""
+        return {name: self._rate(driver, op, batches, case) for name, driver in self._drivers.items()}
+
+    def _rate(self, driver: Driver, op: Op, batches: Sequence[Sequence[str]], case: Case) -> DriverRate:
+        ready, size = [driver.ready(batch, case) for batch in batches], len(batches[0])
+
+        def rate(at_once: int, seconds: float) -> float:
+            return size * self._runner.run(_repeated(driver, op, ready, at_once, seconds))
+
+        return rate
+
+
+async def _repeated(driver: Driver, op: Op, batches: Sequence[Batch], at_once: int, seconds: float) -> float:
+    """Return the number of batches per second with this many coroutines. Each executes at least one batch."""
+    run = getattr(driver, op)
+    started, count = time.perf_counter(), 0
+
+    async def work(index: int) -> None:
+        nonlocal count
+        first = position = index * len(batches) // at_once
+        while position == first or time.perf_counter() - started < seconds:
+            await run(batches[position % len(batches)])
+            position += 1
+            count += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        for index in range(at_once):
+            tasks.create_task(work(index))
+    return count / (time.perf_counter() - started)

@@ -1,11 +1,16 @@
-"""A closed-loop load generator: threads with one connection each send prepared HTTP requests."""
+"""Closed-loop load generators: threads with one connection each that send prepared HTTP requests, and wrk."""
 
 import http.client
+import re
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from servers.install import ensure_command
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,19 @@ def requests_per_second(url: str, requests: Sequence[Request], *, connections: i
     if failures:
         raise failures[0]
     return sum(counts) / (time.perf_counter() - started)
+
+
+def small_requests_per_second(url: str, script: str, *, connections: int, seconds: float) -> float:
+    """Return the number of responses per second that wrk receives with a Lua script. Raise if a status is not 2xx."""
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
+        file.write(script)
+        file.flush()
+        duration = f"{max(1, round(seconds))}s"
+        command = [str(ensure_command("wrk", "wrk")), "-t1", f"-c{connections}", f"-d{duration}", "-s", file.name, url]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    if "Non-2xx" in printed or (rate := re.search(r"Requests/sec:\s+([0-9.]+)", printed)) is None:
+        raise RuntimeError(f"wrk saw failures:\n{printed}")
+    return float(rate[1])
 
 
 def send_all(url: str, requests: Sequence[Request]) -> None:

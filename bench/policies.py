@@ -10,9 +10,9 @@ from typing import Any
 
 from examples.demo.service import Service
 
-from . import records, wrk
+from . import records
 from .cases import batch, puts
-from .load import Request, requests_per_second, send_all
+from .load import Request, requests_per_second, send_all, small_requests_per_second
 from .report import Result
 from .services import serving
 from .single import GET
@@ -69,7 +69,7 @@ def _compared(name: str, unit: str, ways: Mapping[str, Rate], ratio_min: float) 
 
 def _singles(service: Service, seconds: float) -> float:
     script = GET % (records.TABLE, RECORDS - 1)
-    return wrk.requests_per_second(service.url, script, connections=CONNECTIONS, seconds=seconds)
+    return small_requests_per_second(service.url, script, connections=CONNECTIONS, seconds=seconds)
 
 
 def _batches(service: Service, gets: list[Request], seconds: float) -> float:

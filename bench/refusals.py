@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from math import inf, sqrt
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median, quantiles, variance
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -35,7 +36,6 @@ from tableside.auth.keys import KeysLocation, PublicKeySet, parse_key_set
 from tableside.settings import validate
 
 from .report import WIDTH, Result, group
-from .two_samples import DIFFERENT, spread, welch_t
 
 BASELINE = "unknown, as long as a known one"
 CONTROL = "others of that kind: what chance alone makes of it"
@@ -48,6 +48,15 @@ MADE = 4000
 """The number of tokens of each kind."""
 
 FETCHED_S = 0.2
+
+DIFFERENT = 4.5
+"""The absolute t above which two sets of times differ, as dudect applies Welch's t-test to constant-time code.
+
+Reparaz, Balasch and Verbauwhede, "Dude, is my code constant time?", 2017. Times above a percentile of both sets are
+discarded as effects of the scheduler.
+"""
+
+KEPT_PERCENT = 90
 
 Times = dict[str, list[float]]
 Made = dict[str, list[str]]
@@ -73,6 +82,23 @@ def run(seconds: float, rounds: int = 3) -> list[Result]:
             rates = [(kind, 1e6 / median(of_kind)) for kind, of_kind in times.items()]
             results += group(f"refusals, {name}", "refusals", rates, {})
     return results
+
+
+def welch_t(some: Sequence[float], others: Sequence[float]) -> float:
+    """Return the difference of the means in standard errors, after discarding. It is positive if `some` is slower."""
+    most = quantiles([*some, *others], n=100)[KEPT_PERCENT - 1]
+    one, two = ([time for time in times if time <= most] for times in (some, others))
+    if len(one) < 2 or len(two) < 2:
+        return inf
+    error = sqrt(variance(one) / len(one) + variance(two) / len(two))
+    apart = fmean(one) - fmean(two)
+    return apart / error if error else (inf if apart else 0.0)
+
+
+def spread(times: Sequence[float]) -> float:
+    """Return the interquartile range of the times."""
+    first, _, third = quantiles(times, n=4)
+    return third - first
 
 
 def _kinds(known: Sequence[str], issuer: str, key: ec.EllipticCurvePrivateKey) -> dict[str, Callable[[], str]]:

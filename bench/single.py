@@ -13,9 +13,9 @@ from pathlib import Path
 
 from examples.demo.service import free_port, running
 
-from . import records, wrk
+from . import records
 from .cases import puts
-from .load import send_all
+from .load import send_all, small_requests_per_second
 from .report import Result
 from .turns import Comparison, measured
 
@@ -88,4 +88,4 @@ def _wait_until_listening(port: int) -> None:
 
 def _rate(url: str, script: str, seconds: float) -> float:
     filled = script % (records.TABLE, RECORDS - 1)
-    return wrk.requests_per_second(url, filled, connections=CONNECTIONS, seconds=seconds)
+    return small_requests_per_second(url, filled, connections=CONNECTIONS, seconds=seconds)

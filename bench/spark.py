@@ -1,7 +1,6 @@
 """Join and put of a million rows from PySpark on all cores, against alternatives without the service."""
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,30 +15,27 @@ from pyspark.sql import functions as f
 from tableside_spark import Table
 
 from . import records
-from .report import Result, group
+from .report import Result
+from .turns import Comparison, measured, rates
 
 SCHEMA = "manufacturer string, seats int, year int"
 
 
-def run(rows: int) -> list[Result]:
-    """Measure all variants several times and return the best rates in rows per second."""
+def run(rows: int, rounds: int) -> list[Result]:
+    """Measure all variants in turn over several rounds, and return the medians in rows per second."""
     with tempfile.TemporaryDirectory() as folder:
         _fill_in(Path(folder))
         with running(Path(folder) / "service") as service, session(Path(folder) / "spark") as spark:
             spark.conf.set("spark.sql.shuffle.partitions", 8)
             table = Table(records.TABLE, url=service.url)
-            puts = _rate(rows, lambda: _put(spark, table, rows))
+            put = {"put, through the service, durable": partial(_put, spark, table, rows)}
             frames = {
                 "join, keys unique": _frame(spark, rows, f.col("id")),
                 "join, keys unique, in no order": _frame(spark, rows, f.col("id") * 7919 % rows),
                 "join, 1 key in 100 unique": _frame(spark, rows, f.pmod(f.hash("id"), f.lit(rows // 100))),
             }
-            results = [
-                result
-                for name, frame in frames.items()
-                for result in _joins(name, spark, table, service.url, frame, rows)
-            ]
-    return [*results, *group("put", "rows", [("put, through the service, durable", puts)], {})]
+            joins = [_joins(name, spark, table, service.url, frame, rows) for name, frame in frames.items()]
+            return measured([Comparison("put", "rows", rates(put, rows)), *joins], rounds, warm=True)
 
 
 def _fill_in(folder: Path) -> None:
@@ -64,7 +60,7 @@ def _frame(spark: SparkSession, rows: int, number: Column) -> DataFrame:
     return spark.range(rows).select(f.format_string("N%06d", number).alias("tailnum"), "id")
 
 
-def _joins(name: str, spark: SparkSession, table: Table, url: str, frame: DataFrame, rows: int) -> list[Result]:
+def _joins(name: str, spark: SparkSession, table: Table, url: str, frame: DataFrame, rows: int) -> Comparison:
     def service() -> DataFrame:
         return table.enrich(frame, on="tailnum", schema=SCHEMA, how="inner")
 
@@ -78,9 +74,8 @@ def _joins(name: str, spark: SparkSession, table: Table, url: str, frame: DataFr
         "dictionary broadcast to the workers": lambda: _from_dictionary(frame, values),
         "table read by the data source, joined in Spark": source,
     }
-    rates = [(way, _rate(rows, partial(_consume, joined, rows))) for way, joined in ways.items()]
-    values.unpersist()
-    return group(name, "rows", rates, {})
+    work = {way: partial(_consume, joined, rows) for way, joined in ways.items()}
+    return Comparison(name, "rows", rates(work, rows))
 
 
 def _broadcast(spark: SparkSession, frame: DataFrame) -> Any:
@@ -103,13 +98,3 @@ def _from_dictionary(frame: DataFrame, values: Any) -> DataFrame:
 def _consume(joined: Callable[[], DataFrame], rows: int) -> None:
     [row] = joined().agg(f.count("manufacturer"), f.sum("seats"), f.max("year")).collect()
     assert row[0] == rows, row
-
-
-def _rate(rows: int, work: Callable[[], None], rounds: int = 4) -> float:
-    """Return the rows per second of the best round. The first rounds warm up the JVM, the workers and the service."""
-    times = []
-    for _ in range(rounds):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return rows / min(times)

@@ -13,13 +13,12 @@ from pathlib import Path
 
 from examples.demo.service import Service
 
-from . import records, wrk
+from . import records
 from .cases import INCREMENT, Form, Op, batch, check, puts
-from .direct import Direct, Rate
-from .kinds import KINDS, Kind
-from .load import requests_per_second, send_all
+from .drivers import Direct, DriverRate
+from .load import requests_per_second, send_all, small_requests_per_second
 from .report import Result
-from .services import serving
+from .services import KINDS, Kind, serving
 from .turns import Comparison, measured
 
 RECORDS = 10_000
@@ -78,7 +77,7 @@ def _comparisons(kind: Kind, service: Service, direct: Direct, seconds: float) -
     yield Comparison(f"$inc of 1, {SINGLE_AT_ONCE} at once", "records", ways, {}, {JSON: pid}, table)
 
 
-def _batches(service: Service, op: Op, batches: Sequence[Sequence[str]], form: Form) -> Rate:
+def _batches(service: Service, op: Op, batches: Sequence[Sequence[str]], form: Form) -> DriverRate:
     requests = [batch(op, keys, form=form) for keys in batches]
     check(service.url, requests[0], BATCH)
 
@@ -89,4 +88,4 @@ def _batches(service: Service, op: Op, batches: Sequence[Sequence[str]], form: F
 
 
 def _single_updates(service: Service, seconds: float) -> float:
-    return wrk.requests_per_second(service.url, PATCH, connections=SINGLE_AT_ONCE, seconds=seconds)
+    return small_requests_per_second(service.url, PATCH, connections=SINGLE_AT_ONCE, seconds=seconds)

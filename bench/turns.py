@@ -1,9 +1,11 @@
 """Comparisons whose variants are measured in turn, so that disturbances of the machine affect all of them."""
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import TypeAlias
 
@@ -63,10 +65,10 @@ class Comparison:
 
     def results(self) -> list[Result]:
         """Return the medians."""
-        rates = [(way, self._median(way, "per_second")) for way in self.ways]
+        medians = [(way, self._median(way, "per_second")) for way in self.ways]
         return [
             replace(result, table=self.table, per_core=None if self.services is None else self._per_core(result.way))
-            for result in group(self.title, self.unit, rates, self.ratios_min)
+            for result in group(self.title, self.unit, medians, self.ratios_min)
         ]
 
     def _per_core(self, way: str) -> PerCore:
@@ -81,12 +83,28 @@ class Comparison:
         return float(median(getattr(sample, name) for sample in self.samples[way]))
 
 
-def measured(comparisons: Sequence[Comparison], rounds: int) -> list[Result]:
-    """Measure all variants of all comparisons in turn, over several rounds, and return the medians."""
-    for _ in range(rounds):
+def measured(comparisons: Sequence[Comparison], rounds: int, *, warm: bool = False) -> list[Result]:
+    """Measure all variants of all comparisons in turn, over several rounds, and return the medians.
+
+    With `warm`, a round before the others warms up.
+    """
+    for turn in range(rounds + warm):
         for comparison in comparisons:
             comparison.measure()
+            if turn < warm:
+                comparison.samples.clear()
     return [result for comparison in comparisons for result in comparison.results()]
+
+
+def rates(ways: Mapping[str, Callable[[], object]], count: int) -> dict[str, Rate]:
+    """Return the rates of ways that handle `count` rows or records."""
+    return {way: partial(_rate, work, count) for way, work in ways.items()}
+
+
+def _rate(work: Callable[[], object], count: int) -> float:
+    started = time.perf_counter()
+    work()
+    return count / (time.perf_counter() - started)
 
 
 def hand_over() -> None:

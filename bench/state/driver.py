@@ -13,7 +13,7 @@ from typing import Any
 from examples.demo.session import LOGGING, session
 from pyspark.sql import SparkSession
 
-from . import loading, query
+from . import query
 from .java import OPTIONS, Java, busy_s, cpu_s, load, resident_peak_bytes
 from .task import PARTITIONS, Task
 from .ways import STATE_STORE
@@ -75,7 +75,7 @@ def _again(spark: SparkSession, task: Task) -> dict[str, Any]:
     running = query.start(spark, task.input, task.checkpoint, payload=task.payload)
     progress = query.finish(running)
     running.stop()
-    loads_s = loading.seconds(spark, task.checkpoint)
+    loads_s = query.loads_s(spark, task.checkpoint)
     began = time.perf_counter()
     totals = query.totals(spark, task.checkpoint)
     return {"progress": progress, "loads_s": loads_s, "read_s": time.perf_counter() - began, "totals": totals}

@@ -8,8 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from ..report import WIDTH, Result, group
-from . import inputs, tables
-from .found import Found
+from ..turns import hand_over
+from . import inputs
+from .found import Found, tables
 from .inputs import Inputs
 from .runs import Exhausted, Setting, measured
 from .ways import BASELINE, WAYS
@@ -52,7 +53,7 @@ def run(plan: Plan, rounds: int = 3) -> list[Result]:
             _round(found.setdefault(setting, Found()), plan, rows, setting, turn)
     console = Console(width=WIDTH)
     for setting, of_setting in found.items():
-        for table in tables.of(f"State of {plan}, {rows.rows:,} rows, {setting}", of_setting):
+        for table in tables(f"State of {plan}, {rows.rows:,} rows, {setting}", of_setting):
             console.print(table)
     return [result for setting, each in found.items() for result in _results(setting, each, rows)]
 
@@ -69,6 +70,7 @@ def _round(found: Found, plan: Plan, rows: Inputs, setting: Setting, turn: int) 
         else:
             found.adds(name, turn, figures)
             print(f"  {WAYS[name].name}, {setting}: {figures['wall_s']:.1f} s", flush=True)
+        hand_over()
 
 
 def _results(setting: Setting, found: Found, rows: Inputs) -> list[Result]:

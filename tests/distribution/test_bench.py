@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from bench import figure, flight_updates, in_process
+from bench.refusals import DIFFERENT, spread, welch_t
 from bench.report import group
 from bench.state import figures, inputs
 from bench.state.found import Found
-from bench.two_samples import DIFFERENT, spread, welch_t
 
 from scripts.bootstrap import ROOT
 

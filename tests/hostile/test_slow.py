@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
-from bench.slow_callers import SlowCallers
 
+from hostile.slow_callers import SlowCallers
 from support.raw_http import Connection
 from support.served import RECORD, Served, served
 from tableside.http import middleware

@@ -6,8 +6,7 @@ All sockets belong to one thread, so thousands of them cost little.
 import itertools
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 KINDS = ("silent", "head", "body", "unread", "idle")
@@ -73,13 +72,3 @@ class SlowCallers:
                     one.send(b" ")
                 except OSError:
                     continue  # The service has closed the connection.
-
-
-@contextmanager
-def slow_callers(url: str, path: str, counts: Mapping[str, int]) -> Iterator[SlowCallers]:
-    """Keep slow clients connected within the context."""
-    callers = SlowCallers(url, path, counts)
-    try:
-        yield callers
-    finally:
-        callers.close()
