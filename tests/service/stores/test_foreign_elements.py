@@ -7,7 +7,7 @@ import pytest
 from tableside.core.element_limit import ELEMENTS_MAX
 from tableside.core.errors import RecordUnreadable, TableError
 from tableside.core.operations import Record
-from tableside.stores.postgres.json_text import canonical
+from tableside.stores.postgres.reads import canonical
 from tableside.stores.redis import records as redis_records
 from tableside.stores.rocksdb import records as rocksdb_records
 

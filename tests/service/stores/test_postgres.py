@@ -55,7 +55,7 @@ from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.postgres import backend as postgres_backend
-from tableside.stores.postgres import pool, rows, scans, writes
+from tableside.stores.postgres import connections, reads, scans
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
 
@@ -257,7 +257,7 @@ async def test_large_records_are_read_in_pieces(backend: PostgresBackend) -> Non
 async def test_other_tasks_may_run_between_the_values_of_a_large_read(
     backend: PostgresBackend, direct: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = _count_yields(monkeypatch, rows)
+    counted = _count_yields(monkeypatch, reads)
     name = new_name()
     store = await backend.store(spec(name))
     insert = f"INSERT INTO {quoted(name)} (key, value) SELECT 'k' || n, $1::text::jsonb FROM generate_series(0, 29) n"
@@ -367,7 +367,7 @@ async def test_the_pool_is_limited_and_calls_wait_in_order(own_postgres_dsn: str
 async def test_connections_above_the_minimum_close_when_they_are_idle(
     own_postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "IDLE_MAX_S", 1.0)
+    monkeypatch.setattr(connections, "IDLE_MAX_S", 1.0)
     monkeypatch.setattr(postgres_backend, "POOL_MAINTENANCE_EVERY_S", 0.05)
     async with database(own_postgres_dsn, connections_min=1) as backend, asyncio.timeout(20):
         await asyncio.gather(*(backend.ping() for _ in range(4)))
@@ -448,21 +448,7 @@ async def test_overlapping_batches_of_many_clients_never_deadlock(
     assert await direct.fetchval(deadlocks) == before
 
 
-@pytest.fixture
-def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the number of writes of each transaction, as far as there are any."""
-    counts: list[int] = []
-    lock_and_write = writes.RecordWriter.lock_and_write
-
-    async def counted(writer: writes.RecordWriter, budget: Any, connection: Any, sent: Any, progress: Any) -> Any:
-        counts.append(len(sent))
-        return await lock_and_write(writer, budget, connection, sent, progress)
-
-    monkeypatch.setattr(writes.RecordWriter, "lock_and_write", counted)
-    return counts
-
-
-async def test_a_single_write_takes_no_transaction(backend: PostgresBackend, transactions: list[int]) -> None:
+async def test_single_writes_obey_preconditions_and_tokens(backend: PostgresBackend) -> None:
     store = await backend.store(spec(new_name()))
     created = await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)))
     counted = await written(store, update("a", {"$inc": {"n": 1}, "$push": {"x": 1}}, returning=True))
@@ -474,39 +460,41 @@ async def test_a_single_write_takes_no_transaction(backend: PostgresBackend, tra
     assert (await written(store, put("b", {"n": 1}, if_absent=True))).created
     assert refused(await one(store, put("b", {"n": 2}, if_absent=True)), PreconditionFailed)
     assert (await value(store, "a"), await value(store, "b")) == ({"n": 7, "x": [1]}, {"n": 1})
-    assert transactions == []
-
-
-async def test_a_write_of_a_row_that_another_tool_locks_waits_in_a_transaction(
-    backend: PostgresBackend, direct: asyncpg.Connection, transactions: list[int]
-) -> None:
-    store = await backend.store(spec(name := new_name()))
-    await written(store, put("a", {"n": 1}))
-    async with direct.transaction():
-        await direct.execute(f"""UPDATE {quoted(name)} SET value = '{{"n": 10}}'""")
-        waiting = asyncio.create_task(written(store, update("a", {"$inc": {"n": 1}})))
-        while not transactions:
-            await asyncio.sleep(0.01)
-    await waiting
-    assert (await value(store, "a"), transactions) == ({"n": 11}, [1])
 
 
 async def test_a_row_that_is_changed_after_it_was_read_is_decided_again(
-    backend: PostgresBackend, direct: asyncpg.Connection, transactions: list[int], monkeypatch: pytest.MonkeyPatch
+    backend: PostgresBackend, direct: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await backend.store(spec(name := new_name()))
-    await written(store, put("a", {"n": 1}))
-    changes = [f"""UPDATE {quoted(name)} SET value = '{{"n": 10}}'"""]
-    send = writes.RecordWriter._send_rows
+    await store.apply([put("a", {"n": 1}), put("b", {"n": 1}), put("c", {"n": 1})])
+    changes = [f"""UPDATE {quoted(name)} SET value = '{{"n": 10}}' WHERE key < 'c'"""]
+    find = reads.RecordReader.find
 
-    async def late(*given: Any) -> Any:
+    async def and_change(*given: Any) -> Any:
+        found = await find(*given)
         if changes:
             await direct.execute(changes.pop())
-        return await send(*given)
+        return found
 
-    monkeypatch.setattr(writes.RecordWriter, "_send_rows", late)
-    await written(store, update("a", {"$inc": {"n": 1}}, {"n": 100}))
-    assert (await value(store, "a"), transactions) == ({"n": 11}, [1])
+    monkeypatch.setattr(reads.RecordReader, "find", and_change)
+    await store.apply([update("a", {"$inc": {"n": 1}}), Delete("b", if_match=("*",)), update("c", {"$inc": {"n": 1}})])
+    assert [await value(store, "a"), await one(store, Get("b")), await value(store, "c")] == [{"n": 11}, None, {"n": 2}]
+
+
+async def test_a_trigger_that_leaves_a_record_unchanged_rejects_its_update(
+    backend: PostgresBackend, direct: asyncpg.Connection
+) -> None:
+    store = await backend.store(spec(name := new_name()))
+    await store.apply([put("a", {"n": 1}), put("b", {"n": 1})])
+    await direct.execute(
+        f"CREATE OR REPLACE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$; "
+        f"CREATE TRIGGER keep BEFORE UPDATE ON {quoted(name)} FOR EACH ROW WHEN (old.key = 'a') EXECUTE FUNCTION keep()"
+    )
+    for both in ([update("a", {"n": 2}), update("b", {"n": 2})], [put("a", {"n": 2}), put("b", {"n": 2})]):
+        kept, changed = await store.apply(both)
+        assert refused(kept, InvalidOperation)
+        assert isinstance(changed, Written)
+    assert (await value(store, "a"), await value(store, "b")) == ({"n": 1}, {"n": 2})
 
 
 async def test_single_updates_of_several_replicas_all_count(postgres_dsn: str) -> None:
@@ -553,16 +541,6 @@ def test_it_equals_the_naive_table(postgres_dsn: str, full: bool) -> None:
         max_examples=12 if full else 4, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
     )
     run_state_machine_as_test(PostgresMachine, settings=few)
-
-
-async def test_other_tasks_may_run_between_the_decisions_of_a_transaction(
-    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = _count_yields(monkeypatch, writes)
-    store = await backend.store(spec(new_name()))
-    outcomes = await store.apply([update(f"k{number}", {"$inc": {"n": 1}}, {}) for number in range(50)])
-    assert not any(isinstance(outcome, TableError) for outcome in outcomes)
-    assert counted() == 50
 
 
 def _count_yields(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Callable[[], int]:

@@ -19,7 +19,7 @@ from tableside.core.errors import StoreUnavailable, TableError, WritesRejected
 from tableside.core.operations import Delete, Get, Record, Token
 from tableside.core.store import TableSpec
 from tableside.stores.postgres.backend import PostgresBackend
-from tableside.stores.postgres.reloading import ReloadingStore
+from tableside.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.server
 
@@ -68,7 +68,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 
 @asynccontextmanager
-async def opened(dsn: str, connections: int = 4) -> AsyncIterator[tuple[PostgresBackend, ReloadingStore]]:
+async def opened(dsn: str, connections: int = 4) -> AsyncIterator[tuple[PostgresBackend, PostgresStore]]:
     """A store, and a backend whose connections are all open and idle."""
     async with database(dsn, connections_max=connections) as backend:
         store = await backend.store(SPEC)

@@ -13,8 +13,8 @@ from tableside.core import values
 from tableside.core.errors import InvalidOperation, TableError, TableNotFound, Unsupported
 from tableside.core.operations import Get, Operation, Record, Token
 from tableside.core.store import Scan, TableSpec
-from tableside.stores.postgres.reloading import ReloadingStore
 from tableside.stores.postgres.schema import quoted
+from tableside.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.server
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.server
 class Migrated:
     """A table with the columns key, n and word, one record, and an open store whose statements are prepared."""
 
-    def __init__(self, store: ReloadingStore, direct: asyncpg.Connection) -> None:
+    def __init__(self, store: PostgresStore, direct: asyncpg.Connection) -> None:
         self.store = store
         self._direct = direct
 
@@ -57,7 +57,7 @@ async def migrated(postgres_dsn: str, request: pytest.FixtureRequest) -> AsyncIt
         yield found
 
 
-async def rejected(store: ReloadingStore, operation: Operation, kind: type[TableError]) -> str:
+async def rejected(store: PostgresStore, operation: Operation, kind: type[TableError]) -> str:
     """Return the detail of an operation's error."""
     outcome = await one(store, operation)
     assert isinstance(outcome, kind)
@@ -195,7 +195,6 @@ async def test_documents_follow_columns_that_they_gain_and_lose(postgres_dsn: st
 
 
 async def test_the_planner_removes_the_condition_on_columns(migrated: Migrated) -> None:
-    statements = migrated.store._store._statements
-    await migrated._direct.execute(f"PREPARE read AS {statements.read}")
+    await migrated._direct.execute(f"PREPARE read AS {migrated.store._table._sql.read}")
     rows = await migrated._direct.fetch("EXPLAIN EXECUTE read (ARRAY['a'], 0, 100)")
     assert not any("SubPlan" in row[0] or "Append" in row[0] for row in rows)

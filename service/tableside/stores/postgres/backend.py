@@ -26,27 +26,21 @@ from ...core import (
     now_ms,
     url_place,
 )
+from .columns import ColumnsLayout, DocumentLayout
+from .connections import STATEMENTS_MAX, Connection, Pool, configure
 from .dsn import Address, addresses, checked_dsn, parameters
 from .errors import DRIVER_ERRORS, connection_fault, translate_error
 from .framing import frame_checking_loop
-from .pool import Pool
-from .reloading import ReloadingStore
 from .schema import (
     CREATED_CONCURRENTLY,
-    EXPIRES,
-    VALUE,
-    WRITERS,
     TableDefinition,
-    create_table,
     document_table_ddl,
+    document_tables,
     find_table,
-    key_schema,
     side_table_ddl,
     table_faults,
 )
-from .session import STATEMENTS_MAX, Connection, configure
-from .store import PostgresStore
-from .value_columns import ColumnsLayout, DocumentLayout
+from .store import DefinedTable, PostgresStore
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +97,7 @@ class PostgresBackend:
         self._is_pooled = False
         limits = settings.connections_max, settings.connections_min
         self._pool = Pool(self._connect, *limits, age_max_s=settings.connection_age_max_s)
-        self._stores: dict[tuple[str, str], ReloadingStore] = {}
+        self._stores: dict[tuple[str, str], PostgresStore] = {}
         self._tasks = [asyncio.create_task(self._maintain_pool_forever()), asyncio.create_task(self._sweep_forever())]
 
     @classmethod
@@ -116,29 +110,26 @@ class PostgresBackend:
         """Return the reasons why a table can never be opened."""
         return table_faults(spec, document=_is_document(spec))
 
-    async def store(self, spec: TableSpec) -> ReloadingStore:
+    async def store(self, spec: TableSpec) -> PostgresStore:
         """Return the store of one table. Create the table if it is absent and the configuration allows it.
 
         Raise StoreUnavailable, TableNotFound, or Unsupported if the table differs from the configuration.
         """
         for fault in self.table_faults(self._settings, spec):
             raise fault
-        store = await self._open(spec)
+        table = await self._open(spec)
         existing = msgspec.structs.replace(spec, create=False)
-        followed = ReloadingStore(store, lambda: self._open(existing))
-        self._stores[store.table.schema, store.table.name] = followed
-        return followed
+        store = PostgresStore(table, lambda: self._open(existing), self._health)
+        self._stores[table.definition.schema, table.definition.name] = store
+        return store
 
     async def tables(self) -> list[str]:
         """Return the names of the document tables with one string key, the kind that `create` creates."""
         try:
             async with self._pool.connection() as connection:
-                rows = await connection.fetch(
-                    _DOCUMENT_TABLES, await self._schema(connection), [VALUE, EXPIRES, WRITERS]
-                )
+                return await document_tables(connection, await self._schema(connection))
         except DRIVER_ERRORS as error:
             raise translate_error(error, "", applied="no") from error
-        return [row["name"] for row in rows]
 
     async def ping(self) -> None:
         """Raise StoreUnavailable if the database does not respond, or rejected the last writes."""
@@ -162,14 +153,13 @@ class PostgresBackend:
         await asyncio.wait(self._tasks)
         await self._pool.close()
 
-    async def _open(self, spec: TableSpec) -> PostgresStore:
+    async def _open(self, spec: TableSpec) -> DefinedTable:
         try:
             table = await self._define(spec)
         except DRIVER_ERRORS as error:
             raise translate_error(error, spec.name, applied="no") from error
         layout = DocumentLayout(table) if _is_document(spec) else ColumnsLayout(table)
-        spec = msgspec.structs.replace(spec, key=key_schema(table, spec))
-        return PostgresStore(self._pool, spec, table, layout, self._health, self._clock)
+        return DefinedTable(self._pool, spec, table, layout, self._clock)
 
     async def _define(self, spec: TableSpec) -> TableDefinition:
         """Return a table's definition. Create the table or its side table if it is absent and the spec allows it."""
@@ -177,13 +167,13 @@ class PostgresBackend:
             async with self._pool.connection() as connection:
                 schema = await self._schema(connection)
                 table = await find_table(connection, schema, spec, side=not _is_document(spec))
-            if not spec.create or not (statements := _missing(schema, table, spec)):
+            if not spec.create or not (ddl := _missing_ddl(schema, table, spec)):
                 if table is None:
                     raise TableNotFound(f"PostgreSQL has no table {spec.name_in_store!r} in schema {schema!r}")
                 return table
             with contextlib.suppress(*CREATED_CONCURRENTLY):
                 async with self._pool.connection() as connection:
-                    await create_table(connection, statements)
+                    await connection.execute(ddl)
         raise StoreUnavailable("other replicas are creating the table")
 
     async def _schema(self, connection: Connection) -> str:
@@ -275,20 +265,8 @@ def _is_document(spec: TableSpec) -> bool:
     return _table_options(spec).layout == "document"
 
 
-def _missing(schema: str, table: TableDefinition | None, spec: TableSpec) -> list[str]:
+def _missing_ddl(schema: str, table: TableDefinition | None, spec: TableSpec) -> str:
     """Return the statements that create what a table lacks: a table of documents itself, or the side table."""
     if table is None:
-        return document_table_ddl(schema, spec.name_in_store, spec.key) if _is_document(spec) else []
-    return [] if table.has_side_table or _is_document(spec) else side_table_ddl(table)
-
-
-_DOCUMENT_TABLES = """
-SELECT c.relname::text AS name
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary AND i.indnkeyatts = 1
-JOIN pg_catalog.pg_attribute k ON k.attrelid = c.oid AND k.attnum = i.indkey[0] AND k.attname = 'key'
-WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND k.atttypid = 'text'::regtype
-  AND (SELECT count(*) FROM pg_catalog.pg_attribute a
-       WHERE a.attrelid = c.oid AND NOT a.attisdropped AND a.attname = ANY($2::text[])) = 3
-ORDER BY 1
-"""
+        return document_table_ddl(schema, spec.name_in_store, spec.key) if _is_document(spec) else ""
+    return "" if table.has_side_table or _is_document(spec) else side_table_ddl(table)

@@ -1,18 +1,9 @@
 """Translates errors of PostgreSQL and its driver. Details contain names and codes, never values.
 
-SQLSTATE        meaning                                  translation
-40001, 40P01    serialization failure, deadlock          retried, then Contended
-22 23 44 54 P0  invalid data in the statement            InvalidOperation (54: TooLarge) for the operation at fault
-42601, XX000    possibly invalid data in the statement   InvalidOperation if a column's type rejects its text
-42501           permission denied                        Unsupported
-42P01           undefined table                          TableNotFound
-53300           too many connections                     Throttled
-55P03           lock not available                       Contended
-57014           statement cancelled by a server limit    StoreUnavailable
-25006, 53100    read-only transaction, disk full         WritesRejected
-0A000, others 42 the table's columns have changed        SchemaChanged, after which its definition is read again
-26000, 42P05    a prepared statement is absent, exists   StoreMisconfigured (a pooler exchanges sessions)
-others          shutdown, startup, …                     StoreUnavailable
+Some errors are not translated immediately. A serialization failure or a deadlock (40001, 40P01) is retried, then
+Contended. Invalid data in a statement (22, 23, 44, 54, P0) is InvalidOperation or TooLarge for the operation at fault,
+and so is 42601 or XX000 if a column's type rejects its text. After 0A000 and most errors of class 42, the definition of
+the table is read again.
 """
 
 import asyncio
@@ -43,6 +34,10 @@ class SchemaChanged(Unsupported):
     """A statement does not fit the table, which was applied to nothing."""
 
 
+class ColumnMismatch(InvalidOperation):
+    """A value does not fit the table's columns as they were when the table was last opened. It was not sent."""
+
+
 DRIVER_ERRORS = (
     OSError,
     asyncio.IncompleteReadError,
@@ -67,6 +62,27 @@ _POOLER_FAULTS = {
     "statement pooling mode": f"{_POOLER}: pgbouncer is in statement mode",
 }
 """What is wrong if an error of a pooler contains a text."""
+
+_EXCHANGED_SESSION = StoreMisconfigured, f"{_POOLER}: the session changes between two statements"
+_NOT_RUNNING = StoreUnavailable, "PostgreSQL is starting, recovering or shutting down"
+_NO_TABLE = TableNotFound, "PostgreSQL has no such table"
+_FAULTS: dict[str, tuple[type[TableError], str]] = {
+    "25006": (WritesRejected, "PostgreSQL is read-only"),
+    "26000": _EXCHANGED_SESSION,
+    "3F000": _NO_TABLE,
+    "42501": (Unsupported, "PostgreSQL denies permission to this role"),
+    "42P01": _NO_TABLE,
+    "42P05": _EXCHANGED_SESSION,
+    "53100": (WritesRejected, "the disk of PostgreSQL is full"),
+    "53200": (StoreUnavailable, "PostgreSQL is out of memory"),
+    "53300": (Throttled, "PostgreSQL has too many connections"),
+    "55P03": (Contended, "another transaction held the record's lock for longer than lock_timeout"),
+    "57014": (StoreUnavailable, "PostgreSQL cancelled the statement"),
+    "57P01": _NOT_RUNNING,
+    "57P02": _NOT_RUNNING,
+    "57P03": _NOT_RUNNING,
+}
+"""The kind and the reason of errors, by their SQLSTATE."""
 
 
 def is_rolled_back(error: BaseException) -> bool:
@@ -165,39 +181,25 @@ def translate_error(error: BaseException, table: str, *, applied: Applied) -> Ta
     if not isinstance(error, asyncpg.PostgresError):
         detail = f"{prefix}the connection to PostgreSQL failed ({type(error).__name__})"
         return StoreUnavailable(detail, applied=applied)
-    code = error.sqlstate or ""
-    match code:
-        case "42501":
-            return Unsupported(f"{prefix}PostgreSQL denies permission to this role")
-        case "42P01" | "3F000":
-            return TableNotFound(f"{prefix}PostgreSQL has no such table")
-        case "53300":
-            return Throttled(f"{prefix}PostgreSQL has too many connections")
-        case "55P03":
-            return Contended(f"{prefix}another transaction held the record's lock for longer than lock_timeout")
-        case "25006":
-            return WritesRejected(f"{prefix}PostgreSQL is read-only")
-        case "53100":
-            return WritesRejected(f"{prefix}the disk of PostgreSQL is full")
-        case "57014":
-            return StoreUnavailable(f"{prefix}PostgreSQL cancelled the statement")
-        case _ if code == "0A000" or (code.startswith("42") and code != "42P05"):
-            return SchemaChanged(
-                f"{prefix}PostgreSQL rejects the statement (SQLSTATE {code}): the table's columns have changed, "
-                "or its triggers or policies are not valid"
-            )
-        case "26000" | "42P05":
-            return StoreMisconfigured(f"{prefix}{_POOLER}: the session changes between two statements")
-        case "08P01":  # pgbouncer's code for all its errors
-            for text, fault in _POOLER_FAULTS.items():
-                if text in str(error):
-                    return StoreMisconfigured(prefix + fault)
-            return StoreUnavailable(f"{prefix}the pooler has no connection to PostgreSQL for this one", applied=applied)
-        case "53200":
-            return StoreUnavailable(f"{prefix}PostgreSQL is out of memory")
-        case "57P01" | "57P02" | "57P03":
-            return StoreUnavailable(f"{prefix}PostgreSQL is starting, recovering or shutting down", applied=applied)
-        case "XX001" | "XX002":
-            return StoreUnavailable(f"{prefix}PostgreSQL reports damaged data (SQLSTATE {code}): see its log")
-    detail = f"{prefix}PostgreSQL cannot execute the statement now (SQLSTATE {code})"
-    return StoreUnavailable(detail, applied=applied if is_connection_error(error) else "no")
+    kind, reason = _fault(error.sqlstate or "", str(error))
+    may_be_applied = kind is StoreUnavailable and is_connection_error(error)
+    return kind(f"{prefix}{reason}", applied=applied if may_be_applied else "no")
+
+
+def _fault(code: str, message: str) -> tuple[type[TableError], str]:
+    """Return the kind and the reason of an error with an SQLSTATE and a message."""
+    if code in _FAULTS:
+        return _FAULTS[code]
+    if code == "08P01":  # pgbouncer's code for all its errors
+        for text, fault in _POOLER_FAULTS.items():
+            if text in message:
+                return StoreMisconfigured, fault
+        return StoreUnavailable, "the pooler has no connection to PostgreSQL for this one"
+    if code.startswith(("0A000", "42")):
+        return SchemaChanged, (
+            f"PostgreSQL rejects the statement (SQLSTATE {code}): the table's columns have changed, "
+            "or its triggers or policies are not valid"
+        )
+    if code in ("XX001", "XX002"):
+        return StoreUnavailable, f"PostgreSQL reports damaged data (SQLSTATE {code}): see its log"
+    return StoreUnavailable, f"PostgreSQL cannot execute the statement now (SQLSTATE {code})"

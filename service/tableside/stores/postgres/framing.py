@@ -61,34 +61,29 @@ class _Proxy:
 
 
 class _FrameCheckingLoop(_Proxy):
-    """A proxy of an event loop that adds the frame check to new connections."""
+    """Connects as the wrapped loop does, and checks the frames that the driver's protocols receive."""
 
     async def create_connection(self, factory: Callable[[], Any], *address: Any, **options: Any) -> tuple[Any, Any]:
-        """Connect as the wrapped loop does."""
-        return await _checked(self.wrapped.create_connection, factory, *address, **options)
+        return await self._connect(self.wrapped.create_connection, factory, *address, **options)
 
     async def create_unix_connection(self, factory: Callable[[], Any], *path: Any, **options: Any) -> tuple[Any, Any]:
-        """Connect to a Unix socket as the wrapped loop does."""
-        return await _checked(self.wrapped.create_unix_connection, factory, *path, **options)
+        return await self._connect(self.wrapped.create_unix_connection, factory, *path, **options)
 
     async def start_tls(self, transport: _Proxy, *rest: Any, **options: Any) -> _Proxy | None:
-        """Start TLS as the wrapped loop does."""
         encrypted = await self.wrapped.start_tls(transport.wrapped, *rest, **options)
         return encrypted and _FrameCheckingTransport(encrypted)
 
-
-async def _checked(
-    connect: Callable[..., Any], factory: Callable[[], Any], *address: Any, **options: Any
-) -> tuple[Any, Any]:
-    transport, protocol = await connect(lambda: _with_frame_check(factory()), *address, **options)
-    return _FrameCheckingTransport(transport), getattr(protocol, "wrapped", protocol)
+    async def _connect(
+        self, connect: Callable[..., Any], factory: Callable[[], Any], *address: Any, **options: Any
+    ) -> tuple[Any, Any]:
+        transport, protocol = await connect(lambda: _with_frame_check(factory()), *address, **options)
+        return _FrameCheckingTransport(transport), getattr(protocol, "wrapped", protocol)
 
 
 class _FrameCheckingTransport(_Proxy):
-    """A proxy of a transport that adds the frame check to every protocol it is given."""
+    """Checks the frames that another protocol receives, if it is the driver's."""
 
     def set_protocol(self, protocol: Any) -> None:
-        """Pass received data to another protocol from now on."""
         checked = _with_frame_check(protocol)
         checked.transport = self.wrapped
         self.wrapped.set_protocol(checked)

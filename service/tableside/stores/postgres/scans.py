@@ -23,12 +23,10 @@ from ...core import (
     Yielder,
     ranges_between,
 )
-from .json_text import convert
-from .key_sql import bytewise, key_parameter
-from .rows import row_key
-from .schema import Column, TableDefinition, quoted
-from .session import Connection
-from .statements import StatementBuilder, Statements
+from .connections import Connection
+from .reads import canonical, row_key
+from .schema import Column, quoted
+from .statements import TableSql, bytewise, key_parameter
 
 SAMPLED_PAGES = 256
 SAMPLED_ROWS_MAX = 20_000
@@ -38,18 +36,15 @@ CODE_POINT_MAX = 0x10FFFF
 class Scanner:
     """Reads pages of one table. Each method runs on one connection."""
 
-    def __init__(
-        self, table: TableDefinition, key: KeySchema, builder: StatementBuilder, statements: Statements
-    ) -> None:
-        self._columns = table.key_columns
+    def __init__(self, key: KeySchema, sql: TableSql) -> None:
+        self._columns = sql.key_columns
         self._key = key
-        self._builder = builder
-        self._statements = statements
+        self._sql = sql
 
     async def page(self, connection: Connection, scan: Scan, now_ms: int) -> Page:
         """Read a page. Raise RecordUnreadable if a row of it is not a valid record."""
         examined_max, where = scan.limit + PAGE_SKIPPED_MAX, _Conditions(self._columns)
-        where.live(self._builder, now_ms)
+        where.live(self._sql, now_ms)
         if scan.partition is not None:
             where.part(0, "=", scan.partition)
         where.prefix(self._key, scan)
@@ -57,26 +52,23 @@ class Scanner:
         limits = examined_max, scan.limit + 1, scan.bytes_max
         rows = await connection.fetch(self._page_sql(where), *where.parameters, *limits)
         page = rows[: scan.limit]
-        records, yielder = [], Yielder()
+        records, yielder = list[tuple[Key, Record]](), Yielder()
         for row in page:
             if yielder.due:
                 await yielder.maybe_yield()
             if row["found"]:
-                records.append((key := self._valid_key(row), await self._record(key, row)))
+                records.append((key := self._valid_key(row), self._record(key, row)))
         more = bool(rows) and (rows[-1]["total"] > len(page) or page[-1]["place"] == examined_max)
         return Page(records, self._key.encode(self._key_of(page[-1])) if more else None)
 
-    async def boundaries(self, connection: Connection, count_max: int) -> list[bytes]:
-        """Return the keys that split the table, from a sample of its disk pages."""
-        pages = await connection.fetchval(self._statements.page_count)
+    async def splits(self, connection: Connection, count_max: int) -> list[bytes]:
+        """Return key ranges with similar numbers of records, from a sample of the table's disk pages."""
+        pages = await connection.fetchval(self._sql.page_count)
         percentage = min(100.0, 100.0 * SAMPLED_PAGES / pages)
-        rows = await connection.fetch(self._statements.sample, percentage, SAMPLED_ROWS_MAX)
+        rows = await connection.fetch(self._sql.sample, percentage, SAMPLED_ROWS_MAX)
         keys = sorted({self._key.encode(self._key_of(row)) for row in rows})
         count = max(1, min(count_max, len(keys)))
-        return [keys[len(keys) * index // count] for index in range(1, count)]
-
-    def splits(self, boundaries: list[bytes]) -> list[bytes]:
-        """Return the splits between boundaries."""
+        boundaries = [keys[len(keys) * index // count] for index in range(1, count)]
         return [part.to_split() for part in ranges_between(boundaries)]
 
     def _page_sql(self, where: "_Conditions") -> str:
@@ -85,14 +77,14 @@ class Scanner:
         The rows are the records found among the first rows in the order of keys. If the page has examined as many rows
         as it may, it contains the last one in any case, for the position of the next page.
         """
-        order, count = self._builder.key_order(), len(where.parameters)
+        order, count = self._sql.key_order, len(where.parameters)
         examined_max, limit, size = (f"${count + index}::bigint" for index in (1, 2, 3))
         names = ", ".join(f"k{index}" for index in range(len(self._columns)))
         found = " AND ".join(where.found)
         examined = (
-            f"SELECT {self._statements.page_columns}, {found} AS found, "
-            f"CASE WHEN {found} THEN {self._statements.page_value} END AS value, "
-            f"row_number() OVER (ORDER BY {order}) AS place FROM {self._statements.page_from} "
+            f"SELECT {self._sql.named_outputs}, t.xmin::text AS etag, {self._sql.expires} AS expires, "
+            f"{found} AS found, CASE WHEN {found} THEN {self._sql.value} END AS value, "
+            f"row_number() OVER (ORDER BY {order}) AS place FROM {self._sql.source} "
             f"WHERE {' AND '.join(['true', *where.texts])} ORDER BY {order} LIMIT {examined_max}"
         )
         page = f"SELECT * FROM ({examined}) AS examined WHERE found OR place = {examined_max} LIMIT {limit}"
@@ -137,8 +129,8 @@ class Scanner:
         except InvalidOperation as error:
             raise RecordUnreadable(f"another tool wrote the row: {error.detail}").of_scan(key) from None
 
-    async def _record(self, key: Key, row: Any) -> Record:
-        value = await convert(row["value"])
+    def _record(self, key: Key, row: Any) -> Record:
+        value = canonical(row["value"])
         if isinstance(value, RecordUnreadable):
             raise value.of_scan(key)
         return Record(value, row["etag"], row["expires"] or 0)
@@ -156,10 +148,10 @@ class _Conditions:
         self.found: list[str] = []
         self.parameters: list[Part] = []
 
-    def live(self, builder: StatementBuilder, now_ms: int) -> None:
+    def live(self, sql: TableSql, now_ms: int) -> None:
         """Select live records."""
         self.parameters.append(now_ms)
-        self.found.append(builder.live(1))
+        self.found.append(sql.live("$1::bigint"))
 
     def part(self, index: int, comparison: str, part: Part) -> None:
         """Compare one part of the key."""

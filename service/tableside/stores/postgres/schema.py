@@ -14,7 +14,7 @@ from ...core import (
     TableSpec,
     Unsupported,
 )
-from .session import Connection
+from .connections import Connection
 
 NAME_BYTES_MAX = 63
 """PostgreSQL truncates longer names."""
@@ -74,6 +74,16 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def qualified(schema: str, name: str) -> str:
+    """Return the quoted name of a table with its schema."""
+    return f"{quoted(schema)}.{quoted(name)}"
+
+
+def is_text(column: Column) -> bool:
+    """Return whether a key column has a collation, unlike an integer or a UUID."""
+    return column.type in ("text", "varchar")
+
+
 def literal(text: str) -> str:
     """Return a text as an SQL string literal."""
     escaped = text.replace("'", "''")
@@ -99,13 +109,13 @@ async def find_table(connection: Connection, schema: str, spec: TableSpec, *, si
 
     `side`: look for the table's side table too.
     """
-    name = spec.name_in_store
-    found = await connection.fetchrow(_RELATION, schema, name)
-    if found is None:
+    name, side_name = spec.name_in_store, side_table_name(spec.name_in_store)
+    relations = {row["name"]: row for row in await connection.fetch(_RELATIONS, schema, [name, side_name])}
+    if (found := relations.get(name)) is None:
         return None
     if found["kind"] not in ("r", "p"):
         raise Unsupported("the name belongs to a view, a foreign table or another relation that is not a table")
-    columns = tuple(_column(row) for row in await connection.fetch(_COLUMNS, found["oid"]))
+    columns = tuple(Column(**row) for row in await connection.fetch(_COLUMNS, found["oid"]))
     indexes = await connection.fetch(_UNIQUE_INDEXES, found["oid"])
     uniques = [tuple(row["names"]) for row in indexes]
     keys = _key_columns(columns, uniques, spec, primary=any(row["primary"] for row in indexes))
@@ -113,8 +123,12 @@ async def find_table(connection: Connection, schema: str, spec: TableSpec, *, si
         if key.type not in _PART_TYPES or not key.deterministic or not key.not_null:
             kinds = ", ".join(_PART_TYPES)
             raise Unsupported(f"key column {key.name!r} must be NOT NULL, of {kinds}, with a deterministic collation")
-    has_side = side and await connection.fetchrow(_RELATION, schema, side_table_name(name)) is not None
-    return TableDefinition(schema, name, columns, keys, has_side)
+    return TableDefinition(schema, name, columns, keys, side and side_name in relations)
+
+
+async def document_tables(connection: Connection, schema: str) -> list[str]:
+    """Return the names of the document tables with one string key, the kind that `create` creates."""
+    return [row["name"] for row in await connection.fetch(_DOCUMENT_TABLES, schema, [VALUE, EXPIRES, WRITERS])]
 
 
 def key_schema(table: TableDefinition, spec: TableSpec) -> KeySchema:
@@ -130,34 +144,27 @@ def key_schema(table: TableDefinition, spec: TableSpec) -> KeySchema:
     return spec.key
 
 
-async def create_table(connection: Connection, statements: Sequence[str]) -> None:
-    """Create a table and its index, both or neither. Raise CREATED_CONCURRENTLY if another replica does the same."""
-    await connection.execute("; ".join(statements))
-
-
-def document_table_ddl(schema: str, name: str, key: KeySchema) -> list[str]:
+def document_table_ddl(schema: str, name: str, key: KeySchema) -> str:
     """Return the statements that create a table of documents."""
-    table = f"{quoted(schema)}.{quoted(name)}"
-    fields = [(field.name or KEY, field.type) for field in key.fields]
-    columns = [f"{quoted(field)} {_KEY_TYPES[kind]} NOT NULL" for field, kind in fields]
-    rest = f"{quoted(VALUE)} jsonb, {quoted(EXPIRES)} bigint, {quoted(WRITERS)} jsonb"
-    keys = ", ".join(quoted(field) for field, _ in fields)
-    return [
-        f"CREATE TABLE {table} ({', '.join(columns)}, {rest}, PRIMARY KEY ({keys}))",
-        f"CREATE INDEX ON {table} ({quoted(EXPIRES)}) WHERE {quoted(EXPIRES)} IS NOT NULL",
-    ]
+    keys = [(field.name or KEY, _KEY_TYPES[field.type]) for field in key.fields]
+    return _table_ddl(qualified(schema, name), keys, f"{quoted(VALUE)} jsonb")
 
 
-def side_table_ddl(table: TableDefinition) -> list[str]:
+def side_table_ddl(table: TableDefinition) -> str:
     """Return the statements that create the side table of a table of columns."""
-    name = f"{quoted(table.schema)}.{quoted(side_table_name(table.name))}"
-    keys = ", ".join(quoted(column.name) for column in table.key_columns)
-    columns = [f"{quoted(key.name)} {_side_key_type(key)} NOT NULL" for key in table.key_columns]
-    rest = f"{quoted(VERSION)} bigint, {quoted(EXPIRES)} bigint, {quoted(WRITERS)} jsonb"
-    return [
-        f"CREATE TABLE {name} ({', '.join(columns)}, {rest}, PRIMARY KEY ({keys}))",
-        f"CREATE INDEX ON {name} ({quoted(EXPIRES)}) WHERE {quoted(EXPIRES)} IS NOT NULL",
-    ]
+    keys = [(key.name, _KEY_TYPES["string"] if is_text(key) else key.type) for key in table.key_columns]
+    return _table_ddl(qualified(table.schema, side_table_name(table.name)), keys, f"{quoted(VERSION)} bigint")
+
+
+def _table_ddl(table: str, keys: Sequence[tuple[str, str]], column: str) -> str:
+    """Return the statements that create a table with keys, a column, and metadata. All or none of them take effect."""
+    columns = [*(f"{quoted(name)} {kind} NOT NULL" for name, kind in keys), column]
+    primary_key = ", ".join(quoted(name) for name, _ in keys)
+    return (
+        f"CREATE TABLE {table} ({', '.join(columns)}, {quoted(EXPIRES)} bigint, {quoted(WRITERS)} jsonb, "
+        f"PRIMARY KEY ({primary_key})); "
+        f"CREATE INDEX ON {table} ({quoted(EXPIRES)}) WHERE {quoted(EXPIRES)} IS NOT NULL"
+    )
 
 
 def side_table_name(name: str) -> str:
@@ -166,10 +173,6 @@ def side_table_name(name: str) -> str:
 
 
 _KEY_TYPES = {"string": 'text COLLATE "C"', "integer": "bigint"}
-
-
-def _side_key_type(column: Column) -> str:
-    return _KEY_TYPES["string"] if column.type in ("text", "varchar") else column.type
 
 
 def _key_columns(
@@ -187,24 +190,10 @@ def _key_columns(
     return tuple(by_name[name] for name in uniques[0])
 
 
-def _column(row: asyncpg.Record) -> Column:
-    return Column(
-        name=row["name"],
-        type=row["type"],
-        cast=row["cast"],
-        full_type=row["full_type"],
-        element=row["element"],
-        modifier=row["modifier"],
-        not_null=row["not_null"],
-        generated=row["generated"],
-        deterministic=row["bytewise"],
-    )
-
-
-_RELATION = """
-SELECT c.oid::bigint AS oid, c.relkind::text AS kind
+_RELATIONS = """
+SELECT c.relname::text AS name, c.oid::bigint AS oid, c.relkind::text AS kind
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = $1 AND c.relname = $2
+WHERE n.nspname = $1 AND c.relname = ANY($2::text[])
 """
 
 _COLUMNS = """
@@ -212,7 +201,7 @@ SELECT a.attname::text AS name, b.typname::text AS type, e.typname::text AS elem
        quote_ident(n.nspname) || '.' || quote_ident(b.typname) AS cast,
        format_type(a.atttypid, a.atttypmod) AS full_type,
        a.attnotnull OR r.not_null AS not_null, a.attgenerated <> '' OR a.attidentity = 'a' AS generated,
-       coalesce(l.collisdeterministic, true) AS bytewise
+       coalesce(l.collisdeterministic, true) AS deterministic
 FROM pg_catalog.pg_attribute a
 CROSS JOIN LATERAL (  -- from a domain to its base type, and from an array to its elements
     WITH RECURSIVE chain(oid, modifier, step, in_array, not_null) AS (
@@ -246,4 +235,15 @@ FROM pg_catalog.pg_index i
 WHERE i.indrelid = $1::bigint::oid AND i.indisunique AND i.indisvalid AND i.indimmediate
   AND i.indpred IS NULL AND i.indexprs IS NULL
 ORDER BY i.indisprimary DESC, i.indexrelid
+"""
+
+_DOCUMENT_TABLES = """
+SELECT c.relname::text AS name
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary AND i.indnkeyatts = 1
+JOIN pg_catalog.pg_attribute k ON k.attrelid = c.oid AND k.attnum = i.indkey[0] AND k.attname = 'key'
+WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND k.atttypid = 'text'::regtype
+  AND (SELECT count(*) FROM pg_catalog.pg_attribute a
+       WHERE a.attrelid = c.oid AND NOT a.attisdropped AND a.attname = ANY($2::text[])) = 3
+ORDER BY 1
 """

@@ -1,22 +1,24 @@
-"""Builds the SQL statements of one table once, when the table is opened.
+"""The SQL statements of one table.
 
-Every statement that locks or inserts rows processes keys in the same order, by their bytes. Batches that share keys
-therefore wait for each other without deadlock, also across replicas. The alias `t` is the table, `s` its side
-table, and `u` the rows sent, one array for each column.
+A statement takes one array for each key column, whose elements are the parts `k0`, `k1`, … of the keys. The alias `t`
+is the table, `s` its side table, and `u` the rows sent. Statements that wait for row locks take them in the order of
+the keys' bytes, so batches that share keys wait for each other without deadlock, also across replicas.
 """
 
 # ruff: noqa: S608  # the SQL is built from names, which `quoted` quotes; values are parameters
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 
-from .column_types import UNCHANGED
-from .key_sql import KeySql
-from .schema import EXPIRES, VERSION, WRITERS, Column, TableDefinition, quoted, side_table_name
+from .schema import EXPIRES, VERSION, WRITERS, Column, TableDefinition, is_text, qualified, quoted, side_table_name
 
 ETAG_SQL = "pg_current_xact_id()::xid::text"
 """The ID of the writing transaction, which becomes the row's `xmin`."""
+
+UNCHANGED = b"\xff"
+"""Sent instead of the text of a member that a write leaves unchanged. It is not UTF-8, so no text equals it."""
 
 
 class ValueSql(msgspec.Struct, frozen=True):
@@ -31,267 +33,299 @@ class ValueSql(msgspec.Struct, frozen=True):
     object: str
 
 
-class Statements(msgspec.Struct, frozen=True):
-    """The statements of a table. The first parameters of each are the arrays of key parts.
+class TableSql:
+    """The statements of one table, each built when it is first used. Their first parameters are the arrays of keys.
 
-    `read` and `lock` also take a limit, `read` after the current time. If the values are together larger than the
-    limit, both return their size without them. `put`, `insert` and `update` also take the arrays of the data columns
-    and of the `metadata` columns, and `put` the current time if `put_takes_time`. These three are pairs: both
-    statements return keys and etags, the second also returns values. `unconditional_delete` keeps the rows of deleted
-    records that store writers.
-
-    `look` is `lock` without row locks. `replace` is an `update` of one row, with the etag that the row must have.
+    `metadata` are the columns of the table itself that store expiry and writers.
     """
 
-    read: str
-    look: str
-    lock: str
-    put: tuple[str, str]
-    insert: tuple[str, str]
-    update: tuple[str, str]
-    replace: tuple[str, str]
-    delete: str
-    unconditional_delete: str
-    sweep: str
-    sample: str
-    page_count: str
-    page_columns: str
-    page_value: str
-    page_from: str
-    side_lock: str
-    side_update: str
-    side_delete: str
-    metadata: tuple[str, ...]
-    put_takes_time: bool
-
-
-class StatementBuilder:
-    """Builds the SQL of one table."""
-
     def __init__(self, table: TableDefinition, values: ValueSql) -> None:
+        self.has_side_table = table.has_side_table
+        self.key_columns = table.key_columns
+        self.value = values.value
+        self.metadata = [name for name in (EXPIRES, WRITERS) if not table.has_side_table and name in table.names]
         self._values = values
-        self._key = KeySql(table.key_columns)
-        self._table = f"{quoted(table.schema)}.{quoted(table.name)}"
-        side = f"{quoted(table.schema)}.{quoted(side_table_name(table.name))}"
-        self._side = side if table.has_side_table else None
-        self._same_columns = _same_columns(self._table, table.columns, ())
-        self._same_types = _same_columns(self._table, table.columns, values.data)
-        self._metadata = [name for name in (EXPIRES, WRITERS) if not self._side and name in table.names]
-
-    def statements(self) -> Statements:
-        """Return all statements."""
-        returning = self._returning(value=False), self._returning(value=True)
-        insert, put, update = self._insert(), self._put(), self._update()
-        replace = self._replace(update)
-        return Statements(
-            read=self._read(),
-            look=self._lock(""),
-            lock=self._lock(" FOR UPDATE OF t"),
-            put=(put + returning[0], put + returning[1]),
-            insert=(insert + returning[0], insert + returning[1]),
-            update=(update + returning[0], update + returning[1]),
-            replace=(replace + returning[0], replace + returning[1]),
-            delete=self._delete(self._table),
-            unconditional_delete=self._unconditional_delete(),
-            sweep=self._sweep(),
-            sample=f"SELECT {self._key_outputs()} FROM {self._table} AS t TABLESAMPLE SYSTEM ($1) LIMIT $2",
-            page_count=self._page_count(),
-            page_columns=f"{self._key.named_outputs()}, t.xmin::text AS etag, {self.expires} AS expires",
-            page_value=self._values.value,
-            page_from=self._source(),
-            side_lock=self._side_lock() if self._side else "",
-            side_update=self._side_update(),
-            side_delete=self._delete(self._side),
-            metadata=tuple(self._metadata),
-            put_takes_time=self._put_takes_time,
-        )
+        self._table = qualified(table.schema, table.name)
+        self._side = qualified(table.schema, side_table_name(table.name))
+        self._same_columns = _same_columns(self._table, table.columns, values.data)
+        self._names = [quoted(column.name) for column in table.key_columns]
+        self._parts = [f"k{index}" for index in range(len(self._names))]
 
     # Expressions
 
     @property
-    def _put_takes_time(self) -> bool:
-        """Whether a put must check for expiry, because the writers of an expired record expire with it."""
-        return self._metadata == [EXPIRES, WRITERS]
+    def source(self) -> str:
+        """The rows of the table, joined with the side table if there is one."""
+        side = f" LEFT JOIN {self._side} AS s ON {self._equal('s', self._names)}" if self.has_side_table else ""
+        return f"{self._table} AS t{side}"
 
     @property
     def expires(self) -> str:
-        """Return SQL for the time a record expires."""
-        if self._side:
+        """The time a row of `source` expires. An expiry in the side table belongs to the version it was set for."""
+        if self.has_side_table:
             return f"CASE WHEN s.{quoted(VERSION)} = t.xmin::text::bigint THEN s.{quoted(EXPIRES)} END"
-        return f"t.{quoted(EXPIRES)}" if EXPIRES in self._metadata else "NULL::bigint"
+        return f"t.{quoted(EXPIRES)}" if EXPIRES in self.metadata else "NULL::bigint"
 
     @property
-    def writers(self) -> str:
-        """Return SQL for the stored writers of a record."""
-        return f"t.{quoted(WRITERS)}::text" if WRITERS in self._metadata else "NULL::text"
-
-    def live(self, number: int) -> str:
-        """Return the condition that a row is a live record at the time in parameter `number`."""
-        live = f"{self._values.present} AND coalesce({self.expires} > ${number}::bigint, true)"
-        return f"{live} AND {self._same_columns}"
-
     def key_order(self) -> str:
-        """Return the sort expressions for the table's keys."""
-        return self._key.order("t")
+        """The sort expressions for the keys of `t`."""
+        return ", ".join(map(bytewise, [f"t.{name}" for name in self._names], self.key_columns))
 
-    def _source(self) -> str:
-        if not self._side:
-            return f"{self._table} AS t"
-        return f"{self._table} AS t LEFT JOIN {self._side} AS s ON {self._key.equal_columns('s')}"
+    @property
+    def named_outputs(self) -> str:
+        """The key columns as the driver receives them, named `k0`, `k1`, …"""
+        return ", ".join(f"{output} AS {part}" for output, part in zip(self._outputs(), self._parts, strict=True))
 
-    def _key_outputs(self) -> str:
-        return ", ".join(self._key.outputs())
+    def live(self, now: str) -> str:
+        """Return the condition that a row of `source` is a record that has not expired at the time `now`."""
+        return f"{self._values.present} AND coalesce({self.expires} > {now}, true) AND {self._same_columns}"
 
-    def _returning(self, *, value: bool) -> str:
-        text = f", convert_to({self._values.value}, 'UTF8')" if value else ""
-        return f" RETURNING {self._key_outputs()}, {ETAG_SQL}{text}"
+    @property
+    def _keys_sent(self) -> list[str]:
+        return [key_parameter(index + 1, column, "[]") for index, column in enumerate(self.key_columns)]
+
+    @property
+    def _order_sent(self) -> str:
+        return ", ".join(map(bytewise, [f"u.{part}" for part in self._parts], self.key_columns))
+
+    def _rows_sent(self, columns: Sequence[str] = (), types: Sequence[str] = ()) -> str:
+        """Return the table expression `u` of the keys sent, and of columns of these types sent after them."""
+        arrays = [*self._keys_sent, *(f"${len(self._parts) + 1 + at}::{kind}[]" for at, kind in enumerate(types))]
+        return f"unnest({', '.join(arrays)}) AS u({', '.join([*self._parts, *columns])})"
+
+    def _equal(self, alias: str, others: Sequence[str], table: str = "t") -> str:
+        """Return the condition that the key of a table equals columns of another row."""
+        return " AND ".join(
+            f"{table}.{name} = {alias}.{other}" for name, other in zip(self._names, others, strict=True)
+        )
+
+    def _selection(self) -> tuple[str, str]:
+        """Return the join and the condition that select the rows of `t` with the keys sent."""
+        if len(self._names) == 1:
+            return "", f"t.{self._names[0]} = ANY({self._keys_sent[0]})"
+        return f" JOIN {self._rows_sent()} ON {self._equal('u', self._parts)}", "true"
+
+    def _outputs(self, alias: str = "t") -> list[str]:
+        names = self._names if alias == "t" else self._parts
+        return [f"{alias}.{name}::{_wire_type(column)}" for name, column in zip(names, self.key_columns, strict=True)]
 
     # Reading
 
-    def _read(self) -> str:
-        join, selected = self._key.selection()
-        keys = ", ".join(f"array_agg({output})" for output in self._key.outputs())
-        lines, number = f"string_agg({self._values.value}, E'\\n')", len(self._key.columns) + 1
+    @cached_property
+    def read(self) -> str:
+        """Takes the time now and a limit in bytes. Returns one row, because many rows take longer to transfer.
+
+        The columns: an array for each key part, the size of the values, the values (one a line), whether all are
+        objects, the etags with commas, and the array of expiries, NULL for none. If the values are larger than the
+        limit, they are NULL. If the time is NULL, expired rows, rows without a value, and keys that are only in the
+        side table (without an etag) are returned too. Then the last columns are the arrays of writers, and of the
+        versions in the side table, whose expiries apply only to them.
+        """
+        now, bytes_max = (f"${len(self._parts) + number}::bigint" for number in (1, 2))
+        alias, rows, selected = self._read_rows()
+        lines, now_null = f"string_agg(coalesce({self.value}, ''), E'\\n')", f"FILTER (WHERE {now} IS NULL)"
+        expires, writers, version = self.expires, "NULL::text", "NULL::bigint"
+        if self.has_side_table:
+            expires = f"CASE WHEN {now} IS NULL THEN s.{quoted(EXPIRES)} ELSE {self.expires} END"
+            writers, version = f"s.{quoted(WRITERS)}::text", f"s.{quoted(VERSION)}"
+        elif WRITERS in self.metadata:
+            writers = f"t.{quoted(WRITERS)}::text"
         return (
-            f"SELECT {keys}, octet_length({lines}), "
-            f"CASE WHEN octet_length({lines}) <= ${number + 1}::bigint THEN convert_to({lines}, 'UTF8') END, "
-            f"bool_and({self._values.object}), string_agg(t.xmin::text, ','), "
-            f"CASE WHEN max({self.expires}) IS NOT NULL THEN array_agg({self.expires}) END "
-            f"FROM {self._source()}{join} WHERE {selected} AND {self.live(number)}"
+            f"SELECT {', '.join(f'array_agg({output})' for output in self._outputs(alias))}, octet_length({lines}), "
+            f"CASE WHEN octet_length({lines}) <= {bytes_max} THEN convert_to({lines}, 'UTF8') END, "
+            f"bool_and({self._values.object}), string_agg(coalesce(t.xmin::text, ''), ','), "
+            f"CASE WHEN count({expires}) > 0 THEN array_agg(coalesce({expires}, 0)) END, "
+            f"array_agg({writers}) {now_null}, array_agg({version}) {now_null} "
+            f"FROM {rows} WHERE {selected} AND ({now} IS NULL OR t.xmin IS NOT NULL AND {self.live(now)})"
         )
 
-    def _lock(self, locking: str) -> str:
-        join, selected = self._key.selection()
-        names, size = ", ".join(self._key.parts), "sum(octet_length(value)) OVER ()"
-        locked = (
-            f"SELECT {self._key.named_outputs()}, {self._values.value} AS value, t.xmin::text AS etag, "
-            f"{'NULL::bigint' if self._side else self.expires} AS expires, {self.writers} AS writers "
-            f"FROM {self._table} AS t{join} WHERE {selected} AND {self._same_columns} "
-            f"ORDER BY {self.key_order()}{locking}"
-        )
-        bytes_max = f"${len(self._key.columns) + 1}::bigint"
-        return (
-            f"WITH r AS MATERIALIZED ({locked}) SELECT {names}, "
-            f"CASE WHEN {size} <= {bytes_max} THEN convert_to(value, 'UTF8') END, etag, expires, writers, {size} FROM r"
-        )
+    def _read_rows(self) -> tuple[str, str, str]:
+        """Return the alias of the keys, the rows with the keys sent, and the condition that selects them."""
+        if self.has_side_table:
+            table = f"LEFT JOIN {self._table} AS t ON {self._equal('u', self._parts)}"
+            side = f"LEFT JOIN {self._side} AS s ON {self._equal('u', self._parts, 's')}"
+            return "u", f"{self._rows_sent()} {table} {side}", "true"
+        join, selected = self._selection()
+        return "t", f"{self._table} AS t{join}", selected
 
-    def _page_count(self) -> str:
+    @cached_property
+    def page_count(self) -> str:
+        """Takes nothing. Returns the number of the table's pages on disk."""
         name = self._table.replace("'", "''")
         return f"SELECT greatest(1, pg_relation_size('{name}'::regclass) / 8192)"
 
+    @cached_property
+    def sample(self) -> str:
+        """Takes a percentage of the table's pages and a limit of rows. Returns keys."""
+        return f"SELECT {', '.join(self._outputs())} FROM {self._table} AS t TABLESAMPLE SYSTEM ($1) LIMIT $2"
+
     # Writing
+
+    @cached_property
+    def put(self) -> str:
+        """Takes the rows, whether to return values, and the time now if `put_takes_time`. Returns `_returning`."""
+        changes = [f"{name} = excluded.{name}" for name, _ in self._assignments() if name != quoted(WRITERS)]
+        if self.put_takes_time:
+            now = f"${self._sent_count + 2}::bigint"
+            kept = f"CASE WHEN {self.expires} <= {now} THEN NULL ELSE t.{quoted(WRITERS)} END"
+            changes.append(f"{quoted(WRITERS)} = {kept}")
+        key = self._names[0]
+        return self._insert(f"DO UPDATE SET {', '.join(changes or [f'{key} = excluded.{key}'])}")
+
+    @property
+    def put_takes_time(self) -> bool:
+        """Whether a put must check for expiry, because the writers of an expired record expire with it."""
+        return WRITERS in self.metadata
+
+    @cached_property
+    def insert(self) -> str:
+        """Takes the rows and whether to return values. Returns `_returning`, for rows that did not exist."""
+        return self._insert("DO NOTHING")
+
+    @cached_property
+    def update(self) -> str:
+        """Takes the rows and whether to return values. Returns `_returning`, without etag and value at first.
+
+        A row that no longer has its etag, or that another transaction locks, is skipped. A row that is returned only
+        once, without an etag, was left unchanged by a trigger.
+        """
+        changes = [f"{name} = {sent}" for name, sent in self._assignments()]
+        for index, (name, sent) in enumerate(self._assignments()[: len(self._values.data)]):
+            unchanged = f"decode('{UNCHANGED.hex()}', 'hex')"
+            changes[index] = f"{name} = CASE u.d{index} WHEN {unchanged} THEN t.{name} ELSE {sent} END"
+        key = self._names[0]
+        locked = self._lock(self._sent(), "FOR NO KEY UPDATE")
+        updated = (
+            f"UPDATE {self._table} AS t SET {', '.join(changes or [f'{key} = t.{key}'])} FROM l AS u "
+            f"WHERE {self._equal('u', self._parts)}{self._returning}"
+        )
+        keys = ", ".join(self._outputs("l"))
+        return f"WITH l AS MATERIALIZED ({locked}), w AS ({updated}) SELECT {keys}, NULL, NULL FROM l UNION ALL TABLE w"
+
+    @cached_property
+    def delete(self) -> str:
+        """Takes keys and their etags. Returns the keys of the rows with these etags, which it deletes.
+
+        Rows that other transactions lock are skipped.
+        """
+        locked = self._lock(self._rows_sent(["etag"], ["text"]), "FOR UPDATE")
+        deleted = f"DELETE FROM {self._table} AS t USING l WHERE {self._equal('l', self._parts)}"
+        return f"WITH l AS MATERIALIZED ({locked}), w AS ({deleted}) SELECT {', '.join(self._outputs('l'))} FROM l"
+
+    @cached_property
+    def unconditional_delete(self) -> str:
+        """Takes keys. Deletes the records. Rows without a value stay, as they store a deleted record's writers."""
+        join, selected = self._selection()
+        locked = (
+            f"SELECT {self._named_keys} FROM {self._table} AS t{join} "
+            f"WHERE {selected} AND {self._values.present} ORDER BY {self.key_order} FOR UPDATE OF t"
+        )
+        return f"WITH u AS ({locked}) DELETE FROM {self._table} AS t USING u WHERE {self._equal('u', self._parts)}"
+
+    @cached_property
+    def sweep(self) -> str:
+        """Takes the time now and a limit of rows. Deletes expired rows. It skips locked rows, so it never waits."""
+        swept, same_key = self._side if self.has_side_table else self._table, self._equal("u", self._parts)
+        version = f", t.{quoted(VERSION)} AS version" if self.has_side_table else ""
+        expired = (
+            f"SELECT {self._named_keys}{version} FROM {swept} AS t WHERE t.{quoted(EXPIRES)} <= $1::bigint "
+            "LIMIT $2 FOR UPDATE SKIP LOCKED"
+        )
+        records = (
+            f", gone AS (DELETE FROM {self._table} AS t USING u WHERE {same_key} AND t.xmin::text::bigint = u.version)"
+        )
+        return (
+            f"WITH u AS ({expired}){records if self.has_side_table else ''} "
+            f"DELETE FROM {swept} AS t USING u WHERE {same_key}"
+        )
+
+    @property
+    def _named_keys(self) -> str:
+        return ", ".join(f"t.{name} AS {part}" for name, part in zip(self._names, self._parts, strict=True))
+
+    @property
+    def _returning(self) -> str:
+        """The key, the etag, and the value if the parameter after the rows is true."""
+        value = f"CASE WHEN ${self._sent_count + 1}::boolean THEN convert_to({self.value}, 'UTF8') END"
+        return f" RETURNING {', '.join(self._outputs())}, {ETAG_SQL}, {value}"
 
     @property
     def _sent_count(self) -> int:
-        """Return the number of arrays that `put`, `insert` and `update` take."""
-        return len(self._key.columns) + len(self._values.data) + len(self._metadata)
+        """The number of arrays of rows: of key parts, data columns, metadata columns, and etags."""
+        return len(self._parts) + len(self._values.data) + len(self.metadata) + 1
 
-    def _rows_sent(self) -> str:
-        arrays, names = [*self._key.arrays], [*self._key.parts]
-        for index in range(len(self._values.data)):
-            names.append(f"d{index}")
-            arrays.append(f"${len(names)}::bytea[]")
-        for name in self._metadata:
-            names.append(name)
-            arrays.append(f"${len(names)}::{'bigint' if name == EXPIRES else 'text'}[]")
-        return f"unnest({', '.join(arrays)}) AS u({', '.join(names)})"
+    def _sent(self) -> str:
+        names = [*(f"d{index}" for index in range(len(self._values.data))), *self.metadata, "etag"]
+        kinds = ["bytea"] * len(self._values.data) + [_METADATA_TYPES[name] for name in self.metadata] + ["text"]
+        return self._rows_sent(names, kinds)
 
     def _assignments(self) -> list[tuple[str, str]]:
         """Return the written columns other than the key, each with the SQL for its new content."""
         data = [
-            (quoted(column.name), decoded(f"u.d{index}", column.cast)) for index, column in enumerate(self._values.data)
+            (quoted(column.name), f"convert_from(u.d{index}, 'UTF8')::{column.cast}")
+            for index, column in enumerate(self._values.data)
         ]
-        return data + [(quoted(name), f"u.{name}" + ("::jsonb" if name == WRITERS else "")) for name in self._metadata]
+        return data + [(quoted(name), f"u.{name}" + ("::jsonb" if name == WRITERS else "")) for name in self.metadata]
 
-    def _insert_into(self) -> str:
-        """Return an insert of the rows sent, up to the action for rows that exist already."""
-        names = ", ".join([*self._key.names, *(name for name, _ in self._assignments())])
-        sent = ", ".join([*(f"u.{part}" for part in self._key.parts), *(sent for _, sent in self._assignments())])
-        rows = f"{self._rows_sent()} WHERE {self._same_types}"
-        source = f"SELECT {sent} FROM {rows} ORDER BY {self._key.order_sent()}"
-        return f"INSERT INTO {self._table} AS t ({names}) {source} ON CONFLICT ({', '.join(self._key.names)}) "
+    def _insert(self, conflict: str) -> str:
+        names = ", ".join([*self._names, *(name for name, _ in self._assignments())])
+        sent = ", ".join([*(f"u.{part}" for part in self._parts), *(sent for _, sent in self._assignments())])
+        rows = f"SELECT {sent} FROM {self._sent()} WHERE {self._same_columns} ORDER BY {self._order_sent}"
+        key = ", ".join(self._names)
+        return f"INSERT INTO {self._table} AS t ({names}) {rows} ON CONFLICT ({key}) {conflict}{self._returning}"
 
-    def _insert(self) -> str:
-        return self._insert_into() + "DO NOTHING"
-
-    def _put(self) -> str:
-        now = self._sent_count + 1
-        changes = [f"{name} = excluded.{name}" for name, _ in self._assignments() if name != quoted(WRITERS)]
-        if self._put_takes_time:
-            kept = f"CASE WHEN t.{quoted(EXPIRES)} <= ${now}::bigint THEN NULL ELSE t.{quoted(WRITERS)} END"
-            changes.append(f"{quoted(WRITERS)} = {kept}")
-        key = self._key.names[0]
-        return self._insert_into() + f"DO UPDATE SET {', '.join(changes or [f'{key} = excluded.{key}'])}"
-
-    def _update(self) -> str:
-        key = self._key.names[0]
-        unchanged = f"decode('{UNCHANGED.hex()}', 'hex')"
-        changes = [f"{name} = {sent}" for name, sent in self._assignments()] or [f"{key} = t.{key}"]
-        for index, (name, sent) in enumerate(self._assignments()[: len(self._values.data)]):
-            changes[index] = f"{name} = CASE u.d{index} WHEN {unchanged} THEN t.{name} ELSE {sent} END"
-        return (
-            f"UPDATE {self._table} AS t SET {', '.join(changes)} FROM {self._rows_sent()} "
-            f"WHERE {self._key.equal_parts('u')} AND {self._same_types}"
-        )
-
-    def _replace(self, update: str) -> str:
-        """Return an update of one row that has the etag. It skips a row that another transaction has locked."""
-        join, selected = self._key.selection()
-        locked = (
-            f"SELECT FROM {self._table} AS t{join} WHERE {selected} AND t.xmin::text = ${self._sent_count + 1}::text "
-            "FOR UPDATE OF t SKIP LOCKED"
-        )
-        return f"WITH l AS MATERIALIZED ({locked}) {update} AND EXISTS (SELECT FROM l)"
-
-    def _delete(self, table: str | None) -> str:
-        return f"DELETE FROM {table} AS t USING {self._key.rows_sent()} WHERE {self._key.equal_parts('u')}"
-
-    def _unconditional_delete(self) -> str:
-        """Return the delete of records. Rows without a value stay, as they store a deleted record's writers."""
-        join, selected = self._key.selection()
-        locked = (
-            f"SELECT {self._key.named_columns()} FROM {self._table} AS t{join} "
-            f"WHERE {selected} AND {self._values.present} ORDER BY {self.key_order()} FOR UPDATE OF t"
-        )
-        return f"WITH u AS ({locked}) DELETE FROM {self._table} AS t USING u WHERE {self._key.equal_parts('u')}"
-
-    def _sweep(self) -> str:
-        """Return the delete of some expired rows. It skips locked rows, so it never waits."""
-        swept, names, same_key = self._side or self._table, self._key.named_columns(), self._key.equal_parts("u")
-        expired = f"t.{quoted(EXPIRES)} <= $1::bigint LIMIT $2 FOR UPDATE SKIP LOCKED"
-        if not self._side:
-            return (
-                f"WITH u AS (SELECT {names} FROM {swept} AS t WHERE {expired}) "
-                f"DELETE FROM {swept} AS t USING u WHERE {same_key}"
-            )
-        return (
-            f"WITH u AS (SELECT {names}, t.{quoted(VERSION)} AS version FROM {swept} AS t WHERE {expired}), "
-            f"gone AS (DELETE FROM {self._table} AS t USING u "
-            f"WHERE {same_key} AND t.xmin::text::bigint = u.version) "
-            f"DELETE FROM {swept} AS t USING u WHERE {same_key}"
-        )
+    def _lock(self, rows: str, lock: str) -> str:
+        """Return the selection of the rows sent whose rows of `t` have their etag. It locks those, and never waits."""
+        condition = f"t.xmin::text = u.etag AND {self._same_columns}"
+        key = self._equal("u", self._parts)
+        return f"SELECT u.* FROM {self._table} AS t JOIN {rows} ON {key} WHERE {condition} {lock} OF t SKIP LOCKED"
 
     # The side table
 
-    def _side_lock(self) -> str:
-        names, first = ", ".join(self._key.names), self._key.names[0]
-        sent = ", ".join(f"u.{part}" for part in self._key.parts)
+    @cached_property
+    def side_lock(self) -> str:
+        """Takes keys. Returns the locked rows of the side table, which it creates for new keys."""
+        names, first = ", ".join(self._names), self._names[0]
+        sent = ", ".join(f"u.{part}" for part in self._parts)
         return (
             f"INSERT INTO {self._side} AS t ({names}) "
-            f"SELECT {sent} FROM {self._key.rows_sent()} ORDER BY {self._key.order_sent()} "
+            f"SELECT {sent} FROM {self._rows_sent()} ORDER BY {self._order_sent} "
             f"ON CONFLICT ({names}) DO UPDATE SET {first} = excluded.{first} "
-            f"RETURNING {self._key_outputs()}, t.{quoted(VERSION)}, t.{quoted(EXPIRES)}, t.{quoted(WRITERS)}::text"
+            f"RETURNING {', '.join(self._outputs())}, t.{quoted(VERSION)}, t.{quoted(EXPIRES)}, "
+            f"t.{quoted(WRITERS)}::text"
         )
 
-    def _side_update(self) -> str:
-        count = len(self._key.columns)
-        arrays = [*self._key.arrays, f"${count + 1}::bigint[]", f"${count + 2}::bigint[]", f"${count + 3}::text[]"]
-        names = [*self._key.parts, "version", "expires", "writers"]
+    @cached_property
+    def side_update(self) -> str:
+        """Takes keys, versions, expiries and writers. Writes them to rows of the side table."""
+        rows = self._rows_sent(["version", "expires", "writers"], ["bigint", "bigint", "text"])
         return (
             f"UPDATE {self._side} AS t SET {quoted(VERSION)} = u.version, {quoted(EXPIRES)} = u.expires, "
-            f"{quoted(WRITERS)} = u.writers::jsonb FROM unnest({', '.join(arrays)}) AS u({', '.join(names)}) "
-            f"WHERE {self._key.equal_parts('u')}"
+            f"{quoted(WRITERS)} = u.writers::jsonb FROM {rows} WHERE {self._equal('u', self._parts)}"
         )
+
+    @cached_property
+    def side_delete(self) -> str:
+        """Takes keys. Deletes their rows of the side table."""
+        return f"DELETE FROM {self._side} AS t USING {self._rows_sent()} WHERE {self._equal('u', self._parts)}"
+
+
+_METADATA_TYPES = {EXPIRES: "bigint", WRITERS: "text"}
+
+
+def bytewise(expression: str, key: Column) -> str:
+    """Return SQL for a key part that sorts by its bytes or by its number."""
+    return f'{expression} COLLATE "C"' if is_text(key) else expression
+
+
+def key_parameter(number: int, key: Column, array: str = "") -> str:
+    """Return SQL for a key part passed as a parameter, or for an array of them with `array` as `[]`."""
+    sent = f"${number}::{_wire_type(key)}{array}"
+    return f"({sent})::uuid{array}" if key.type == "uuid" else sent
+
+
+def _wire_type(key: Column) -> str:
+    return "bigint" if key.type.startswith("int") else "text"
 
 
 def _same_columns(table: str, columns: Sequence[Column], typed: Sequence[Column]) -> str:
@@ -306,16 +340,3 @@ def _same_columns(table: str, columns: Sequence[Column], typed: Sequence[Column]
     return (
         f"(true OR EXISTS (SELECT * FROM {table} AS c WHERE {' AND '.join(['true', *types])} UNION ALL SELECT {nulls}))"
     )
-
-
-def decoded(sent: str, cast: str) -> str:
-    """Return SQL for the content of a data column of type `cast`, which is sent as the UTF-8 bytes of its text."""
-    return f"convert_from({sent}, 'UTF8')::{cast}"
-
-
-def input_sql(full_type: str) -> str:
-    """Return a query that fails if a column of this type does not accept the text in `$1`.
-
-    It converts the text as an assignment does: an explicit cast would truncate it to the type's length.
-    """
-    return f"SELECT FROM json_to_record(json_build_object('text', $1::text)) AS r(text {full_type})"

@@ -1,256 +1,240 @@
-"""The store of one PostgreSQL table: chooses the statements for operations, and reports the table's capabilities."""
+"""The store of one PostgreSQL table: applies operations, and follows changes of the table's columns.
 
+If a statement no longer fits the table, PostgreSQL rejects it. The store then reads the table's definition again and
+repeats the operation, as it does if a value does not fit the columns that it knows.
+"""
+
+import asyncio
 import math
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
+import msgspec
 
 from ...core import (
     NO_EXPIRY,
-    UPDATE_BYTES_MAX,
-    BoundedReads,
     Capabilities,
     Clock,
-    Contended,
+    DeadlineExceeded,
     Delete,
     Get,
     InvalidOperation,
-    Key,
     Operation,
     Outcome,
     Page,
-    Put,
-    ReadBudget,
     RecordUnreadable,
     Scan,
     TableError,
+    TableNotFound,
     TableSpec,
     Unsupported,
-    Write,
     WriteHealth,
     Yielder,
-    chunks_of,
-    is_unconditional,
 )
-from .column_types import UNCHANGED, limits_texts, to_text
-from .deadline_retry import DeadlineRetry, Progress, Work
-from .errors import DRIVER_ERRORS, is_input_error, rejected_row_error
-from .pool import Pool
+from .columns import ValueLayout, input_sql, limits_texts, to_text
+from .connections import Connection, DeadlineRetry, Pool, Progress
+from .errors import DRIVER_ERRORS, ColumnMismatch, SchemaChanged, is_input_error, rejected_row_error
 from .reads import RecordReader
-from .rows import Row
 from .scans import Scanner
-from .schema import EXPIRES, WRITERS, TableDefinition
-from .session import Connection
-from .statements import StatementBuilder, input_sql
-from .transaction_plan import Conflict, DecidedWrite
-from .value_columns import ValueLayout
-from .writes import RecordWriter
-
-STATEMENT_WRITES_MAX = 1000
-STATEMENT_BYTES_MAX = 2 * 2**20
-"""Limits the total size of the values that one statement writes. Encoding 8 MiB would take up to 25 ms."""
-
-ROUNDS_MAX = 16
-"""How often a write is decided because another writer inserted or deleted its record in the meantime."""
+from .schema import EXPIRES, WRITERS, TableDefinition, key_schema
+from .statements import UNCHANGED, TableSql
+from .writes import RecordWriter, RowWrite
 
 SWEEP_ROWS_MAX = 1000
 SWEEP_STATEMENTS_MAX = 10
 SWEEP_MAX_S = 60.0
 """The deadline of a sweep, which has no caller whose deadline could end it."""
 
+Method: TypeAlias = Callable[[Sequence[Any], float], Awaitable[Sequence[Outcome]]]
+Result = TypeVar("Result")
+
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MAY_HAVE_CHANGED = {SchemaChanged, TableNotFound, ColumnMismatch}
+_NO_TOKENS = f"tokens: the table has neither a column {WRITERS} nor a side table to store them"
+_NO_TTL = f"ttl: the table has neither a column {EXPIRES} nor a side table to store when a record expires"
 
 
 class PostgresStore:
-    """Stores the records of one table, as long as the table has the definition `table`."""
+    """The store of one table. It replaces its DefinedTable when the table has changed, for example by a migration.
+
+    If a statement no longer fits the table, nothing was applied. An operation whose value does not fit the columns was
+    not sent. Both are repeated once if the definition is another one now.
+    """
 
     def __init__(
-        self,
-        pool: Pool,
-        spec: TableSpec,
-        table: TableDefinition,
-        layout: ValueLayout,
-        health: WriteHealth,
-        clock: Clock,
+        self, table: "DefinedTable", open_again: Callable[[], Awaitable["DefinedTable"]], health: WriteHealth
     ) -> None:
-        builder = StatementBuilder(table, layout.sql)
-        self.spec = spec
-        self.capabilities = _capabilities(table, layout)
-        self.table = table
-        self.has_typed_columns = not layout.preserves_text
+        self._table = table
+        self._open_again = open_again
         self._health = health
-        self._layout = layout
-        self._clock = clock
-        self._statements = builder.statements()
-        self._retry = DeadlineRetry(pool, spec.name, self._explain_rejection)
-        self._reader = RecordReader(self._retry, self._statements.read, len(spec.key.fields), clock)
-        self._writer = RecordWriter(spec, layout, self._statements, clock)
-        self._bounded = BoundedReads(UPDATE_BYTES_MAX)
-        self._writing: Counter[Key] = Counter()
-        self._scanner = Scanner(table, spec.key, builder, self._statements)
-        self._uuids = [index for index, column in enumerate(table.key_columns) if column.type == "uuid"]
-        self._limited_keys = [(index, column) for index, column in enumerate(table.key_columns) if limits_texts(column)]
-        if spec.ttl_s is not None and not self.capabilities.ttl:
-            raise Unsupported(_NO_TTL)
+
+    @property
+    def spec(self) -> TableSpec:
+        """Return the table's description."""
+        return self._table.spec
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return the capabilities beyond the four operations."""
+        return self._table.capabilities
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
-        """Apply operations. Operations of one kind share statements of bounded size."""
-        if not self._uuids and set(map(type, operations)) == {Get}:
-            return await self._reader.get(cast("Sequence[Get]", operations), until)
-        outcomes: list[Outcome] = [None] * len(operations)
-        kinds: dict[Callable[..., Any], list[int]] = {}
-        yielder = Yielder()
-        for index, operation in enumerate(operations):
-            outcomes[index] = self._unsupported(operation)
-            if outcomes[index] is None:
-                kinds.setdefault(self._kind(operation), []).append(index)
-            if yielder.due:
-                await yielder.maybe_yield()
-        for do, indices in kinds.items():
-            for index, outcome in zip(indices, await do([operations[at] for at in indices], until), strict=True):
-                outcomes[index] = outcome
+        """Apply operations. Repeat those that failed because the table has changed."""
+        used = self._table
+        outcomes = await used.apply(operations, until)
+        if not _MAY_HAVE_CHANGED.isdisjoint(map(type, outcomes)):
+            outcomes = await self._apply_again(used, operations, outcomes, until)
         self._health.observe(outcomes)
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in key order."""
-        page: Page = await self._run(lambda connection: self._scanner.page(connection, scan, self._clock()))
-        return page
+        return await self._repeated(lambda table: table.scan(scan))
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Split the table into key ranges with similar numbers of records."""
-        boundaries = await self._run(lambda connection: self._scanner.boundaries(connection, count_max))
-        return self._scanner.splits(boundaries)
+        return await self._repeated(lambda table: table.splits(count_max))
 
     async def sweep(self) -> None:
         """Delete some expired records. Raise a TableError if that fails or exceeds SWEEP_MAX_S."""
-        if not self.capabilities.ttl:
-            return
+        await self._repeated(lambda table: table.sweep())
+
+    async def _apply_again(
+        self, used: "DefinedTable", operations: Sequence[Operation], outcomes: Sequence[Outcome], until: float
+    ) -> list[Outcome]:
+        failed = [index for index, outcome in enumerate(outcomes) if type(outcome) in _MAY_HAVE_CHANGED]
+        final = [*outcomes]
+        try:
+            if await self._reload(used, until):
+                again = await self._table.apply([operations[index] for index in failed], until)
+                for index, outcome in zip(failed, again, strict=True):
+                    final[index] = outcome
+        except TableError as error:
+            return [error if type(outcome) is SchemaChanged else outcome for outcome in outcomes]
+        return final
+
+    async def _repeated(self, call: Callable[["DefinedTable"], Awaitable[Result]]) -> Result:
+        used = self._table
+        try:
+            return await call(used)
+        except (SchemaChanged, TableNotFound):
+            if not await self._reload(used, math.inf):
+                raise
+        return await call(self._table)
+
+    async def _reload(self, used: "DefinedTable", until: float) -> bool:
+        """Read the definition again. Return whether it differs from the one used."""
+        try:
+            async with asyncio.timeout_at(until if until < math.inf else None):
+                current = await self._open_again()
+        except TimeoutError:
+            raise DeadlineExceeded(f"table {self.spec.name!r}: the deadline was exceeded") from None
+        if current.spec.key != used.spec.key:
+            raise Unsupported("the key of the table has changed: restart the service")
+        self._table = current
+        return current.definition != used.definition
+
+
+class DefinedTable:
+    """A table as long as it has the definition `definition`: its statements and columns never change.
+
+    Raise Unsupported if the definition does not fit the spec.
+    """
+
+    def __init__(
+        self, pool: Pool, spec: TableSpec, definition: TableDefinition, layout: ValueLayout, clock: Clock
+    ) -> None:
+        self.definition = definition
+        self.spec = msgspec.structs.replace(spec, key=key_schema(definition, spec))
+        self.capabilities = _capabilities(definition, layout)
+        if spec.ttl_s is not None and not self.capabilities.ttl:
+            raise Unsupported(_NO_TTL)
+        self._layout = layout
+        self._clock = clock
+        self._sql = TableSql(definition, layout.sql)
+        self._retry = DeadlineRetry(pool, spec.name, self._explain_rejection)
+        self._reader = RecordReader(self._retry, self._sql, clock)
+        self._writer = RecordWriter(self.spec, layout, self._sql, self._retry, self._reader, clock)
+        self._scanner = Scanner(self.spec.key, self._sql)
+        keys = definition.key_columns
+        self._uuids = [index for index, column in enumerate(keys) if column.type == "uuid"]
+        self._limited_keys = [(index, column) for index, column in enumerate(keys) if limits_texts(column)]
+
+    async def apply(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+        """Apply operations. Operations of one kind share statements of bounded size."""
+        if not self._uuids and set(map(type, operations)) == {Get}:
+            return await self._get(operations, until)
+        outcomes: list[Outcome] = [None] * len(operations)
+        methods: dict[Method, list[int]] = {}
+        yielder = Yielder()
+        for index, operation in enumerate(operations):
+            outcomes[index] = self._unsupported(operation)
+            if outcomes[index] is None:
+                method = self._get if isinstance(operation, Get) else self._writer.method(operation)
+                methods.setdefault(method, []).append(index)
+            if yielder.due:
+                await yielder.maybe_yield()
+        for method, indices in methods.items():
+            for index, outcome in zip(indices, await method([operations[at] for at in indices], until), strict=True):
+                outcomes[index] = outcome
+        return outcomes
+
+    async def scan(self, scan: Scan) -> Page:
+        """Read a page in key order."""
+        return await self._run(lambda connection: self._scanner.page(connection, scan, self._clock()))
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        """Split the table into key ranges with similar numbers of records."""
+        return await self._run(lambda connection: self._scanner.splits(connection, count_max))
+
+    async def sweep(self) -> None:
+        """Delete some expired records. Raise a TableError if that fails or exceeds SWEEP_MAX_S."""
         until = time.monotonic() + SWEEP_MAX_S
-        for _ in range(SWEEP_STATEMENTS_MAX):
+        for _ in range(SWEEP_STATEMENTS_MAX if self.capabilities.ttl else 0):
             done = await self._run(
-                lambda connection: connection.execute(self._statements.sweep, self._clock(), SWEEP_ROWS_MAX), until
+                lambda connection: connection.execute(self._sql.sweep, self._clock(), SWEEP_ROWS_MAX), until
             )
             if int(done.rpartition(" ")[2]) < SWEEP_ROWS_MAX:
                 return
 
-    def _kind(self, operation: Operation) -> Callable[..., Any]:
-        if isinstance(operation, Get):
-            return self._reader.get
-        if operation.token is None and is_unconditional(operation) and not self.table.has_side_table:
-            if isinstance(operation, Put) and self._layout.preserves_text:
-                return self._put
-            if isinstance(operation, Delete):
-                return self._delete
-        return self._decide
+    async def _get(self, gets: Sequence[Any], until: float) -> Sequence[Outcome]:
+        return await self._reader.get([get.key for get in gets], until)
 
-    # Each kind
+    async def _run(self, query: Callable[[Connection], Awaitable[Result]], until: float = math.inf) -> Result:
+        async def work(connection: Connection, items: Sequence[None], progress: Progress) -> list[Result]:
+            return [await query(connection)]
 
-    async def _put(self, puts: Sequence[Put], until: float) -> list[Outcome]:
-        return await self._run_in_chunks(self._writer.put, puts, until)
-
-    async def _delete(self, deletes: Sequence[Delete], until: float) -> list[Outcome]:
-        return await self._run_in_chunks(self._writer.delete, deletes, until)
-
-    async def _run_in_chunks(self, work: Work[Any, Outcome], items: Sequence[Any], until: float) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        for chunk in chunks_of(items, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, _size_bytes):
-            outcomes += await self._retry.run_each(work, chunk, until)
-        return outcomes
-
-    async def _decide(self, writes: Sequence[Write], until: float) -> list[Outcome]:
-        if len(writes) == 1 and not self.table.has_side_table:
-            return [await self._decide_one(writes[0], until)]
-        outcomes: list[Outcome] = []
-        for chunk in chunks_of(writes, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, _size_bytes):
-            outcomes += await self._decide_in_rounds(chunk, until)
-        return outcomes
-
-    async def _decide_one(self, write: Write, until: float) -> Outcome:
-        """Write a record. This needs a transaction only if other writers change the record at the same time."""
-        is_alone = write.key not in self._writing
-        self._writing[write.key] += 1
-        try:
-            if is_alone and not isinstance(write, Delete):
-                [outcome] = await self._retry.run_each(self._writer.replace, [write], until)
-                if not isinstance(outcome, Conflict):
-                    return outcome
-            [final] = await self._decide_in_rounds([write], until)
-            return final
-        finally:
-            self._writing[write.key] -= 1
-            if not self._writing[write.key]:
-                del self._writing[write.key]
-
-    async def _decide_in_rounds(self, writes: Sequence[Write], until: float) -> list[Outcome]:
-        """Decide and write. Repeat the writes that conflict with other writers."""
-        outcomes: list[Outcome] = [None] * len(writes)
-        waiting = list(range(len(writes)))
-        for attempt in range(ROUNDS_MAX):
-            results = await self._round([writes[index] for index in waiting], until)
-            conflicts = []
-            for index, result in zip(waiting, results, strict=True):
-                if isinstance(result, Conflict):
-                    conflicts.append(index)
-                else:
-                    outcomes[index] = result
-            waiting = conflicts
-            if not waiting:
-                return outcomes
-            try:
-                await self._retry.pause(attempt, until)
-            except TableError as error:
-                return _fill(outcomes, waiting, error)
-        return _fill(outcomes, waiting, Contended(f"other writers changed the record in each of {ROUNDS_MAX} attempts"))
-
-    async def _round(self, writes: Sequence[Write], until: float) -> list[Outcome | Conflict]:
-        decided = await self._bounded.read(writes, partial(self._lock_and_write, until))
-        to_insert = {index: result for index, result in enumerate(decided) if isinstance(result, DecidedWrite)}
-        inserted = await self._retry.run_each(self._writer.insert, list(to_insert.values()), until) if to_insert else []
-        final = dict(zip(to_insert, inserted, strict=True))
-        return [final[index] if isinstance(result, DecidedWrite) else result for index, result in enumerate(decided)]
-
-    async def _lock_and_write(
-        self, until: float, writes: Sequence[Write], budget: ReadBudget
-    ) -> list[Outcome | DecidedWrite | Conflict]:
-        return [*await self._retry.run_each(partial(self._writer.lock_and_write, budget), writes, until)]
+        [result] = await self._retry.run_each(work, [None], until)
+        if isinstance(result, TableError):
+            raise result
+        return result
 
     # Rejected operations
 
     def _unsupported(self, operation: Operation) -> TableError | None:
         """Return the error of an operation that the table does not support, or None."""
-        if self._uuids and not self._uuids_valid(operation.key):
+        parts = operation.key if isinstance(operation.key, tuple) else (operation.key,)
+        if not all(_UUID.fullmatch(str(parts[index])) for index in self._uuids):
             return InvalidOperation("a key of this table is a UUID in lower case with hyphens")
         if isinstance(operation, Get):
             return None
-        if self._limited_keys and (fault := self._key_fault(operation.key)) is not None:
-            return fault
+        try:
+            for index, column in self._limited_keys:
+                to_text(column, parts[index])
+        except InvalidOperation as error:  # the column cannot store the key, or would store it as another one
+            return error
         if operation.token is not None and not self.capabilities.tokens:
             return Unsupported(_NO_TOKENS)
         if not self.capabilities.ttl and not isinstance(operation, Delete) and operation.ttl_s not in (None, NO_EXPIRY):
             return Unsupported(_NO_TTL)
         return None
 
-    def _uuids_valid(self, key: Key) -> bool:
-        parts = key if isinstance(key, tuple) else (key,)
-        return all(_UUID.fullmatch(str(parts[index])) for index in self._uuids)
-
-    def _key_fault(self, key: Key) -> InvalidOperation | None:
-        """Return the error of a key that its columns cannot store, or would store as another key."""
-        parts = key if isinstance(key, tuple) else (key,)
-        try:
-            for index, column in self._limited_keys:
-                to_text(column, parts[index])
-        except InvalidOperation as error:
-            return error
-        return None
-
-    async def _explain_rejection(self, error: asyncpg.PostgresError, rows: Sequence[Any], until: float) -> TableError:
+    async def _explain_rejection(
+        self, error: asyncpg.PostgresError, rows: Sequence[RowWrite], until: float
+    ) -> TableError:
         """Return the error for one row that the server rejected. It names the column whose type rejects its text.
 
         If no row was sent, the error concerns the stored record.
@@ -264,7 +248,7 @@ class PostgresStore:
                 return InvalidOperation(f"{name}: PostgreSQL rejects the member (SQLSTATE {code})")
         return rejected_row_error(error, self.spec.name)
 
-    async def _rejected_column(self, row: Row, until: float) -> str | None:
+    async def _rejected_column(self, row: RowWrite, until: float) -> str | None:
         """Return the name and type of the column whose input function rejects its text, or None."""
 
         async def probe(connection: Connection, texts: Sequence[bytes | None], progress: Progress) -> list[str | None]:
@@ -272,7 +256,7 @@ class PostgresStore:
                 if text is None or text == UNCHANGED:
                     continue
                 try:
-                    await connection.execute(input_sql(column.full_type), text.decode())
+                    await connection.execute(input_sql(column), text.decode())
                 except asyncpg.PostgresError as error:
                     if not is_input_error(error):
                         raise
@@ -284,34 +268,10 @@ class PostgresStore:
         except (TableError, *DRIVER_ERRORS):
             return None
 
-    async def _run(self, query: Callable[[Connection], Any], until: float = math.inf) -> Any:
-        async def work(connection: Connection, items: Sequence[None], progress: Progress) -> list[Any]:
-            return [await query(connection)]
 
-        [result] = await self._retry.run_each(work, [None], until)
-        if isinstance(result, TableError):
-            raise result
-        return result
-
-
-_NO_TOKENS = f"tokens: the table has neither a column {WRITERS} nor a side table to store them"
-_NO_TTL = f"ttl: the table has neither a column {EXPIRES} nor a side table to store when a record expires"
-
-
-def _capabilities(table: TableDefinition, layout: ValueLayout) -> Capabilities:
-    if table.has_side_table:
+def _capabilities(definition: TableDefinition, layout: ValueLayout) -> Capabilities:
+    if definition.has_side_table:
         return Capabilities(any_value=False)
-    ttl = EXPIRES in table.names and layout.preserves_text
-    return Capabilities(
-        ttl=ttl, tokens=ttl and WRITERS in table.names and layout.absent_texts is not None, any_value=False
-    )
-
-
-def _size_bytes(item: object) -> int:
-    return len(item.value) if isinstance(item, Put) else 0
-
-
-def _fill(outcomes: list[Outcome], indices: Sequence[int], outcome: Outcome) -> list[Outcome]:
-    for index in indices:
-        outcomes[index] = outcome
-    return outcomes
+    ttl = EXPIRES in definition.names and layout.preserves_text
+    tokens = ttl and WRITERS in definition.names and layout.absent_texts is not None
+    return Capabilities(ttl=ttl, tokens=tokens, any_value=False)

@@ -1,10 +1,13 @@
-"""Converts column values to JSON members and back.
+"""Maps values to columns: to one `jsonb` column (a document), or to one column for each top-level member.
 
+A layout provides the SQL that yields a value's JSON text, and converts a value to the texts of the columns to write.
 On reads, PostgreSQL itself produces the JSON (`to_jsonb`), except for `bytea`, which becomes base64, and for a
 `numeric` that no JSON number equals, which becomes its decimal text. On writes, every member has the text format of its
-column type. Most members that do not match the column type, and those that PostgreSQL would store in part, are rejected
-here with the column's name and type. The server rejects the others. NaN and the infinities are strings in JSON, spelled
-as PostgreSQL prints them.
+column type, as UTF-8 bytes: a Python string that contains one emoji takes four bytes for each character.
+
+Most members that do not match the column type, and those that PostgreSQL would store in part, are rejected here with
+the column's name and type. The server rejects the others. NaN and the infinities are strings in JSON, spelled as
+PostgreSQL prints them.
 """
 
 # ruff: noqa: S608  # the SQL is built from names, which `quoted` quotes; values are parameters
@@ -13,12 +16,126 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
+from typing import TypeAlias
 
 import orjson
 
-from ...core import INTEGER_MAX, INTEGER_MIN, InvalidOperation, Json
-from .schema import Column, literal, quoted
-from .time_texts import EXAMPLES, TIME_TYPES, time_fault
+from ...core import INTEGER_MAX, INTEGER_MIN, Edits, InvalidOperation, Json, Unsupported, Update, quoted_list, values
+from .errors import ColumnMismatch
+from .schema import VALUE, Column, TableDefinition, literal, quoted
+from .statements import UNCHANGED, ValueSql
+from .time_texts import EXAMPLES, TIME_TYPES, TYPES_WITH_YEARS, is_beyond_years, time_fault
+
+Texts = tuple[bytes | None, ...]
+"""The texts of a row's written columns, in their order. None is NULL."""
+
+_MEMBERS_PER_CALL = 45
+"""How many members one `concat_ws` call joins. PostgreSQL functions take at most 100 arguments."""
+
+
+class DocumentLayout:
+    """Stores a value in one `jsonb` column.
+
+    `sql` is the SQL for values. `preserves_text`: reads return exactly the canonical text that was written.
+    `absent_texts` are the column texts of a row without a value, None if every row is a record.
+    """
+
+    preserves_text = True
+
+    def __init__(self, table: TableDefinition) -> None:
+        column = table.column(VALUE)
+        if column is None or column.type != "jsonb" or column.generated:
+            raise Unsupported(f"layout document needs a column {VALUE!r} of type jsonb")
+        self.sql = ValueSql(
+            (column,), f't."{VALUE}"::text', f't."{VALUE}" IS NOT NULL', f"jsonb_typeof(t.\"{VALUE}\") = 'object'"
+        )
+        self.absent_texts: Texts | None = None if column.not_null else (None,)
+
+    def column_texts(self, value: bytes, before: bytes | None) -> Texts:
+        """Return the value's text."""
+        return (value,)
+
+    def check_update(self, update: Update, before: bytes | None) -> None:
+        """Accept every update."""
+
+
+class ColumnsLayout:
+    """Stores each top-level member in a separate column, except the key and reserved names."""
+
+    preserves_text = False
+    absent_texts: Texts | None = None
+
+    def __init__(self, table: TableDefinition) -> None:
+        keys = {key.name for key in table.key_columns}
+        member_columns = [
+            column
+            for column in table.columns
+            if column.name not in keys and not column.name.startswith(values.RESERVED_PREFIX)
+        ]
+        self._written = tuple(column for column in member_columns if not column.generated)
+        self._read_only = frozenset(column.name for column in member_columns if column.generated)
+        self._names = frozenset(column.name for column in self._written)
+        self._times = frozenset(column.name for column in self._written if column.type in TYPES_WITH_YEARS)
+        self._required = frozenset(column.name for column in self._written if column.not_null)
+        self.sql = ValueSql(self._written, _value_sql(member_columns), "true", "true")
+
+    def column_texts(self, value: bytes, before: bytes | None) -> Texts:
+        """Return each column's text: None for a missing member, and for a null unless the column's type is JSON.
+
+        The text of a member that equals that of the value `before` is UNCHANGED: the column may contain more than its
+        member shows, or have a type that cannot be written. Raise ColumnMismatch if a column cannot store its member.
+        """
+        members, previous = values.decode(value), values.decode(before) if before else {}
+        unchanged = {name for name in members.keys() & previous.keys() if _same(members[name], previous[name])}
+        if not members.keys() <= self._names:
+            self._check_read_only(members.keys() - unchanged)
+        texts = tuple(
+            UNCHANGED
+            if column.name in unchanged
+            else to_text(column, members[column.name])
+            if column.name in members
+            else None
+            for column in self._written
+        )
+        for column, text in zip(self._written, texts, strict=True):
+            if text is None and column.name in self._required:
+                raise ColumnMismatch(f"column {column.name!r} may not be null")
+        return texts
+
+    def check_update(self, update: Update, before: bytes | None) -> None:
+        """Raise InvalidOperation if `$min` or `$max` compares a stored time whose text does not sort."""
+        edits = (edit for change in update.changes if isinstance(change, Edits) for edit in change.edits)
+        compared = self._times & {edit.path[0] for edit in edits if edit.operator in ("$min", "$max")}
+        previous = values.decode(before) if before and compared else {}
+        if beyond := sorted(name for name in compared if is_beyond_years(previous.get(name))):
+            raise InvalidOperation(
+                f"column {beyond[0]!r} contains a time outside of the years 1 to 9999, which `$min` and `$max` cannot "
+                "compare: set it to another time"
+            )
+
+    def _check_read_only(self, changed: set[str]) -> None:
+        """Raise ColumnMismatch if a changed member has no column, or one that only the database writes."""
+        if unknown := sorted(changed - self._names - self._read_only):
+            raise ColumnMismatch(f"the table has no column {quoted_list(unknown)}")
+        if generated := sorted(changed & self._read_only):
+            raise ColumnMismatch(f"column {generated[0]!r} is generated by the database: omit it or leave it unchanged")
+
+
+ValueLayout: TypeAlias = DocumentLayout | ColumnsLayout
+
+
+def _same(member: Json, other: Json) -> bool:
+    """Return whether two members are equal, with members of objects in any order. `1` is not `true`."""
+    return orjson.dumps(member, option=orjson.OPT_SORT_KEYS) == orjson.dumps(other, option=orjson.OPT_SORT_KEYS)
+
+
+def _value_sql(columns: list[Column]) -> str:
+    parts = [member_sql(column) for column in columns]
+    while len(parts) > _MEMBERS_PER_CALL:
+        groups = [parts[start : start + _MEMBERS_PER_CALL] for start in range(0, len(parts), _MEMBERS_PER_CALL)]
+        parts = [f"nullif(concat_ws(',', {', '.join(group)}), '')" for group in groups]
+    return f"('{{' || concat_ws(',', {', '.join(parts)}) || '}}')" if parts else "'{}'"
+
 
 INTEGER_BOUNDS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 FRACTIONAL_TYPES = {"float4", "float8", "numeric"}
@@ -26,9 +143,6 @@ NON_FINITE_NUMBERS = {"NaN", "Infinity", "-Infinity"}
 JSON_TYPES = {"json", "jsonb"}
 BYTES_MAX = {"char": 1, "name": 63}
 """The sizes of texts that PostgreSQL's internal types `"char"` and `name` silently truncate."""
-
-UNCHANGED = b"\xff"
-"""Sent instead of the text of a member that a write leaves unchanged. It is not UTF-8, so no text equals it."""
 
 _TEXT = "it takes a string in PostgreSQL's text format"
 _EXPECTED = {
@@ -82,12 +196,20 @@ def _is_number_sql(content: str) -> str:
 
 
 def to_text(column: Column, member: Json) -> bytes | None:
-    """Return a member in the text format of the column type. None means NULL. Raise InvalidOperation for a mismatch."""
+    """Return a member in the text format of the column type. None means NULL. Raise ColumnMismatch for a mismatch."""
     if member is None and (column.type not in JSON_TYPES or column.element is not None):
         return None
     if column.element is not None:
         return _array_text(column, column.element, member).encode()
     return _scalar_text(column, column.type, member).encode()
+
+
+def input_sql(column: Column) -> str:
+    """Return a query that fails if a column does not accept the text in `$1`.
+
+    It converts the text as an assignment does: an explicit cast would truncate it to the type's length.
+    """
+    return f"SELECT FROM json_to_record(json_build_object('text', $1::text)) AS r(text {column.full_type})"
 
 
 def limits_texts(column: Column) -> bool:
@@ -106,8 +228,8 @@ def _scalar_text(column: Column, type_name: str, member: Json) -> str:
     return text
 
 
-def _rejected(column: Column, reason: str) -> InvalidOperation:
-    return InvalidOperation(f"column {column.name!r} of type {column.full_type}: {reason}")
+def _rejected(column: Column, reason: str) -> ColumnMismatch:
+    return ColumnMismatch(f"column {column.name!r} of type {column.full_type}: {reason}")
 
 
 def _converter(type_name: str) -> Callable[[Json], str | None]:
