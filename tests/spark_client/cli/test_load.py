@@ -19,13 +19,13 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from servers.process import free_port
-from support.running import Service, running
+from support.running import running
 from support.waiting import until
 from tableside_cli import row_files
 from tableside_cli.client_command import client_command
 from tableside_cli.load import ERRORS_SHOWN_MAX, LINE_INTERVAL_S, load, shown_progress
 from tableside_cli.row_files import ROWS_PER_PART, read_parts
-from tableside_client import Retries
+from tableside_client import Client, Retries
 
 Command = Callable[..., Result]
 
@@ -47,40 +47,39 @@ def load_file(tableside: Command, tmp_path: Path) -> Command:
     return run
 
 
-def value(service: Service, table: str, key: str) -> Any:
-    return httpx.get(f"{service.url}/v1/tables/{table}/records/{key}").raise_for_status().json()
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("file", "content", "key", "values"),
+    [
+        ("people.csv", "id,name,age\n007,Ann,41\n8,Bob,\n", "id", {"007": ["Ann", 41], "8": ["Bob", None]}),
+        ("people.tsv", "name\tage\tid\nAnn, B\t41\t1e5\n", "id", {"1e5": ["Ann, B", 41]}),
+        ("index.csv", ",name,age\n007,Ann,41\n", "", {"007": ["Ann", 41]}),
+    ],
+)
+def test_keys_of_a_csv_file_stay_as_they_are(
+    load_file: Command, client: Client, file: str, content: str, key: str, values: dict[str, list[Any]]
+) -> None:
+    done = load_file("people", file, content, key)
+    assert done.stdout == f"{len(values)} records stored in people, 0 failed\n"
+    assert {key: [*value.values()] for key, value in client.table("people").get_many(values).items()} == values
 
 
 @pytest.mark.server
-def test_a_csv_file_is_loaded_with_unchanged_keys(load_file: Command, service: Service) -> None:
-    done = load_file("people", "people.csv", "id,name,age\n007,Ann,41\n008,Bob,\n")
-    assert done.stdout == "2 records stored in people, 0 failed\n"
-    assert value(service, "people", "007") == {"name": "Ann", "age": 41}
-    assert value(service, "people", "008") == {"name": "Bob", "age": None}
-
-
-@pytest.mark.server
-def test_the_unnamed_index_of_pandas_can_be_the_key(load_file: Command, service: Service) -> None:
-    assert load_file("load_index", "rows.csv", ",n\n007,1\n", key="").exit_code == 0
-    assert value(service, "load_index", "007") == {"n": 1}
-
-
-@pytest.mark.server
-def test_a_json_lines_file_is_loaded_exactly_and_its_bad_row_named(load_file: Command, service: Service) -> None:
+def test_a_json_lines_file_is_loaded_exactly_and_its_bad_row_named(load_file: Command, client: Client) -> None:
     lines = ['{"id": "x", "v": 9007199254740993, "e": {}}', "", '{"v": 1}', '{"id": "y", "e": []}']
     result = load_file("lines", "a.jsonl", "\n".join(lines))
     assert (result.exit_code, result.stdout) == (1, "2 records stored in lines, 1 failed\n")
     assert "row 2: no field 'id'" in result.stderr
-    assert value(service, "lines", "x") == {"v": 9007199254740993, "e": {}}
-    assert value(service, "lines", "y") == {"e": []}
+    assert client.table("lines").get("x") == {"v": 9007199254740993, "e": {}}
+    assert client.table("lines").get("y") == {"e": []}
 
 
 @pytest.mark.server
-def test_times_in_a_parquet_file_become_text(load_file: Command, service: Service, tmp_path: Path) -> None:
+def test_times_in_a_parquet_file_become_text(load_file: Command, client: Client, tmp_path: Path) -> None:
     rows = pa.table({"id": ["a", "b"], "when": pa.array([0, None], pa.timestamp("us")), "tags": [["x"], []]})
     pq.write_table(rows, tmp_path / "rows.parquet")
     assert load_file("parquet", "rows.parquet").exit_code == 0
-    assert value(service, "parquet", "a") == {"when": "1970-01-01T00:00:00", "tags": ["x"]}
+    assert client.table("parquet").get("a") == {"when": "1970-01-01T00:00:00", "tags": ["x"]}
 
 
 @pytest.mark.server
@@ -101,13 +100,13 @@ def test_times_in_a_parquet_file_become_text(load_file: Command, service: Servic
     ],
     ids=range(11),
 )
-def test_only_the_invalid_row_fails_and_is_named(load_file: Command, service: Service, line: str) -> None:
+def test_only_the_invalid_row_fails_and_is_named(load_file: Command, client: Client, line: str) -> None:
     rows = ['{"id": "a"}', line, f'{{"id": "c", "n": {2**63 - 1}}}']
     done = load_file("load_rows", "rows.jsonl", "\n".join(rows).encode("latin-1"))
     assert (done.exit_code, done.stdout) == (1, "2 records stored in load_rows, 1 failed\n")
     assert done.stderr.startswith("tableside: row 2: ")
     assert len(done.stderr.splitlines()) == 1
-    assert value(service, "load_rows", "c") == {"n": 2**63 - 1}
+    assert client.table("load_rows").get("c") == {"n": 2**63 - 1}
 
 
 @pytest.mark.server
@@ -135,7 +134,7 @@ def test_a_value_that_json_does_not_have_fails_alone(load_file: Command, tmp_pat
 @pytest.mark.server
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_file_larger_than_a_request_is_loaded(
-    load_file: Command, service: Service, tmp_path: Path, suffix: str
+    load_file: Command, client: Client, tmp_path: Path, suffix: str
 ) -> None:
     count = 2 * ROWS_PER_PART + 1
     rows = pa.table({"id": [f"{number:04}" for number in range(count)], "n": range(count)})
@@ -143,7 +142,7 @@ def test_a_file_larger_than_a_request_is_loaded(
     (tmp_path / "rows.csv").write_text("id,n\n" + "".join(f"{number:04},{number}\n" for number in range(count)))
     done = load_file(f"load_{suffix}", f"rows.{suffix}")
     assert (done.exit_code, done.stdout) == (0, f"{count} records stored in load_{suffix}, 0 failed\n")
-    assert value(service, f"load_{suffix}", f"{count - 1:04}") == {"n": count - 1}
+    assert client.table(f"load_{suffix}").get(f"{count - 1:04}") == {"n": count - 1}
 
 
 @pytest.mark.server
@@ -170,12 +169,12 @@ def test_integer_keys_of_a_new_table_fail_with_what_to_do(load_file: Command, tm
     ],
 )
 def test_columns_that_cannot_be_loaded_are_named_before_the_first_row(
-    load_file: Command, service: Service, text: str, fault: str
+    load_file: Command, client: Client, text: str, fault: str
 ) -> None:
     done = load_file("load_columns", "rows.csv", text)
     assert (done.exit_code, done.stdout) == (2, "")
     assert fault in " ".join(done.stderr.replace("│", "").split())
-    assert httpx.get(f"{service.url}/v1/tables/load_columns").status_code == 404
+    assert "load_columns" not in [table["name"] for table in client.tables()]
 
 
 def test_a_csv_file_may_have_a_byte_order_mark_lines_in_fields_and_no_rows(
@@ -212,9 +211,9 @@ def test_a_load_survives_a_restart_of_the_service_and_prints_that_it_waits(tmp_p
             first.close()
             feed(rows, ROWS_PER_PART, 2 * ROWS_PER_PART)
         until(lambda: "waited" in errors.read_text())
-        with running(tmp_path / "data", port=port) as service:
+        with running(tmp_path / "data", port=port), Client(url) as client:
             assert loading.communicate(timeout=90)[0] == f"{2 * ROWS_PER_PART} records stored in t, 0 failed\n"
-            assert value(service, "t", f"k{2 * ROWS_PER_PART - 1}") == {"n": 2 * ROWS_PER_PART - 1}
+            assert client.table("t").get(f"k{2 * ROWS_PER_PART - 1}") == {"n": 2 * ROWS_PER_PART - 1}
     assert errors.read_text().startswith("tableside: waited ")
 
 

@@ -3,18 +3,17 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import Result
 
-from support.running import Service, running
 from tableside_cli import row_files
+from tableside_client import Client
 
 pytestmark = pytest.mark.server
 Command = Callable[..., Result]
@@ -26,32 +25,11 @@ RECORDS: dict[str, dict[str, Any]] = {
 }
 """No record has all members, and only the last one has the last member."""
 
-CONFIG = """
-stores: {a: {kind: memory}, b: {kind: memory}, both: {kind: partitioned, partitions: [a, b]}}
-tables:
-  pairs: {store: a, key: {user: string, day: integer}}
-  copied: {store: both}
-  pairs_copied: {store: both, key: {user: string, day: integer}}
-"""
-
-
-def fill(service: Service, table: str, records: Mapping[str, Any]) -> None:
-    for key, value in records.items():
-        httpx.put(f"{service.url}/v1/tables/{table}/records/{key}", json=value).raise_for_status()
-
 
 @pytest.fixture
-def scan(service: Service, tableside: Command) -> Command:
-    fill(service, "scanned", RECORDS)
+def scan(client: Client, tableside: Command) -> Command:
+    client.table("scanned").load(RECORDS.items())
     return lambda *arguments: tableside("scan", *arguments)
-
-
-@pytest.fixture(scope="module")
-def configured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    directory = tmp_path_factory.mktemp("configured")
-    (directory / "c.yaml").write_text(CONFIG)
-    with running(directory, directory / "c.yaml") as service:
-        yield service
 
 
 def test_csv_has_a_column_for_every_member_of_any_record(scan: Command) -> None:
@@ -89,12 +67,12 @@ def test_parquet_columns_have_types_if_all_values_agree_else_json_text(scan: Com
 
 
 def test_types_may_differ_between_groups_of_rows(
-    service: Service, tableside: Command, monkeypatch: pytest.MonkeyPatch
+    client: Client, tableside: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_files, "ROWS_PER_GROUP", 1)
     first = {"double": 1, "exact": 2**60 + 1, "text": 1, "object": {"a": 1}}
     second = {"double": 1.5, "exact": 1.5, "text": "x", "object": {"b": [{}]}}
-    fill(service, "scanned_groups", {"a": first, "b": second})
+    client.table("scanned_groups").load([("a", first), ("b", second)])
     tableside("scan", "scanned_groups", "--format", "parquet", "--output", "p.parquet")
     assert pq.read_table("p.parquet").drop_columns(["key", "_ts_record"]).to_pylist() == [
         {"double": 1.0, "exact": str(2**60 + 1), "text": "1", "object": '{"a": 1}'},
@@ -116,31 +94,30 @@ def test_the_output_goes_to_a_file_which_is_replaced_only_when_complete(scan: Co
         assert (refused.exit_code, refused.stderr) == (1, f"tableside: the directory {tmp_path}/none does not exist\n")
 
 
-def test_a_member_with_the_name_of_the_keys_column_is_refused(service: Service, tableside: Command) -> None:
-    fill(service, "scanned_conflict", {"a": {"key": 1}})
+def test_a_member_with_the_name_of_the_keys_column_is_refused(client: Client, tableside: Command) -> None:
+    client.table("scanned_conflict").put("a", {"key": 1})
     done = tableside("scan", "scanned_conflict", "--format", "csv")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "'key'" in done.stderr
 
 
-def test_more_columns_than_allowed_are_refused(service: Service, tableside: Command) -> None:
-    fill(service, "scanned_wide", {"a": {f"m{number}": 1 for number in range(999)}})
+def test_more_columns_than_allowed_are_refused(client: Client, tableside: Command) -> None:
+    client.table("scanned_wide").put("a", {f"m{number}": 1 for number in range(999)})
     assert tableside("scan", "scanned_wide", "--format", "csv").exit_code == 0
-    fill(service, "scanned_wide", {"b": {"more": 1}})
+    client.table("scanned_wide").put("b", {"more": 1})
     done = tableside("scan", "scanned_wide", "--format", "csv")
     assert done.exit_code == 1
     assert "more than 1,000 columns: choose some with --fields" in done.stderr
     assert tableside("scan", "scanned_wide", "--format", "csv", "--fields", "more").exit_code == 0
 
 
-def test_composite_keys_and_partitions_are_columns(configured: Service, tableside: Command) -> None:
-    def written(table: str, key: Any, form: str, **options: Any) -> list[str]:
-        operation = {"op": "put", "key": key, "value": {"n": 1}, **options}
-        httpx.post(f"{configured.url}/v1/tables/{table}/batch", json={"operations": [operation]}).raise_for_status()
+def test_composite_keys_and_partitions_are_columns(configured: Client, tableside: Command) -> None:
+    def scanned(table: str, key: Any, form: str, **options: Any) -> list[str]:
+        configured.table(table).batch([{"op": "put", "key": key, "value": {"n": 1}, **options}])
         return sorted(tableside("scan", table, "--format", form, url=configured.url).stdout.splitlines())
 
-    assert written("pairs", ["u", 1], "csv") == ["u,1,1,{}", "user,day,n,_ts_record"]
+    assert scanned("pairs", ["u", 1], "csv") == ["u,1,1,{}", "user,day,n,_ts_record"]
     rows = [f'k,{index},1,"{{""partitions"": 2}}"' for index in (0, 1)]
-    assert written("copied", "k", "csv", partitions="all") == [*rows, "key,partition,n,_ts_record"]
-    lines = written("pairs_copied", ["k", 1], "jsonl", partitions="all")
+    assert scanned("unnamed", "k", "csv", partitions="all") == [*rows, "key,partition,n,_ts_record"]
+    lines = scanned("partitioned", ["k", 1], "jsonl", partitions="all")
     assert [(record["key"], record["partition"]) for record in map(json.loads, lines)] == [(["k", 1], 0), (["k", 1], 1)]
