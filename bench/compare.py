@@ -1,8 +1,8 @@
 """Single requests and batches of 1,000: the service, and Webdis and redis-py on the same Redis.
 
-The service runs with one worker, and with two. With one, it also reads and writes an embedded RocksDB table, compared
-with redis-py on Redis. All variants read and write as many records of the same size, and all puts of one case set
-the same time to live. Dapr is not measured, because its runtime is in no package registry.
+The service runs with one worker, and for single requests also with two. It also reads and writes embedded RocksDB
+tables, compared with redis-py on Redis. All variants read and write as many records of the same size, and all puts of
+one case set the same time to live. Dapr is not measured, because its runtime is in no package registry.
 """
 
 import tempfile
@@ -96,7 +96,7 @@ def run(seconds: float, rounds: int, figure: Path | None = None) -> list[Result]
         }
         for case in CASES:
             direct.fill(BATCHES, case)
-        batches = [_batches(each, services[each.store], other, direct, seconds) for each in COMPARED]
+        batches = [_batches(each, services[each.store][SERVICE], other, direct, seconds) for each in COMPARED]
         results = measured([*_singles(services["Redis"], other, seconds), *batches], rounds)
     if figure is not None:
         draw(results, FIGURE_TITLE, (SERVICE, SHARED_SERVICE), figure)
@@ -124,7 +124,7 @@ def _singles(services: Mapping[str, str], other: str, seconds: float) -> Iterato
         yield _compared(title, "requests", {f"{name}: GET": reads[name]}, {name: patch}, 0.8)
 
 
-def _batches(each: Compared, services: Mapping[str, str], other: str, direct: Direct, seconds: float) -> Comparison:
+def _batches(each: Compared, url: str, other: str, direct: Direct, seconds: float) -> Comparison:
     driver = direct.rates(each.op, BATCHES, each.case)[DRIVER]
     others: dict[str, Rate] = {DRIVER: partial(driver, BATCHES_AT_ONCE, seconds)}
     if str(each) == str(COMPARED[0]):
@@ -132,8 +132,7 @@ def _batches(each: Compared, services: Mapping[str, str], other: str, direct: Di
         mgets = [Request("POST", "/", path.encode()) for path in paths]
         others[WEBDIS] = _repeated(partial(_rate, other, mgets, seconds))
     requests = [batch(each.op, keys, each.case.table, each.case, each.form) for keys in BATCHES]
-    ours = {name: partial(_rate, url, requests, seconds) for name, url in services.items()}
-    return _compared(str(each), "records", others, ours, each.ratio_min)
+    return _compared(str(each), "records", others, {SERVICE: partial(_rate, url, requests, seconds)}, each.ratio_min)
 
 
 def _compared(

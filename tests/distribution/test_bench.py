@@ -13,7 +13,8 @@ from xml.etree import ElementTree as ET
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from bench import figure, flight_updates, in_process
+from bench import batches, figure, flight_updates, in_process, rates
+from bench.cases import CASES
 from bench.refusals import DIFFERENT, spread, welch_t
 from bench.report import group
 from bench.state import figures, inputs
@@ -43,6 +44,21 @@ def test_batches_with_options_are_compared_with_the_plainest_one(tmp_path: Path)
     ways = {result["way"] for result in results}
     assert {"key and value", "named key", "ttl_s", "token", "1 KB", "1 bad row in 1,000"} < ways
     assert all(result["ratio"] == 1 for result in results if result["way"] == "key and value")
+
+
+def test_measured_rates_are_written_into_the_tables_of_pages() -> None:
+    shapes = [str(shape) for shape in batches.SHAPES]
+    measured = {"per_second": 123_456.0, "per_core": {"per_second": 987.6}}
+    cases = {case.name for of_op in CASES.values() for case in of_op}
+    results = {(f"{store}, {shape}", case): measured for store in batches.STORES for shape in shapes for case in cases}
+    for table in rates.TABLES:
+        text = (ROOT / table.page).read_text(encoding="utf-8")
+        filled = table.filled(text, results)
+        assert filled.count("| 120,000 | 120,000 | 120,000 |") + filled.count("| 990 | 990 | 990 |") == len(table.lines)
+        assert [line for line in filled.splitlines() if not line.startswith("|")] == [
+            line for line in text.splitlines() if not line.startswith("|")
+        ]
+        assert table.filled(filled, results) == filled
 
 
 def test_two_checkouts_are_measured_in_turn(tmp_path: Path) -> None:
