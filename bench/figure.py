@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .report import Result
 
-WIDTH, LEFT, RIGHT, TOP, ROW = 720, 240, 70, 46, 34
+WIDTH, LEFT, RIGHT, TOP, ROW = 720, 270, 70, 46, 34
 BAR = 16
 
 STYLE = """
