@@ -177,21 +177,24 @@ def json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def _parse_float(text: str) -> float:
+    if not isfinite(number := float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+_DECODER = json.JSONDecoder(parse_float=_parse_float, parse_constant=_parse_float)
+
+
 def parse_json(text: str) -> Any:
     """Return the value of JSON text. Raises ValueError, also for NaN, large numbers and lone surrogates."""
     try:
-        value = json.loads(text, parse_float=_parse_float, parse_constant=_parse_float)
+        value = _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if "\\u" in text:
         json_bytes(value)  # fails for lone surrogates
     return value
-
-
-def _parse_float(text: str) -> float:
-    if not isfinite(number := float(text)):
-        raise ValueError(f"{text} is not a finite number")
-    return number
 
 
 def _parsed(field: Any) -> Any:
