@@ -34,6 +34,6 @@ def tableside(
     """Read and write records of tables, and serve them."""
 
 
-for function in (tables, get, put, update, delete, scan):
-    app.command()(client_command(function))
+for _function in (tables, get, put, update, delete, scan):
+    app.command()(client_command(_function))
 app.command()(client_command(load, LOAD_RETRIES))

@@ -33,23 +33,16 @@ def test_a_process_ends_with_the_output_and_the_exit_code_of_its_command(service
     assert "record_not_found" in absent.stderr
 
 
-def test_a_record_is_put_read_changed_and_deleted(tableside: Command) -> None:
+def test_a_record_is_put_read_changed_deleted_and_made_from_a_default(tableside: Command) -> None:
     assert tableside("put", "cli", "a/b", '{"n": 1}').exit_code == 0
     assert json.loads(tableside("get", "cli", "a/b").stdout) == {"n": 1}
     assert json.loads(tableside("update", "cli", "a/b", '{"$inc": {"n": 2}}').stdout) == {"n": 3}
     assert tableside("delete", "cli", "a/b").exit_code == 0
     assert tableside("get", "cli", "a/b").exit_code == 1
-
-
-def test_an_update_starts_from_its_default(tableside: Command) -> None:
-    assert tableside("update", "cli", "new", '{"$inc": {"n": 1}}').exit_code == 1
-    result = tableside("update", "cli", "new", '{"$inc": {"n": 1}}', "--default", '{"n": 41}')
-    assert json.loads(result.stdout) == {"n": 42}
-
-
-def test_tables_are_listed_with_store_and_key(tableside: Command) -> None:
-    tableside("put", "listed", "a", "{}")
-    assert "listed\trocksdb\tkey string" in tableside("tables").stdout.splitlines()
+    assert tableside("update", "cli", "a/b", '{"$inc": {"n": 1}}').exit_code == 1
+    started = tableside("update", "cli", "a/b", '{"$inc": {"n": 1}}', "--default", '{"n": 41}')
+    assert json.loads(started.stdout) == {"n": 42}
+    assert "cli\trocksdb\tkey string" in tableside("tables").stdout.splitlines()
 
 
 @pytest.mark.parametrize("arguments", [("get", "cli", "a"), ("load", "cli", "rows.csv", "--key", "id")], ids=" ".join)
