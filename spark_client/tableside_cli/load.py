@@ -65,9 +65,8 @@ def load(
 def _key_fields(given: list[str], description: Mapping[str, Any]) -> list[str]:
     """Return the fields with the parts of the key. Raise BadParameter if these are too many, too few or exchanged."""
     names = key_names(description)
-    if not given or (
-        given == ["key"] and len(names) > 1
-    ):  # JSON lines of a scan have all parts of a key in this member
+    # JSON lines of a scan have all parts of a key in the member `key`.
+    if not given or (given == ["key"] and len(names) > 1):
         return names
     if len(names) != len(given):
         raise typer.BadParameter(f"keys of this table have {len(names)} parts", param_hint="--key")
