@@ -12,7 +12,7 @@ from support.raw_http import Connection
 from support.served import RECORD, Served, served
 from tableside.http import middleware
 from tableside.server import connection as protocol
-from tableside.server import server, slow_readers
+from tableside.server import response_sender, server
 
 pytestmark = pytest.mark.server
 
@@ -33,7 +33,7 @@ def short_bounds(monkeypatch: pytest.MonkeyPatch, full: bool) -> Iterator[None]:
     for where, name in (
         (protocol, "HEAD_MAX_S"),
         (middleware, "BODY_TIMEOUT_S"),
-        (slow_readers, "RESPONSE_WAIT_S"),
+        (response_sender, "RESPONSE_WAIT_S"),
         (server, "KEEP_ALIVE_S"),
     ):
         monkeypatch.setattr(where, name, FULL_BOUND_S if full else BOUND_S)

@@ -15,6 +15,7 @@ from ..core import TableError
 from ..core.errors import Overloaded
 from ..http import BODY_BYTES_MAX_KEY, IN_FLIGHT_KEY, PROBES
 from .exchange import Exchange, SharedState, problem_response
+from .request_head import RequestHead
 from .request_parser import RequestParser
 from .response_sender import ResponseSender
 
@@ -126,20 +127,20 @@ class HttpConnection(asyncio.Protocol):
         if self._parser.in_head and (self._late_at is None or not was_in_head):
             self._late_at = time.monotonic() + HEAD_MAX_S
 
-    def _on_request(self) -> None:
+    def _on_request(self, head: RequestHead) -> None:
         """Start a request, or queue it after those before it, unless it is shed."""
-        self._late_at, self._ignored_bytes, parser = None, 0, self._parser
+        self._late_at, self._ignored_bytes = None, 0
         if self.transport.is_closing():
             return
         busy = self._busy
         limit = None if busy or self._in_flight is None else self._in_flight.exhausted()
-        if limit is not None and parser.url.partition(b"?")[0] not in _PROBES:
-            self._shed(limit.overloaded())
+        if limit is not None and head.target.partition(b"?")[0] not in _PROBES:
+            self._shed(head, limit.overloaded())
             return
         if len(self.pipeline) >= PIPELINED_MAX:
             raise Overloaded(f"{PIPELINED_MAX} requests wait on this connection")
-        exchange = Exchange(self, parser)
-        self._receiving = exchange if parser.has_body else None
+        exchange = Exchange(self, head)
+        self._receiving = exchange if head.body_bytes != 0 else None
         if busy:
             self.pause_reading()
             self.pipeline.append(exchange)
@@ -173,14 +174,14 @@ class HttpConnection(asyncio.Protocol):
             self._paused = False
             self.transport.resume_reading()
 
-    def _shed(self, error: Overloaded) -> None:
+    def _shed(self, head: RequestHead, error: Overloaded) -> None:
         """Respond with an overload problem, and read more from this connection only after its `Retry-After`.
 
         Otherwise thousands of clients that try again immediately would leave no time for the requests in progress.
         """
-        parser, own = self._parser, self.server_state.default_headers
-        close = not parser.keep_alive or parser.expects_continue or self.server_state.draining
-        self.sender.write(problem_response(error, own, parser.headers, close=close, head_only=parser.method == "HEAD"))
+        own = self.server_state.default_headers
+        close = not head.keep_alive or head.expects_continue or self.server_state.draining
+        self.sender.write(problem_response(error, own, head.headers, close=close, head_only=head.method == "HEAD"))
         if close:
             self.transport.close()
             return

@@ -15,9 +15,8 @@ from uvicorn.server import ServerState
 from ..core import TableError
 from ..http import SCOPE_KEY, RequestContext, request_id
 from ..http.wire import problems
-from .request_parser import RequestParser
-from .response_sender import ResponseSender
-from .slow_readers import UnreadResponses
+from .request_head import RequestHead
+from .response_sender import ResponseSender, UnreadResponses
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +87,8 @@ class Connection(Protocol):
 class Exchange:
     """A request and its response. `keep_alive` is false if the response is the last one of its connection."""
 
-    def __init__(self, connection: Connection, request: RequestParser) -> None:
-        path, _, query = request.url.partition(b"?")
+    def __init__(self, connection: Connection, request: RequestHead) -> None:
+        path, _, query = request.target.partition(b"?")
         text = path.decode("ascii")
         self.scope: Scope = {
             **connection.scope,
@@ -106,7 +105,7 @@ class Exchange:
         self._connection = connection
         self._expects_continue = request.expects_continue
         self._body = bytearray()
-        self._body_complete = not request.has_body
+        self._body_complete = request.body_bytes == 0
         self._body_delivered = self._disconnected = False
         self._waiter: asyncio.Future[None] | None = None
         self._head: Message = {}

@@ -1,10 +1,13 @@
-"""Send responses to one client in pieces, while the client reads them and other requests have turns."""
+"""Sends responses in pieces, while their clients read them and other requests have turns.
+
+Bytes that do not fit into the kernel's buffers wait in this process, and responses may be large. So there are limits
+on how slowly a client may read, and on how many bytes may wait in total.
+"""
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
-
-from .slow_readers import ReadProgress, UnreadResponses
 
 PIECE_BYTES = 131_072
 """How many bytes of a response are passed to the transport when the client has read nearly all before them.
@@ -17,13 +20,27 @@ TURN_BYTES = 4 * PIECE_BYTES
 """How many bytes of a response are passed to the transport before other requests have a turn."""
 
 
+RESPONSE_WAIT_S = 30.0
+"""How long a response may wait unread, plus one second for each `BYTES_PER_S_MIN` bytes that the client does read."""
+
+BYTES_PER_S_MIN = 1024
+
+UNREAD_BYTES_MAX = 512 * 2**20
+"""The limit on the memory for unread responses. Above it the slowest clients are disconnected immediately."""
+
+MEASURED_S = 1.0
+"""How long a client must have read before its speed is known. Clients with a known speed are disconnected first."""
+
+
 class ResponseSender:
     """Sends bytes on a transport, and queues those that the client does not read yet.
 
     `writable` is set if no bytes are queued. `on_writable` is called when queued bytes have been sent.
     """
 
-    def __init__(self, transport: asyncio.Transport, unread: UnreadResponses, on_writable: Callable[[], None]) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, unread: "UnreadResponses", on_writable: Callable[[], None]
+    ) -> None:
         self.read_progress = ReadProgress()
         self.writable = asyncio.Event()
         self.writable.set()
@@ -109,3 +126,81 @@ class ResponseSender:
     def _drop_queue(self) -> None:
         self._queue.clear()
         self._queued_bytes = self._held_bytes = 0
+
+
+class ReadProgress:
+    """Measures how fast the client of one connection reads: `bytes_per_s`, infinity without a measurement.
+
+    While `sending`, the service delays the response, not the client, so nothing is measured.
+    """
+
+    def __init__(self) -> None:
+        self.sent_bytes = 0
+        self.bytes_per_s = math.inf
+        self.measured_s = 0.0
+        self.sending = False
+        self._since: float | None = None
+        self._read_before = 0
+        self._read_bytes = 0
+
+    def measure(self, now: float, unread_bytes: int) -> None:
+        """Note how much is unread. The measurement starts at the first call with unread bytes."""
+        if self.sending or not unread_bytes:
+            self._since, self.bytes_per_s, self.measured_s = None, math.inf, 0.0
+            return
+        if self._since is None:
+            self._since, self._read_before = now, self.sent_bytes - unread_bytes
+        self._read_bytes, self.measured_s = self.sent_bytes - unread_bytes - self._read_before, now - self._since
+        self.bytes_per_s = self._read_bytes / self.measured_s if self.measured_s > 0 else math.inf
+
+    def is_late(self, now: float, unread_bytes: int) -> bool:
+        """Measure, and return whether the client reads too slowly."""
+        self.measure(now, unread_bytes)
+        return self.measured_s > RESPONSE_WAIT_S + self._read_bytes / BYTES_PER_S_MIN if unread_bytes else False
+
+    @property
+    def slowness(self) -> tuple[bool, float]:
+        """A key that sorts the slowest first. Without a known speed, the ones that have waited longest are slowest."""
+        known = self.measured_s >= MEASURED_S
+        return not known, self.bytes_per_s if known else -self.measured_s
+
+
+class UnreadResponses:
+    """The memory for the unread responses of all connections of this process. `clock` is the event loop's.
+
+    Between two calls for a connection its client only reads, so the total is never too small.
+    """
+
+    def __init__(self, clock: Callable[[], float], bytes_max: int = UNREAD_BYTES_MAX) -> None:
+        self._clock = clock
+        self._bytes_max = bytes_max
+        self._held: dict[ResponseSender, int] = {}
+        self._total = 0
+
+    def count(self, reader: ResponseSender) -> None:
+        """Count the unread responses of a connection. Above the limit, disconnect the slowest readers."""
+        self._update(reader, self._clock())
+        if self._total > self._bytes_max:
+            self._disconnect_slowest()
+
+    def forget(self, reader: ResponseSender) -> None:
+        """Count nothing for a connection that has ended."""
+        self._total -= self._held.pop(reader, 0)
+
+    def _update(self, reader: ResponseSender, now: float) -> None:
+        unread_bytes = reader.unread_bytes
+        reader.read_progress.measure(now, unread_bytes)
+        self.forget(reader)
+        if unread_bytes:
+            self._held[reader] = reader.held_bytes
+            self._total += reader.held_bytes
+
+    def _disconnect_slowest(self) -> None:
+        now = self._clock()
+        for reader in [*self._held]:
+            self._update(reader, now)
+        for reader in sorted(self._held, key=lambda one: one.read_progress.slowness):
+            if self._total <= self._bytes_max:
+                return
+            self.forget(reader)
+            reader.abort()

@@ -6,6 +6,7 @@ connections. Shortly before the end it cancels the requests that remain. It clos
 """
 
 import asyncio
+import errno
 import faulthandler
 import gc
 import logging
@@ -13,6 +14,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import time
 from copy import copy
 from functools import partial
@@ -21,13 +23,15 @@ from typing import cast
 
 import msgspec
 import uvicorn
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import STARTUP_FAILURE
 
-from ..http import DRAINING_KEY
+from ..http import DRAINING_KEY, PROBES
+from ..http.wire import problems
 from ..settings import LimitSettings
 from .connection import HttpConnection
 from .exchange import SharedState
-from .health_port import probes_only, probes_socket
-from .port_check import exit_if_in_use
 from .tls import RenewedContext, TlsFiles
 
 log = logging.getLogger(__name__)
@@ -186,3 +190,56 @@ def close_late(state: SharedState, now: float) -> None:
             connection.sender.abort()
         elif connection.sender.unread_bytes:
             state.unread.count(connection.sender)
+
+
+def exit_if_in_use(host: str, port: int) -> None:
+    """Exit the process, before it opens stores, with one line in the log if a socket has the port already.
+
+    Other errors occur when listening.
+    """
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        return
+    for family, kind, protocol, _, address in addresses:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                probe.bind(address)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    shown = f"[{host}]" if ":" in host else host
+                    log.error("cannot start: %s:%s is in use: choose another --port", shown, port)
+                    sys.exit(STARTUP_FAILURE)
+
+
+def probes_socket(host: str, port: int) -> socket.socket:
+    """Return a bound socket for probes, which worker processes inherit. Exit the process if the port is in use."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        log.error("cannot listen on %s, port %s: %s", host, port, error.strerror)
+        sys.exit(STARTUP_FAILURE)
+    listener.set_inheritable(True)
+    return listener
+
+
+def probes_only(app: ASGIApp) -> ASGIApp:
+    """Return an application that serves the probes and metrics of `app`, and no other path.
+
+    Their clients need no certificate.
+    """
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in PROBES:
+            await app(scope, receive, send)
+            return
+        error = problems.NotFound("this port serves only probes and metrics")
+        response = Response(problems.encode(error), problems.status(error), media_type=problems.MEDIA_TYPE)
+        await response(scope, receive, send)
+
+    return serve

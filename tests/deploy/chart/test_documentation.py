@@ -15,7 +15,7 @@ from deploy.chart.restricted import faults
 from deploy.chart.values_table import described
 from documentation.blocks import Block, blocks
 from scripts.bootstrap import ROOT
-from tableside.server.slow_readers import UNREAD_BYTES_MAX
+from tableside.server.response_sender import UNREAD_BYTES_MAX
 from tableside.settings import LimitSettings, load
 from tableside.stores.rocksdb import RocksdbSettings
 

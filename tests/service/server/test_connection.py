@@ -8,10 +8,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
 from tableside.http import BODY_BYTES_MAX_KEY
-from tableside.server import slow_readers
 from tableside.server.connection import HttpConnection
 from tableside.server.exchange import JOINED_BYTES_MAX, SharedState
-from tableside.server.response_sender import PIECE_BYTES, TURN_BYTES
+from tableside.server.response_sender import PIECE_BYTES, TURN_BYTES, UnreadResponses
 from tableside.server.server import close_late
 
 GET = b"GET /%b HTTP/1.1\r\nhost: test\r\n\r\n"
@@ -520,7 +519,7 @@ async def test_an_unread_end_of_a_response_times_out() -> None:
 
 async def test_above_the_limit_of_unread_bytes_the_slowest_readers_are_disconnected() -> None:
     now = 0.0
-    unread = slow_readers.UnreadResponses(lambda: now, 1000)
+    unread = UnreadResponses(lambda: now, 1000)
     connections = [connected(answering(b"")) for _ in range(3)]
     for index, (recorder, protocol) in enumerate(connections):
         now = index / 10
@@ -541,7 +540,7 @@ async def test_above_the_limit_of_unread_bytes_the_slowest_readers_are_disconnec
 
 async def test_of_equally_slow_readers_the_first_is_disconnected() -> None:
     now = 0.0
-    unread = slow_readers.UnreadResponses(lambda: now, 1000)
+    unread = UnreadResponses(lambda: now, 1000)
     connections = [connected(answering(b"")) for _ in range(3)]
     for recorder, protocol in connections:
         now += 0.01
@@ -551,7 +550,7 @@ async def test_of_equally_slow_readers_the_first_is_disconnected() -> None:
 
 
 async def test_read_responses_and_ended_connections_are_not_counted() -> None:
-    unread = slow_readers.UnreadResponses(lambda: 0.0, 1000)
+    unread = UnreadResponses(lambda: 0.0, 1000)
     connections = [connected(answering(b"")) for _ in range(3)]
     for recorder, protocol in connections:
         recorder.unread = 900
@@ -570,7 +569,7 @@ async def test_late_connections_are_closed_and_small_responses_are_counted() -> 
     await answered(recorder, protocol)
     recorder.done.clear()
     recorder.unread, now = 600, asyncio.get_running_loop().time()
-    protocol.server_state.unread = slow_readers.UnreadResponses(lambda: now, 1000)
+    protocol.server_state.unread = UnreadResponses(lambda: now, 1000)
     close_late(protocol.server_state, now)
     assert recorder.done == []
     recorder.unread = 1001

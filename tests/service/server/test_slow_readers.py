@@ -16,8 +16,8 @@ import uvloop
 from support.certificates import Authority
 from tableside.app import create_app
 from tableside.server.connection import HttpConnection
+from tableside.server.response_sender import UnreadResponses
 from tableside.server.server import ListenAddress, Server, ServerConfig
-from tableside.server.slow_readers import UnreadResponses
 from tableside.server.tls import TlsFiles
 from tableside.settings import validate
 

@@ -114,7 +114,7 @@ async def test_a_request_ends_with_its_body(piece_bytes: int | None) -> None:
 @pytest.mark.parametrize("piece_bytes", [10**6, 1000, 7, 1])
 def test_the_content_of_a_chunk_is_not_searched_for_its_end(text: bytes, piece_bytes: int) -> None:
     content, parts, ends = text * 1000, list[bytes](), list[int]()
-    parser = RequestParser(lambda: None, parts.append, lambda: ends.append(len(parts)))
+    parser = RequestParser(lambda head: None, parts.append, lambda: ends.append(len(parts)))
     head = b"PUT /c HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
     request = head + b"0%X;a=b\r\n%b\r\n1\r\nx\r\n00\r\na: 0\r\n\r\n" % (len(content), content) + PLAIN
     for at in range(0, len(request), piece_bytes):
