@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 
+from .. import telemetry
 from ..core import (
     Delete,
     Get,
@@ -20,7 +21,7 @@ from ..core import (
 )
 from ..core.concurrency import Pieces
 from ..core.directions import count_reads
-from ..telemetry import Histogram, counters
+from ..telemetry import Histogram
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -40,7 +41,7 @@ class OperationMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ("table", "operation", "outcome")
-        self.operations = counters.Counter(
+        self.operations = telemetry.Counter(
             "tableside_operations",
             "Operations, scans and splits by outcome; an update's created is a default that was inserted.",
             labels,
@@ -60,7 +61,7 @@ class OperationMetrics:
             buckets=COUNTS,
             registry=registry,
         )
-        self.dropped = counters.Counter(
+        self.dropped = telemetry.Counter(
             "tableside_dropped_records",
             "Writes that were acknowledged and went to no partition, as their callers asked.",
             ("table",),
@@ -75,7 +76,7 @@ class TableMetrics:
         self._metrics = metrics
         self._table = table
         self._batch = metrics.batch.labels(table)
-        self._children: dict[tuple[str, str], tuple[counters.Counter, Histogram]] = {}
+        self._children: dict[tuple[str, str], tuple[telemetry.Counter, Histogram]] = {}
 
     def one(self, operation: Operation, outcome: Outcome, seconds: float) -> None:
         """Count a single operation."""

@@ -3,12 +3,10 @@
 Independent of HTTP: `http` observes requests and reports them through this package. Imports `core`.
 """
 
-from .counters import Counter, Histogram
-from .exposition import DIRECTORY_VARIABLE, Exposition
-from .log_limits import EventLogLimiter
-from .logs import REQUEST_LOGGER
-from .settings import LogSettings, TraceSettings
+from .logs import REQUEST_LOGGER, EventLogLimiter, LogSettings
+from .metrics import DIRECTORY_VARIABLE, Counter, Exposition, Histogram
 from .spans import Attribute, Traces, current_context, current_link, wait_span
+from .trace_export import TraceSettings
 
 __all__ = [
     "DIRECTORY_VARIABLE",

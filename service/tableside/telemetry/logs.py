@@ -4,20 +4,21 @@ Messages of trusted loggers are logged completely. Other libraries may format da
 constant text from their source is logged, with the source location.
 """
 
+import asyncio
 import logging
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, MutableMapping
 from pathlib import PurePath
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import structlog
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
+from pydantic import BaseModel, Field
 
-from .log_limits import SourceLogLimiter
 from .redaction import OWN_PACKAGES, redacted_summary, redacted_traceback, strip_messages
-from .settings import LogSettings
 
 LogEvent = MutableMapping[str, Any]
 
@@ -29,14 +30,29 @@ TRUSTED_LOGGERS = (*OWN_PACKAGES, "uvicorn")
 REQUEST_LOGGER = "tableside.requests"
 """The logger of requests. It limits its lines itself, by the outcome of requests."""
 
+LINES_PER_S_MAX = 20
+"""The limit on the lines from one place in the source, such as a line that repeats for every failed store call.
+
+The content of a line does not count, so that callers cannot evade the limit by varying it.
+"""
+
 _RECORD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+class LogSettings(BaseModel, frozen=True, extra="forbid"):
+    """The log's level and format, the share of successful requests to log, and the duration of a slow request."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "console"] = "json"
+    requests: float = Field(default=0.01, ge=0, le=1)
+    slow_s: float = Field(default=1.0, gt=0, le=3600)
 
 
 def configure(
     settings: LogSettings, stream: TextIO | None = None, monotonic: Callable[[], float] = time.monotonic
 ) -> None:
     """Configure logging. May be called again with other settings. `stream` defaults to standard output."""
-    lines = _LineHandler(stream or sys.stdout, SourceLogLimiter(monotonic))
+    lines = _LineHandler(stream or sys.stdout, monotonic)
     lines.setFormatter(_formatter(settings, colours=lines.stream.isatty()))
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     root = logging.getLogger()
@@ -51,18 +67,29 @@ def configure(
 class _LineHandler(logging.StreamHandler[TextIO]):
     """Writes lines. A line that cannot be written is not printed to standard error, because it may contain data."""
 
-    def __init__(self, stream: TextIO, source_limiter: SourceLogLimiter) -> None:
+    def __init__(self, stream: TextIO, monotonic: Callable[[], float]) -> None:
         super().__init__(stream)
-        self._source_limiter = source_limiter
+        self._monotonic, self._second_began = monotonic, monotonic()
+        self._counts: Counter[tuple[str, int]] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line unless its source logged too many in this second. Log the number of suppressed lines later."""
-        for (path, line), count in self._source_limiter.suppressed_counts().items():
-            super().emit(
-                _internal_record(logging.WARNING, f"left out of the log: {_place(path, line)}", record, left_out=count)
-            )
-        if record.name == REQUEST_LOGGER or self._source_limiter.allow((record.pathname, record.lineno)):
-            super().emit(record)
+        if self._monotonic() - self._second_began >= 1.0:
+            self._log_suppressed(record)
+        if record.name != REQUEST_LOGGER:
+            place = record.pathname, record.lineno
+            self._counts[place] += 1
+            if self._counts[place] > LINES_PER_S_MAX:
+                return
+        super().emit(record)
+
+    def _log_suppressed(self, about: logging.LogRecord) -> None:
+        """Log the number of suppressed lines by place, and start a new second."""
+        counts, self._counts, self._second_began = self._counts, Counter(), self._monotonic()
+        for (path, line), count in counts.items():
+            if count > LINES_PER_S_MAX:
+                text, left_out = f"left out of the log: {_place(path, line)}", count - LINES_PER_S_MAX
+                super().emit(_internal_record(logging.WARNING, text, about, left_out=left_out))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # as logging has it
         """Log the source of a line that could not be written, if possible."""
@@ -177,3 +204,30 @@ def _log_unhandled_exceptions() -> None:
     sys.excepthook = in_process
     threading.excepthook = in_thread
     sys.unraisablehook = in_finalizer
+
+
+class EventLogLimiter:
+    """Limits log lines by kind of event: `per_s` lines of each kind per second."""
+
+    def __init__(self, per_s: int, log: logging.Logger) -> None:
+        self._per_s = per_s
+        self._log = log
+        self._counts: Counter[str] = Counter()
+        self._end: asyncio.TimerHandle | None = None
+
+    def allow(self, kind: str) -> bool:
+        """Return whether one more line may be logged. The number of other lines is logged within a second."""
+        if self._end is None:
+            self._end = asyncio.get_running_loop().call_later(1.0, self.log_suppressed)
+        self._counts[kind] += 1
+        return self._counts[kind] <= self._per_s
+
+    def log_suppressed(self) -> None:
+        """Log the number of suppressed lines, and start a new second."""
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        for kind, count in self._counts.items():
+            if count > self._per_s:
+                self._log.warning("left out of the log: %s", kind, extra={"left_out": count - self._per_s})
+        self._counts.clear()

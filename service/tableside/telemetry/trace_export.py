@@ -9,11 +9,12 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, BaseModel, Field
 
 from .. import __version__
 from ..core import InvalidOperation, Unsupported, checked_url
-from .settings import TraceSettings
 from .spans import Traces
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ _WITHOUT_EFFECT = {
     "OTEL_TRACES_SAMPLER_ARG": "traces.sample in the configuration file is the sampled share",
     "OTEL_PROPAGATORS": "traces continue by traceparent only",
 }
+
+
+class TraceSettings(BaseModel, frozen=True, extra="forbid"):
+    """The endpoint for traces (OTLP over HTTP, none disables them), and the sampled share of traces that start here."""
+
+    endpoint: Annotated[str, Field(pattern=r"^https?://"), AfterValidator(checked_url)] | None = None
+    sample: float = Field(default=0.01, ge=0, le=1)
 
 
 class Tracing:

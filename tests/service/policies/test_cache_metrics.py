@@ -163,7 +163,7 @@ def test_the_workers_of_a_replica_show_their_caches_together(tmp_path: Path) -> 
 
 WORKER = """
 import sys
-from tableside.telemetry.exposition import Exposition
+from tableside.telemetry.metrics import Exposition
 from tableside.policies.cache.metrics import CacheMetrics, TableCacheMetrics
 
 count, up = map(int, sys.argv[1:])

@@ -9,8 +9,8 @@ import prometheus_client
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from tableside.telemetry import counters
-from tableside.telemetry.counters import Registry
+from tableside.telemetry import metrics
+from tableside.telemetry.metrics import Registry
 
 BUCKETS = (0.5, 1.0, 2.5)
 
@@ -52,7 +52,7 @@ def counted(
 
 
 def test_values_equal_those_of_the_library() -> None:
-    found = [*counted(counters.Counter, counters.Histogram)]
+    found = [*counted(metrics.Counter, metrics.Histogram)]
     assert found == [*counted(prometheus_client.Counter, prometheus_client.Histogram)]
     assert 'sizes_bucket{kind="a",le="0.5"} 2.0' in found[-1]
     assert 'sizes_sum{kind="a"} 108.60001' in found[-1]
@@ -61,8 +61,8 @@ def test_values_equal_those_of_the_library() -> None:
 
 def test_counts_reach_the_library_when_they_are_settled() -> None:
     registry = Registry()
-    calls = counters.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
-    sizes = counters.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
+    calls = metrics.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
+    sizes = metrics.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
     for size in (1, 2, 3):
         calls.inc(size)
         sizes.observe(size)
@@ -77,8 +77,8 @@ def test_counts_reach_the_library_when_they_are_settled() -> None:
 @pytest.mark.usefixtures("impatient")
 def test_no_count_is_lost_or_decreases_during_concurrent_reads() -> None:
     registry = Registry()
-    calls = counters.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
-    sizes = counters.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
+    calls = metrics.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
+    sizes = metrics.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
     over = threading.Event()
     falls: list[float] = []
 

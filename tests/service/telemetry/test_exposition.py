@@ -27,7 +27,7 @@ from support.waiting import until
 from tableside import __version__
 from tableside.app import create_app
 from tableside.settings import validate
-from tableside.telemetry import exposition
+from tableside.telemetry import metrics
 
 pytestmark = pytest.mark.server
 PID_MAX = 2**22
@@ -91,7 +91,7 @@ class SlowCollector(Collector):
 
 
 async def test_concurrent_requests_for_metrics_do_not_block_the_service() -> None:
-    slow, shown = SlowCollector(), exposition.Exposition()
+    slow, shown = SlowCollector(), metrics.Exposition()
     slow.passes_within_lifetime.set()  # registration collects it once
     shown.registry.register(slow)
     slow.passes_within_lifetime.clear()
@@ -241,7 +241,7 @@ def test_workers_that_start_together_all_remove_gauges_of_exited_workers(tmp_pat
 
     def forget() -> None:
         start.wait()
-        exposition._remove_gauges_of_exited_workers(tmp_path)
+        metrics._remove_gauges_of_exited_workers(tmp_path)
 
     with ThreadPoolExecutor(4) as workers:
         for done in [workers.submit(forget) for _ in range(4)]:

@@ -17,7 +17,7 @@ from service.telemetry.lines import Lines, logged
 from tableside.core.errors import StoreUnavailable
 from tableside.http import request_observers
 from tableside.telemetry import LogSettings, logs
-from tableside.telemetry.log_limits import LINES_PER_S_MAX
+from tableside.telemetry.logs import LINES_PER_S_MAX
 
 SECRET = "marked-secret"
 
