@@ -40,6 +40,7 @@ from .http import (
     problem_response,
     routes,
 )
+from .http.console import read_timed
 from .http.console import routes as console_routes
 from .settings import Fault, LimitSettings, Settings, SettingsError
 from .telemetry import Exposition, logs, trace_export
@@ -68,7 +69,7 @@ def create_app(
     hosts = AllowedHosts(settings.hosts, local=local)
     prefix = PathPrefix(settings.root_path, settings.trusted_proxies)
     access_log = AccessLog(settings.logs)
-    pages = Console(exposition.collect, workers) if settings.console.enabled else None
+    pages = Console(lambda: read_timed(exposition.collect), workers) if settings.console.enabled else None
     environment = Environment(StackMetrics(exposition.registry), workers, in_flight)
 
     @asynccontextmanager

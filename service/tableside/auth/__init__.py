@@ -7,7 +7,7 @@ of the tables that the caller may read and write. Imports `core` and `telemetry`
 from .authenticator import Auth, Unauthenticated
 from .claim_rules import VerifiedToken
 from .key_source import IssuerMetrics, KeysMissing
-from .permissions import UNRESTRICTED, Caller, Forbidden, with_refusals
+from .permissions import UNRESTRICTED, Caller, Forbidden, Permission, with_refusals
 from .settings import AuthSettings, IssuerSettings, Tokens, TokenSettings
 from .signed_tokens import TOKEN_BYTES_MAX, Issuers, TokenRejected
 
@@ -22,6 +22,7 @@ __all__ = [
     "IssuerSettings",
     "Issuers",
     "KeysMissing",
+    "Permission",
     "TokenRejected",
     "TokenSettings",
     "Tokens",

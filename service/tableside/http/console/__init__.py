@@ -4,7 +4,7 @@ The service renders pages, or fragments that htmx inserts. Plots are SVG. Number
 (`reading`, `history`). Reads and writes of records go through the catalog, like any request.
 """
 
-from .console import Console
+from .console import Console, read_timed
 from .routes import routes
 
-__all__ = ["Console", "routes"]
+__all__ = ["Console", "read_timed", "routes"]

@@ -1,10 +1,11 @@
-"""Counters of one table since the service started, and the difference between two states of them."""
+"""Counters of each table since the service started, read from its metrics, and the difference between two states."""
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
+from prometheus_client import Metric
 
 from ...catalog import BUCKETS_S
 
@@ -30,10 +31,11 @@ SHED = "shed"
 """Requests that were shed. Only the counters of all tables together have it, because such requests name no table."""
 
 _BUCKETS = tuple(f"le {bound}" for bound in BOUNDS_S)
+_CACHE_OUTCOMES = ("cache hit", "cache miss", "cache coalesced", "cache bypassed")
 
 NAMES = (
     *("reads", "writes", *SUCCESSES, *FAILURES, REFUSED, SHED),
-    *("cache hit", "cache miss", "cache coalesced", "cache bypassed"),
+    *_CACHE_OUTCOMES,
     *("calls", "calls failed", "calls seconds"),
     *("read limit", "write limit", "retries", "given up", "waited", "crowded out", "timeouts"),
     *_BUCKETS,
@@ -41,12 +43,6 @@ NAMES = (
 """The names of the counters."""
 
 _INDEXES = {name: index for index, name in enumerate(NAMES)}
-
-
-@lru_cache(maxsize=64)
-def bucket(bound: str) -> str:
-    """Return the counter name of a latency bucket, for the `le` label of the metric."""
-    return f"le {float(bound)}"
 
 
 class Counts:
@@ -101,24 +97,17 @@ class Change(msgspec.Struct, frozen=True):
     @property
     def failed_share(self) -> float | None:
         """Return the share of operations that failed, or None if there were no operations."""
-        return _share(self.sum(FAILURES), self.operations)
+        return self.sum(FAILURES) / self.operations if self.operations else None
 
     @property
     def hit_share(self) -> float | None:
         """Return the share of gets that were cache hits, or None if there were no gets."""
-        return _share(self["cache hit"], self.sum(("cache hit", "cache miss", "cache coalesced", "cache bypassed")))
+        gets = self.sum(_CACHE_OUTCOMES)
+        return self["cache hit"] / gets if gets else None
 
     def latency_s(self, share: float) -> float | None:
         """Return a quantile of the latency, such as 0.99, or None if there were no operations."""
-        return quantile(share, _cumulative(self))
-
-
-def _share(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
-
-
-def _cumulative(change: Change) -> Sequence[tuple[float, float]]:
-    return [(bound, change[name]) for bound, name in zip(BOUNDS_S, _BUCKETS, strict=True)]
+        return quantile(share, [(bound, self[name]) for bound, name in zip(BOUNDS_S, _BUCKETS, strict=True)])
 
 
 def quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float | None:
@@ -136,3 +125,71 @@ def quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float | No
             return lower + (bound - lower) * (rank - below) / (cumulative - below)
         lower, below = bound, cumulative
     return lower
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """The counters of each table and of all tables together, and the gauges of requests in flight."""
+
+    tables: dict[str, Counts]
+    total: Counts
+    in_flight: dict[str, float]
+
+
+def read(families: Iterable[Metric]) -> Reading:
+    """Read the metrics. Ignore metrics that no page shows."""
+    reading = Reading({}, Counts(), {})
+    for family in families:
+        if family.name == "tableside_in_flight":
+            reading.in_flight.update({sample.labels["what"]: sample.value for sample in family.samples})
+        elif family.name == "tableside_shed":
+            reading.total.add(SHED, sum(one.value for one in family.samples if one.name.endswith("_total")))
+        elif family.name in FAMILIES:
+            _add(family, reading)
+    return reading
+
+
+def _add(family: Metric, reading: Reading) -> None:
+    for sample in family.samples:
+        if (names := _NAMES.get(sample.name)) is None:
+            continue
+        table = sample.labels["table"]
+        if (row := reading.tables.get(table)) is None:
+            row = reading.tables[table] = Counts()
+        for name in names(sample.labels):
+            row.add(name, sample.value)
+            reading.total.add(name, sample.value)
+
+
+def _operation(labels: Mapping[str, str]) -> Sequence[str]:
+    direction = "writes" if labels["operation"] in ("put", "update", "delete") else "reads"
+    return direction, labels["outcome"] if labels["outcome"] in _KNOWN else REFUSED
+
+
+_KNOWN = frozenset((*SUCCESSES, *FAILURES))
+
+
+@lru_cache(maxsize=64)
+def _bucket(bound: str) -> str:
+    return f"le {float(bound)}"
+
+
+_NAMES: Mapping[str, Callable[[Mapping[str, str]], Sequence[str]]] = {
+    "tableside_operations_total": _operation,
+    "tableside_operation_duration_seconds_bucket": lambda labels: (_bucket(labels["le"]),),
+    "tableside_cache_gets_total": lambda labels: (f"cache {labels['outcome']}",),
+    "tableside_store_call_duration_seconds_count": lambda labels: (
+        ("calls",) if labels["outcome"] == "ok" else ("calls", "calls failed")
+    ),
+    "tableside_store_call_duration_seconds_sum": lambda labels: ("calls seconds",),
+    "tableside_rate_limit_throttled_total": lambda labels: (f"{labels['direction']} limit",),
+    "tableside_caller_limit_throttled_total": lambda labels: (f"{labels['direction']} limit",),
+    "tableside_retries_total": lambda labels: ("retries",),
+    "tableside_retries_given_up_total": lambda labels: ("given up",),
+    "tableside_bulkhead_calls_total": lambda labels: ("waited" if labels["outcome"] == "waited" else "crowded out",),
+    "tableside_attempt_timeouts_total": lambda labels: ("timeouts",),
+}
+"""By sample name, a function from the sample's labels to the counters that it increases."""
+
+FAMILIES = frozenset(
+    name.removesuffix("_total").removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for name in _NAMES
+)

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
-from .counts import NOTHING, Change, Counts
-from .reading import Reading
+from .counts import NOTHING, Change, Counts, Reading
 
 SPAN_S = 600.0
 """The time span of the plots."""

@@ -1,37 +1,94 @@
-"""The coordinates of SVG plots: lines, and marks on the axes. The style sheet defines the appearance.
+"""Plots as SVG: their definitions, lines, and marks on the axes. The style sheet defines the appearance.
 
 One unit is about one pixel. The time axis spans the history, with the latest sample at the right.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from .history import SPAN_S
+from . import numbers
+from .counts import Change
+from .history import SPAN_S, History
 
 WIDTH, HEIGHT = 320.0, 132.0
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 8.0, 8.0, 20.0
 
 SPARK_WIDTH, SPARK_HEIGHT = 120.0, 24.0
 
-_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+STEP_S = 6.0
+
+_ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 _MARKS_AT_MIN = (10, 5, 0)
 
 Points = Sequence[tuple[float, float | None]]
 """Pairs of an age in seconds and a value, latest last. None as the value leaves a gap."""
 
+Value = Callable[[Change], float | None]
+
+
+class PlotDefinition(msgspec.Struct, frozen=True):
+    """A plot: title, description, number format, lines (name, CSS class, value), and the bounds of its axis's end.
+
+    `alerts` draws the parts of the lines that are above zero in the color of an alert.
+    """
+
+    title: str
+    description: str
+    format_value: Callable[[float | None], str]
+    lines: tuple[tuple[str, str, Value], ...] = ()
+    top_min: float = 0.0
+    top_max: float = math.inf
+    alerts: bool = False
+
+
+_PLOTS = (
+    PlotDefinition(
+        "Operations",
+        "Completed operations per second. A batch counts as its operations.",
+        numbers.rate,
+        (
+            ("reads", "first", lambda change: change.per_s("reads")),
+            ("writes", "second", lambda change: change.per_s("writes")),
+        ),
+    ),
+    PlotDefinition(
+        "Latency",
+        "Time from the start to the outcome of an operation: median (p50) and 99th percentile (p99).",
+        numbers.seconds,
+        (
+            ("p50", "first", lambda change: change.latency_s(0.5)),
+            ("p99", "second", lambda change: change.latency_s(0.99)),
+        ),
+    ),
+    PlotDefinition(
+        "Error rate",
+        "Share of operations that failed for a reason other than the request itself.",
+        numbers.share,
+        (("error rate", "quiet", lambda change: change.failed_share),),
+        0.01,
+        1.0,
+        alerts=True,
+    ),
+    PlotDefinition(
+        "Cache hit ratio",
+        "Share of gets that were answered from the cache.",
+        numbers.share,
+        (("hit ratio", "first", lambda change: change.hit_share),),
+        1.0,
+        1.0,
+    ),
+)
+
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of a plot: its name, CSS class, SVG path, and formatted current value.
-
-    The legend shows only lines with a name.
-    """
+    """One line of a plot: its name, CSS class, points, and current value. The legend shows only lines with a name."""
 
     name: str
     css_class: str
-    path: str
-    now: str
+    points: Points
+    now: float | None = None
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -41,51 +98,59 @@ class Mark(msgspec.Struct, frozen=True):
     text: str
 
 
-class Spark(msgspec.Struct, frozen=True):
-    """A sparkline: its SVG path, and the value at the top of its scale, which differs between sparklines."""
-
-    path: str
-    top: float
-
-
 class Plot(msgspec.Struct, frozen=True):
-    """A plot, ready for the template."""
+    """A plot, ready for the template. `lines` have a name, a CSS class, an SVG path and the formatted current value."""
 
     title: str
     description: str
-    lines: list[Line]
+    lines: list[dict[str, str]]
     rows: list[Mark]
     columns: list[Mark]
     most: str
     empty: bool
 
 
-def plot(
-    title: str,
-    description: str,
-    lines: Iterable[tuple[str, str, Points, float | None]],
-    format_value: Callable[[float | None], str],
-    *,
-    top_min: float = 0.0,
-    top_max: float = math.inf,
-) -> Plot:
-    """Return a plot of lines. Each line is a name, a CSS class, points, and the current value.
+def build_plots(history: History, table: str | None = None) -> list[Plot]:
+    """Return the plots of a table, or of all tables together."""
+    now, changes = history.now(table), list(history.changes(table, step_s=STEP_S))
+    return [plot(definition, list(_lines(definition, changes, now))) for definition in _PLOTS]
 
-    `format_value` formats a value. The axis ends at a round number that is not below any point or `top_min`, and
-    not above `top_max`.
+
+def _lines(definition: PlotDefinition, changes: list[tuple[float, Change]], now: Change | None) -> Iterator[Line]:
+    for name, css_class, value in definition.lines:
+        points = [(ago_s, value(change)) for ago_s, change in changes]
+        yield Line(name, css_class, points, None if now is None else value(now))
+        if definition.alerts:
+            yield Line("", "bad", above_zero(points))
+
+
+def plot(definition: PlotDefinition, lines: Sequence[Line]) -> Plot:
+    """Return a plot of lines.
+
+    The axis ends at a round number that is not below any point or `top_min`, and not above `top_max`.
     """
-    lines = list(lines)
-    values = [value for _, _, points, _ in lines for _, value in points if value is not None]
-    top = min(top_max, round_up(max([*values, top_min]) or 1.0))
+    values = [value for line in lines for _, value in line.points if value is not None]
+    top = min(definition.top_max, round_up(max([*values, definition.top_min]) or 1.0))
+    text = definition.format_value
     return Plot(
-        title,
-        description,
-        [Line(name, css_class, _path(points, top), format_value(now)) for name, css_class, points, now in lines],
-        [Mark(_y(part, 1.0), format_value(top * part) if part else "0") for part in (0.0, 0.5, 1.0)],
+        definition.title,
+        definition.description,
+        [
+            {"name": line.name, "css_class": line.css_class, "path": _path(line.points, top), "now": text(line.now)}
+            for line in lines
+        ],
+        [Mark(_y(part, 1.0), text(top * part) if part else "0") for part in (0.0, 0.5, 1.0)],
         [Mark(_x(minutes * 60), f"\N{MINUS SIGN}{minutes} min" if minutes else "now") for minutes in _MARKS_AT_MIN],
-        format_value(max(values, default=None)),
+        text(max(values, default=None)),
         not values,
     )
+
+
+class Spark(msgspec.Struct, frozen=True):
+    """A sparkline: its SVG path, and the value at the top of its scale, which differs between sparklines."""
+
+    path: str
+    top: float
 
 
 def spark(points: Points) -> Spark:
@@ -110,7 +175,7 @@ def above_zero(points: Points) -> Points:
 def round_up(value: float) -> float:
     """Round a positive value up to 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in _STEPS if step * power >= value * (1 - 1e-9))
+    return next(step * power for step in _ROUND if step * power >= value * (1 - 1e-9))
 
 
 def _path(points: Points, top: float) -> str:

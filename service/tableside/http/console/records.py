@@ -1,4 +1,7 @@
-"""Reads, writes and deletes single records, and scans pages of them, through the table like any request."""
+"""Single records on pages: their addresses and forms, reads, writes and deletes, and pages of scans.
+
+All of them go through the table like any request.
+"""
 
 import difflib
 import time
@@ -6,19 +9,40 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import repeat
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 import orjson
+from starlette.requests import Request
 
 from ...catalog import Catalog, CatalogEntry, Table
-from ...core import Delete, Get, Operation, Outcome, Record, Scan, TableError, TooLarge, run_in_thread, values
+from ...core import (
+    Delete,
+    Get,
+    InvalidOperation,
+    Key,
+    MalformedRequest,
+    Operation,
+    Outcome,
+    Part,
+    PartType,
+    Record,
+    Scan,
+    TableError,
+    TableSpec,
+    TooLarge,
+    part_from_text,
+    run_in_thread,
+    values,
+)
 from ...core.errors import PreconditionFailed
+from ...core.transitions import checked_ttl_s
 from ..wire import operation_members as members
+from ..wire import request_headers
 from ..wire.answers import rfc3339
 from ..wire.cursors import open_sealed, seal
-from . import forms
-from .error_messages import ErrorMessage, describe_error
-from .forms import Address
+from ..wire.partitions import choose_partitions, parse_query
+from ..wire.problems import UnsupportedMediaType
 
 SHOWN_CHARACTERS_MAX = 200_000
 """The maximum length of a displayed value. Longer values are displayed in part, and the console cannot edit them."""
@@ -28,6 +52,29 @@ PAGE_RECORDS = 25
 PAGE_BYTES_MAX = 1 << 20
 COMPARED_LINES_MAX = 1000
 """The maximum number of lines of each version in a comparison. Its time grows with their cube at worst."""
+
+FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"
+FORM_BYTES_MAX = 1 << 20
+FIELDS_MAX = 20
+
+SUMMARIES = {
+    "record_not_found": "Record not found.",
+    "table_not_found": "Table not found.",
+    "malformed_request": "The request cannot be parsed.",
+    "invalid_operation": "Invalid key, value or operation.",
+    "too_large": "A size limit was exceeded.",
+    "precondition_failed": "The record was changed after it was loaded.",
+    "contended": "Concurrent writes to the record caused a conflict.",
+    "throttled": "A rate limit was exceeded.",
+    "overloaded": "The service is overloaded.",
+    "store_unavailable": "The store is unreachable.",
+    "deadline_exceeded": "The deadline was exceeded.",
+    "record_unreadable": "The store's entry under this key is not a valid record.",
+    "unsupported": "The store does not support this operation.",
+    "unauthenticated": "Authentication is required.",
+    "forbidden": "Permission denied.",
+    "internal": "An internal error occurred.",
+}
 
 
 class DisplayedRecord(msgspec.Struct, frozen=True):
@@ -47,6 +94,85 @@ class Version(msgspec.Struct, frozen=True):
 
     lines: list[tuple[str, bool]]
     etag: str | None
+
+
+class ErrorMessage(msgspec.Struct, frozen=True):
+    """An error as a page shows it: a summary, the error's detail and code, and advice on how to continue."""
+
+    summary: str
+    detail: str
+    code: str
+    advice: str = ""
+
+
+def describe_error(error: TableError, *, write: bool = False) -> ErrorMessage:
+    """Return the message for an error. For a write, the advice states whether it may have been applied."""
+    advice = []
+    if write and error.applied == "no":
+        advice.append("The record is unchanged.")
+    elif write:
+        advice.append("The write may have been applied: look up the record again.")
+    if error.retriable:
+        advice.append("A retry may succeed.")
+    return ErrorMessage(SUMMARIES.get(error.code, "The request failed."), error.detail, error.code, " ".join(advice))
+
+
+class Address(msgspec.Struct, frozen=True):
+    """The location of a record: its key, and its partition in a partitioned table. None is the partition of the key."""
+
+    key: Key
+    partition: int | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts of the key."""
+        return tuple(map(str, self._parts))
+
+    @property
+    def query(self) -> str:
+        """Return the address as a query string, which `parse_address` can decode."""
+        parts = {f"k{index}": part for index, part in enumerate(self._parts)}
+        return urlencode(parts if self.partition is None else {**parts, "partitions": self.partition})
+
+    @property
+    def partitions(self) -> tuple[int, ...] | None:
+        """Return the partitions of an operation on the record."""
+        return None if self.partition is None else (self.partition,)
+
+    @property
+    def _parts(self) -> tuple[Part, ...]:
+        return self.key if isinstance(self.key, tuple) else (self.key,)
+
+
+def parse_address(spec: TableSpec, given: Mapping[str, str]) -> Address:
+    """Return the address from the parameters k0, k1 and so on, and `partitions`. Raise InvalidOperation if invalid."""
+    texts = [given.get(f"k{index}") for index in range(len(spec.key.fields))]
+    if not any(text is not None for text in texts):
+        raise InvalidOperation("the request has no key")
+    parts = tuple(parse_part(text or "", field.type) for text, field in zip(texts, spec.key.fields, strict=True))
+    key = parts if spec.key.composite else parts[0]
+    if not (text := given.get("partitions")):
+        return Address(key)
+    partitions = choose_partitions(spec, parse_query(text))
+    if partitions is None or len(partitions) != 1:
+        raise InvalidOperation("partitions must be the index of one partition")
+    return Address(key, partitions[0])
+
+
+def parse_part(text: str, kind: PartType) -> Part:
+    """Parse one part of a key. A percent sign in the text is not an escape."""
+    try:
+        return part_from_text(text.strip().encode() if kind == "integer" else text.replace("%", "%25").encode(), kind)
+    except UnicodeEncodeError:
+        raise InvalidOperation("a key contains a lone surrogate") from None
+
+
+def parse_ttl_s(text: str) -> float | None:
+    """Return the seconds to live, or None for the table's default. Raise InvalidOperation if the text is invalid."""
+    try:
+        return checked_ttl_s(request_headers.number(text.strip(), "TTL")) if text.strip() else None
+    except MalformedRequest as error:
+        raise InvalidOperation(error.detail) from None
 
 
 class View(msgspec.Struct, frozen=True):
@@ -87,7 +213,7 @@ async def put(catalog: Catalog, entry: CatalogEntry, address: Address, fields: M
         if len(text) > SHOWN_CHARACTERS_MAX:
             raise TooLarge(f"the console can change values of at most {SHOWN_CHARACTERS_MAX} characters")
         condition: dict[str, Any] = {"if_absent": True} if etag is None else {"if_match": etag}
-        condition["ttl_s"] = forms.ttl_s(fields.get("ttl_s", ""))
+        condition["ttl_s"] = parse_ttl_s(fields.get("ttl_s", ""))
         if address.partition is not None:
             condition["partitions"] = [address.partition]
         return members.build(table.spec, "put", address.key, {"value": values.parse(text), **condition})
@@ -108,7 +234,7 @@ async def scan(catalog: Catalog, entry: CatalogEntry, fields: Mapping[str, str])
     try:
         table = await catalog.table(entry.spec.name)
         position = None if cursor is None else open_sealed(cursor, "cursor", *scope)
-        first_part = None if partition is None else forms.part(partition, table.spec.key.fields[0].type)
+        first_part = None if partition is None else parse_part(partition, table.spec.key.fields[0].type)
         page = await table.scan(Scan(PAGE_RECORDS, prefix, first_part, None, position, PAGE_BYTES_MAX))
     except TableError as error:
         return {"error": describe_error(error), "records": [], "next": None}
@@ -200,3 +326,18 @@ def _pretty_or_raw(text: str) -> str:
 def _preview(record: Record) -> str:
     text = record.value[:PREVIEW_BYTES].decode(errors="ignore")
     return text if len(record.value) <= PREVIEW_BYTES else f"{text}…"
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of the request's form. Raise TooLarge, UnsupportedMediaType or MalformedRequest."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_MEDIA_TYPE:
+        raise UnsupportedMediaType(f"a form must have the media type {FORM_MEDIA_TYPE}")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > FORM_BYTES_MAX:
+            raise TooLarge(f"a form may have at most {FORM_BYTES_MAX} bytes; use the HTTP interface for larger records")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX))
+    except ValueError:
+        raise MalformedRequest("the form cannot be read") from None

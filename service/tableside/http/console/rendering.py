@@ -6,42 +6,39 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..wire.problems import NotFound
 from . import numbers, plots
-from .guard import HEADERS, PAGE_HEADERS
 
 HERE = Path(__file__).parent
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
-class File(msgspec.Struct, frozen=True):
-    """A static file: its content and media type."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 
-    content: bytes
-    media_type: str
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
 
-    def response(self) -> Response:
-        """Return the file as a response. Clients may cache it, because its URL contains its digest."""
-        return Response(
-            self.content, media_type=self.media_type, headers={**HEADERS, "Cache-Control": "public, max-age=86400"}
-        )
+PAGE_HEADERS = {**HEADERS, "Cache-Control": "no-store", "Vary": "HX-Request"}
 
 
 class Rendering:
     """Renders pages and keeps the static files."""
 
     def __init__(self) -> None:
-        self.files = {
-            path.name: File(path.read_bytes(), _TYPES[path.suffix])
-            for path in sorted((HERE / "static").iterdir())
-            if path.suffix in _TYPES
-        }
-        self._digest = hashlib.sha256(b"".join(file.content for file in self.files.values())).hexdigest()[:12]
+        paths = [path for path in sorted((HERE / "static").iterdir()) if path.suffix in _TYPES]
+        self._files = {path.name: path.read_bytes() for path in paths}
+        self._digest = hashlib.sha256(b"".join(self._files.values())).hexdigest()[:12]
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -68,3 +65,10 @@ class Rendering:
             root=root, base=f"{root}/console", url=str(request.base_url).rstrip("/"), digest=self._digest, **values
         )
         return Response(text, status, PAGE_HEADERS, media_type="text/html")
+
+    def file(self, name: str) -> Response:
+        """Return a static file. Clients may cache it, because its URL contains its digest. Raise NotFound."""
+        if (content := self._files.get(name)) is None:
+            raise NotFound("no such file")
+        headers = {**HEADERS, "Cache-Control": "public, max-age=86400"}
+        return Response(content, media_type=_TYPES[Path(name).suffix], headers=headers)

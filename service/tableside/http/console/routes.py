@@ -1,46 +1,58 @@
-"""The routes of the console: each decodes the request, calls another module, and renders the page."""
+"""The routes of the console: each checks permissions, decodes the request, and renders a page or a part of one.
+
+A page of another site can make a browser send a form to the console, together with the browser's credentials. It cannot
+add a custom header, or claim to be of the same origin, so changes require both.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from ... import __version__
+from ...auth import Permission
 from ...catalog import Catalog, CatalogEntry
 from ...core import MalformedRequest, TableError
-from ..request_context import context_of
+from ..request_context import caller_of, context_of
 from ..responses import problem_response
 from ..wire import problems
-from ..wire.problems import NotFound
-from . import forms, guard, overview, records, table_page
+from . import pages, records
 from .console import Console
-from .error_messages import describe_error
-from .forms import Address
-from .records import View
-from .rendering import Rendering
+from .records import Address, View, describe_error
+from .rendering import PAGE_HEADERS, Rendering
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+class Refused(TableError):
+    """The console rejects the request of this caller."""
+
+    code: ClassVar[str] = "forbidden"
+
+
 def routes(console: Console) -> list[Route]:
     """Return the routes of the console."""
-    pages = _Pages(console, Rendering())
+    served = _Pages(console, Rendering())
+    handlers: list[tuple[str, str, Handler]] = [
+        ("GET", "/console", served.overview),
+        ("GET", "/console/", served.overview),
+        ("GET", "/console/live", served.overview_live),
+        ("GET", "/console/static/{file}", served.file),
+        ("GET", "/favicon.ico", served.icon),
+        ("GET", "/console/tables/{table}", served.table),
+        ("GET", "/console/tables/{table}/live", served.table_live),
+        ("GET", "/console/tables/{table}/records", served.scan),
+        ("GET", "/console/tables/{table}/record", served.look_up),
+        ("PUT", "/console/tables/{table}/record", served.put),
+        ("DELETE", "/console/tables/{table}/record", served.delete),
+    ]
     return [
-        _route(pages, "/console", pages.overview),
-        _route(pages, "/console/", pages.overview),
-        _route(pages, "/console/live", pages.overview_live),
-        _route(pages, "/console/static/{file}", pages.file),
-        _route(pages, "/favicon.ico", pages.icon),
-        _route(pages, "/console/tables/{table}", pages.table),
-        _route(pages, "/console/tables/{table}/live", pages.table_live),
-        _route(pages, "/console/tables/{table}/records", pages.scan),
-        _route(pages, "/console/tables/{table}/record", pages.look_up),
-        _route(pages, "/console/tables/{table}/record", pages.put, "PUT"),
-        _route(pages, "/console/tables/{table}/record", pages.delete, "DELETE"),
+        Route(path, served.endpoint(handler), methods=[method], name=f"console {path}", include_in_schema=False)
+        for method, path, handler in handlers
     ]
 
 
@@ -51,33 +63,52 @@ class _Pages:
         self._console = console
         self._rendering = rendering
 
-    async def overview(self, request: Request) -> Response:
+    def endpoint(self, handler: Handler) -> Handler:
+        """Return an endpoint that turns the errors of a handler into pages or problems."""
+
+        async def respond(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except TableError as error:
+                context_of(request.scope).code = error.code
+                return self._error(request, error)
+
+        return respond
+
+    def _error(self, request: Request, error: TableError) -> Response:
+        """Return a page for an error, or a problem if the request is for a part, which the script shows."""
+        if request.headers.get("hx-request") == "true" or request.method not in ("GET", "HEAD"):
+            return problem_response(error, PAGE_HEADERS)
+        return self._page(request, "error.html", {"error": describe_error(error)}, problems.status(error))
+
+    async def overview(self, request: Request, template: str = "overview.html") -> Response:
         """Show all tables."""
-        return await self._overview(request, "overview.html")
+        self._console.mark_viewed()
+        name = request.query_params.get("name", "")[:128]
+        shown = await pages.overview(self._console, request, name)
+        return self._page(request, template, {"name": name, **shown})
 
     async def overview_live(self, request: Request) -> Response:
-        """Return the fragment of the overview that is refreshed periodically."""
-        return await self._overview(request, "overview_live.html")
+        """Return the part of the overview that is refreshed periodically."""
+        return await self.overview(request, "overview_live.html")
 
     async def file(self, request: Request) -> Response:
         """Return a static file."""
-        if (found := self._rendering.files.get(request.path_params["file"])) is None:
-            raise NotFound("no such file")
-        return found.response()
+        return self._rendering.file(request.path_params["file"])
 
     async def icon(self, request: Request) -> Response:
         """Return the icon that browsers request for responses that are not pages."""
-        return self._rendering.files["icon.svg"].response()
+        return self._rendering.file("icon.svg")
 
     async def table(self, request: Request) -> Response:
         """Show one table."""
         return await self._table(request, _entry(request))
 
     async def table_live(self, request: Request) -> Response:
-        """Return the fragment of the page that is refreshed periodically."""
+        """Return the part of the page that is refreshed periodically."""
         entry = _entry(request)
         self._console.mark_viewed()
-        shown = await table_page.live(self._console, request, entry)
+        shown = await pages.activity(self._console, request, entry)
         return self._page(request, "table_live.html", {"entry": entry, **shown})
 
     async def scan(self, request: Request) -> Response:
@@ -88,38 +119,46 @@ class _Pages:
 
     async def look_up(self, request: Request) -> Response:
         """Show one record."""
-        entry = _entry(request)
-        view = await _at_address(entry, request, lambda address: _looked_up(request, entry, address))
-        return await self._table(request, entry, view=view, part="record.html")
+        entry, fresh = _entry(request), "fresh" in request.query_params
+
+        async def look_up(address: Address) -> View:
+            return await records.look_up(_catalog(request), entry, address, fresh=fresh)
+
+        return await self._record(request, entry, look_up)
 
     async def put(self, request: Request) -> Response:
         """Replace or create one record."""
         entry = _entry_to_change(request)
-        given = await forms.form(request)
-        view = await _at_address(entry, request, lambda address: records.put(_catalog(request), entry, address, given))
-        return await self._table(request, entry, view=view, part="record.html")
+        fields = await records.read_form(request)
+
+        async def put(address: Address) -> View:
+            return await records.put(_catalog(request), entry, address, fields)
+
+        return await self._record(request, entry, put)
 
     async def delete(self, request: Request) -> Response:
         """Delete one record."""
         entry = _entry_to_change(request)
         if not (etag := request.query_params.get("etag")):
             raise MalformedRequest("a delete needs an etag")
-        view = await _at_address(
-            entry, request, lambda address: records.delete(_catalog(request), entry, address, etag)
-        )
+
+        async def delete(address: Address) -> View:
+            return await records.delete(_catalog(request), entry, address, etag)
+
+        return await self._record(request, entry, delete)
+
+    async def _record(
+        self, request: Request, entry: CatalogEntry, work: Callable[[Address], Awaitable[View]]
+    ) -> Response:
+        """Show the view that `work` returns for the address of the request's record, or an invalid address."""
+        context_of(request.scope).operations = 1
+        try:
+            address = records.parse_address(entry.spec, request.query_params)
+        except TableError as error:
+            view = View(None, error=describe_error(error))
+        else:
+            view = await work(address)
         return await self._table(request, entry, view=view, part="record.html")
-
-    def error(self, request: Request, error: TableError) -> Response:
-        """Return a page for an error, or a problem if the request is for a fragment, which the script shows."""
-        if request.headers.get("hx-request") == "true" or request.method not in ("GET", "HEAD"):
-            return problem_response(error, guard.PAGE_HEADERS)
-        return self._page(request, "error.html", {"error": describe_error(error)}, problems.status(error))
-
-    async def _overview(self, request: Request, template: str) -> Response:
-        self._console.mark_viewed()
-        name = request.query_params.get("name", "")[:128]
-        shown = await overview.live(self._console, request, name)
-        return self._page(request, template, {"name": name, **shown})
 
     async def _table(
         self,
@@ -130,19 +169,20 @@ class _Pages:
         scan: Mapping[str, Any] | None = None,
         part: str = "",
     ) -> Response:
+        """Show a table with a record or a page of records, or only the part for them if the script requests it."""
         self._console.mark_viewed()
         given = {
             "entry": entry,
             "view": view,
             "scan": scan,
             "query": request.query_params,
-            "edit": _settings(request).console.edit and guard.allowed(request, entry.spec.name, "write"),
-            "settings": table_page.settings(request, entry),
+            "edit": _settings(request).console.edit and caller_of(request.scope).may("write", entry.spec.name),
+            "settings": pages.settings(request, entry),
         }
-        if part and _wants_part(request):
+        if part and request.headers.get("hx-request") == "true" and "hx-history-restore-request" not in request.headers:
             return self._page(request, part, given)
-        live = await table_page.live(self._console, request, entry)
-        return self._page(request, "table.html", {**given, **live})
+        shown = await pages.activity(self._console, request, entry)
+        return self._page(request, "table.html", {**given, **shown})
 
     def _page(self, request: Request, template: str, given: Mapping[str, Any], status: int = 200) -> Response:
         settings = _settings(request)
@@ -157,62 +197,32 @@ class _Pages:
         return self._rendering.page(request, template, {**common, **given}, status)
 
 
-class _Endpoint:
-    """An ASGI application that calls a handler, and turns its errors into pages or problems."""
-
-    def __init__(self, pages: _Pages, handler: Handler) -> None:
-        self._pages = pages
-        self._handler = handler
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        try:
-            response = await self._handler(request)
-        except TableError as error:
-            context_of(scope).code = error.code
-            response = self._pages.error(request, error)
-        await response(scope, receive, send)
-
-
-def _route(pages: _Pages, path: str, handler: Handler, *methods: str) -> Route:
-    return Route(
-        path, _Endpoint(pages, handler), methods=methods or ["GET"], name=f"console {path}", include_in_schema=False
-    )
-
-
-async def _at_address(entry: CatalogEntry, request: Request, work: Callable[[Address], Awaitable[View]]) -> View:
-    """Call `work` with the address of the request's record, or return the view of an invalid address."""
-    context_of(request.scope).operations = 1
-    try:
-        address = forms.address(entry.spec, request.query_params)
-    except TableError as error:
-        return View(None, error=describe_error(error))
-    return await work(address)
-
-
-async def _looked_up(request: Request, entry: CatalogEntry, address: Address) -> View:
-    return await records.look_up(_catalog(request), entry, address, fresh="fresh" in request.query_params)
-
-
-def _entry(request: Request) -> CatalogEntry:
-    """Return the table in the path. Raise Refused if the caller may not read it, or TableNotFound."""
+def _entry(request: Request, permission: Permission = "read") -> CatalogEntry:
+    """Return the table in the path. Raise Refused if the caller lacks the permission, or TableNotFound."""
     name = request.path_params["table"]
     # Check before the lookup, so that the response does not reveal whether the table exists.
-    guard.check_permission(request, name, "read")
+    if not caller_of(request.scope).may(permission, name):
+        raise Refused(f"{permission} is not allowed on this table")
     entry = _catalog(request).entry(name)
     context_of(request.scope).table = name
     return entry
 
 
 def _entry_to_change(request: Request) -> CatalogEntry:
-    guard.check_change(request)
-    entry = _entry(request)
-    guard.check_permission(request, entry.spec.name, "write")
-    return entry
+    """Return the table in the path. Raise Refused unless its records may be changed, from a page of the console."""
+    if not _settings(request).console.edit:
+        raise Refused("the console is read-only: the configuration does not set console.edit")
+    if request.headers.get("hx-request") != "true" or not _same_origin(request):
+        raise Refused("only pages of the console may send this request")
+    _entry(request)
+    return _entry(request, "write")
 
 
-def _wants_part(request: Request) -> bool:
-    return request.headers.get("hx-request") == "true" and "hx-history-restore-request" not in request.headers
+def _same_origin(request: Request) -> bool:
+    if (site := request.headers.get("sec-fetch-site")) is not None:
+        return site == "same-origin"
+    origin, host = request.headers.get("origin"), request.headers.get("host")
+    return origin is not None and host is not None and urlsplit(origin).netloc == host
 
 
 def _catalog(request: Request) -> Catalog:

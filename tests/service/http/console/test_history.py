@@ -2,9 +2,8 @@
 
 import pytest
 
-from tableside.http.console.counts import Counts
+from tableside.http.console.counts import Counts, Reading
 from tableside.http.console.history import NOW_S, ROWS_MAX, SAMPLES_MAX, SPAN_S, History
-from tableside.http.console.reading import Reading
 
 
 def reading(**tables: float) -> Reading:

@@ -11,7 +11,7 @@ from contract import put
 from tableside.catalog import Table
 from tableside.core import TableSpec
 from tableside.http.console import records
-from tableside.http.console.forms import Address
+from tableside.http.console.records import Address
 from tableside.stores.memory import MemoryStore
 
 

@@ -2,13 +2,14 @@
 
 import math
 import re
+from collections.abc import Callable
 
 import pytest
 
 from tableside.core.errors import StoreUnavailable
 from tableside.http.console import numbers, plots
 from tableside.http.console.counts import BOUNDS_S, Change, Counts
-from tableside.http.console.table_health import load_shedding, table_health
+from tableside.http.console.pages import load_shedding, table_health
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -82,11 +83,15 @@ def test_an_axis_ends_at_a_round_number(value: float, expected: float) -> None:
     assert plots.round_up(value) == pytest.approx(expected)
 
 
+def plotted(write: Callable[[float | None], str], points: plots.Points, top: float = 0.0) -> plots.Plot:
+    """Return a plot of one line, whose current value is the last point. Its axis ends at `top` or above."""
+    definition = plots.PlotDefinition("t", "about t", write, top_min=top, top_max=top or math.inf)
+    return plots.plot(definition, [plots.Line("a", "first", points, points[-1][1])])
+
+
 def test_a_line_connects_its_points_and_has_gaps_for_missing_ones() -> None:
-    drawn = plots.plot(
-        "t", "about t", [("a", "first", [(600, 0), (300, 50), (200, None), (0, 100)], 100)], numbers.count
-    )
-    moves = re.findall(r"([ML])([\d.]+) ([\d.]+)", drawn.lines[0].path)
+    drawn = plotted(numbers.count, [(600, 0), (300, 50), (200, None), (0, 100)])
+    moves = re.findall(r"([ML])([\d.]+) ([\d.]+)", drawn.lines[0]["path"])
     right, bottom = plots.WIDTH - plots.RIGHT, plots.HEIGHT - plots.BOTTOM
     assert moves == [
         ("M", f"{plots.LEFT:.1f}", f"{bottom:.1f}"),
@@ -99,17 +104,17 @@ def test_a_line_connects_its_points_and_has_gaps_for_missing_ones() -> None:
 
 
 def test_an_empty_plot_has_a_message() -> None:
-    drawn = plots.plot("t", "about t", [("a", "first", [(0, None)], None)], numbers.share, top_min=1, top_max=1)
+    drawn = plotted(numbers.share, [(0, None)], top=1)
     assert drawn.empty
     assert [mark.text for mark in drawn.rows] == ["0", "50 %", "100 %"]
-    assert drawn.lines[0].now == numbers.NONE
+    assert drawn.lines[0]["now"] == numbers.NONE
 
 
 def test_labels_of_an_axis_fit_between_its_line_and_the_edge() -> None:
     character = 6.2  # the widest digit at the font size of labels, in units of the plot
     for top in (0.0125, 0.025, 0.25, 2.5e3, 25e3, 2.5):
         for write in (numbers.seconds, numbers.rate, numbers.share):
-            drawn = plots.plot("t", "about t", [("a", "first", [(0, top)], top)], write)
+            drawn = plotted(write, [(0, top)])
             if write is not numbers.share or top <= 1:
                 assert max(len(mark.text) for mark in drawn.rows) * character <= plots.LEFT - 6
 
