@@ -6,11 +6,11 @@ they are first used, and change with the configuration. Imports `core`, `telemet
 """
 
 from .admission import AdmissionMetrics, InFlight, InFlightLimit, Reservation
+from .backends import log_start
 from .catalog import Catalog, Environment
-from .open_table import RUNS, CatalogEntry
+from .entry import RUNS, CatalogEntry
 from .reloader import Reloader, load_for_joining_process, save_accepted
 from .stack import StackMetrics
-from .start_log import log_start
 from .table import Table
 from .table_metrics import BUCKETS_S
 from .value_room import ValueRoom

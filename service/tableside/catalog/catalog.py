@@ -15,10 +15,8 @@ from ..settings import Settings, TableLocation, TableSettings
 from ..stores.partitioned import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
 from .admission import InFlight
-from .open_table import RUNS, RUNS_IN_STORE, CatalogEntry
-from .opening import open_all_or_none, open_backend, open_or_defer
-from .reachability import Reachability
-from .replica_links import ReplicaLinks
+from .backends import Reachability, ReplicaLinks, open_backend
+from .entry import RUNS, RUNS_IN_STORE, CatalogEntry, open_all_or_none, open_or_defer
 from .stack import StackContext, StackMetrics
 from .store_in_flight import StoreInFlight
 from .table import Table

@@ -13,7 +13,7 @@ from ..settings import BatchSettings, CacheSettings, CostSettings, DirectionSett
 from ..stores.partitioned import PartitionedStore
 from ..telemetry import Traces
 from . import table_metrics
-from .replica_links import ReplicaLinks
+from .backends import ReplicaLinks
 from .store_in_flight import PartitionLimit, StoreInFlight
 
 

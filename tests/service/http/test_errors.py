@@ -28,7 +28,7 @@ from service.http.api_client import (
     statuses,
 )
 from tableside.app import create_app
-from tableside.catalog.open_table import CatalogEntry
+from tableside.catalog.entry import CatalogEntry
 from tableside.catalog.table import Table
 from tableside.core.concurrency import THREADS_MAX, run_in_thread
 from tableside.core.errors import (

@@ -15,7 +15,7 @@ from contract import put, value, written
 from servers.process import HOST
 from servers.redis import Watched, redis_sentinel
 from support.redis_tables import connected
-from tableside.catalog.replica_links import ReplicaLinks
+from tableside.catalog.backends import ReplicaLinks
 from tableside.core.errors import StoreMisconfigured, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Written
 from tableside.core.store import TableSpec

@@ -1,13 +1,19 @@
 """An entry of the catalog: opens a table, replaces its policies when the settings change, and closes it."""
 
 import asyncio
+import logging
 
-from ..core import Backend, Store, StoreUnavailable, TableSpec, Unsupported
-from ..settings import TableLocation, TableSettings
+from ..core import Backend, Store, StoreUnavailable, TableError, TableSpec, Unsupported
+from ..settings import Fault, SettingsError, TableLocation, TableSettings
 from .admission import InFlightLimit
 from .stack import Stack, StackContext, build_stack
 from .table import Table
 from .table_metrics import TableMetrics
+
+log = logging.getLogger(__name__)
+
+RELOAD_OPEN_MAX_S = 2.0
+"""How long a reload waits for its new tables. Slower ones open when they are first used."""
 
 RUNS = "@runs"
 """The suffix of the name of a table's companion, which remembers the jobs that write the table."""
@@ -170,3 +176,39 @@ async def _close_when_idle(table: Table, policies: Stack) -> None:
     """Close the policies when no operation is in flight."""
     await table.drain()
     await policies.close()
+
+
+async def open_or_defer(entry: CatalogEntry) -> None:
+    """Open a table. If its store cannot be reached, log that and leave the opening to the first request."""
+    try:
+        await entry.opened()
+    except StoreUnavailable as error:
+        log.warning("table %s will be opened when it is first used: %s", entry.spec.name, error.detail)
+    except TableError as error:
+        raise type(error)(f"table {entry.spec.name!r}, in store {entry.store!r}: {error.detail}") from error
+
+
+async def open_all_or_none(entries: list[CatalogEntry]) -> None:
+    """Open the tables of changed settings, as far as their stores answer in time.
+
+    If a store rejects a table, close all of them and raise SettingsError.
+    """
+    results = await asyncio.gather(*map(_open_in_time, entries), return_exceptions=True)
+    failures = [(entry, result) for entry, result in zip(entries, results, strict=True) if result is not None]
+    if not failures:
+        return
+    await asyncio.gather(*(entry.close() for entry in entries))
+    faults = []
+    for entry, failure in failures:
+        if not isinstance(failure, TableError):
+            raise failure
+        faults.append(Fault(f"tables.{entry.spec.name}", failure.detail))
+    raise SettingsError(faults)
+
+
+async def _open_in_time(entry: CatalogEntry) -> None:
+    try:
+        async with asyncio.timeout(RELOAD_OPEN_MAX_S):
+            await open_or_defer(entry)
+    except TimeoutError:
+        log.warning("table %s will be opened when it is first used: its store has not answered yet", entry.spec.name)
