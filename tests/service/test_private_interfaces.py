@@ -32,7 +32,6 @@ IMPORTS = {
     "aiobotocore.parsers.AioJSONParser",
     "aiobotocore.parsers.AioResponseParserFactory",
     "aiobotocore.session.AioSession",
-    "prometheus_client.metrics_core.Metric",
     "prometheus_client.multiprocess.MultiProcessCollector",
     "prometheus_client.registry.Collector",
     "uvicorn.config.Config",
