@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tableside.core.element_limit import ELEMENTS_MAX
+from tableside.core.json_text import ELEMENTS_MAX
 from tableside.core.updates import CHANGES_MAX
 from tableside.http.endpoints.scans import PAGE_RECORDS_MAX, SPLITS_MAX
 from tableside.http.wire.operation_members import FIELDS_MAX

@@ -26,9 +26,9 @@ from ..core import (
     Yielder,
     touched_members,
 )
+from ..core.bounded_reads import NOT_READ
 from ..core.changes import PackedChanges, packed
 from ..core.operations import size_bytes
-from ..core.read_limit import NOT_READ
 from ..core.update_folding import fold
 from ..core.updates import apply
 

@@ -24,9 +24,9 @@ from ..core import (
     chunks_of,
     run_until,
 )
+from ..core.bounded_reads import NOT_READ, not_read
 from ..core.concurrency import in_pieces
 from ..core.directions import all_succeeded, applied_if_unanswered
-from ..core.read_limit import NOT_READ, not_read
 from .admission import InFlightLimit
 from .combining import set_outcomes, steps_by_key
 from .store_in_flight import StoreInFlight

@@ -8,9 +8,9 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from ..core import Get, Operation, Outcome, Record, Written, chunks_of, value_bytes, without_value
+from ..core.bounded_reads import not_read
 from ..core.concurrency import Pieces
 from ..core.projection import NOT_PROJECTED, PIECE_BYTES
-from ..core.read_limit import not_read
 
 Reduce: TypeAlias = Callable[[bytes], bytes]
 """Reduces the text of a value to the requested members."""

@@ -6,7 +6,15 @@ from this package. It imports no other package of Tableside.
 
 from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
-from .bounded_reads import UPDATE_BYTES_MAX, BoundedReads, ReadBudget
+from .bounded_reads import (
+    NOT_READ,
+    READ_BYTES_MAX,
+    UPDATE_BYTES_MAX,
+    BoundedReads,
+    ReadBudget,
+    value_bytes,
+    without_value,
+)
 from .changes import Changes, Edits, MergePatch
 from .columns import (
     COLUMN_BYTES_MAX,
@@ -25,7 +33,6 @@ from .columns import (
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded, run_in_thread
 from .deadlines import run_until
-from .element_limit import check_elements
 from .errors import (
     Applied,
     Contended,
@@ -43,6 +50,7 @@ from .errors import (
     Unsupported,
     WritesRejected,
 )
+from .json_text import check_elements
 from .key_ranges import Range, ranges_between, scan_range
 from .keys import KeyField, KeySchema, PartType, checked_part, part_from_text, prefix_end
 from .operations import (
@@ -67,7 +75,6 @@ from .partitioner import target_partitions
 from .path_set import Path
 from .proxies import EnvironmentProxy, environment_proxy
 from .quoting import quoted_list
-from .read_limit import NOT_READ, READ_BYTES_MAX, value_bytes, without_value
 from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
 from .transitions import (
     EXPIRY_MS_MAX,

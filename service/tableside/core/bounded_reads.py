@@ -1,25 +1,40 @@
-"""Reads for stores that do not know the size of records before they have read them.
+"""The limit on the values that one call of a store returns, so that memory does not depend on the size of records.
 
-A call first asks for all records and stops at a limit of bytes. For some time afterwards, calls ask for as many records
-as probably fit.
+A store that does not know the size of records before it has read them uses `BoundedReads`. A call first asks for all
+records and stops at a limit of bytes. For some time afterwards, calls ask for as many records as probably fit.
 """
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from .errors import TableError
-from .read_limit import NOT_READ, READ_BYTES_MAX
+from msgspec.structs import replace
+
+from .errors import TableError, TooLarge
+from .operations import Operation, Outcome, Put, Record, Update, Written
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+READ_BYTES_MAX = 2**24
+"""After so many bytes of values, a call of a store reads no more records. At least one is read."""
 
 UPDATE_BYTES_MAX = READ_BYTES_MAX // 4
 """For records that are read to update them. Such a record is copied about 20 times, for example into the request."""
 
 LARGE_RECORDS_S = 1.0
 """After a call has exceeded its byte limit, for how long later calls limit the number of records that they request."""
+
+
+class NotRead(TooLarge):
+    """An operation that a store has not attempted, because it had already returned `READ_BYTES_MAX`.
+
+    `Table` sends the operation again while the response has room for another value.
+    """
+
+
+NOT_READ = NotRead("the response exceeds its size limit: request this record again", retriable=True)
 
 
 class ReadBudget:
@@ -85,3 +100,29 @@ class BoundedReads:
         fitting = int(self._bytes_max * count / max(1, size_bytes))
         self._count_max = max(1, min(fitting, 2 * count))
         self._limited_until = time.monotonic() + LARGE_RECORDS_S
+
+
+def value_bytes(outcomes: Iterable[object]) -> int:
+    """Return the size of the values of outcomes."""
+    size_bytes = 0
+    for outcome in outcomes:
+        if isinstance(outcome, Record):
+            size_bytes += len(outcome.value)
+        elif isinstance(outcome, Written):
+            if outcome.value is not None:
+                size_bytes += len(outcome.value)
+            if outcome.partitions:
+                size_bytes += value_bytes([part.outcome for part in outcome.partitions])
+    return size_bytes
+
+
+def without_value(operation: Operation) -> Operation:
+    """Return the operation, a write without the request for its value."""
+    if isinstance(operation, Put | Update) and operation.returning:
+        return replace(operation, returning=False)
+    return operation
+
+
+def not_read(outcomes: Iterable[Outcome]) -> list[int]:
+    """Return the positions of operations that were not attempted."""
+    return [position for position, outcome in enumerate(outcomes) if outcome is NOT_READ]

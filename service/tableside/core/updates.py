@@ -10,8 +10,8 @@ from typing import get_args
 from . import values
 from .array_sets import ArraySets
 from .changes import Change, Changes, Edits, MergePatch
-from .element_limit import check_elements
 from .errors import InvalidOperation, TooLarge
+from .json_text import check_elements
 from .path_set import Path, PathSet, overlap
 from .quoting import quoted
 from .update_operators import OPERATORS, Edit, Operator, apply_edit, dotted, fault

@@ -7,16 +7,14 @@ operations do not decode them.
 
 import re
 from collections.abc import Callable, Sequence
-from math import isfinite
+from math import isfinite, isinf
 from typing import Any, TypeAlias
 
 import msgspec
 import orjson
 
-from .element_limit import check_elements
 from .errors import InvalidOperation
-from .json_errors import NotJson, not_json
-from .slow_numbers import finite_double, has_slow_numbers
+from .json_text import NotJson, check_elements, has_slow_numbers, not_json
 
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 JsonObject: TypeAlias = dict[str, Json]
@@ -40,15 +38,20 @@ _CLASS_OF = bytes.maketrans(b"123456789[", b"000000000{")
 _EXPONENT = orjson.dumps(1e16).translate(_CLASS_OF).decode().strip("0") + "00"
 """The exponents from 10 to 99 by their classes. Doubles equal to 64-bit integers have none, or one from 16 to 18."""
 
-_SLICE_BYTES = 2**16
-_OVERLAP_BYTES = 32
 _BUFFER_BYTES = 2**12
-_JOINED_BYTES_MAX = 2**20
 _LINE_END = b"\n"  # never within canonical text, which escapes it
 _UNCHECKED_BYTES_MAX = 2**12  # too short to exceed a limit on elements or slow numbers
 
+
+def _finite_double(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError("a number is out of range")
+    return number
+
+
 _DECODER: msgspec.json.Decoder[Json] = msgspec.json.Decoder()
-_SLOW_NUMBERS: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=finite_double)
+_SLOW_NUMBERS: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=_finite_double)
 
 
 def parse(text: bytes | str) -> Json:
@@ -103,7 +106,7 @@ def encode_all(values: Sequence[object], texts: Sequence[Any] = ()) -> Sequence[
             texts = [b"%b" % orjson.dumps(value) for value in values]
     except (orjson.JSONEncodeError, RecursionError):
         return _encode_each(values)
-    classes = _classes(_LINE_END.join(texts)) if sum(map(len, texts)) <= _JOINED_BYTES_MAX else None
+    classes = _classes(_LINE_END.join(texts))
     if classes is None:
         return _encode_each(values)
     flat = ":{" not in classes
@@ -214,10 +217,10 @@ def _encode(value: object, option: int) -> bytes:
     except (orjson.JSONEncodeError, RecursionError):
         text = orjson.dumps(normalize(value), None, option)
     else:
-        brackets = _count_brackets(text)
-        if brackets is None:
+        classes = _classes(text)
+        if classes is None:
             text = orjson.dumps(normalize(value), None, option)
-        elif brackets > DEPTH_MAX:
+        elif _brackets(classes) > DEPTH_MAX:
             check_depth(value)
     return _compact(text)
 
@@ -229,21 +232,6 @@ def _brackets(classes: str) -> int:
 def _compact(text: bytes) -> bytes:
     """Return a copy of orjson's result: orjson's own buffer has at least 4 KiB, even for a short text."""
     return b"%b" % text if len(text) < _BUFFER_BYTES else text
-
-
-def _count_brackets(text: bytes) -> int | None:
-    """Return at least the number of opening brackets, or None if encoded text might break a rule or need normalization.
-
-    None may be returned for any text. A long text is searched in slices, so that another thread can run between two.
-    They overlap by more than the longest pattern.
-    """
-    brackets = 0
-    for start in range(0, len(text), _SLICE_BYTES):
-        classes = _classes(text[start : start + _SLICE_BYTES + _OVERLAP_BYTES])
-        if classes is None:
-            return None
-        brackets += _brackets(classes)
-    return brackets
 
 
 def _classes(text: bytes) -> str | None:

@@ -9,8 +9,8 @@ import pytest
 
 from tableside.core import array_sets, values
 from tableside.core.changes import Edits
-from tableside.core.element_limit import ELEMENTS_MAX
 from tableside.core.errors import InvalidOperation, TooLarge
+from tableside.core.json_text import ELEMENTS_MAX
 from tableside.core.path_set import PathSet, overlap
 from tableside.core.update_folding import fold
 from tableside.core.updates import CHANGES_MAX, PATH_NAMES_MAX, apply, parse

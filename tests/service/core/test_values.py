@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tableside.core import values
 from tableside.core.errors import InvalidOperation, MalformedRequest
-from tableside.core.json_errors import NotJson
+from tableside.core.json_text import NotJson
 
 
 def canonical(text: str) -> bytes:
@@ -282,12 +282,3 @@ def test_any_text_gives_a_value_or_a_refusal(text: bytes | str) -> None:
         values.encode(values.parse(text))
     except (MalformedRequest, InvalidOperation):
         return
-
-
-@pytest.mark.parametrize("slice_bytes", [1, 7, 30])
-@settings(max_examples=300, deadline=None)
-@given(value=st.dictionaries(texts, members | deep, max_size=4))
-def test_a_long_text_is_encoded_like_a_short_one(slice_bytes: int, value: dict[str, Any]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values, "_SLICE_BYTES", slice_bytes)
-        check_encoding(value)

@@ -36,7 +36,7 @@ from tableside.core import (
 from tableside.core import columns as core_columns
 from tableside.core.columns import GetColumn
 from tableside.core.concurrency import Pieces, in_pieces
-from tableside.core.json_errors import NotJson
+from tableside.core.json_text import NotJson
 from tableside.core.keys import STRING_BYTES_MAX
 from tableside.core.projection import FIELDS_MAX, NOT_PROJECTED, VALUES_MIN, projection
 from tableside.core.projection import PIECE_BYTES as PROJECTED_BYTES

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tableside.core.element_limit import ELEMENTS_MAX
 from tableside.core.errors import RecordUnreadable, TableError
+from tableside.core.json_text import ELEMENTS_MAX
 from tableside.core.operations import Record
 from tableside.stores.postgres.reads import canonical
 from tableside.stores.redis import records as redis_records

@@ -11,6 +11,7 @@ import pytest
 
 from contract import Basics, Preconditions, Scans, StoreContract, Time, one, pages, put, scanned, update, value
 from tableside.core.backend import Backend
+from tableside.core.bounded_reads import NOT_READ
 from tableside.core.errors import (
     DeadlineExceeded,
     PreconditionFailed,
@@ -22,7 +23,6 @@ from tableside.core.errors import (
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get, Operation, Outcome, PartitionOutcome, Token, Written
 from tableside.core.partitioner import default_partition
-from tableside.core.read_limit import NOT_READ
 from tableside.core.store import Capabilities, Page, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
 from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore

@@ -22,10 +22,10 @@ from ...core import (
     Written,
     chunks_of,
 )
+from ...core.bounded_reads import NOT_READ
 from ...core.concurrency import Pieces
 from ...core.directions import marked_reads
 from ...core.errors import RecordNotFound
-from ...core.read_limit import NOT_READ
 from .problems import status
 from .projections import Fields, project_value
 

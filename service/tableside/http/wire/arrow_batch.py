@@ -24,7 +24,7 @@ from ...core import (
 from ...core.changes import CHECKED_TYPES, packed
 from ...core.columns import COLUMN_BYTES_MAX, KEY_BYTES_MAX, GetColumn, PutColumn, key_column
 from ...core.concurrency import Pieces
-from ...core.json_errors import NotJson
+from ...core.json_text import NotJson
 from ...core.operations import Token
 from . import operation_members
 from .answers import PIECE_BYTES, never, not_decoded

@@ -21,8 +21,7 @@ from ...core import (
 )
 from ...core.changes import packed
 from ...core.concurrency import Pieces
-from ...core.element_limit import has_too_many_elements
-from ...core.json_errors import NotJson
+from ...core.json_text import NotJson, has_too_many_elements
 from . import operation_members
 from .answers import PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined

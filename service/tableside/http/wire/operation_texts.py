@@ -7,7 +7,7 @@ import msgspec
 
 from ...core import MalformedRequest, TooLarge
 from ...core.concurrency import Pieces
-from ...core.json_errors import NotJson, not_json
+from ...core.json_text import NotJson, not_json
 from .answers import PIECE_BYTES, PIECE_OPERATIONS
 from .operation_position import operation_at
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from ...core import DeadlineExceeded, Get, Operation, Outcome, Store, StoreUnavailable, TableError
+from ...core.bounded_reads import NotRead
 from ...core.directions import DIRECTIONS, Direction, all_succeeded, apply_by_direction, count_reads, direction
 from ...core.errors import Overloaded
-from ...core.read_limit import NotRead
 from ...core.store import Policy
 from ...telemetry import Traces, wait_span
 from .backoff import RetrySchedule

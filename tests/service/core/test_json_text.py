@@ -1,4 +1,4 @@
-"""The number of elements of a text is limited before the text is parsed."""
+"""The limit on the elements of a text, and doubles that msgspec would take long to parse."""
 
 import json
 import tracemalloc
@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 
 from tableside.core import values
-from tableside.core.element_limit import ELEMENTS_MAX, check_elements
 from tableside.core.errors import TooLarge
+from tableside.core.json_text import ELEMENTS_MAX, SLOW_NUMBERS_MAX, NotJson, check_elements
 
 FULL = {
     "integers": "1," * (ELEMENTS_MAX - 3) + "1",
@@ -81,3 +81,32 @@ def test_encoding_takes_memory_proportional_to_the_length() -> None:
     finally:
         tracemalloc.stop()
     assert size < 200 * len(texts)
+
+
+SLOW = ("4.9e-324", "1.2345678901234567e-300", "1.7976931348623157E+308", "1.5e308", "-5E-320", "0." + "0" * 315 + "12")
+MANY = SLOW_NUMBERS_MAX + 1
+
+
+def array(number: str) -> str:
+    return f"[{','.join([number] * MANY)}]"
+
+
+@pytest.mark.parametrize("number", SLOW)
+def test_many_slow_numbers_keep_their_values(number: str) -> None:
+    assert values.parse(array(number)) == [float(number)] * MANY
+    assert values.parse(array(number).encode()) == [float(number)] * MANY
+
+
+@pytest.mark.parametrize("wrong", ["1e400", "-1E999", "NaN", "1e", "0x1", '"\ud800"'])
+def test_the_same_numbers_are_rejected_among_few_and_many(wrong: str) -> None:
+    for text in (f"[{wrong}]", array(SLOW[0])[:-1] + f",{wrong}]"):
+        with pytest.raises(NotJson) as refusal:
+            values.parse(text)
+        assert refusal.value.reason
+
+
+def test_numbers_next_to_slow_ones_are_unchanged() -> None:
+    parsed = values.parse(array(SLOW[0])[:-1] + ",9223372036854775807,1.0,-0.0,true]")
+    assert isinstance(parsed, list)
+    assert parsed[MANY:] == [2**63 - 1, 1.0, 0.0, True]
+    assert [type(member) for member in parsed[MANY:]] == [int, float, float, bool]
