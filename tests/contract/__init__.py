@@ -27,7 +27,6 @@ from .words import (
     one,
     pages,
     put,
-    put_column,
     read_both_ways,
     record,
     refused,
@@ -37,7 +36,7 @@ from .words import (
     update,
     value,
     written,
-    written_in_column,
+    written_in_columns,
 )
 
 __all__ = [
@@ -64,7 +63,6 @@ __all__ = [
     "one",
     "pages",
     "put",
-    "put_column",
     "read_both_ways",
     "record",
     "refused",
@@ -74,7 +72,7 @@ __all__ = [
     "update",
     "value",
     "written",
-    "written_in_column",
+    "written_in_columns",
 ]
 
 

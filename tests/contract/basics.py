@@ -2,10 +2,9 @@
 
 import asyncio
 
-import pyarrow as pa
 import pytest
 
-from tableside.core import NOT_READ, GetColumn, PutColumn, values
+from tableside.core import NOT_READ, Batch, Put, values
 from tableside.core.errors import InvalidOperation, RecordNotFound
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
@@ -25,7 +24,7 @@ from .words import (
     update,
     value,
     written,
-    written_in_column,
+    written_in_columns,
 )
 
 
@@ -35,9 +34,8 @@ class Basics(Opens):
     async def test_no_operations_have_no_outcomes(self, open_store: Open) -> None:
         store = await open_store()
         assert await store.apply([]) == []
-        keys = pa.array([], pa.utf8())
-        assert list(await store.apply(GetColumn(keys))) == []
-        assert list(await store.apply(PutColumn(keys, pa.array([], pa.binary())))) == []
+        assert list(await store.apply(Batch(Get, {"key": []}))) == []
+        assert list(await store.apply(Batch(Put, {"key": [], "value": []}))) == []
 
     async def test_a_get_of_an_absent_record_is_none(self, open_store: Open) -> None:
         store = await open_store()
@@ -176,9 +174,9 @@ class Basics(Opens):
             keys = [f"ü{number}" for number in keys]
         texts = [text(key=str(one_key), s="ü" * (index % 5)) for index, one_key in enumerate(keys)]
         await store.apply([put(one_key, {"n": 1}) for one_key in keys[::3]])
-        before = await written_in_column(store, keys, texts)
-        after = await written_in_column(store, keys[10:150], texts[30:170])
-        assert await written_in_column(store, keys[:1], texts[:1]) != before[:1]
+        before = await written_in_columns(store, keys, texts)
+        after = await written_in_columns(store, keys[10:150], texts[30:170])
+        assert await written_in_columns(store, keys[:1], texts[:1]) != before[:1]
         assert all(one_before != now for one_before, now in zip(before[10:150], after, strict=True))
 
     async def test_puts_in_a_column_keep_the_tokens_and_replace_the_expiry_of_records(self, open_store: Open) -> None:
@@ -189,7 +187,7 @@ class Basics(Opens):
             await written(store, put(one_key, {"n": 1}, token=Token("w", 5) if tokens else None))
             if expiring:
                 await written(store, put(one_key, {"n": 1}, ttl_s=3600))
-        found = await written_in_column(store, keys, [text(n=2)] * 200)
+        found = await written_in_columns(store, keys, [text(n=2)] * 200)
         assert {outcome.expires_ms for outcome in found} == {0}
         for one_key in (keys[0], keys[150]):
             if tokens:

@@ -5,7 +5,7 @@ from tableside.core.operations import NO_EXPIRY, Get, Operation
 from tableside.core.store import Store
 
 from .opening import Open, Opens, Time, needs
-from .words import one, put, record, refused, same, scanned, text, update, value, written, written_in_column
+from .words import one, put, record, refused, same, scanned, text, update, value, written, written_in_columns
 
 
 class Expiry(Opens):
@@ -81,7 +81,7 @@ class Expiry(Opens):
     async def test_the_tables_default_applies_to_puts_in_a_column(self, open_store: Open, time: Time) -> None:
         store = await open_store(ttl_s=3600)
         needs(store, "ttl")
-        found = await written_in_column(store, [f"{index}" for index in range(150)], [text(n=1)] * 150)
+        found = await written_in_columns(store, [f"{index}" for index in range(150)], [text(n=1)] * 150)
         assert all(abs(outcome.expires_ms - time.now_ms() - 3_600_000) <= 5000 for outcome in found)
 
     async def test_an_expired_record_starts_from_the_default_again(self, store: Store, time: Time) -> None:

@@ -5,10 +5,8 @@ from typing import Any
 
 import msgspec
 import orjson
-import pyarrow as pa
 
-from tableside.core import updates, values
-from tableside.core.columns import GetColumn, PutColumn
+from tableside.core import Batch, updates, values
 from tableside.core.errors import TableError
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get, Key, Operation, Outcome, Put, Record, Update, Written
@@ -63,23 +61,15 @@ async def value(store: Store, key: Key) -> Any:
 
 
 async def read_both_ways(store: Store, keys: Sequence[Key]) -> Sequence[Outcome]:
-    """Read keys in a column and in a list, check that the outcomes are the same, and return those of the column."""
-    column = GetColumn(pa.array(keys, pa.int64() if store.spec.key == INTEGERS else pa.utf8()))
-    found = await store.apply(column)
+    """Read keys in columns and in a list, check that the outcomes are the same, and return those of the columns."""
+    found = await store.apply(Batch(Get, {"key": keys}))
     assert described(found) == described(await store.apply([Get(key) for key in keys]))
     return found
 
 
-def put_column(keys: Sequence[Key], values_of_keys: Sequence[bytes]) -> PutColumn:
-    """Return puts in a column, which has an offset in its buffers."""
-    first = [key for key in keys[:1] if not isinstance(key, tuple)]
-    texts = pa.array([b"before", *values_of_keys, b"after"], pa.binary())[1:-1]
-    return PutColumn(pa.array([*first, *keys, *first])[len(first) : len(first) + len(keys)], texts)
-
-
-async def written_in_column(store: Store, keys: Sequence[Key], values_of_keys: Sequence[bytes]) -> list[Written]:
-    """Put distinct keys in a column, check that gets return the values and the etags, and return the outcomes."""
-    outcomes = await store.apply(put_column(keys, values_of_keys))
+async def written_in_columns(store: Store, keys: Sequence[Key], values_of_keys: Sequence[bytes]) -> list[Written]:
+    """Put distinct keys in columns, check that gets return the values and the etags, and return the outcomes."""
+    outcomes = await store.apply(Batch(Put, {"key": keys, "value": values_of_keys}))
     acknowledged = [outcome for outcome in outcomes if isinstance(outcome, Written)]
     assert len(acknowledged) == len(outcomes) == len(keys)
     found = await store.apply([Get(key) for key in keys])

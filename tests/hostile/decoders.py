@@ -19,6 +19,7 @@ from tableside.core.operations import Put
 from tableside.core.partitioner import parse_partitions
 from tableside.core.store import Scan, TableSpec
 from tableside.http.wire import arrow_batch, arrow_stream, cursors, json_batch, partitions, request_headers
+from tableside.http.wire.decoded_batch import DecodedBatch
 
 PLAIN = TableSpec("t")
 NUMBERS = TableSpec("t", KeySchema((KeyField("id", "integer"),)))
@@ -164,7 +165,7 @@ def _spec(data: bytes) -> TableSpec:
     return SPECS[(data[0] if data else 0) % len(SPECS)]
 
 
-def _check_puts(batch: json_batch.Batch) -> None:
+def _check_puts(batch: DecodedBatch) -> None:
     for operation in batch.operations:
         if isinstance(operation, Put):
             assert values.encode(values.decode(operation.value)) == operation.value

@@ -21,9 +21,9 @@ GETS: list[Operation] = [Get(f"k{index}") for index in range(COUNT)]
 
 
 async def write(store: Store) -> None:
-    """Write records of a mebibyte each."""
+    """Write records of almost a mebibyte each, which an update may still extend."""
     for index in range(COUNT):
-        [outcome] = await store.apply([put(f"k{index}", {"n": index, "text": "x" * MIB})])
+        [outcome] = await store.apply([put(f"k{index}", {"n": index, "text": "x" * (MIB - 100)})])
         assert isinstance(outcome, Written)
 
 

@@ -7,7 +7,7 @@ of the tables that the caller may read and write. Imports `core` and `telemetry`
 from .authenticator import Auth, Unauthenticated
 from .claim_rules import VerifiedToken
 from .key_source import IssuerMetrics, KeysMissing
-from .permissions import UNRESTRICTED, Caller, Forbidden, Permission, with_refusals
+from .permissions import UNRESTRICTED, Caller, Forbidden, Permission, refusals_of
 from .settings import AuthSettings, IssuerSettings, Tokens, TokenSettings
 from .signed_tokens import TOKEN_BYTES_MAX, Issuers, TokenRejected
 
@@ -28,5 +28,5 @@ __all__ = [
     "Tokens",
     "Unauthenticated",
     "VerifiedToken",
-    "with_refusals",
+    "refusals_of",
 ]

@@ -6,7 +6,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from ..core import Get, Operation, Put, TableError, Update
+from ..core import Batch, Get, Operation, Put, TableError, Update
 
 Permission: TypeAlias = Literal["read", "write"]
 
@@ -67,29 +67,29 @@ ANONYMOUS = Caller("")
 """The caller of requests to public paths if tokens are configured. It has no permissions."""
 
 
-def with_refusals(
-    caller: Caller, table: str, operations: Sequence[Operation | TableError]
-) -> Sequence[Operation | TableError]:
-    """Return the operations of a batch, with Forbidden in place of each that the caller has no permission for."""
+def refusals_of(caller: Caller, table: str, operations: Sequence[Operation]) -> dict[int, Forbidden]:
+    """Return the errors of the operations that the caller has no permission for, by position."""
     if caller is UNRESTRICTED:
-        return operations
+        return {}
     refusals = {
         permission: caller.refusal(permission, table)
         for permission in _PERMISSIONS
         if not caller.may(permission, table)
     }
     if not refusals:
-        return operations
-    return [_refusal(operation, refusals) or operation for operation in operations]
+        return {}
+    if isinstance(operations, Batch) and operations.columns.keys().isdisjoint({"returning"}):
+        refusal = refusals.get("read" if operations.kind is Get else "write")
+        return {} if refusal is None else dict.fromkeys(range(len(operations)), refusal)
+    each = ((at, _refusal(operation, refusals)) for at, operation in enumerate(operations))
+    return {at: refusal for at, refusal in each if refusal is not None}
 
 
 _PERMISSIONS: tuple[Permission, ...] = ("read", "write")
 
 
-def _refusal(operation: Operation | TableError, refusals: dict[Permission, Forbidden]) -> Forbidden | None:
+def _refusal(operation: Operation, refusals: dict[Permission, Forbidden]) -> Forbidden | None:
     match operation:
-        case TableError():
-            return None
         case Get():
             return refusals.get("read")
         case Put(returning=True) | Update(returning=True):

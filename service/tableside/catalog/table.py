@@ -8,13 +8,14 @@ from typing import TypeVar
 
 from ..core import (
     Applied,
+    Batch,
     Capabilities,
     DeadlineExceeded,
     Key,
-    KeyColumn,
     Operation,
     Outcome,
     Page,
+    Results,
     Scan,
     Store,
     TableError,
@@ -113,10 +114,12 @@ class Table:
             until = self._until(deadline_s)
             apply = self._apply_all if await _keys_differ(operations) else self._apply_in_rounds
             outcomes = await apply(operations, until, room or ValueRoom(math.inf))
+            if isinstance(operations, Batch):
+                outcomes = Results.of(outcomes) or outcomes
         finally:
             self._leave(count, body_bytes)
         if self._metrics is not None:
-            await in_pieces(self._metrics.many(operations, outcomes, time.perf_counter() - started))
+            self._metrics.many(operations, outcomes, time.perf_counter() - started)
         return outcomes
 
     async def scan(self, scan: Scan, deadline_s: float | None = None) -> Page:
@@ -272,8 +275,8 @@ def _partition_count(operation: Operation) -> int:
 
 
 async def _keys_differ(operations: Sequence[Operation]) -> bool:
-    if isinstance(operations, KeyColumn):
-        return operations.keys_differ
+    if isinstance(operations, Batch):
+        return len(set(operations.keys)) == len(operations)
     yielder, keys = Yielder(), set[Key]()
     for some in chunks_of(operations, COMPARED_KEYS):
         seen = len(keys)

@@ -1,34 +1,17 @@
 """Counts and times the operations of callers, by table, operation and outcome, but never by key."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
 
 from .. import telemetry
-from ..core import (
-    Delete,
-    Get,
-    Operation,
-    Outcome,
-    Put,
-    Record,
-    RecordColumns,
-    TableError,
-    Update,
-    Written,
-    WrittenColumn,
-)
-from ..core.concurrency import Pieces
-from ..core.directions import count_reads
+from ..core import Batch, Delete, Get, Operation, Outcome, Put, Record, Results, TableError, Update, Written
 from ..telemetry import Histogram
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
-
-PIECE_OPERATIONS = 1000
-"""How many operations are counted before other requests have a turn."""
 
 DROPPED = "dropped"
 """Outcome label of a write to no partition of a table."""
@@ -82,22 +65,18 @@ class TableMetrics:
         """Count a single operation."""
         self._count(_KINDS[type(operation)], _label(outcome), 1, seconds)
 
-    def many(self, operations: Sequence[Operation], outcomes: Sequence[Outcome], seconds: float) -> Pieces[None]:
+    def many(self, operations: Sequence[Operation], outcomes: Sequence[Outcome], seconds: float) -> None:
         """Count a batch."""
         self._batch.observe(len(operations))
-        counted: Mapping[tuple[str, str], int]
-        if isinstance(outcomes, RecordColumns):
-            absent = outcomes.absent_count
-            counted = Counter({("get", "found"): len(outcomes) - absent, ("get", "absent"): absent})
-        elif isinstance(outcomes, WrittenColumn):
-            counted = {("put", "written"): len(outcomes)}
-        elif len(operations) <= PIECE_OPERATIONS:
-            counted = _counted(operations, outcomes)
+        counted: Counter[tuple[str, str]]
+        if isinstance(operations, Batch) and isinstance(outcomes, Results):
+            kind = _KINDS[operations.kind]
+            counted = Counter({(kind, label): count for label, count in _labels(outcomes).items()})
         else:
-            counted = yield from _counted_in_pieces(operations, outcomes)
+            pairs = zip(operations, outcomes, strict=True)
+            counted = Counter((_KINDS[type(operation)], _label(outcome)) for operation, outcome in pairs)
         for (operation, outcome), count in counted.items():
-            if count:
-                self._count(operation, outcome, count, seconds)
+            self._count(operation, outcome, count, seconds)
 
     def scanned(self, kind: str, error: TableError | None, seconds: float) -> None:
         """Count a page of a scan, or a request for splits."""
@@ -115,44 +94,22 @@ class TableMetrics:
         child[1].observe(seconds)
 
 
-def _counted_in_pieces(
-    operations: Sequence[Operation], outcomes: Sequence[Outcome]
-) -> Pieces[Counter[tuple[str, str]]]:
-    counted: Counter[tuple[str, str]] = Counter()
-    for start in range(0, len(operations), PIECE_OPERATIONS):
-        end = start + PIECE_OPERATIONS
-        counted.update(_counted(operations[start:end], outcomes[start:end]))
-        yield
-    return counted
+def _labels(results: Results) -> Counter[str]:
+    """Return how many outcomes have each label."""
+    if results.kind is Written and not results.has_only("etag", "value", "expires_ms"):
+        return Counter(map(_label, results))
+    counted = Counter(error.code for error in results.failed.values())
+    left = len(results) - len(results.failed)
+    if results.kind is Record:
+        counted["absent"] += (absent := results.columns["value"].count(None) - _count_none(results))
+        left -= absent
+    counted["written" if results.kind is Written else "found"] += left
+    return +counted
 
 
-def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> dict[tuple[str, str], int]:
-    count = len(operations)
-    if count_reads(operations) == count and list(map(type, outcomes)).count(Record) == count:
-        return {("get", "found"): count}
-    counted: Counter[tuple[str, str]] = Counter()
-    for (kind, outcome), count in Counter(zip(map(type, operations), map(type, outcomes), strict=True)).items():
-        if outcome is Record or outcome is type(None):
-            counted[_KINDS[kind], "found" if outcome is Record else "absent"] += count
-        else:
-            pairs = zip(operations, outcomes, strict=True)
-            alike = [answer for one, answer in pairs if type(one) is kind and type(answer) is outcome]
-            labelled = _without_plain_writes(alike)
-            counted.update((_KINDS[kind], _label(answer)) for answer in labelled)
-            if len(labelled) < count:
-                counted[_KINDS[kind], "written"] += count - len(labelled)
-    return counted
-
-
-def _without_plain_writes(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the outcomes except the most common ones: writes that changed an existing record."""
-    return [
-        outcome
-        for outcome in outcomes
-        if not (
-            type(outcome) is Written and outcome.partitions is None and not outcome.created and not outcome.replayed
-        )
-    ]
+def _count_none(results: Results) -> int:
+    """Return how many errors have no value in the column of values."""
+    return sum(results.columns["value"][at] is None for at in results.failed)
 
 
 def _label(answer: Outcome) -> str:

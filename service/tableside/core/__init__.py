@@ -6,6 +6,7 @@ from this package. It imports no other package of Tableside.
 
 from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
+from .batch import Batch, KeyedRecords, Results, apply_by_kind, apply_in_groups, joined_outcomes
 from .bounded_reads import (
     NOT_READ,
     READ_BYTES_MAX,
@@ -16,20 +17,6 @@ from .bounded_reads import (
     without_value,
 )
 from .changes import Changes, Edits, MergePatch
-from .columns import (
-    COLUMN_BYTES_MAX,
-    KEYS_MIN,
-    GetColumn,
-    KeyColumn,
-    LazySequence,
-    PutColumn,
-    RecordColumns,
-    WrittenColumn,
-    column_of_equal_lengths,
-    etag_column,
-    key_column,
-    text_of,
-)
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded, run_in_thread
 from .deadlines import run_until
@@ -82,25 +69,25 @@ from .transitions import (
     Changed,
     Stored,
     Transition,
-    are_plain_puts,
+    expiry_ms,
     is_unconditional,
     live_record,
     transition,
     with_etag,
 )
+from .update_operators import OPERATORS
 from .updates import touched_members
 from .urls import check_port, checked_url, url_place
 from .values import INTEGER_MAX, INTEGER_MIN, Json, JsonObject, decode, encode, encode_sorted, normalize_number, parse
 from .write_health import WriteHealth
 
 __all__ = [
-    "COLUMN_BYTES_MAX",
     "EXPIRY_MS_MAX",
     "INTEGER_MAX",
     "INTEGER_MIN",
-    "KEYS_MIN",
     "NOT_READ",
     "NO_EXPIRY",
+    "OPERATORS",
     "PAGE_SEARCH_S",
     "PAGE_SKIPPED_MAX",
     "READ_BYTES_MAX",
@@ -109,6 +96,7 @@ __all__ = [
     "Applied",
     "Backend",
     "BackendType",
+    "Batch",
     "BoundedReads",
     "Capabilities",
     "Changed",
@@ -122,16 +110,14 @@ __all__ = [
     "Edits",
     "EnvironmentProxy",
     "Get",
-    "GetColumn",
     "Internal",
     "InvalidOperation",
     "Json",
     "JsonObject",
     "Key",
-    "KeyColumn",
     "KeyField",
     "KeySchema",
-    "LazySequence",
+    "KeyedRecords",
     "MalformedRequest",
     "MergePatch",
     "NoOptions",
@@ -144,13 +130,12 @@ __all__ = [
     "PartitionOutcome",
     "Path",
     "Put",
-    "PutColumn",
     "Range",
     "ReadBudget",
     "Record",
-    "RecordColumns",
     "RecordUnreadable",
     "Replacement",
+    "Results",
     "Scan",
     "Store",
     "StoreMisconfigured",
@@ -170,24 +155,23 @@ __all__ = [
     "WriteHealth",
     "WritesRejected",
     "Written",
-    "WrittenColumn",
     "Yielder",
-    "are_plain_puts",
+    "apply_by_kind",
+    "apply_in_groups",
     "check_elements",
     "check_port",
     "checked_part",
     "checked_url",
     "chunks_of",
-    "column_of_equal_lengths",
     "decode",
     "encode",
     "encode_sorted",
     "environment_proxy",
-    "etag_column",
+    "expiry_ms",
     "exponential_backoff_s",
     "gather_bounded",
     "is_unconditional",
-    "key_column",
+    "joined_outcomes",
     "live_record",
     "normalize_number",
     "now_ms",
@@ -201,7 +185,6 @@ __all__ = [
     "scan_range",
     "size_bytes",
     "target_partitions",
-    "text_of",
     "touched_members",
     "transition",
     "url_place",

@@ -8,8 +8,8 @@ from .values import Json, copied
 class ArraySets:
     """The elements of arrays of one value, hashed while one update is applied to the value.
 
-    During an update an array only grows at its end: no operator changes an element, and a new array replaces the whole
-    array. The elements that are already hashed therefore stay valid.
+    As long as arrays only grow at their ends, and a new array replaces the whole array, the elements that are already
+    hashed stay valid. After an operator that does otherwise, `forget` is called.
     """
 
     def __init__(self) -> None:
@@ -20,6 +20,10 @@ class ArraySets:
         if (known := self._sets.get(id(array))) is None:
             known = self._sets[id(array)] = _ArraySet(array)
         known.add(elements)
+
+    def forget(self) -> None:
+        """Forget all elements, after an operator that does not keep them."""
+        self._sets.clear()
 
 
 class _ArraySet:

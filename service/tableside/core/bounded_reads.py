@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from .batch import Results
 from .errors import TableError, TooLarge
 from .operations import Operation, Outcome, Put, Record, Update, Written
 
@@ -104,6 +105,8 @@ class BoundedReads:
 
 def value_bytes(outcomes: Iterable[object]) -> int:
     """Return the size of the values of outcomes."""
+    if isinstance(outcomes, Results):
+        return outcomes.value_bytes
     size_bytes = 0
     for outcome in outcomes:
         if isinstance(outcome, Record):

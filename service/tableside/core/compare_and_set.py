@@ -10,7 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from .backoff import exponential_backoff_s
 from .concurrency import Yielder, gather_bounded
 from .errors import Contended, DeadlineExceeded, RecordUnreadable, TableError
-from .operations import Key, Outcome, Write
+from .operations import Key, Operation, Outcome, Write
 from .store import Clock, TableSpec, now_ms
 from .transitions import Changed, Stored, transition
 
@@ -82,8 +82,9 @@ class CompareAndSet:
         self._jitter = jitter
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
-    async def apply(self, writes: Sequence[Write], until: float) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Apply writes with distinct keys, and return their outcomes in the same order."""
+        writes = cast("Sequence[Write]", operations)
         outcomes: list[Outcome] = [None] * len(writes)
         busy = [self.is_contended(write.key) for write in writes]
         direct = [index for index, is_busy in enumerate(busy) if not is_busy]

@@ -6,7 +6,7 @@ The keys of a batch are distinct and its operations independent, so a batch may 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias
 
-from .columns import GetColumn, PutColumn, RecordColumns, WrittenColumn
+from .batch import Batch, Results
 from .concurrency import gather_bounded
 from .errors import Applied
 from .operations import Get, Operation, Outcome, Record, Written
@@ -51,36 +51,13 @@ async def apply_by_direction(
 _SUCCESSES = frozenset({Record, Written, type(None)})
 
 
-class AllReads(list[Operation]):
-    """Operations already known to be all reads, so that no policy counts them again."""
-
-    __slots__ = ()
-
-
-class AllSucceeded(list[Outcome]):
-    """Outcomes already known to contain no error. Do not change the list: make another one instead."""
-
-    __slots__ = ()
-
-
-_READS = frozenset({AllReads, GetColumn})
-_SUCCEEDED = frozenset({AllSucceeded, RecordColumns, WrittenColumn})
-
-
-def marked_reads(operations: Sequence[Operation]) -> Sequence[Operation]:
-    """Return operations, all of which are reads, so that they are not counted again."""
-    return operations if type(operations) in _READS else AllReads(operations)
-
-
 def count_reads(operations: Sequence[Operation]) -> int:
     """Return the number of reads."""
-    if type(operations) in _READS:
-        return len(operations)
-    if type(operations) is PutColumn:
-        return 0
+    if isinstance(operations, Batch):
+        return len(operations) if operations.kind is Get else 0
     return list(map(type, operations)).count(Get)
 
 
 def all_succeeded(outcomes: Sequence[Outcome]) -> bool:
     """Return whether no outcome is an error."""
-    return type(outcomes) in _SUCCEEDED or _SUCCESSES.issuperset(map(type, outcomes))
+    return not outcomes.failed if isinstance(outcomes, Results) else _SUCCESSES.issuperset(map(type, outcomes))

@@ -6,14 +6,14 @@ has the same effect in every store.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeGuard, assert_never
+from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from . import updates
 from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError
-from .operations import ANY_ETAG, NO_EXPIRY, Delete, Operation, Outcome, Put, Record, Token, Update, Write, Written
+from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
 from .store import TableSpec
 
 WRITERS_MAX = 8
@@ -99,23 +99,12 @@ def is_unconditional(write: Write) -> bool:
     return write.if_match is None and not (isinstance(write, Put) and write.if_absent)
 
 
-def are_plain_puts(operations: Sequence[Operation], *, tokens: bool = False) -> TypeGuard[Sequence[Put]]:
-    """Return whether all are puts without options, except tokens if `tokens` is true.
-
-    Each stores its value unless it is a replay: none needs `transition`, except for the default expiry of a table.
-    """
-    if set(map(type, operations)) != {Put}:
-        return False
-    puts: Sequence[Put] = operations  # type: ignore[assignment]  # all types were just checked
-    unusual = [
-        put.ttl_s is not None
-        or (put.token is not None and not tokens)
-        or put.if_match is not None
-        or put.if_absent
-        or put.returning
-        for put in puts
-    ]
-    return True not in unusual
+def expiry_ms(ttl_s: float | None, now_ms: int) -> int:
+    """Return the expiry for a time to live in Unix milliseconds, 0 for never."""
+    if ttl_s is None or ttl_s == NO_EXPIRY:
+        return 0
+    expires_ms = now_ms + max(1, round(ttl_s * 1000)) if ttl_s * 1000 < EXPIRY_MS_MAX else EXPIRY_MS_MAX
+    return expires_ms if expires_ms < EXPIRY_MS_MAX else 0
 
 
 def with_etag(changed: Changed, etag: str) -> Changed:
@@ -161,18 +150,18 @@ def _mismatch(given: Sequence[str], etag: str) -> str:
 
 
 def _put(stored: Stored | None, put: Put, spec: TableSpec, now_ms: int, etag: str) -> Changed:
-    expires_ms = _expiry(put.ttl_s if put.ttl_s is not None else spec.ttl_s, now_ms)
+    expires_ms = expiry_ms(put.ttl_s if put.ttl_s is not None else spec.ttl_s, now_ms)
     return _written(stored, put, put.value, spec, expires_ms, etag, created=put.if_absent)
 
 
 def _update(stored: Stored | None, update: Update, spec: TableSpec, now_ms: int, etag: str) -> Changed:
     if stored is not None and stored.value is not None:
         value = _apply_update(stored.value, update, spec)
-        expires_ms = stored.expires_ms if update.ttl_s is None else _expiry(update.ttl_s, now_ms)
+        expires_ms = stored.expires_ms if update.ttl_s is None else expiry_ms(update.ttl_s, now_ms)
         return _written(stored, update, value, spec, expires_ms, etag, created=False)
     if update.default is None:
         raise RecordNotFound("there is no such record, and the update has no default")
-    expires_ms = _expiry(update.ttl_s if update.ttl_s is not None else spec.ttl_s, now_ms)
+    expires_ms = expiry_ms(update.ttl_s if update.ttl_s is not None else spec.ttl_s, now_ms)
     value = _apply_update(update.default, update, spec)
     return _written(stored, update, value, spec, expires_ms, etag, created=True)
 
@@ -180,7 +169,7 @@ def _update(stored: Stored | None, update: Update, spec: TableSpec, now_ms: int,
 def _delete(stored: Stored | None, delete: Delete, now_ms: int, etag: str) -> Transition:
     if delete.token is not None:
         writers = _with_token(stored, delete.token)
-        return Changed(Stored(None, etag, _expiry(TOMBSTONE_TTL_S, now_ms), writers), Written(None))
+        return Changed(Stored(None, etag, expiry_ms(TOMBSTONE_TTL_S, now_ms), writers), Written(None))
     if stored is None or stored.value is None:
         return Unchanged(Written(None))
     return Changed(None, Written(None))
@@ -213,13 +202,6 @@ def _with_token(stored: Stored | None, token: Token | None) -> tuple[tuple[str, 
         return writers
     others = tuple(entry for entry in writers if entry[0] != token.writer)
     return (*others[-(WRITERS_MAX - 1) :], (token.writer, token.sequence))
-
-
-def _expiry(ttl_s: float | None, now_ms: int) -> int:
-    if ttl_s is None or ttl_s == NO_EXPIRY:
-        return 0
-    expires_ms = now_ms + max(1, round(ttl_s * 1000)) if ttl_s * 1000 < EXPIRY_MS_MAX else EXPIRY_MS_MAX
-    return expires_ms if expires_ms < EXPIRY_MS_MAX else 0
 
 
 def checked_ttl_s(raw: object) -> float | None:

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 from .changes import Change, Changes, Edits, MergePatch
 from .path_set import Path, PathSet
-from .update_operators import Edit, comparable
+from .update_operators import OPERATORS, Edit, better, comparable
 from .values import JsonObject, copied
-
-_EXTENDED = frozenset({"$push", "$addToSet"})
 
 
 def fold(updates: Sequence[Changes]) -> tuple[Change, ...]:
@@ -80,21 +78,25 @@ class _FoldedEdits:
         present = self._edits.get(edit.path)
         if present is None:
             return not paths.overlaps(edit.path)
-        if present.operator != edit.operator or edit.operator == "$inc":
+        fold = OPERATORS[edit.operator].fold
+        if present.operator != edit.operator or fold is None:
             return False
-        return edit.operator not in ("$min", "$max") or comparable(present.operand, edit.operand)
+        return fold != "better" or comparable(present.operand, edit.operand)
 
     def _fold(self, edit: Edit, paths: PathSet) -> None:
         present = self._edits.get(edit.path)
-        if present is not None and edit.operator in _EXTENDED:
-            self._extend(present, edit)
-            return
-        if present is not None and edit.operator in ("$min", "$max"):
-            best = min if edit.operator == "$min" else max
-            edit = Edit(edit.operator, edit.path, best(present.operand, edit.operand))  # type: ignore[type-var]  # comparable
         if present is None:
             paths.add(edit.path)
-        self._edits[edit.path] = edit
+            self._edits[edit.path] = edit
+            return
+        match OPERATORS[edit.operator].fold:
+            case "both":
+                self._extend(present, edit)
+            case "better":
+                best = better(edit.operator, present.operand, edit.operand)
+                self._edits[edit.path] = Edit(edit.operator, edit.path, best)
+            case _:
+                self._edits[edit.path] = edit
 
     def _extend(self, present: Edit, edit: Edit) -> None:
         assert isinstance(present.operand, list)

@@ -1,12 +1,10 @@
-"""The operators of an update: one operator at one path, and its effect on a value.
+"""The operators of an update, in one table: how each is checked, applied and folded, and what stores may do by it.
 
 A fault names the operator and the path, and never a value.
 """
 
-import operator
 from collections.abc import Callable
-from functools import partial
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, cast
 
 import msgspec
 
@@ -17,17 +15,30 @@ from .path_set import Path
 from .quoting import quoted
 from .values import Json, JsonObject, copied, is_number, kind_of
 
-Operator: TypeAlias = Literal["$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet"]
-
-OPERATORS: frozenset[str] = frozenset(get_args(Operator))
-
 
 class Edit(msgspec.Struct, frozen=True):
     """One operator at one path. The operand of `$push` and `$addToSet` is the array of elements."""
 
-    operator: Operator
+    operator: str
     path: Path
     operand: Json
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """What the service knows of one operator.
+
+    `check` returns the operand in the form that is kept, for its depth in the value, or raises InvalidOperation.
+    `apply` changes a value. Of two successive edits of one path, `fold` tells which edit has the effect of both: the
+    last one, the better one of two that are comparable, or one with the elements of both. None: both are applied.
+    `keeps_elements`: the operator changes no element of an array, and adds elements only at the end. `in_text` is the
+    operand with which Redis' script applies the operator to the text of a value, None if it cannot.
+    """
+
+    check: "Callable[[Json, int], Json]"
+    apply: "Callable[[JsonObject, Edit, ArraySets], None]"
+    fold: Literal["last", "better", "both"] | None = None
+    keeps_elements: bool = False
+    in_text: Literal["integer", "any"] | None = None
 
 
 def apply_edit(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
@@ -35,10 +46,10 @@ def apply_edit(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
 
     `sets` contains the hashed elements of the value's arrays, for all edits of one update.
     """
-    if edit.operator == "$addToSet":
-        sets.add(_array_at(value, edit), cast("list[Json]", edit.operand))
-    else:
-        _APPLY[edit.operator](value, edit)
+    rule = OPERATORS[edit.operator]
+    rule.apply(value, edit, sets)
+    if not rule.keeps_elements:
+        sets.forget()
 
 
 def fault(operator: str, path: str, reason: str) -> InvalidOperation:
@@ -51,11 +62,11 @@ def dotted(path: Path) -> str:
     return ".".join(path)
 
 
-def _set(value: JsonObject, edit: Edit) -> None:
+def _set(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     _parent_of(value, edit)[edit.path[-1]] = copied(edit.operand)
 
 
-def _unset(value: JsonObject, edit: Edit) -> None:
+def _unset(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     parent: Json = value
     for name in edit.path[:-1]:
         if not isinstance(parent, dict) or name not in parent:
@@ -65,7 +76,7 @@ def _unset(value: JsonObject, edit: Edit) -> None:
         parent.pop(edit.path[-1], None)
 
 
-def _inc(value: JsonObject, edit: Edit) -> None:
+def _inc(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     parent, name = _parent_of(value, edit), edit.path[-1]
     present = parent.get(name, 0)
     if not is_number(present):
@@ -77,7 +88,7 @@ def _inc(value: JsonObject, edit: Edit) -> None:
         raise fault(edit.operator, dotted(edit.path), "the sum is out of range") from None
 
 
-def _replace_if_better(value: JsonObject, edit: Edit, better: Callable[..., bool]) -> None:
+def _replace_if_better(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     parent, name = _parent_of(value, edit), edit.path[-1]
     if name not in parent:
         parent[name] = edit.operand
@@ -86,22 +97,21 @@ def _replace_if_better(value: JsonObject, edit: Edit, better: Callable[..., bool
     if not comparable(present, edit.operand):
         reason = f"the field is {kind_of(present)}, but the operand is {kind_of(edit.operand)}"
         raise fault(edit.operator, dotted(edit.path), reason)
-    if better(edit.operand, present):
-        parent[name] = edit.operand
+    parent[name] = better(edit.operator, present, edit.operand)
 
 
-def _push(value: JsonObject, edit: Edit) -> None:
+def _push(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     _array_at(value, edit).extend(copied(edit.operand))  # type: ignore[arg-type]  # parsed as an array
 
 
-_APPLY: dict[Operator, Callable[[JsonObject, Edit], None]] = {
-    "$set": _set,
-    "$unset": _unset,
-    "$inc": _inc,
-    "$min": partial(_replace_if_better, better=operator.lt),
-    "$max": partial(_replace_if_better, better=operator.gt),
-    "$push": _push,
-}
+def _add_to_set(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
+    sets.add(_array_at(value, edit), cast("list[Json]", edit.operand))
+
+
+def better(operator: str, present: Json, operand: Json) -> Json:
+    """Return the smaller one of two comparable operands for `$min`, the larger one for `$max`. If equal, the first."""
+    best = min if operator == "$min" else max
+    return best(present, operand)  # type: ignore[type-var]  # comparable
 
 
 def _parent_of(value: JsonObject, edit: Edit) -> JsonObject:
@@ -134,3 +144,44 @@ def _misfit(edit: Edit, present: Json, wanted: str) -> InvalidOperation:
 def comparable(one: Json, other: Json) -> bool:
     """Return whether both are numbers, or both are strings."""
     return (is_number(one) and is_number(other)) or (isinstance(one, str) and isinstance(other, str))
+
+
+# The depth of an operand in the value is checked here, so that applying an update never exceeds the depth limit.
+
+
+def _checked_number(operand: Json, depth: int) -> Json:
+    if not is_number(operand):
+        raise InvalidOperation(f"the operand is {kind_of(operand)}, not a number")
+    return values.normalize_member(operand)
+
+
+def _checked_number_or_string(operand: Json, depth: int) -> Json:
+    if not (is_number(operand) or isinstance(operand, str)):
+        raise InvalidOperation(f"the operand is {kind_of(operand)}, neither a number nor a string")
+    return values.normalize_member(operand)
+
+
+def _checked_elements(operand: Json, depth: int) -> Json:
+    if isinstance(operand, dict) and "$each" in operand:
+        if len(operand) != 1:
+            raise InvalidOperation("`$each` allows no other members")
+        if not isinstance(operand["$each"], list):
+            raise InvalidOperation(f"the operand of `$each` is {kind_of(operand['$each'])}, not an array")
+        return values.normalize_member(operand["$each"], depth)
+    return values.normalize_member([operand], depth)
+
+
+def _nothing(operand: Json, depth: int) -> Json:
+    return None
+
+
+OPERATORS: dict[str, Rule] = {
+    "$set": Rule(values.normalize_member, _set, "last", keeps_elements=True, in_text="any"),
+    "$unset": Rule(_nothing, _unset, "last", keeps_elements=True),
+    "$inc": Rule(_checked_number, _inc, keeps_elements=True, in_text="integer"),
+    "$min": Rule(_checked_number_or_string, _replace_if_better, "better", keeps_elements=True, in_text="integer"),
+    "$max": Rule(_checked_number_or_string, _replace_if_better, "better", keeps_elements=True, in_text="integer"),
+    "$push": Rule(_checked_elements, _push, "both", keeps_elements=True),
+    "$addToSet": Rule(_checked_elements, _add_to_set, "both", keeps_elements=True),
+}
+"""The operators by name. One that is not here is unknown everywhere."""

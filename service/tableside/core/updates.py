@@ -5,7 +5,6 @@ applied in order as one step. Functions are pure: JSON text in, JSON text out, o
 """
 
 from collections.abc import Callable, Iterator
-from typing import get_args
 
 from . import values
 from .array_sets import ArraySets
@@ -14,8 +13,8 @@ from .errors import InvalidOperation, TooLarge
 from .json_text import check_elements
 from .path_set import Path, PathSet, overlap
 from .quoting import quoted
-from .update_operators import OPERATORS, Edit, Operator, apply_edit, dotted, fault
-from .values import Json, JsonObject, copied, is_number, kind_of
+from .update_operators import OPERATORS, Edit, apply_edit, dotted, fault
+from .values import Json, JsonObject, copied, kind_of
 
 CHANGES_MAX = 10_000
 """Maximum number of changes in an update array. They are all parsed and applied in one step."""
@@ -23,7 +22,7 @@ CHANGES_MAX = 10_000
 PATH_NAMES_MAX = 50_000
 """Maximum number of names in the paths of an update. A name takes two bytes of text, but may create an object."""
 
-_MONGODB_OPERATORS = OPERATORS | {
+_MONGODB_OPERATORS = OPERATORS.keys() | {
     "$mul", "$rename", "$setOnInsert", "$currentDate", "$pop", "$pull", "$pullAll", "$bit",
 }  # fmt: skip
 """Names that are no members of a merge patch, because the client has sent an update with the wrong media type."""
@@ -100,17 +99,16 @@ class _Parser:
 
     def _edits(self, name: str, operands: Json) -> Iterator[Edit]:
         if name not in OPERATORS:
-            raise InvalidOperation(f"unknown operator {quoted(name)}; known are {', '.join(get_args(Operator))}")
-        known: Operator = name  # type: ignore[assignment]  # checked against the literal's values above
-        if known == "$unset" and isinstance(operands, list):
+            raise InvalidOperation(f"unknown operator {quoted(name)}; known are {', '.join(OPERATORS)}")
+        if name == "$unset" and isinstance(operands, list):
             operands = dict.fromkeys(_unset_paths(operands))
         if not isinstance(operands, dict):
             raise fault(name, "", f"the operand is {kind_of(operands)}, not an object whose members are paths")
-        check = _OPERAND_CHECKS[known]
+        check = OPERATORS[name].check
         for path, operand in operands.items():
             try:
                 names = self._path(path)
-                yield Edit(known, names, check(operand, len(names) + 1))
+                yield Edit(name, names, check(operand, len(names) + 1))
             except InvalidOperation as error:
                 raise fault(name, path, error.detail) from None
 
@@ -164,42 +162,6 @@ def _overlap(earlier: Edit, later: Edit) -> InvalidOperation:
         return fault(later.operator, dotted(later.path), f"{quoted(earlier.operator)} has the same path")
     above = min(earlier, later, key=lambda edit: len(edit.path))
     return fault(above.operator, dotted(above.path), "another operator has a path below it")
-
-
-# The depth of an operand in the value is checked here, so that applying an update never exceeds the depth limit.
-
-
-def _checked_number(operand: Json, depth: int) -> Json:
-    if not is_number(operand):
-        raise InvalidOperation(f"the operand is {kind_of(operand)}, not a number")
-    return values.normalize_member(operand)
-
-
-def _checked_number_or_string(operand: Json, depth: int) -> Json:
-    if not (is_number(operand) or isinstance(operand, str)):
-        raise InvalidOperation(f"the operand is {kind_of(operand)}, neither a number nor a string")
-    return values.normalize_member(operand)
-
-
-def _checked_elements(operand: Json, depth: int) -> Json:
-    if isinstance(operand, dict) and "$each" in operand:
-        if len(operand) != 1:
-            raise InvalidOperation("`$each` allows no other members")
-        if not isinstance(operand["$each"], list):
-            raise InvalidOperation(f"the operand of `$each` is {kind_of(operand['$each'])}, not an array")
-        return values.normalize_member(operand["$each"], depth)
-    return values.normalize_member([operand], depth)
-
-
-_OPERAND_CHECKS: dict[Operator, Callable[[Json, int], Json]] = {
-    "$set": values.normalize_member,
-    "$unset": lambda operand, depth: None,
-    "$inc": _checked_number,
-    "$min": _checked_number_or_string,
-    "$max": _checked_number_or_string,
-    "$push": _checked_elements,
-    "$addToSet": _checked_elements,
-}
 
 
 # Applying

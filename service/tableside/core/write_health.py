@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from .columns import WrittenColumn
+from .batch import Results
 from .errors import StoreUnavailable, WritesRejected
 from .operations import Outcome, Written
 
@@ -20,8 +20,8 @@ class WriteHealth:
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         """Note the outcomes of a call with writes: any success clears earlier rejections."""
-        if isinstance(outcomes, WrittenColumn):
-            outcomes = outcomes[:1]
+        if isinstance(outcomes, Results):
+            outcomes = [*outcomes.failed.values(), *outcomes[:1]]
         rejected = False
         for outcome in outcomes:
             if type(outcome) is Written:

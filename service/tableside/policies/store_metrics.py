@@ -11,8 +11,8 @@ from typing import TypeVar
 from opentelemetry.trace import SpanKind
 from prometheus_client import CollectorRegistry
 
-from ..core import LazySequence, Operation, Outcome, Page, Scan, Store, TableError
-from ..core.directions import AllSucceeded, all_succeeded
+from ..core import Operation, Outcome, Page, Scan, Store, TableError
+from ..core.directions import all_succeeded
 from ..core.store import Policy
 from ..telemetry import Attribute, Histogram, Traces, current_context
 
@@ -64,8 +64,7 @@ class StoreCalls(Policy):
             else:
                 outcomes = await self._traced(self._traces, operations, until)
             outcome = _outcome(outcomes)
-            known = outcome != "ok" or len(outcomes) < 2 or isinstance(outcomes, LazySequence)
-            return outcomes if known else AllSucceeded(outcomes)
+            return outcomes
         finally:
             self._observe("apply", outcome, started)
 

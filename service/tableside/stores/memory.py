@@ -1,17 +1,20 @@
 """Records in the memory of this process: the reference implementation of a store.
 
-All records are lost when the process ends. Each operation is atomic, because it awaits nothing.
+All records are lost when the process ends. Each operation is atomic: it awaits nothing.
 """
 
 import itertools
 import math
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
+from typing import Any
 
 from pydantic import BaseModel
 from sortedcontainers import SortedDict
 
 from ..core import (
+    Batch,
     Capabilities,
     Changed,
     Clock,
@@ -23,13 +26,18 @@ from ..core import (
     Outcome,
     Page,
     PageBuilder,
+    Put,
     Range,
     Record,
+    Results,
     Scan,
     Stored,
     TableSpec,
+    Written,
     Yielder,
-    chunks_of,
+    apply_by_kind,
+    expiry_ms,
+    joined_outcomes,
     live_record,
     now_ms,
     ranges_between,
@@ -37,8 +45,8 @@ from ..core import (
     transition,
 )
 
-PIECE_GETS = 500
-"""How many records are read before other tasks may run."""
+PIECE_OPERATIONS = 1000
+"""How many operations are executed before other tasks may run."""
 
 EXPIRY_CHECKS_PER_WRITE = 2
 """How many records each write checks for expiry. Two keep expired records fewer than live ones."""
@@ -108,21 +116,28 @@ class MemoryStore:
         store.spec = spec
         return store
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Apply the operations, each in one atomic step. Other tasks may run between two of them."""
-        now = self._clock()
-        if set(map(type, operations)) == {Get}:
-            return await self._get_all(operations, now)
         if len(operations) == 1:
-            return [self._apply_one(operations[0], now)]
-        yielder = Yielder()
-        outcomes, late = list[Outcome](), yielder.is_past(until)
-        for operation in operations:
-            if yielder.due:
-                await yielder.maybe_yield()
-                late = yielder.is_past(until)
-            outcomes.append(self._too_late() if late else self._apply_one(operation, now))
-        return outcomes
+            return [self._apply_one(operations[0], self._clock())]
+        return await apply_by_kind(operations, partial(self._apply_batch, until=until))
+
+    async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
+        outcomes, yielder = list[Sequence[Outcome]](), Yielder()
+        for start in range(0, len(batch), PIECE_OPERATIONS):
+            if yielder.is_past(until):
+                outcomes.append([self._too_late()] * (len(batch) - start))
+                break
+            outcomes.append(self._apply_piece(batch[start : start + PIECE_OPERATIONS], self._clock()))
+            await yielder.maybe_yield()
+        return joined_outcomes(outcomes)
+
+    def _apply_piece(self, batch: Batch, now: int) -> Sequence[Outcome]:
+        if batch.kind is Get:
+            return self._get_all(batch.keys, now)
+        if batch.kind is Put and batch.has_only("key", "value", "ttl_s"):
+            return self._put_all(batch, now)
+        return [self._apply_one(operation, now) for operation in batch]
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in the order of keys. It ends early when it has skipped PAGE_SKIPPED_MAX expired records."""
@@ -151,14 +166,30 @@ class MemoryStore:
         keys: Sequence[bytes] = self._records.irange(key_range.low, key_range.high, inclusive=(True, False))
         return keys
 
-    async def _get_all(self, gets: Sequence[Operation], now: int) -> list[Outcome]:
-        if len(gets) <= PIECE_GETS:
-            return [self._get(get.key, now) for get in gets]
-        outcomes, yielder = list[Outcome](), Yielder()
-        for piece in chunks_of(gets, PIECE_GETS):
-            await yielder.maybe_yield()
-            outcomes += [self._get(get.key, now) for get in piece]
-        return outcomes
+    def _get_all(self, keys: Sequence[Key], now: int) -> Results:
+        encode, records = self.spec.key.encode_all, self._records
+        found = [live_record(records.get(key), now) for key in encode(keys, b"")]
+        columns: dict[str, Sequence[Any]] = {
+            "value": [None if record is None else record.value for record in found],
+            "etag": [None if record is None else record.etag for record in found],
+        }
+        expires_ms = [0 if record is None else record.expires_ms for record in found]
+        return Results(Record, columns | ({"expires_ms": expires_ms} if any(expires_ms) else {}))
+
+    def _put_all(self, puts: Batch, now: int) -> Results:
+        """Put values without conditions and tokens: each is written, and the record keeps its writers."""
+        records, etags, expiries_ms = self._records, list[str](), list[int]()
+        ttls_s = puts.columns.get("ttl_s") or [None] * len(puts)
+        for key, value, ttl_s in zip(
+            self.spec.key.encode_all(puts.keys, b""), puts.columns["value"], ttls_s, strict=True
+        ):
+            present = records.get(key)
+            writers = present.writers if present is not None and present.live(now) else ()
+            etags.append(f"{next(self._etags):x}")
+            expiries_ms.append(expiry_ms(self.spec.ttl_s if ttl_s is None else ttl_s, now))
+            records[key] = Stored(value, etags[-1], expiries_ms[-1], writers)
+            self._sweep(now)
+        return Results(Written, {"etag": etags} | ({"expires_ms": expiries_ms} if any(expiries_ms) else {}))
 
     def _get(self, key: Key, now: int) -> Record | None:
         return live_record(self._records.get(self.spec.key.encode(key)), now)

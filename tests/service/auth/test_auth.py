@@ -12,10 +12,10 @@ from pydantic import BaseModel
 
 from scripts.bootstrap import ROOT
 from tableside.auth.authenticator import Auth
-from tableside.auth.permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, with_refusals
+from tableside.auth.permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, refusals_of
 from tableside.auth.settings import PATTERNS_MAX, TOKENS_MAX, AuthSettings, IssuerSettings, RuleSettings, TokenSettings
 from tableside.catalog.reloader import beyond_reloading
-from tableside.core.errors import InvalidOperation, TableError
+from tableside.core import Batch
 from tableside.core.operations import Delete, Get, Operation, Put, Update
 from tableside.settings import Settings, SettingsError, load, validate
 
@@ -99,14 +99,13 @@ def test_a_refusal_names_caller_table_and_right() -> None:
 # The operations of a batch
 
 CHANGES: Any = {}
-OPERATIONS: list[Operation | TableError] = [
+OPERATIONS: list[Operation] = [
     Get("k"),
     Put("k", b"{}"),
     Put("k", b"{}", returning=True),
     Update("k", CHANGES),
     Update("k", CHANGES, returning=True),
     Delete("k"),
-    InvalidOperation("no operation"),
 ]
 
 
@@ -122,10 +121,10 @@ OPERATIONS: list[Operation | TableError] = [
     ids=lambda value: getattr(value, "name", None),
 )
 def test_forbidden_operations_are_refused_at_their_positions(caller: Caller, refused: list[int]) -> None:
-    found = with_refusals(caller, "t", OPERATIONS)
-    assert [place for place, one in enumerate(found) if isinstance(one, Forbidden)] == refused
-    kept = [place for place in range(len(OPERATIONS)) if place not in refused]
-    assert all(found[place] is OPERATIONS[place] for place in kept)
+    assert [*refusals_of(caller, "t", OPERATIONS)] == refused
+    for place, operation in enumerate(OPERATIONS):
+        in_columns = Batch.of([operation] * 2)
+        assert [*refusals_of(caller, "t", in_columns)] == ([0, 1] if place in refused else [])
 
 
 # Settings

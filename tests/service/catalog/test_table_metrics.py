@@ -9,7 +9,7 @@ from contract import put, update
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
 from tableside.catalog.table import Table
-from tableside.catalog.table_metrics import PIECE_OPERATIONS, OperationMetrics, TableMetrics
+from tableside.catalog.table_metrics import OperationMetrics, TableMetrics
 from tableside.core.errors import TableError
 from tableside.core.operations import Delete, Get, Token
 from tableside.core.store import Capabilities, Scan, TableSpec
@@ -48,7 +48,7 @@ async def test_operations_are_counted_by_outcome() -> None:
     assert registry.get_sample_value("tableside_batch_operations_sum", {"table": "t"}) == 13
 
 
-@pytest.mark.parametrize("operations", [1, PIECE_OPERATIONS, PIECE_OPERATIONS + 1, 2 * PIECE_OPERATIONS + 500])
+@pytest.mark.parametrize("operations", [1, 2, 2500])
 async def test_batches_of_any_length_are_counted(operations: int) -> None:
     registry = CollectorRegistry()
     table = measured(registry)

@@ -1,213 +1,228 @@
-"""A batch of gets that is read in columns has the same rows as any other batch."""
+"""Batches are decoded and encoded in columns. Each operation is what the rules for one operation say."""
 
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from service.http.api_client import ARROW, ON_EVERY_STORE, ApiClient, fresh, read, statuses, stream
-from service.http.test_same_outcomes import of_arrow, of_json
-from tableside.core import INTEGER_MAX, INTEGER_MIN
-from tableside.core.columns import KEYS_MIN
-
-COUNT = 150
-"""More than KEYS_MIN, and not more than a batch may have."""
-
-TEXT_KINDS = [pa.utf8(), pa.large_utf8(), pa.string_view()]
-
-
-def filled(api: ApiClient, keys: list[Any], table: str | None = None, size_bytes: int = 10) -> str:
-    """Put a record for every third key."""
-    table = table or fresh("columns")
-    rows = api.rows(
-        table, {"key": keys[::3], "value": [f'{{"k":"{key}","x":"{"x" * size_bytes}"}}' for key in keys[::3]]}, op="put"
-    )
-    assert set(statuses(rows)) <= {201, 204}
-    return table
-
-
-def in_json(api: ApiClient, table: str, keys: list[Any], **members: Any) -> list[tuple[Any, ...]]:
-    return [of_json(one) for one in api.batch(table, *({"op": "get", "key": key, **members} for key in keys))]
-
-
-def in_arrow(api: ApiClient, table: str, columns: dict[str, Any], **query: Any) -> list[tuple[Any, ...]]:
-    return [of_arrow(row) for row in api.rows(table, columns, **query)]
-
-
-def texts() -> list[str]:
-    assert KEYS_MIN <= COUNT
-    return [fresh(f"k{number % 7}") for number in range(COUNT - 3)] + ["ü", "x" * 1024, "🛫/%"]
-
-
-@ON_EVERY_STORE
-def test_gets_have_the_same_outcomes_as_in_json(api: ApiClient) -> None:
-    keys = texts()
-    table = filled(api, keys)
-    expected = in_json(api, table, keys)
-    assert [outcome[0] for outcome in expected] == [200, 404, 404] * (COUNT // 3)
-    assert in_arrow(api, table, {"key": keys}, op="get") == expected
-    assert in_arrow(api, table, {"key": keys, "op": ["get"] * COUNT}) == expected
-    assert in_arrow(api, table, {"key": keys[::3]}, op="get") == expected[::3]
-    assert in_arrow(api, table, {"key": keys[1::3]}, op="get") == expected[1::3]
-
-
-@ON_EVERY_STORE
-def test_gets_of_integers_have_the_same_outcomes_as_in_json(api: ApiClient) -> None:
-    keys = [INTEGER_MIN, INTEGER_MAX, *range(-70, 70)]
-    filled(api, keys, "numbers")
-    expected = in_json(api, "numbers", keys)
-    assert [outcome[0] for outcome in expected[::3]] == [200] * len(keys[::3])
-    assert in_arrow(api, "numbers", {"key": keys}, op="get") == expected
-    assert in_arrow(api, "numbers", {"key": pa.array(keys[2:], pa.int8())}, op="get") == expected[2:]
-
-
-@ON_EVERY_STORE
-def test_a_repeated_key_has_an_outcome_at_each_of_its_positions(api: ApiClient) -> None:
-    keys = texts()
-    table = filled(api, keys)
-    keys = [*keys[:50], keys[3], keys[1], *keys[:60]]
-    assert in_arrow(api, table, {"key": keys}, op="get") == in_json(api, table, keys)
-
-
-@ON_EVERY_STORE
-@pytest.mark.parametrize("fields", ["k", "x,k", "nothing"])
-def test_fields_select_members(api: ApiClient, fields: str) -> None:
-    keys = texts()
-    table = filled(api, keys)
-    expected = in_json(api, table, keys, fields=fields.split(","))
-    assert in_arrow(api, table, {"key": keys}, op="get", fields=fields) == expected
-    assert expected[0][1].keys() == {*fields.split(",")} - {"nothing"}
-
-
-@ON_EVERY_STORE
-def test_the_age_of_records_may_be_limited(api: ApiClient) -> None:
-    keys = texts()
-    table = filled(api, keys)
-    headers = {"Cache-Control": "max-age=0"}
-    response = api.post(table, stream({"key": keys}), ARROW, params={"op": "get"}, headers=headers)
-    rows = read(response.content).select(["status", "value", "etag", "code", "detail", "retriable", "applied"])
-    assert [row["status"] for row in rows.to_pylist()] == [200, 404, 404] * (COUNT // 3)
-    plain = api.post(table, stream({"key": keys}), ARROW, params={"op": "get"})
-    assert read(response.content).equals(read(plain.content))
-
-
-@ON_EVERY_STORE
-@pytest.mark.parametrize("size_bytes", [1000, 2000])
-def test_values_beyond_the_limit_of_a_response_are_not_in_it(api: ApiClient, size_bytes: int) -> None:
-    """A third of the keys has a record. The response may have 64 KiB of values."""
-    keys = texts()
-    table = filled(api, keys, size_bytes=size_bytes)
-    arrow, json = in_arrow(api, table, {"key": keys}, op="get"), in_json(api, table, keys)
-    assert arrow == json
-    beyond = [outcome[0] for outcome in arrow].count(413)
-    assert (beyond > 0) == (size_bytes == 2000)
-
-
-@ON_EVERY_STORE
-def test_a_record_that_expires_has_a_column_for_it(api: ApiClient) -> None:
-    keys = texts()
-    table = filled(api, keys)
-    api.put(table, keys[1], {"n": 1}, params={"ttl_s": 1000})
-    rows = api.rows(table, {"key": keys}, op="get")
-    assert [place for place, row in enumerate(rows) if row["expires_at"] is not None] == [1]
-    assert [of_arrow(row) for row in rows] == in_json(api, table, keys)
-
-
-@ON_EVERY_STORE
-def test_an_invalid_key_fails_only_its_row(api: ApiClient) -> None:
-    keys = texts()
-    table = filled(api, keys)
-    for invalid in ("", "a\0", "x" * 1025, None):
-        mixed = [*keys[:70], invalid, *keys[70:]]
-        rows = in_arrow(api, table, {"key": pa.array(mixed, pa.utf8())}, op="get")
-        assert rows[70][0] == 422
-        assert [*rows[:70], *rows[71:]] == in_json(api, table, keys)
-
-
-@ON_EVERY_STORE
-@pytest.mark.parametrize("kind", TEXT_KINDS, ids=str)
-@pytest.mark.parametrize("dictionary", [False, True], ids=["plain", "dictionary"])
-def test_the_types_of_many_keys(api: ApiClient, kind: pa.DataType, dictionary: bool) -> None:
-    keys = texts()
-    table = filled(api, keys)
-    column = pa.array(keys, kind)
-    if dictionary:
-        column = pa.DictionaryArray.from_arrays(pa.array(range(COUNT), pa.int32()), column)
-    assert in_arrow(api, table, {"key": column}, op="get") == in_json(api, table, keys)
-
-
-@pytest.mark.parametrize("kind", [*TEXT_KINDS, *(pa.dictionary(pa.int32(), kind) for kind in TEXT_KINDS)], ids=str)
-def test_the_types_of_the_operations_of_many_keys(api: ApiClient, kind: pa.DataType) -> None:
-    keys = texts()
-    table = filled(api, keys)
-    ops = pa.array(["get"], kind.value_type if pa.types.is_dictionary(kind) else kind)
-    if pa.types.is_dictionary(kind):
-        column = pa.DictionaryArray.from_arrays(pa.array([0] * COUNT, pa.int32()), ops)
-    else:
-        column = pa.array(ops.to_pylist() * COUNT, kind)
-    assert in_arrow(api, table, {"key": keys, "op": column}) == in_json(api, table, keys)
-
-
-@pytest.mark.parametrize("as_column", [False, True], ids=["parameter", "column"])
-def test_deletes_of_many_keys_are_no_gets(api: ApiClient, as_column: bool) -> None:
-    keys = texts()
-    table = filled(api, keys)
-    if as_column:
-        deleted = in_arrow(api, table, {"key": keys, "op": ["delete"] * COUNT})
-    else:
-        deleted = in_arrow(api, table, {"key": keys}, op="delete")
-    assert [outcome[0] for outcome in deleted] == [204] * COUNT
-    assert [outcome[0] for outcome in in_arrow(api, table, {"key": keys}, op="get")] == [404] * COUNT
-
-
-@pytest.mark.parametrize(
-    ("name", "cell"), [("value", {}), ("if_match", "x"), ("if_absent", True), ("ttl_s", 5.0), ("partitions", [0])]
+from service.http.api_client import read
+from support.pieces import finish
+from tableside.core import (
+    KeyField,
+    KeySchema,
+    Operation,
+    Outcome,
+    Record,
+    Results,
+    StoreUnavailable,
+    TableError,
+    TableSpec,
+    Written,
+    values,
 )
-def test_gets_with_another_member_are_checked(api: ApiClient, name: str, cell: Any) -> None:
-    keys = texts()
-    table = filled(api, keys)
-    expected = in_json(api, table, keys, **{name: cell})
-    assert {outcome[0] for outcome in expected} == {501 if name == "partitions" else 422}
-    column = pa.array(["{}" if name == "value" else cell] * COUNT)
-    assert in_arrow(api, table, {"key": keys, name: column}, op="get") == expected
-    assert in_arrow(api, table, {"key": keys, name: column, "op": ["get"] * COUNT}) == expected
-    if name != "partitions":
-        assert in_arrow(api, table, {"key": keys, name: pa.nulls(COUNT, column.type)}, op="get") == in_json(
-            api, table, keys
+from tableside.http.wire import arrow_answers, arrow_batch, json_batch, operation_members
+from tableside.http.wire.answers import answer
+from tableside.http.wire.decoded_batch import DecodedBatch
+
+SPECS = [
+    TableSpec("t"),
+    TableSpec("t", KeySchema((KeyField("id"),)), value_bytes_max=60),
+    TableSpec("t", KeySchema((KeyField("id", "integer"),))),
+    TableSpec("t", KeySchema((KeyField("a"), KeyField("b", "integer")))),
+    TableSpec("t", partitions=3),
+]
+
+keys = st.sampled_from(["k", "ü", "", "x" * 1025, "a\0", 7, 2**63, 1.0, True, None, ["p", 1], ["p", "q"], ["p"]])
+DOCUMENTS: list[Any] = [
+    *({}, {"n": 1.0}, {"id": "k"}, {"id": "other"}, {"id": 7}, {"a": "p", "b": 1, "n": 2}),
+    *({"": 1}, {"_tsx": 1}, 1, [], None, {"text": "x" * 61}, {"n": 1e17, "s": "a\0b"}, {"n": 2**70}),
+    {"deep": json.loads("[" * 40 + "]" * 40)},
+]
+documents = st.sampled_from(DOCUMENTS)
+updates: st.SearchStrategy[Any] = st.sampled_from(
+    [{"$inc": {"n": 1}}, {"n": 1}, {"$set": {"a.b": []}}, {"$bad": {}}, [{"n": 1}, {"$inc": {"n": 2}}], None]
+)
+MEMBERS: dict[str, st.SearchStrategy[Any]] = {
+    "value": documents,
+    "update": updates,
+    "default": documents,
+    "if_match": st.sampled_from(["e", "*", "", None, 1]),
+    "if_absent": st.sampled_from([True, False, None, 0]),
+    "ttl_s": st.sampled_from([1, 2.5, -1, 0, True, None, "1"]),
+    "token": st.sampled_from([{"writer": "w", "sequence": 1}, {"writer": "w", "sequence": True}, {"writer": ""}, None])
+    | st.fixed_dictionaries(
+        {"writer": st.sampled_from(["w", "", 1, []]), "sequence": st.sampled_from([0, 1.0, -1, "1"])}
+    ),
+    "return": st.sampled_from([True, False, None, 1]),
+    "partitions": st.sampled_from([None, [0], [3], "all", []]),
+    "fields": st.sampled_from([["n"], [], ["n", "m"], None, "n", [""]]),
+    "other": st.none(),
+}
+USUAL = {"get": (), "put": ("value",), "update": ("update",), "delete": ()}
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[Any]:
+    """Draw operations that mostly have one kind and the same members."""
+    op = draw(st.sampled_from(["get", "put", "update", "delete"]))
+    names = {*USUAL[op], *draw(st.lists(st.sampled_from([*MEMBERS]), max_size=2))}
+    rows: list[Any] = draw(
+        st.lists(
+            st.fixed_dictionaries({"op": st.just(op), "key": keys, **{name: MEMBERS[name] for name in names}}),
+            max_size=6,
         )
+    )
+    odd = st.sampled_from([1, None, {}, {"op": "get"}, {"op": "bad", "key": "k"}, {"op": ["get"], "key": "k"}])
+    return rows if draw(st.booleans()) else [*rows, draw(odd)]
 
 
-def test_one_other_operation_among_gets_is_applied(api: ApiClient) -> None:
-    for place in (0, 70, COUNT - 1):
-        keys = texts()
-        table = filled(api, keys)
-        ops = ["get"] * COUNT
-        ops[place] = "delete"
-        expected = in_json(api, table, keys)
-        found = in_arrow(api, table, {"key": keys, "op": ops})
-        assert found[place][0] == 204
-        assert [*found[:place], *found[place + 1 :]] == [*expected[:place], *expected[place + 1 :]]
-        assert in_json(api, table, keys[place : place + 1])[0][0] == 404
+def expected(spec: TableSpec, raw: Any) -> Any:
+    """Return the operation of a row and its fields, or the text of its error."""
+    try:
+        if not isinstance(raw, dict):
+            raise TypeError
+        only = operation_members.fields(raw.get("fields"))
+        return operation_members.operation(spec, raw), only
+    except TypeError:
+        return "invalid_operation", "an operation must be an object"
+    except TableError as error:
+        return error.code, error.detail
 
 
-@ON_EVERY_STORE
-def test_found_and_absent_records_are_counted(api: ApiClient) -> None:
-    keys = texts()
-    table = filled(api, keys)
+def found(batch: DecodedBatch) -> list[Any]:
+    operations = iter(batch.operations)
+    fields = batch.fields or [None] * batch.count
+    return [
+        (error.code, error.detail) if (error := batch.errors.get(at)) is not None else (next(operations), fields[at])
+        for at in range(batch.count)
+    ]
 
-    def counted() -> dict[str, float]:
-        start = 'tableside_operations_total{operation="get",outcome="'
-        lines = [line for line in api.client.get("/metrics").text.splitlines() if line.startswith(start)]
-        return {
-            line.removeprefix(start).partition('"')[0]: float(line.rpartition(" ")[2])
-            for line in lines
-            if f'table="{table}"' in line
-        }
 
-    assert counted() == {}
-    api.rows(table, {"key": keys[::3]}, op="get")
-    assert counted() == {"found": COUNT / 3}, "no count for absent records before the first one"
-    api.rows(table, {"key": keys}, op="get")
-    assert counted() == {"found": 2 * COUNT / 3, "absent": 2 * COUNT / 3}
-    api.rows(table, {"key": keys[1::3]}, op="get")
-    assert counted() == {"found": 2 * COUNT / 3, "absent": COUNT}
+@given(st.sampled_from(SPECS), batches())
+def test_json_operations_are_those_of_the_rules_for_one(spec: TableSpec, raws: list[Any]) -> None:
+    body = json.dumps({"operations": raws}).encode()
+    parsed = [values.parse(json.dumps(raw)) for raw in raws]
+    assert found(finish(json_batch.decode(body, spec, 100))) == [expected(spec, raw) for raw in parsed]
+
+
+def test_a_batch_of_one_kind_stays_in_columns_with_an_invalid_row() -> None:
+    raws = [{"op": "put", "key": f"{n}", "value": {"n": n}, "ttl_s": 5} for n in range(100)]
+    raws[50] = {"op": "put", "key": "", "value": {}}
+    batch = finish(json_batch.decode(json.dumps({"operations": raws}).encode(), TableSpec("t"), 100))
+    assert [*batch.errors] == [50]
+    assert sorted(batch.operations.columns) == ["key", "ttl_s", "value"]  # type: ignore[attr-defined]  # a `Batch`
+
+
+TEXTS = st.sampled_from(
+    [
+        b"{}",
+        b'{"n":1.0}',
+        b'{"n": 1}',
+        b'{"id":"k"}',
+        b'{"id":"other"}',
+        b"[]",
+        b"{",
+        b"\xff",
+        b'{"text":"%b"}' % (b"x" * 61),
+    ]
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    op = draw(st.sampled_from(["get", "put", "update", "delete"]))
+    kinds: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+        "value": (pa.binary(), TEXTS),
+        "default": (pa.utf8(), st.sampled_from(["{}", '{"n":1}', '{"id":"k"}', "[]"])),
+        "update": (pa.utf8(), st.sampled_from(['{"$inc":{"n":1}}', '{"n":1}', '{"$bad":{}}', "{"])),
+        "if_match": (pa.utf8(), st.sampled_from(["e", "*"])),
+        "if_absent": (pa.bool_(), st.booleans()),
+        "ttl_s": (pa.float64(), st.sampled_from([1.0, -1.0, 0.0])),
+        "sequence": (pa.int64(), st.sampled_from([1, -1, 2**62])),
+    }
+    names = {*USUAL[op], *draw(st.lists(st.sampled_from([*kinds]), max_size=2))}
+    count = draw(st.integers(1, 6))
+    columns = {
+        "key": pa.array(
+            draw(st.lists(st.sampled_from(["k", "ü", "", None]), min_size=count, max_size=count)), pa.utf8()
+        )
+    }
+    for name in names:
+        kind, cells = kinds[name]
+        columns[name] = pa.array(draw(st.lists(cells | st.none(), min_size=count, max_size=count)), kind)
+    if draw(st.booleans()):
+        ops = draw(st.lists(st.sampled_from([op, op, op, "bad"]), min_size=count, max_size=count))
+        columns["op"] = pa.array(ops, pa.utf8())
+    return pa.table(columns).replace_schema_metadata({"op": op})
+
+
+@given(st.sampled_from(SPECS[:2]), tables(), st.booleans())
+def test_arrow_operations_are_those_of_the_rules_for_one(spec: TableSpec, table: pa.Table, returning: bool) -> None:
+    op = None if "op" in table.column_names else table.schema.metadata[b"op"].decode()
+    writer = "w" if "sequence" in table.column_names else None
+    batch = finish(arrow_batch.decode(table, spec, arrow_batch.RowSettings(op, writer, returning)))
+    raws: list[Any] = []
+    for row in table.to_pylist():
+        raw = {name: cell for name, cell in row.items() if cell is not None} | {"key": row["key"]}
+        if "sequence" in raw:
+            raw["token"] = {"writer": writer, "sequence": raw.pop("sequence")}
+        if returning and raw.get("op", op) != "get":
+            raw["return"] = True
+        raws.append({"op": op, **raw})
+    each = [one if isinstance(one, tuple) and isinstance(one[0], Operation) else one[0] for one in found(batch)]
+    assert each == [_of_row(spec, raw) for raw in raws]
+
+
+def _of_row(spec: TableSpec, raw: dict[str, Any]) -> Any:
+    """Return the operation of a row, or the code of its error."""
+    try:
+        for name in ("value", "default"):
+            spec.check_value(raw.get(name) or "")
+        for name in ("value", "default", "update"):
+            if name in raw:
+                raw[name] = values.parse(raw[name])
+        return operation_members.operation(spec, raw), None
+    except TableError as error:
+        return error.code
+
+
+OUTCOMES: list[list[Outcome]] = [
+    [],
+    [Record(b'{"n":1}', "e"), None, Record(b"{}", "f", 86_400_000), StoreUnavailable("no")],
+    [Written("e"), Written("f", created=True), StoreUnavailable("no", applied="unknown"), Written(None)],
+    [Written("e", replayed=True), Written("f", value=b"{}", expires_ms=86_400_000), Written("g", expires_ms=1)],
+    [Record(b"{}", "e")] * 3,
+    [StoreUnavailable("no")],
+]
+
+
+@pytest.mark.parametrize("outcomes", OUTCOMES)
+def test_outcomes_in_columns_have_the_answers_of_each(outcomes: list[Outcome]) -> None:
+    results = Results.of(outcomes)
+    assert results is not None
+    assert results == outcomes
+    answers = [answer(outcome) for outcome in outcomes]
+    arrow = finish(arrow_answers.encode_results(results)), finish(arrow_answers.encode(answers))
+    assert [read(_joined(encoded)) for encoded in arrow[:1]] == [read(_joined(arrow[1]))]
+    as_json = finish(json_batch.encode_results(results)), finish(json_batch.encode(answers))
+    assert json.loads(_joined(as_json[0])) == json.loads(_joined(as_json[1]))
+
+
+def _joined(encoded: Any) -> bytes:
+    return encoded if isinstance(encoded, bytes) else b"".join(encoded)
+
+
+@given(st.sampled_from(OUTCOMES), st.sets(st.integers(0, 5), max_size=3))
+def test_errors_are_inserted_at_their_positions(outcomes: list[Outcome], positions: set[int]) -> None:
+    error = StoreUnavailable("inserted")
+    given_at = {at: error for at in positions if at < len(outcomes) + len(positions)}
+    results = Results.of(outcomes)
+    assert results is not None
+    inserted: list[Outcome] = [*outcomes]
+    for at in sorted(given_at):
+        inserted.insert(at, error)
+    if [at for at, one in enumerate(inserted) if one is error] == sorted(given_at):
+        assert [*results.with_errors(given_at)] == inserted

@@ -10,14 +10,11 @@ import pytest
 from contract import one, put, written
 from service.stores.test_rocksdb import database
 from tableside.core import values
-from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Written
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Store, TableSpec
-from tableside.core.transitions import Stored, are_plain_puts, transition
 from tableside.stores.memory import MemoryStore
 from tableside.stores.rocksdb import RocksdbBackend, reads
-from tableside.stores.rocksdb import writes as writes_module
 from tableside.stores.rocksdb.database import UNKNOWN_BYTES, Contents
-from tableside.stores.rocksdb.records import is_plain, pack, pack_plain, read, read_all
 
 
 @pytest.fixture
@@ -80,45 +77,6 @@ async def test_records_that_may_be_large_are_read_a_few_at_a_time(
 PLAIN = [put("a"), put("b"), put("c")]
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        put("d", ttl_s=5),
-        put("d", if_absent=True),
-        put("d", returning=True),
-        put("d", token=Token("w", 1)),
-        put("d", if_match=("x",)),
-        Get("d"),
-    ],
-)
-def test_special_puts_are_decided_one_by_one(last: Operation) -> None:
-    assert are_plain_puts(PLAIN)
-    assert not are_plain_puts([*PLAIN, last])
-    has_token = isinstance(last, Put) and last.token is not None
-    assert are_plain_puts([*PLAIN, last], tokens=True) == has_token
-
-
-@pytest.mark.parametrize(
-    "special",
-    [
-        pack(Stored(b"{}", "0" * 16, expires_ms=2**50)),
-        pack(Stored(b"{}", "0" * 16, writers=(("w", 1),))),
-        pack(Stored(None, "0" * 16, writers=(("w", 1),))),
-        b"{}",
-    ],
-)
-def test_records_with_metadata_or_of_another_tool_are_not_plain(special: bytes) -> None:
-    assert is_plain(pack(Stored(b"{}", "0" * 16)))
-    assert not is_plain(special)
-
-
-def test_records_read_together_equal_records_read_separately() -> None:
-    plain = [pack_plain(b"{}", 0), pack_plain(b'{"n":1}', 2**64 - 1)]
-    special = [Stored(b"{}", "f" * 16, expires_ms=2**50), Stored(None, "0" * 16, writers=(("w", 1),))]
-    raws = [*plain, *map(pack, special), b"{}", None]
-    assert read_all(raws, 0) == [read(raw, 0) for raw in raws]
-
-
 async def test_a_put_keeps_the_tokens_of_a_record(store: Store) -> None:
     await written(store, put("b", {"n": 1}, token=Token("w", 5)))
     await store.apply([put(key, {"n": 2}) for key in "abc"])
@@ -167,23 +125,6 @@ def _described(outcome: Outcome) -> object:
     if isinstance(outcome, Written):
         return outcome.created, outcome.replayed, outcome.value, outcome.expires_ms > 0
     return (outcome.value, outcome.expires_ms > 0) if isinstance(outcome, Record) else type(outcome)
-
-
-async def test_puts_with_new_tokens_are_not_decided_one_by_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    decided: list[Any] = []
-
-    def counted(stored: Any, write: Any, *rest: Any, **named: Any) -> Any:
-        decided.append(write.key)
-        return transition(stored, write, *rest, **named)
-
-    monkeypatch.setattr(writes_module, "transition", counted)
-    for sequence in (1, 2):
-        await store.apply([put(key, token=Token("w", sequence)) for key in "abc"])
-    assert not decided
-    await store.apply([put(key, token=Token("w", 2)) for key in "abc"])
-    assert decided == ["a", "b", "c"]
-    outcomes = await store.apply([put("a", token=Token("w", 3)), put("b"), put("c", token=Token("w", 1))])
-    assert [isinstance(outcome, Written) and outcome.replayed for outcome in outcomes] == [False, False, True]
 
 
 async def test_plain_puts_read_only_tables_that_may_have_other_records(

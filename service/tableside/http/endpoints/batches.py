@@ -2,38 +2,25 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ...auth import with_refusals
+from ...auth import refusals_of
 from ...catalog import Table, ValueRoom
-from ...core import (
-    InvalidOperation,
-    MalformedRequest,
-    Outcome,
-    Record,
-    RecordColumns,
-    TableNotFound,
-    TableSpec,
-    Written,
-    WrittenColumn,
-)
-from ...core.concurrency import Pieces, Yielder, in_pieces
+from ...core import InvalidOperation, MalformedRequest, Outcome, Results, TableNotFound, TableSpec
+from ...core.concurrency import in_pieces
 from ...core.directions import count_reads
 from ..request_context import caller_of
 from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch, request_headers
-from ..wire.answers import RECORD_NOT_FOUND, Answer, answers, merge_rejected, valid_operations, with_max_age
+from ..wire.answers import RECORD_NOT_FOUND, answers, with_errors, with_max_age
 from ..wire.body_parts import Encoded
+from ..wire.decoded_batch import DecodedBatch
 from ..wire.projections import common_projection, project_outcomes
 from .endpoint import TableRequest, check_any, deadline_s, table_route
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
-
-FREED_OBJECTS_MAX = 250
-"""How many objects of a request are freed before other requests have a turn."""
 
 COPIED_BYTES_MAX = 2**22
 """The maximum size of the values that are copied into a JSON response. Others are sent in parts."""
@@ -46,7 +33,6 @@ def route() -> Route:
 
 async def apply_batch(request: TableRequest) -> Response:
     """Apply many operations. The response has the media type of the request."""
-    name = request.table_name
     media = request_headers.media_type(request, (JSON, ARROW), default=_default_media(request))
     request_headers.check_accepts(request, media)
     request_headers.refuse_tokens(request)
@@ -54,77 +40,60 @@ async def apply_batch(request: TableRequest) -> Response:
     request.context.reads = True  # A disconnect ends the request until it turns out to contain a write.
     wait_s, max_age_s = request_headers.preferences(request).wait_s, request_headers.max_age_s(request)
     body = await request.read_body()
-    started_at = request.received_at
-    table = await request.catalog.table_or_spec(name)
+    table = await request.catalog.table_or_spec(request.table_name)
     spec = table if isinstance(table, TableSpec) else table.spec
-    until = started_at + deadline_s(table, wait_s)
+    until = request.received_at + deadline_s(table, wait_s)
     decode = _decode_json if media == JSON else _decode_arrow
     batch = await decode(request, body, spec, query, until)
-    yielder = Yielder()
-    permitted = with_refusals(caller_of(request.scope), name, batch.operations)
-    operations = with_max_age(max_age_s, valid_operations(permitted))
-    request.context.operations = len(batch.operations)
+    del body
+    outcomes = _outcomes(request, table, batch, wait_s, max_age_s)
+    encoded = await _encode(request, await outcomes, media, partitioned=bool(spec.partitions))
+    return encoded_response(encoded, media)
+
+
+async def _outcomes(
+    request: TableRequest, table: Table | TableSpec, batch: DecodedBatch, wait_s: float | None, max_age_s: float | None
+) -> Sequence[Outcome]:
+    """Apply the operations that are valid and permitted. Return an outcome for each operation of the batch."""
+    refusals = refusals_of(caller_of(request.scope), request.table_name, batch.operations)
+    permitted = [one for at, one in enumerate(batch.operations) if at not in refusals] if refusals else batch.operations
+    operations = with_max_age(max_age_s, permitted)
+    request.context.operations = batch.count
     request.context.reads = count_reads(operations) == len(operations)
     outcomes: Sequence[Outcome] = []
     if isinstance(table, TableSpec):
         try:
             table = await _created(request)
-            until = started_at + deadline_s(table, wait_s)
         except TableNotFound as error:
-            if operations and len(operations) == len(permitted):
+            if len(operations) == batch.count and operations:
                 raise
             outcomes = [error.with_traceback(None)] * len(operations)
-    await yielder.maybe_yield()
+    until = request.received_at + deadline_s(table, wait_s)
     if isinstance(table, Table):
         bytes_max = request.limits.response_bytes_max
         room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
         outcomes = await table.batch(operations, until - time.monotonic(), request.body_bytes, room)
-    await yielder.maybe_yield()
-    if len(operations) != len(permitted):
-        outcomes = merge_rejected(permitted, outcomes)
-    del permitted, operations  # They may refer to the objects that `_freed` frees.
+    outcomes = with_errors(with_errors(outcomes, refusals), batch.errors)
     if batch.fields is not None:
         outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, _expired(until)))
-        await in_pieces(_freed(batch.fields))
-    encoded = await _encode(request, outcomes, batch.operations, media, partitioned=bool(spec.partitions))
-    return encoded_response(encoded, media)
+    return outcomes
 
 
-async def _encode(
-    request: TableRequest, outcomes: Sequence[Outcome], operations: Sequence[Any], media: str, *, partitioned: bool
-) -> Encoded:
-    """Encode the outcomes, and empty both lists. Found records and plain writes are encoded without answers."""
-    bytes_max, is_json = request.limits.response_bytes_max, media == JSON
-    if isinstance(outcomes, RecordColumns) and not is_json and outcomes.value_bytes <= bytes_max:
-        return await in_pieces(arrow_answers.encode_columns(outcomes, partitioned=partitioned))
-    if isinstance(outcomes, WrittenColumn) and not is_json:
-        return arrow_answers.encode_write_column(outcomes)
-    found: list[Answer] = []
-    pieces: Pieces[Encoded]
-    if records := _all_found(outcomes, min(bytes_max, COPIED_BYTES_MAX) if is_json else bytes_max):
-        pieces = (
-            json_batch.encode_records(records)
-            if is_json
-            else arrow_answers.encode_records(records, partitioned=partitioned)
-        )
-    elif writes := _all_written(outcomes):
-        pieces = (json_batch if is_json else arrow_answers).encode_writes(writes)
-    else:
-        found = await in_pieces(answers(outcomes, bytes_max=bytes_max, operations=operations))
-        request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
-        await in_pieces(_freed(operations, outcomes))
-        pieces = json_batch.encode(found) if is_json else arrow_answers.encode(found, partitioned=partitioned)
-    encoded = await in_pieces(pieces)
-    await in_pieces(_freed(operations, outcomes, found))
-    return encoded
-
-
-def _freed(*lists: Sequence[Any]) -> Pieces[None]:
-    """Empty lists of this request. Freeing all their objects at once would take milliseconds."""
-    for objects in lists:
-        while isinstance(objects, list) and len(objects) > FREED_OBJECTS_MAX:
-            del objects[-FREED_OBJECTS_MAX:]
-            yield
+async def _encode(request: TableRequest, outcomes: Sequence[Outcome], media: str, *, partitioned: bool) -> Encoded:
+    """Encode the outcomes: in columns, or answer by answer if they have different kinds or large values."""
+    bytes_max = request.limits.response_bytes_max
+    results = Results.of(outcomes)
+    if results is not None and results.value_bytes <= min(bytes_max, COPIED_BYTES_MAX if media == JSON else bytes_max):
+        request.context.failed = len(results.failed)
+        if media == JSON:
+            return await in_pieces(json_batch.encode_results(results))
+        return await in_pieces(arrow_answers.encode_results(results, partitioned=partitioned))
+    found = await in_pieces(answers(outcomes, bytes_max=bytes_max))
+    del outcomes, results
+    request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
+    if media == JSON:
+        return await in_pieces(json_batch.encode(found))
+    return await in_pieces(arrow_answers.encode(found, partitioned=partitioned))
 
 
 def _default_media(request: TableRequest) -> str | None:
@@ -138,7 +107,7 @@ def _default_media(request: TableRequest) -> str | None:
 
 async def _decode_json(
     request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], until: float
-) -> json_batch.Batch:
+) -> DecodedBatch:
     return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, _expired(until)), until)
 
 
@@ -148,7 +117,7 @@ def _expired(until: float) -> Callable[[], bool]:
 
 async def _decode_arrow(
     request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], until: float
-) -> json_batch.Batch:
+) -> DecodedBatch:
     returning = query.get("return", "false")
     if returning not in ("true", "false"):
         raise MalformedRequest("return must be true or false")
@@ -167,22 +136,3 @@ async def _created(request: TableRequest) -> Table:
     """Create the table. Raise TableNotFound if the batch has no valid write."""
     catalog = request.catalog
     return await (catalog.table if request.context.reads else catalog.table_to_write)(request.table_name)
-
-
-def _all_found(outcomes: Sequence[Outcome], bytes_max: int) -> list[Record]:
-    """Return the records if every outcome is one without an expiry and the values fit into `bytes_max`, else none."""
-    if set(map(type, outcomes)) != {Record}:
-        return []
-    records: list[Record] = outcomes  # type: ignore[assignment]  # all types were just checked
-    if any(found.expires_ms for found in records) or sum([len(found.value) for found in records]) > bytes_max:
-        return []
-    return records
-
-
-def _all_written(outcomes: Sequence[Outcome]) -> list[Written]:
-    """Return the writes if every outcome is a write that was applied now and has only an etag, else none."""
-    if set(map(type, outcomes)) != {Written}:
-        return []
-    writes: list[Written] = outcomes  # type: ignore[assignment]  # all types were just checked
-    more = [one.etag is None or one.replayed or one.value is not None or one.partitions is not None for one in writes]
-    return [] if True in more else writes

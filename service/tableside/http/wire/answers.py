@@ -1,36 +1,33 @@
 """Conversion of outcomes into answers, which JSON, Arrow and single responses have in common."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 from msgspec.structs import replace
 
 from ...core import (
+    Batch,
     DeadlineExceeded,
-    Delete,
     Get,
-    KeyColumn,
     Operation,
     Outcome,
     PartitionOutcome,
-    Put,
     Record,
+    Results,
     TableError,
     TableSpec,
-    Update,
     Written,
     chunks_of,
 )
 from ...core.bounded_reads import NOT_READ
 from ...core.concurrency import Pieces
-from ...core.directions import marked_reads
 from ...core.errors import RecordNotFound
 from .problems import status
 from .projections import Fields, project_value
 
-PIECE_OPERATIONS = 256
-PIECE_BYTES = 2**15
+PIECE_OPERATIONS = 1000
+PIECE_BYTES = 2**18
 """How many operations, and how many bytes of their values, are decoded or encoded before other requests have a turn."""
 
 
@@ -63,8 +60,6 @@ class Answer(msgspec.Struct, frozen=True):
 
 RECORD_NOT_FOUND = RecordNotFound("there is no such record")
 
-_OPERATIONS = frozenset({Get, Put, Update, Delete})
-
 
 def answer(outcome: Outcome, fields: Fields = None) -> Answer:
     """Return the answer to one operation."""
@@ -81,7 +76,7 @@ def answer(outcome: Outcome, fields: Fields = None) -> Answer:
             return Answer(status(outcome), error=outcome, partitions=parts)
 
 
-def answers(outcomes: Sequence[Outcome], *, bytes_max: int, operations: Sequence[object]) -> Pieces[list[Answer]]:
+def answers(outcomes: Sequence[Outcome], *, bytes_max: int) -> Pieces[list[Answer]]:
     """Return the answers to a batch. Once the values together exceed `bytes_max`, later answers have none."""
     found: list[Answer] = []
     for some in chunks_of(outcomes, PIECE_OPERATIONS):
@@ -91,7 +86,7 @@ def answers(outcomes: Sequence[Outcome], *, bytes_max: int, operations: Sequence
     if any(one.partitions for one in found):
         total = sum(one.size_bytes for one in found)
     if total > bytes_max:
-        return _limit_values(found, operations, bytes_max)
+        return _limit_values(found, outcomes, bytes_max)
     return found
 
 
@@ -116,14 +111,14 @@ def _partition_answers(placed: Iterable[PartitionOutcome], fields: Fields) -> tu
     return tuple((one.partition, answer(one.outcome, fields)) for one in placed)
 
 
-def _limit_values(found: list[Answer], operations: Sequence[object], bytes_max: int) -> list[Answer]:
+def _limit_values(found: list[Answer], outcomes: Sequence[Outcome], bytes_max: int) -> list[Answer]:
     total, bounded = 0, []
-    for one, operation in zip(found, operations, strict=True):
+    for one, outcome in zip(found, outcomes, strict=True):
         size_bytes = one.size_bytes
         total += size_bytes
         if not size_bytes or total <= bytes_max:
             bounded.append(one)
-        elif isinstance(operation, Get):
+        elif isinstance(outcome, Record):
             bounded.append(Answer(413, error=NOT_READ))
         else:
             bounded.append(_without_values(one))
@@ -146,26 +141,21 @@ def not_decoded(spec: TableSpec) -> DeadlineExceeded:
     return DeadlineExceeded(f"table {spec.name!r}: the deadline was over", applied="no")
 
 
-def valid_operations(operations: Sequence[Operation | TableError]) -> Sequence[Operation]:
-    """Return the operations without the errors of invalid ones."""
-    if isinstance(operations, KeyColumn):
-        return operations
-    types = set(map(type, operations))
-    if types == {Get}:
-        return marked_reads(operations)  # type: ignore[arg-type]  # all types were just checked
-    if types <= _OPERATIONS:
-        return operations  # type: ignore[return-value]  # all types were just checked
-    return [operation for operation in operations if not isinstance(operation, TableError)]
-
-
 def with_max_age(max_age_s: float | None, operations: Sequence[Operation]) -> Sequence[Operation]:
     """Limit the age of cached records in the outcomes of gets. None sets no limit."""
     if max_age_s is None:
         return operations
+    if isinstance(operations, Batch):
+        is_get = operations.kind is Get
+        return operations.with_column("max_age_s", [max_age_s] * len(operations)) if is_get else operations
     return [Get(one.key, max_age_s, one.partitions) if isinstance(one, Get) else one for one in operations]
 
 
-def merge_rejected(operations: Sequence[Operation | TableError], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return one outcome per operation: the outcomes of the valid operations, and the errors of the invalid ones."""
+def with_errors(outcomes: Sequence[Outcome], errors: Mapping[int, TableError]) -> Sequence[Outcome]:
+    """Return outcomes with errors inserted, by their positions in the result."""
+    if not errors:
+        return outcomes
+    if isinstance(outcomes, Results):
+        return outcomes.with_errors(errors)
     following = iter(outcomes)
-    return [operation if isinstance(operation, TableError) else next(following) for operation in operations]
+    return [errors[at] if at in errors else next(following) for at in range(len(outcomes) + len(errors))]

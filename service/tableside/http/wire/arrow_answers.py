@@ -1,18 +1,18 @@
 """Answers to a batch as an Arrow IPC stream, with one row per operation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ...core import Record, RecordColumns, TableError, Written, WrittenColumn, chunks_of
+from ...core import Record, Results, TableError, chunks_of
 from ...core.concurrency import Pieces
 from .answers import PIECE_OPERATIONS, RECORD_NOT_FOUND, Answer, rfc3339
 from .arrow_parts import binary_column, encode_stream
 from .body_parts import Encoded
+from .problems import status
 
 _COLUMNS = [
     pa.field("status", pa.uint16()),
@@ -25,10 +25,6 @@ _COLUMNS = [
     pa.field("replayed", pa.bool_()),
 ]
 
-_FOUND, _NO_CONTENT, _ABSENT = (pa.scalar(status, pa.uint16()) for status in (200, 204, 404))
-_NOT_FOUND = (RECORD_NOT_FOUND.code, RECORD_NOT_FOUND.detail, RECORD_NOT_FOUND.retriable, RECORD_NOT_FOUND.applied)
-"""The columns of an absent record's error."""
-
 EXPIRES_AT = pa.field("expires_at", pa.utf8())
 """The column after the others, if any record has an expiry."""
 
@@ -36,9 +32,6 @@ _PARTITION_FIELDS = [pa.field("partition", pa.int32()), *_COLUMNS]
 _PARTITIONS = pa.list_(pa.struct(_PARTITION_FIELDS))
 _DROPPED = pa.field("dropped", pa.bool_())
 """The last column of a partitioned table, after `partitions`."""
-
-_SCHEMA = pa.schema(_COLUMNS)
-_PARTITIONED_SCHEMA = pa.schema([*_COLUMNS, pa.field("partitions", _PARTITIONS), _DROPPED])
 
 
 def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> Pieces[Encoded]:
@@ -54,77 +47,90 @@ def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> Pieces[En
     return encode_stream(pa.record_batch(columns, schema=pa.schema(fields)))
 
 
-def encode_records(records: Sequence[Record], *, partitioned: bool = False) -> Pieces[Encoded]:
-    """Encode the answers to gets that all found a record, column by column. `encode` returns the same."""
-    statuses = _alike(len(records)).found
-    values = yield from binary_column([record.value for record in records])
-    etags = pa.array([record.etag for record in records], pa.utf8())
+def encode_results(results: Results, *, partitioned: bool = False) -> Pieces[Encoded]:
+    """Encode outcomes in columns. `encode` returns the same."""
+    values = yield from _value_column(results)
+    etags = _etag_column(results)
     yield
-    return _encode_successes(statuses, values, etags, partitioned=partitioned)
-
-
-def encode_columns(records: RecordColumns, *, partitioned: bool = False) -> Pieces[Encoded]:
-    """Encode the answers to gets, some of which may have found no record. `encode` returns the same."""
-    if not records.absent_count:
-        statuses = _alike(len(records)).found
-        return _encode_successes(statuses, records.values, records.etags, partitioned=partitioned)
-    absent = records.values.is_null()
-    statuses = pc.if_else(absent, _ABSENT, _FOUND)
-    yield
-    return _encode_successes(statuses, records.values, records.etags, absent, partitioned=partitioned)
-
-
-def encode_writes(writes: Sequence[Written]) -> Pieces[Encoded]:
-    """Encode the answers to writes that were applied now and have only an etag. `encode` returns the same."""
-    statuses = pa.array([201 if write.created else 204 for write in writes], pa.uint16())
-    etags = pa.array([write.etag for write in writes], pa.utf8())
-    yield
-    return _encode_successes(statuses, pa.nulls(len(writes), pa.binary()), etags)
-
-
-def encode_write_column(writes: WrittenColumn) -> Encoded:
-    """Encode the answers to puts. `encode` returns the same."""
-    alike = _alike(len(writes))
-    return _encode_successes(alike.no_content, alike.no_value, writes.etags)
-
-
-def _encode_successes(
-    statuses: pa.Array, values: pa.Array, etags: pa.Array, absent: pa.Array | None = None, *, partitioned: bool = False
-) -> Encoded:
-    """Encode answers without errors, except the one for `absent` records."""
-    count = len(etags)
-    alike = _alike(count)
-    errors = [alike.no_text, alike.no_text, alike.no_flag, alike.no_text]
-    if absent is not None:
-        errors = [pc.if_else(absent, member, none) for member, none in zip(_NOT_FOUND, errors, strict=True)]
-    columns, schema = [statuses, values, etags, *errors, alike.false], _SCHEMA
+    errors = _errors(results)
+    columns = [_statuses(results), values, etags, *_error_columns(errors, len(results))]
+    columns.append(_flags(results.columns.get("replayed"), len(results)))
+    fields, expires_ms = [*_COLUMNS], _shown_expiries(results)
+    if expires_ms is not None:
+        columns.append(expiry_column(expires_ms))
+        fields.append(EXPIRES_AT)
     if partitioned:
-        columns += [pa.nulls(count, _PARTITIONS), alike.false]
-        schema = _PARTITIONED_SCHEMA
-    return encode_stream(pa.record_batch(columns, schema=schema))
+        columns += [pa.nulls(len(results), _PARTITIONS), _flags(None, len(results))]
+        fields += [pa.field("partitions", _PARTITIONS), _DROPPED]
+    return encode_stream(pa.record_batch(columns, schema=pa.schema(fields)))
 
 
-class _Alike(NamedTuple):
-    """Columns whose cells are all the same."""
-
-    found: pa.Array
-    no_content: pa.Array
-    no_value: pa.Array
-    no_text: pa.Array
-    no_flag: pa.Array
-    false: pa.Array
+def _value_column(results: Results) -> Pieces[pa.Array]:
+    values = results.columns.get("value")
+    if values is None:
+        return _nulls(len(results), pa.binary())
+    return (yield from binary_column(_of_successes(results, values)))
 
 
-@lru_cache(maxsize=8)
-def _alike(count: int) -> _Alike:
-    return _Alike(
-        pa.repeat(_FOUND, count),
-        pa.repeat(_NO_CONTENT, count),
-        pa.nulls(count, pa.binary()),
-        pa.nulls(count, pa.utf8()),
-        pa.nulls(count, pa.bool_()),
-        pa.repeat(pa.scalar(False), count),
+def _etag_column(results: Results) -> pa.Array:
+    return pa.array(_of_successes(results, results.columns["etag"]), pa.utf8())
+
+
+def _of_successes(results: Results, column: Sequence[Any]) -> Sequence[Any]:
+    """Return a column with null for each error."""
+    return [None if at in results.failed else cell for at, cell in enumerate(column)] if results.failed else column
+
+
+def _statuses(results: Results) -> pa.Array:
+    if results.kind is Record:
+        statuses = [404 if value is None else 200 for value in results.columns["value"]]
+    else:
+        both = zip(results.column("created"), results.column("value"), strict=True)
+        statuses = [201 if created else 204 if value is None else 200 for created, value in both]
+    for at, error in results.failed.items():
+        statuses[at] = status(error)
+    return pa.array(statuses, pa.uint16())
+
+
+def _errors(results: Results) -> dict[int, TableError]:
+    """Return the errors by position. An absent record is one, but not a failure."""
+    absent: dict[int, TableError] = {}
+    if results.kind is Record and None in (values := results.columns["value"]):
+        absent = {at: RECORD_NOT_FOUND for at, value in enumerate(values) if value is None}
+    return absent | {**results.failed}
+
+
+def _error_columns(errors: Mapping[int, TableError], count: int) -> list[pa.Array]:
+    columns = []
+    for name, kind in (("code", pa.utf8()), ("detail", pa.utf8()), ("retriable", pa.bool_()), ("applied", pa.utf8())):
+        cells: list[object] = [None] * count
+        for at, error in errors.items():
+            cells[at] = getattr(error, name)
+        columns.append(pa.array(cells, kind) if errors else _nulls(count, kind))
+    return columns
+
+
+def _flags(flags: Sequence[bool] | None, count: int) -> pa.Array:
+    return (
+        pa.repeat(pa.scalar(False), count) if flags is None else pa.array([flag is True for flag in flags], pa.bool_())
     )
+
+
+def _shown_expiries(results: Results) -> Sequence[int] | None:
+    """Return the expiries of the records whose values are shown, None if none expires."""
+    expires_ms = results.columns.get("expires_ms")
+    if expires_ms is None or "value" not in results.columns:
+        return None
+    shown = [
+        0 if value is None or at in results.failed else time
+        for at, (value, time) in enumerate(zip(results.columns["value"], expires_ms, strict=True))
+    ]
+    return shown if any(shown) else None
+
+
+@lru_cache(maxsize=32)
+def _nulls(count: int, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(count, kind)
 
 
 def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
@@ -134,7 +140,7 @@ def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
 
 def _columns(answers: Sequence[Answer]) -> Pieces[list[pa.Array]]:
     pieces = []
-    for some in chunks_of(answers, 4 * PIECE_OPERATIONS):  # a row takes less time than decoding an operation
+    for some in chunks_of(answers, PIECE_OPERATIONS):
         pieces.append(_short_columns(some))
         yield
     [first, *others] = pieces or [_short_columns(answers)]
@@ -146,15 +152,11 @@ def _columns(answers: Sequence[Answer]) -> Pieces[list[pa.Array]]:
 
 def _short_columns(answers: Sequence[Answer]) -> list[pa.Array]:
     """Return the columns without `value`."""
-    errors = [answer.error for answer in answers]
-    some = any(error is not None for error in errors)
+    errors = {at: answer.error for at, answer in enumerate(answers) if answer.error is not None}
     return [
         pa.array([answer.status for answer in answers], pa.uint16()),
         pa.array([answer.etag for answer in answers], pa.utf8()),
-        _error_column(errors, some, pa.utf8(), lambda error: error.code),
-        _error_column(errors, some, pa.utf8(), lambda error: error.detail),
-        _error_column(errors, some, pa.bool_(), lambda error: error.retriable),
-        _error_column(errors, some, pa.utf8(), lambda error: error.applied),
+        *_error_columns(errors, len(answers)),
         pa.array([answer.replayed for answer in answers], pa.bool_()),
     ]
 
@@ -172,11 +174,3 @@ def _partitions(answers: Sequence[Answer]) -> Pieces[pa.Array]:
     ends = list(accumulate((len(one or ()) for one in lists), initial=0))
     starts = [None if one is None else start for one, start in zip(lists, ends, strict=False)]
     return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), each)
-
-
-def _error_column(
-    errors: Sequence[TableError | None], some: bool, kind: pa.DataType, member: Callable[[TableError], object]
-) -> pa.Array:
-    if not some:
-        return pa.nulls(len(errors), kind)
-    return pa.array([None if error is None else member(error) for error in errors], kind)

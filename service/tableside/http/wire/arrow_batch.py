@@ -4,48 +4,33 @@ Each row is one operation. A null means that the operation lacks that member, so
 with its other columns. In both formats, null `partitions` means all partitions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ...core import (
-    Changes,
-    InvalidOperation,
-    Json,
-    MalformedRequest,
-    Operation,
-    TableError,
-    TableSpec,
-    updates,
-    values,
-)
-from ...core.changes import CHECKED_TYPES, packed
-from ...core.columns import COLUMN_BYTES_MAX, KEY_BYTES_MAX, GetColumn, PutColumn, key_column
+from ...core import MalformedRequest, Operation, TableSpec, values
 from ...core.concurrency import Pieces
 from ...core.json_text import NotJson
-from ...core.operations import Token
 from . import operation_members
-from .answers import PIECE_BYTES, never, not_decoded
+from .answers import PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
 from .arrow_columns import check_combination
 from .arrow_keys import decode_keys
-from .arrow_runs import runs
-from .arrow_values import PIECE_ROWS, all_present, all_values, piece_rows, short_values
-from .json_batch import Batch
+from .arrow_limits import size_bytes
+from .decoded_batch import BatchBuilder, DecodedBatch
+from .operation_columns import KINDS, DecodedRows, OperationColumns, decode_each
 from .partitions import not_partitioned
-from .plain_operations import plain_gets, plain_puts, plain_updates
 from .projections import Fields
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
-MIXED_PIECE_BYTES = 2**11
-"""How many bytes of rows are decoded one by one before other requests have a turn."""
+RUN_ROWS_MIN = 16
+"""If the runs of rows with the same operation are shorter on average, each row is decoded separately."""
 
-ROW_BYTES = 128
-"""How many bytes a row counts besides its texts: decoding it takes as long as a text of this size."""
-
-_TEXT = ("value", "update", "default")
+_TEXTS = ("value", "update", "default")
 
 
 class RowSettings(msgspec.Struct, frozen=True):
@@ -59,203 +44,122 @@ class RowSettings(msgspec.Struct, frozen=True):
 
 def decode(
     table: pa.Table, spec: TableSpec, settings: RowSettings, expired: Callable[[], bool] = never
-) -> Pieces[Batch]:
+) -> Pieces[DecodedBatch]:
     """Decode a batch. Raise MalformedRequest only if none of its operations can be attempted.
 
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
-    if (column := (yield from _column(table, spec, settings, expired))) is not None:
-        return Batch(column, None if settings.fields is None else [settings.fields] * len(column))
-    rows = _RowDecoder(spec, settings, expired)
-    operations: list[Operation | TableError] = []
-    for start in range(0, table.num_rows, PIECE_ROWS):
-        yield from rows.decode(table.slice(start, PIECE_ROWS), operations)
-        yield
-        if expired():
-            operations += [not_decoded(spec)] * (table.num_rows - len(operations))
-            break
-    return Batch(operations, None if settings.fields is None else [settings.fields] * len(operations))
+    batch, decoder = BatchBuilder(), _RowDecoder(spec, settings)
+    for op, rows in [(settings.op, table)] if settings.op is not None else _runs(table):
+        for piece in _pieces(rows):
+            if expired() and batch.count:
+                batch.skip(table.num_rows - batch.count, not_decoded(spec))
+                return batch.build()
+            batch.add(piece.num_rows, decoder.decode(op, piece))
+            yield
+    return batch.build()
 
 
-def _column(
-    table: pa.Table, spec: TableSpec, settings: RowSettings, expired: Callable[[], bool]
-) -> Pieces[GetColumn | PutColumn | None]:
-    """Return the batch as a column if it consists of gets, or of puts, with the usual members, and all are valid."""
-    if settings.op is None and table.column("op").nbytes > KEY_BYTES_MAX:
-        return None
-    op, rows = (settings.op, table) if settings.op is not None else next(runs(table), (None, table))
-    names = set(rows.column_names)
-    are_plain = not settings.returning and not spec.key.has_names and not spec.partitions
-    are_puts = op == "put" and names == {"key", "value"} and are_plain and rows.nbytes <= COLUMN_BYTES_MAX
-    if rows.num_rows < table.num_rows or not (are_puts or (op == "get" and names == {"key"})):
-        return None
-    if (keys := key_column(rows.column("key"), spec.key)) is None:
-        return None
-    if not are_puts:
-        return GetColumn(keys)
-    texts = yield from all_values(rows, expired)
-    if texts is None or max(map(len, texts), default=0) > spec.value_bytes_max:
-        return None
-    return PutColumn(keys, pa.array(texts, pa.binary()))
+def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    """Divide rows into pieces that are decoded in one step."""
+    count = rows.num_rows
+    if count <= 1 or (count <= PIECE_OPERATIONS and sum(map(size_bytes, rows.to_batches())) <= PIECE_BYTES):
+        yield rows
+    else:
+        yield from _pieces(rows.slice(0, count // 2))
+        yield from _pieces(rows.slice(count // 2))
+
+
+def _runs(rows: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
+    """Divide rows into runs with the same operation, without the column `op`.
+
+    If the runs are short, return all rows in one, with None as the operation.
+    """
+    others = rows.drop_columns("op")
+    try:
+        encoded = pc.run_end_encode(rows.column("op").cast(pa.large_utf8()).combine_chunks())
+    except pa.ArrowNotImplementedError:  # PyArrow does not convert a dictionary of views.
+        yield None, rows
+        return
+    if len(encoded.values) > max(1, rows.num_rows // RUN_ROWS_MIN):
+        yield None, rows
+        return
+    start = 0
+    for op, end in zip(encoded.values.to_pylist(), encoded.run_ends.to_pylist(), strict=True):
+        yield op, others.slice(start, end - start)
+        start = end
 
 
 class _RowDecoder:
-    """Decodes the rows of one batch, until the deadline has `expired`."""
+    """Decodes the rows of one batch."""
 
-    def __init__(self, spec: TableSpec, settings: RowSettings, expired: Callable[[], bool]) -> None:
+    def __init__(self, spec: TableSpec, settings: RowSettings) -> None:
         self._spec = spec
         self._settings = settings
-        self._expired = expired
-        # By text, because a batch often has the same update for many records.
-        self._parsed_updates: dict[Any, Changes] = {}
+        self._columns = OperationColumns(spec, texts=True)
 
-    def decode(self, table: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
-        """Append the operations of some rows."""
-        if self._settings.op is not None:
-            yield from self._run(self._settings.op, table, operations)
-            return
-        for op, rows in runs(table):
-            yield from self._run(op, rows, operations)
-            if self._expired():
-                return
-
-    def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
-        """Append operations of one kind, or of all kinds, with a column for it, if `op` is None."""
-        size_bytes, start = rows.nbytes, 0
-        while start < rows.num_rows and not (start and self._expired()):
-            piece = rows.slice(start, piece_rows(rows, size_bytes))
-            start += piece.num_rows
-            yield from self._piece(op, piece, operations)
-
-    def _piece(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
+    def decode(self, op: str | None, rows: pa.Table) -> DecodedRows:
+        """Decode rows with one operation, or with a column for it if `op` is None."""
+        count = rows.num_rows
         if "partitions" in rows.column_names and not self._spec.partitions:
-            operations += [not_partitioned()] * rows.num_rows
-            yield
-            return
+            return DecodedRows([], dict.fromkeys(range(count), not_partitioned()))
         keys = decode_keys(rows.column("key"), self._spec)
-        plain = self._plain(op, keys, rows)
-        if plain is None:
-            yield from self._mixed(op, keys, rows, operations)
+        row = partial(self._decode_row, op, keys, rows)
+        if op in KINDS and "partitions" not in rows.column_names:
+            members = {name: _cells(name, rows.column(name)) for name in rows.column_names if name != "key"}
+            given = {name: cells for name, cells in members.items() if cells.count(None) < count}
+            decoded = self._columns.decode(op, self._with_settings(op, {"key": [*keys], **given}, count), row)
         else:
-            operations += plain
-        yield
+            decoded = decode_each(count, row)
+        if self._settings.fields is not None:
+            decoded = msgspec.structs.replace(decoded, fields=[self._settings.fields] * count)
+        return decoded
 
-    def _plain(self, op: str | None, keys: list[Any], rows: pa.Table) -> Sequence[Operation] | None:
-        """Decode operations with the usual members in one step. Return None if one has others, or may be invalid."""
-        names = set(rows.column_names)
-        if op == "get" and names == {"key"}:
-            return plain_gets(keys, self._spec)
-        if self._settings.returning:
-            return None
-        if op == "put" and names | {"sequence"} == {"key", "value", "sequence"}:
-            texts, tokens = short_values(rows), self._tokens(rows)
-            return None if texts is None or tokens is None else plain_puts(keys, texts, self._spec, tokens)
-        if op == "update" and names | {"default", "sequence"} == {"key", "update", "default", "sequence"}:
-            changes = self._all_changes(rows.column("update").to_pylist()) if all_present(rows, "update") else None
-            defaults, tokens = self._defaults(rows), self._tokens(rows)
-            if changes is None or defaults is None or tokens is None:
-                return None
-            return plain_updates(keys, changes, self._spec, defaults, tokens)
-        return None
-
-    def _tokens(self, rows: pa.Table) -> Sequence[Token | None] | None:
-        """Return the tokens of rows, all without a token if there is no column. Return None if one may be invalid."""
-        if "sequence" not in rows.column_names:
-            return [None] * rows.num_rows
-        sequences = rows.column("sequence").to_pylist()
-        try:
-            tokens = {sequence: operation_members.token(self._settings.writer, sequence) for sequence in set(sequences)}
-        except InvalidOperation:
-            return None
-        return [tokens[sequence] for sequence in sequences]
-
-    def _defaults(self, rows: pa.Table) -> Sequence[bytes | None] | None:
-        """Return the canonical defaults of rows. Return None if one may be invalid, or depends on its key."""
-        if "default" not in rows.column_names:
-            return [None] * rows.num_rows
-        if self._spec.key.has_names or not all_present(rows, "default"):
-            return None
-        texts = rows.column("default").to_pylist()
-        distinct = list(set(texts))
-        documents = values.parse_all(distinct) if sum(map(len, distinct)) <= PIECE_BYTES else None
-        encoded = None if documents is None else values.encode_all(documents)
-        if encoded is None or max(map(len, encoded), default=0) > self._spec.value_bytes_max:
-            return None
-        defaults = dict(zip(distinct, encoded, strict=True))
-        return [defaults[text] for text in texts]
-
-    def _all_changes(self, texts: list[Any]) -> list[Changes] | None:
-        """Parse updates. Return None if one is invalid, or if the texts are too long to parse them in one step."""
-        distinct = set(texts)
-        if sum(map(len, distinct)) > PIECE_BYTES:
-            return None
-        parsed = {text: _parsed_update(text, self._parsed_updates) for text in distinct}
-        valid = all(isinstance(update, CHECKED_TYPES) for update in parsed.values())
-        return [parsed[text] for text in texts] if valid else None
-
-    def _mixed(
-        self, op: str | None, keys: list[Any], table: pa.Table, operations: list[Operation | TableError]
-    ) -> Pieces[None]:
-        names = [name for name in table.column_names if name != "key"]
-        rows = zip(*(table.column(name).to_pylist() for name in names), strict=True) if names else ((),) * len(keys)
-        piece_bytes = 0
-        for key, row in zip(keys, rows, strict=True):
-            members = {
-                name: cell for name, cell in zip(names, row, strict=True) if cell is not None or name == "partitions"
-            }
-            piece_bytes += ROW_BYTES + sum(len(members.get(name, "")) for name in _TEXT)
-            operations.append(self._operation(self._with_settings(members, key, op)))
-            if piece_bytes >= MIXED_PIECE_BYTES:
-                piece_bytes = 0
-                yield
-                if self._expired():
-                    return
-
-    def _operation(self, members: dict[str, Any]) -> Operation | TableError:
-        try:
-            for name in ("value", "default"):
-                self._spec.check_value(members.get(name) or "")
-            if members.get("op") == "update" and "update" in members:
-                members["update"] = _parsed_update(members["update"], self._parsed_updates)
-            for name in _TEXT:
-                if name in members and not isinstance(members[name], CHECKED_TYPES):
-                    members[name] = _parsed(name, members[name])
-            return operation_members.operation(self._spec, members)
-        except TableError as error:
-            return error.with_traceback(None)
-
-    def _with_settings(self, members: dict[str, Any], key: Any, op: str | None) -> dict[str, Any]:
-        settings = self._settings
-        members["key"] = key
-        if op is not None:
-            members["op"] = op
-        if "sequence" in members or "writer" in members:
-            members["token"] = {
-                "writer": members.pop("writer", settings.writer),
-                "sequence": members.pop("sequence", None),
-            }
-        if settings.returning and members.get("op") != "get":
-            members["return"] = True
+    def _with_settings(self, op: str, members: dict[str, list[Any]], count: int) -> dict[str, list[Any]]:
+        sequences, writers = members.pop("sequence", None), members.pop("writer", None)
+        if sequences is not None or writers is not None:
+            members["token"] = list(map(self._pair, writers or [None] * count, sequences or [None] * count))
+        if self._settings.returning and op != "get":
+            members["return"] = [True] * count
         return members
 
+    def _pair(self, writer: str | None, sequence: int | None) -> Any:
+        """Return the writer and sequence of a row, None if it has no token, or False if it has only a part of one."""
+        if sequence is not None and (writer := writer or self._settings.writer) is not None:
+            return writer, sequence
+        return None if writer is None and sequence is None else False
 
-def _parsed(column: str, text: Any) -> Json:
+    def _decode_row(self, op: str | None, keys: list[Any], rows: pa.Table, at: int) -> tuple[Operation, Fields]:
+        """Decode one row by the rules for its members."""
+        names = [name for name in rows.column_names if name != "key"]
+        cells = {name: rows.column(name)[at].as_py() for name in names}
+        members = {name: cell for name, cell in cells.items() if cell is not None or name == "partitions"}
+        if op is not None:
+            members["op"] = op
+        members["key"] = keys[at]
+        if "sequence" in members or "writer" in members:
+            writer = members.pop("writer", self._settings.writer)
+            members["token"] = {"writer": writer, "sequence": members.pop("sequence", None)}
+        if self._settings.returning and members.get("op") != "get":
+            members["return"] = True
+        for name in ("value", "default"):
+            self._spec.check_value(members.get(name) or "")
+        for name in _TEXTS:
+            if name in members:
+                members[name] = _parsed(name, members[name])
+        return operation_members.operation(self._spec, members), self._settings.fields
+
+
+def _cells(name: str, column: pa.ChunkedArray) -> list[Any]:
+    """Return the cells of a column: the JSON texts of values as bytes, which is what stores keep."""
+    if name == "value" and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        column = column.cast(pa.large_binary())
+    return list(column.to_pylist())
+
+
+def _parsed(column: str, text: bytes | str) -> values.Json:
     try:
         return values.parse(text)
     except NotJson as error:
-        raise _malformed(column, error) from None
-
-
-def _malformed(column: str, error: NotJson) -> MalformedRequest:
-    return MalformedRequest(f"column {column!r}: {error.detail}")
-
-
-def _parsed_update(text: Any, parsed_updates: dict[Any, Changes]) -> Any:
-    """Parse each distinct update once. Return an invalid one as text, whose error is then found once more."""
-    if (update := parsed_updates.get(text)) is None:
-        try:
-            update = parsed_updates[text] = packed(updates.parse(values.parse(text)))
-        except TableError:
-            return text
-    return update
+        raise MalformedRequest(f"column {column!r}: {error.detail}") from None

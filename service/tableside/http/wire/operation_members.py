@@ -34,7 +34,7 @@ FIELDS_MAX = 1000
 
 _COMMON = frozenset({"op", "key", "fields", "partitions"})
 
-_MEMBERS = {
+MEMBERS = {
     "get": _COMMON,
     "put": _COMMON | {"value", "if_match", "if_absent", "ttl_s", "token", "return"},
     "update": _COMMON | {"update", "default", "if_match", "ttl_s", "token", "return"},
@@ -53,9 +53,9 @@ def operation(spec: TableSpec, members: Members) -> Operation:
     if "if_absent" in members and (members["if_absent"] is None or members["if_absent"] is False):
         members = {name: member for name, member in members.items() if name != "if_absent"}
     kind = members.get("op")
-    allowed = _MEMBERS.get(kind) if isinstance(kind, str) else None
+    allowed = MEMBERS.get(kind) if isinstance(kind, str) else None
     if allowed is None:
-        raise InvalidOperation(f"op must be one of {', '.join(_MEMBERS)}")
+        raise InvalidOperation(f"op must be one of {', '.join(MEMBERS)}")
     if not members.keys() <= allowed:
         article = "an" if kind == "update" else "a"
         raise InvalidOperation(f"{article} {kind} has no member {display_name(min(members.keys() - allowed))}")

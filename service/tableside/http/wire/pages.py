@@ -7,8 +7,7 @@ import orjson
 import pyarrow as pa
 from msgspec.structs import replace
 
-from ...core import Key, Page, Part, Record, TableSpec, chunks_of
-from ...core.columns import KeyedRecords
+from ...core import KeyedRecords, Page, Part, Record, Results, TableSpec, chunks_of
 from ...core.concurrency import Pieces
 from . import arrow_answers, arrow_parts
 from .answers import PIECE_OPERATIONS, rfc3339
@@ -18,17 +17,17 @@ from .projections import project_outcomes
 
 def project_page(page: Page, fields: frozenset[str]) -> Pieces[Page]:
     """Reduce the values of a page to the given top-level members."""
-    records = [record for _, record in page.records]
+    keys, records = [key for key, _ in page.records], [record for _, record in page.records]
     reduced = yield from project_outcomes(records, [fields] * len(records), lambda: False)
-    pairs = zip(page.records, reduced, strict=True)
-    return replace(page, records=[(key, record) for (key, _), record in pairs if isinstance(record, Record)])
+    pairs = zip(keys, reduced, strict=True)
+    return replace(page, records=[(key, record) for key, record in pairs if isinstance(record, Record)])
 
 
 def encode_json(page: Page, cursor: str | None) -> Pieces[Encoded]:
     """Encode a page as an object with the members `records` and `cursor`."""
     parts, separator = [b'{"records":['], b'{"key":'
-    for start in range(0, len(page.records), PIECE_OPERATIONS):
-        for index, (key, record) in enumerate(page.records[start : start + PIECE_OPERATIONS], start):
+    for some in chunks_of(list(enumerate(page.records)), PIECE_OPERATIONS):
+        for index, (key, record) in some:
             parts += (separator, orjson.dumps(key), b',"value":', record.value, b',"etag":"', record.etag.encode())
             parts.append(
                 b'"' if not record.expires_ms else b'","expires_at":"%b"' % rfc3339(record.expires_ms).encode()
@@ -47,13 +46,16 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
     If any record expires, a column `expires_at` follows. A partitioned table has `partition` as the last column.
     """
     records = page.records
-    if in_columns := isinstance(records, KeyedRecords):
-        columns = [records.keys, records.records.values, records.records.etags]
-    else:
-        columns = yield from _columns(records, spec)
+    if not isinstance(records, KeyedRecords):
+        results = Results.of([record for _, record in records])
+        assert results is not None  # They are all records.
+        records = KeyedRecords([key for key, _ in records], results)
+    values = yield from arrow_parts.binary_column(records.records.columns["value"])
+    yield
+    columns = [_key_column(records.keys, spec), values, pa.array(records.records.columns["etag"], pa.utf8())]
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
-    if not in_columns and any(record.expires_ms for _, record in page.records):
-        columns.append(arrow_answers.expiry_column([record.expires_ms for _, record in page.records]))
+    if (expires_ms := records.records.columns.get("expires_ms")) is not None:
+        columns.append(arrow_answers.expiry_column(expires_ms))
         schema = schema.append(arrow_answers.EXPIRES_AT)
         yield
     if spec.partitions:
@@ -63,22 +65,8 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
     return arrow_parts.encode_stream(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
 
 
-def _columns(records: Sequence[tuple[Key, Record]], spec: TableSpec) -> Pieces[list[pa.Array]]:
-    """Return the columns of keys, values and etags."""
-    columns = [(yield from _key_column([key for key, _ in records], spec))]
-    columns.append((yield from arrow_parts.binary_column([record.value for _, record in records])))
-    yield
-    columns.append(pa.array([record.etag for _, record in records], pa.utf8()))
-    yield
-    return columns
-
-
-def _key_column(keys: Sequence[Any], spec: TableSpec) -> Pieces[pa.Array]:
-    kind, pieces = key_type(spec), [pa.array([], key_type(spec))]
-    for some in chunks_of(keys, PIECE_OPERATIONS):
-        pieces.append(pa.array(_structs(some, spec) if spec.key.composite else some, kind))
-        yield
-    return pa.concat_arrays(pieces)
+def _key_column(keys: Sequence[Any], spec: TableSpec) -> pa.Array:
+    return pa.array(_structs(keys, spec) if spec.key.composite else keys, key_type(spec))
 
 
 def key_type(spec: TableSpec) -> pa.DataType:

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 
 from msgspec.structs import replace
 
-from ...core import Outcome, PartitionOutcome, Record, TableError, TooLarge, Written
+from ...core import Outcome, PartitionOutcome, Record, Results, TableError, TooLarge, Written, chunks_of
 from ...core.concurrency import Pieces
 from ...core.projection import NOT_PROJECTED, PIECE_BYTES, VALUES_MIN, projection
 
@@ -24,6 +24,9 @@ DECODERS_MAX = 64
 
 DECODED_BYTES_MAX = 2**30
 """The maximum size of the values that are reduced for one batch. A value counts once for each set of fields."""
+
+COLUMN_BYTES_MAX = 2**24
+"""The maximum size of values that are reduced in their order. Among more, some may repeat, and are reduced once."""
 
 _DECODER_BYTES = 2**16
 """Making a decoder takes about as long as reducing so many bytes."""
@@ -44,20 +47,26 @@ def project_value(value: bytes, fields: frozenset[str]) -> bytes:
 
 def common_projection(fields: Sequence[Fields]) -> Callable[[], Callable[[bytes], bytes]] | None:
     """Return a factory of functions that reduce values, or None if the operations request different fields."""
-    common = fields[0] if fields and fields.count(fields[0]) == len(fields) else None
+    common = _common(fields)
     return None if common is None else partial(projection, common, VALUES_MIN)
+
+
+def _common(fields: Sequence[Fields]) -> Fields:
+    return fields[0] if fields and fields.count(fields[0]) == len(fields) else None
 
 
 def project_outcomes(
     outcomes: Sequence[Outcome], fields: Sequence[Fields], expired: Callable[[], bool]
-) -> Pieces[list[Outcome]]:
+) -> Pieces[Sequence[Outcome]]:
     """Reduce the values of the outcomes to the fields at the same positions.
 
     When `expired` returns true between two pieces, the gets that remain end as DeadlineExceeded. Beyond
     `DECODED_BYTES_MAX` they end as TooLarge. Writes that remain have no value, because they have already taken effect.
     """
-    if (count := _small_records(outcomes)) and fields.count(fields[0]) == len(fields) and fields[0] is not None:
-        return (yield from _project_small(outcomes, projection(fields[0], len(fields)), count, expired))
+    results = Results.of(outcomes)
+    gets = results is not None and results.kind is Record and results.value_bytes <= COLUMN_BYTES_MAX
+    if results is not None and gets and (common := _common(fields)) is not None:
+        return (yield from _project_column(results, common, expired))
     projector = _Projector(fields)
     refusal: TableError | None = None
     found: list[Outcome] = []
@@ -74,29 +83,19 @@ def project_outcomes(
     return found
 
 
-def _small_records(outcomes: Sequence[Outcome]) -> int:
-    """Return how many outcomes to reduce in one piece if all are absent or smaller records, else 0."""
-    if not outcomes or not set(map(type, outcomes)) <= {Record, type(None)}:
-        return 0
-    largest_bytes = max([len(one.value) for one in outcomes if isinstance(one, Record)], default=0)
-    return 0 if largest_bytes >= LARGE_BYTES else PIECE_BYTES // max(largest_bytes, _VALUE_BYTES)
-
-
-def _project_small(
-    outcomes: Sequence[Outcome], reduce: Callable[[bytes], bytes], count: int, expired: Callable[[], bool]
-) -> Pieces[list[Outcome]]:
-    """Reduce the values of gets that all request the same fields, which is twice as fast as one by one."""
-    found: list[Outcome] = []
-    for start in range(0, len(outcomes), count):
-        if start and expired():
-            return found + [NOT_PROJECTED if isinstance(one, Record) else one for one in outcomes[start:]]
-        piece = outcomes[start : start + count]
-        found += [
-            Record(reduce(one.value), one.etag, one.expires_ms, one.age_s) if isinstance(one, Record) else one
-            for one in piece
-        ]
+def _project_column(results: Results, fields: frozenset[str], expired: Callable[[], bool]) -> Pieces[Results]:
+    """Reduce the values of gets that all request the same members."""
+    reduce, found = projection(fields, len(results)), list[bytes | None]()
+    failed = dict(results.failed)
+    for values in chunks_of(results.columns["value"], SMALL_RECORDS, PIECE_BYTES, lambda value: len(value or b"")):
+        if found and expired():
+            late = range(len(found), len(results))
+            failed.update({at: NOT_PROJECTED for at in late if results.columns["value"][at] is not None})
+            found += [None] * len(late)
+            break
+        found += [None if value is None else reduce(value) for value in values]
         yield
-    return found
+    return Results(Record, {**results.columns, "value": found}, failed)
 
 
 class _Projector:

@@ -14,7 +14,6 @@ from opentelemetry.trace import Span
 
 from ...core import Get, Key, Operation, Outcome, Store, Update
 from ...core.deadlines import TIMER_RESOLUTION_S
-from ...core.directions import marked_reads
 from ...core.store import Policy
 from ...telemetry import Traces
 from .metrics import CoalesceMetrics, TableCoalesceMetrics
@@ -202,8 +201,6 @@ class _Sharing:
                 self._forming = None
 
     async def _send(self, call: SingleCall, operations: Sequence[Operation]) -> Sequence[Outcome]:
-        if type(operations[0]) is Get:
-            operations = marked_reads(operations)
         if self._traces is None:
             return await call_store(self._inner, operations, call.until)
         with self._traces.shared_span("shared call", call.spans):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...core import Operation, Outcome, Store
 from ...core.caller_context import CALLER
-from ...core.directions import Direction, apply_by_direction, count_reads, marked_reads
+from ...core.directions import Direction, apply_by_direction, count_reads
 from ...core.store import Policy
 from ...telemetry import Traces
 from .bucket import Bucket
@@ -49,7 +49,7 @@ class CallerLimit(Policy):
         """Send the operations as the caller's credits arrive. Operations without credits in time get Throttled."""
         gets = count_reads(operations)
         if gets == len(operations):
-            reads = operations if gets == 1 else marked_reads(operations)
+            reads = operations
             return await self._apply_limited(self._read, reads, until)
         if gets == 0:
             return await self._apply_limited(self._write, operations, until)

@@ -1,4 +1,4 @@
-"""Updates that a script applies in one round trip: `$inc`, `$set`, `$min` and `$max` of top-level members.
+"""Updates that a script applies in one round trip: edits of top-level members whose operators have `in_text`.
 
 The script applies an update only if `transition` has the same result (see `edit_script`). All others, and all errors,
 are decided by compare-and-set.
@@ -6,23 +6,25 @@ are decided by compare-and-set.
 
 import re
 from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
 
 import msgspec
 import orjson
 
 from ...core import (
+    OPERATORS,
+    Batch,
     Changed,
     Changes,
     CompareAndSet,
     Edits,
-    Operation,
     Outcome,
+    Results,
     TableError,
     TableSpec,
-    Token,
     Update,
     Written,
-    Yielder,
     chunks_of,
     transition,
 )
@@ -32,15 +34,17 @@ from .edit_script import EDITED_BYTES_MAX, INTEGER_MAX
 from .errors import from_unexpected_reply
 from .keys import KeyNames
 from .record_scripts import RecordBatch, RecordScripts
-from .records import etag_of, pack, value_of
-from .tokens import element, is_simple
+from .records import etag_of, pack_all, value_of
+from .tokens import element
 from .topology import COMMAND_KEYS_MAX, Servers
 
 RESULT_BYTES_MAX = 3 * EDITED_BYTES_MAX
 """More than the script's longest result: it checks no other limit on values."""
 
+_UNCHANGED = 0
+"""The script's result for a record that it left unchanged."""
+
 _SIMPLE_NAME = re.compile("[A-Za-z0-9_-]+")
-_NUMERIC = ("$inc", "$min", "$max")
 
 
 class _Planned(msgspec.Struct, frozen=True):
@@ -56,48 +60,50 @@ class _Planned(msgspec.Struct, frozen=True):
 
 
 class RecordEditor:
-    """Updates records of one table. `compare_and_set` applies updates that the script cannot."""
+    """Updates records of one table."""
 
-    def __init__(
-        self,
-        servers: Servers,
-        names: KeyNames,
-        scripts: RecordScripts,
-        spec: TableSpec,
-        compare_and_set: CompareAndSet,
-    ) -> None:
+    def __init__(self, servers: Servers, names: KeyNames, scripts: RecordScripts, spec: TableSpec) -> None:
         self._servers = servers
         self._names = names
         self._scripts = scripts
         self._spec = spec
-        self._compare_and_set = compare_and_set
 
-    async def apply(self, updates: Sequence[Update], until: float) -> list[Outcome]:
-        """Apply the updates: the ones that the script can apply in one round trip per node, then the others."""
+    async def apply(self, updates: Batch, compare_and_set: CompareAndSet, until: float) -> Sequence[Outcome]:
+        """Apply updates without preconditions and times to live: those that the script can apply, then the others.
+
+        `compare_and_set` applies the others, and updates of records that it is retrying.
+        """
+        plans = self._plans(updates)
+        edited = [
+            at
+            for at, (plan, key) in enumerate(zip(plans, updates.keys, strict=True))
+            if plan is not None and not compare_and_set.is_contended(key)
+        ]
         outcomes: dict[int, Outcome] = {}
-        yielder = Yielder()
-        planned = await self._plan(updates, yielder)
-        if planned:
-            outcomes = await self._edit(updates, planned, until, yielder)
-        others = [index for index in range(len(updates)) if index not in outcomes]
-        if others:
-            decided = await self._compare_and_set.apply([updates[index] for index in others], until)
-            outcomes.update(zip(others, decided, strict=True))
-        return [outcomes[index] for index in range(len(updates))]
+        if edited:
+            sent = updates if len(edited) == len(updates) else updates.at(edited)
+            results = await self._edit(sent, [plan for at in edited if (plan := plans[at]) is not None], until)
+            if _UNCHANGED not in results and len(edited) == len(updates):
+                return _results(sent, results)
+            found = zip(edited, _results(sent, results), results, strict=True)
+            outcomes = {at: outcome for at, outcome, result in found if result != _UNCHANGED}
+        others = [at for at in range(len(updates)) if at not in outcomes]
+        outcomes.update(zip(others, await compare_and_set.apply(updates.at(others), until), strict=True))
+        return [outcomes[at] for at in range(len(updates))]
 
-    async def _plan(self, updates: Sequence[Update], yielder: Yielder) -> dict[int, _Planned]:
-        """Return the arguments of the updates that the script may apply. Equal updates are planned once."""
+    def _plans(self, updates: Batch) -> list[_Planned | None]:
+        """Return the arguments of the updates that the script may apply. Updates with the same objects share them."""
         plans: dict[tuple[int, bytes | None], _Planned | None] = {}
-        found: dict[int, _Planned] = {}
-        for index, update in enumerate(updates):
-            if yielder.due:
-                await yielder.maybe_yield()
-            shared = (id(update.changes), update.default)
+        found: list[_Planned | None] = []
+        for at, (changes, default) in enumerate(
+            zip(updates.columns["changes"], updates.column("default"), strict=True)
+        ):
+            shared = (id(changes), default)
             if shared not in plans:
+                update = updates[at]
+                assert isinstance(update, Update)
                 plans[shared] = self._planned(update)
-            plan = plans[shared]
-            if plan is not None and not self._compare_and_set.is_contended(update.key):
-                found[index] = plan
+            found.append(plans[shared])
         return found
 
     def _planned(self, update: Update) -> _Planned | None:
@@ -113,44 +119,29 @@ class RecordEditor:
         value = created.stored.value
         return _Planned(edits, value, created.stored.expires_ms) if len(value) <= EDITED_BYTES_MAX else None
 
-    async def _edit(
-        self, updates: Sequence[Update], planned: dict[int, _Planned], until: float, yielder: Yielder
-    ) -> dict[int, Outcome]:
-        """Call the script, and return the outcomes except of records that it left unchanged."""
-        positions, plans = list(planned), list(planned.values())
-        keys = [updates[index].key for index in positions]
-        arguments = [_arguments(updates[index].token, plan) for index, plan in planned.items()]
-        if yielder.due:
-            await yielder.maybe_yield()
-        batch = RecordBatch(self._names.for_keys(keys), keys, arguments)
+    async def _edit(self, updates: Batch, plans: Sequence[_Planned], until: float) -> list[Reply]:
+        """Call the script, and return its result for each record: `_UNCHANGED` if it left the record unchanged."""
+        tokens = updates.column("token")
+        elements = {token: b"" if token is None else element(token) for token in set(tokens)}
+        suffixes, defaults = pack_all([b""] * len(plans)), pack_all([plan.default for plan in plans])
+        rows = zip(plans, suffixes, defaults, tokens, strict=True)
+        arguments = [
+            (plan.edits, suffix, default if plan.default else b"", plan.default_ttl_ms, elements[token])
+            for plan, suffix, default, token in rows
+        ]
+        batch = RecordBatch(self._names.for_keys(updates.keys), updates.keys, arguments)
         sizes = [plan.size_bytes for plan in plans]
         commands = [
-            self._scripts.edit(batch, part, group.slot, [positions[at] for at in part])
+            self._scripts.edit(batch, part, group.slot, part)
             for group in self._servers.groups(batch.names)
             for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
         ]
-        outcomes: dict[int, Outcome] = {}
-        replies = await self._servers.run(commands, until, writes=True)
-        yielder = Yielder()
-        for command, reply in zip(commands, replies, strict=True):
-            results = reply if type(reply) is list and len(reply) == len(command.positions) else None
-            for at, index in enumerate(command.positions):
-                result = reply if results is None else results[at]
-                if result != 0 or results is None:
-                    outcomes[index] = _outcome(updates[index], result)
-            if yielder.due:
-                await yielder.maybe_yield()
-        return outcomes
-
-
-def is_editable(operation: Operation) -> bool:
-    """Return whether an operation is an update that the script may apply, as far as its modifiers show."""
-    return (
-        isinstance(operation, Update)
-        and operation.if_match is None
-        and operation.ttl_s is None
-        and (operation.token is None or is_simple(operation.token))
-    )
+        results: list[Reply] = [None] * len(plans)
+        for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
+            whole = type(reply) is list and len(reply) == len(command.positions)
+            for at, result in zip(command.positions, reply if whole else repeat(reply), strict=False):
+                results[at] = result
+        return results
 
 
 def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
@@ -165,7 +156,8 @@ def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
     for edit in changes[0].edits:
         [name, *below] = edit.path
         number = edit.operand if type(edit.operand) is int and abs(edit.operand) <= INTEGER_MAX else None
-        suits = number is not None if edit.operator in _NUMERIC else edit.operator == "$set"
+        in_text = OPERATORS[edit.operator].in_text
+        suits = in_text == "any" or (in_text == "integer" and number is not None)
         if below or not suits or name in key_names or not _SIMPLE_NAME.fullmatch(name):
             return None
         text = orjson.dumps(edit.operand)
@@ -177,14 +169,23 @@ def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
     return packed if len(packed) <= EDITED_BYTES_MAX else None
 
 
-def _arguments(token: Token | None, plan: _Planned) -> tuple[bytes, ...]:
-    default = pack(plan.default) if plan.default else b""
-    return plan.edits, pack(b""), default, b"%d" % plan.default_ttl_ms, b"" if token is None else element(token)
+def _results(updates: Batch, results: Sequence[Reply]) -> Results:
+    """Return the outcomes of updates from the script's results: the value, the expiry and whether it is new."""
+    failed: dict[int, TableError] = {
+        at: from_unexpected_reply(result, "unknown") for at, result in enumerate(results) if not _is_written(result)
+    }
+    edited = [(b"", 0, 0) if at in failed else result for at, result in enumerate(results)] if failed else results
+    raws, expiries_ms, created = zip(*edited, strict=True)
+    columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
+    if any(created):
+        columns["created"] = [one == 1 for one in created]
+    if any(expiries_ms):
+        columns["expires_ms"] = expiries_ms
+    if "returning" in updates.columns:
+        both = zip(raws, updates.columns["returning"], strict=True)
+        columns["value"] = [value_of(raw) if returning else None for raw, returning in both]
+    return Results(Written, columns, failed)
 
 
-def _outcome(update: Update, result: Reply) -> Outcome:
-    if type(result) is list and len(result) == 3 and type(result[0]) is bytes:
-        raw, expires_ms, created = result
-        return Written(etag_of(raw), created == 1, False, value_of(raw) if update.returning else None, expires_ms)
-    error: TableError = from_unexpected_reply(result, "unknown")
-    return error
+def _is_written(result: Reply) -> bool:
+    return type(result) is list and len(result) == 3 and type(result[0]) is bytes

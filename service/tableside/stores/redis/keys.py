@@ -8,14 +8,14 @@ key stores the tokens of the record's writers. Its name has the same slot as the
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from ...core import KEYS_MIN, Key, KeySchema, Part, Scan, TableError, checked_part, key_column, part_from_text
-from .name_column import NameColumn, NamedKey, NamedKeyColumn
+from ...core import Key, KeySchema, Part, Scan, TableError, checked_part, part_from_text
+
+NamedKey: TypeAlias = tuple[str, Key]
+"""The name of a record's Redis key, and the record's key."""
 
 SLOT_COUNT = REDIS_CLUSTER_HASH_SLOTS
 
@@ -62,10 +62,6 @@ class KeyNames:
             return [self.partition_start(key[0]) + ":".join(map(_escape, key[1:])) for key in composite]
         return [prefix + ":".join(map(_escape, key)) for key in composite]
 
-    def for_column(self, keys: pa.Array) -> NameColumn:
-        """Return the names for a column of keys, which have one part."""
-        return NameColumn(self.prefix, keys.cast(pa.utf8()))
-
     def partition_start(self, partition: Part) -> str:
         """Return the prefix of the names of a partition's records."""
         return f"{self.prefix}{{{_escape_tag(partition)}}}:" if self._has_tag else f"{self.prefix}{_escape(partition)}:"
@@ -78,13 +74,11 @@ class KeyNames:
             return None
         return key if self.for_keys([key])[0].encode() == name else None
 
-    def named_keys(self, names: Sequence[bytes]) -> Sequence[NamedKey]:
+    def named_keys(self, names: Sequence[bytes]) -> list[NamedKey]:
         """Return the names of this table's records and their keys. All given names match `pattern`.
 
-        Many names with valid keys become columns. Makes few calls if all keys are valid strings in ASCII.
+        Makes few calls if all keys are valid strings in ASCII.
         """
-        if (column := self._named_key_column(names)) is not None:
-            return column
         start = len(self.prefix)
         try:
             texts = list(map(bytes.decode, names))
@@ -94,20 +88,6 @@ class KeyNames:
         if self._is_plain and self._schema.all_valid(keys) and {text[:start] for text in texts} == {self.prefix}:
             return list(zip(texts, keys, strict=True))
         return [(name.decode(), key) for name in names if (key := self.to_key(name)) is not None]
-
-    def _named_key_column(self, names: Sequence[bytes]) -> NamedKeyColumn | None:
-        """Return names and keys in columns, or None if a name may be invalid or objects are faster."""
-        if not self._is_plain or len(names) < KEYS_MIN:
-            return None
-        column, kind = pa.array(names, pa.binary()), self._schema.fields[0].type
-        try:
-            texts = pc.binary_slice(column, self._prefix_bytes, max(map(len, names))).cast(pa.utf8())
-            keys = key_column(pa.chunked_array([texts if kind == "string" else texts.cast(pa.int64())]), self._schema)
-        except pa.ArrowInvalid:
-            return None
-        if keys is None or (kind == "integer" and keys.cast(pa.utf8()) != texts):  # "007" is not a key.
-            return None
-        return NamedKeyColumn(NameColumn(self.prefix, texts), keys)
 
     def pattern(self, scan: Scan) -> str:
         """Return the pattern that matches a scan's names. Raise InvalidOperation for a prefix of an integer key."""

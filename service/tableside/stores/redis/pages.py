@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...core import NOT_READ, READ_BYTES_MAX, Outcome, PageBuilder, Record, RecordColumns, Scan, TableError
-from .name_column import NamedKey, NamedKeyColumn
+from ...core import NOT_READ, READ_BYTES_MAX, Outcome, PageBuilder, Record, Results, Scan, TableError
+from .keys import NamedKey
 from .reads import SCRIPT_RECORDS_MAX, RecordReader
 
 FIRST_VALUES = SCRIPT_RECORDS_MAX + 1
@@ -46,12 +46,10 @@ class NamedPageBuilder(PageBuilder):
         return taken
 
     async def _read(self, candidates: Sequence[NamedKey]) -> Sequence[Outcome]:
-        if isinstance(candidates, NamedKeyColumn):
-            return await self._reads.get_names(candidates.names, math.inf)
         return await self._reads.get_names([name for name, _ in candidates], math.inf)
 
     def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:
-        if self._add_columns(candidates, outcomes) or self.add_all([key for _, key in candidates], outcomes):
+        if isinstance(outcomes, Results) and self.add_all([key for _, key in candidates], outcomes):
             return len(candidates)
         for taken, ((name, key), outcome) in enumerate(zip(candidates, outcomes, strict=True)):
             if self.complete or outcome is NOT_READ:
@@ -63,11 +61,6 @@ class NamedPageBuilder(PageBuilder):
             else:
                 self.absent.append((name, key))
         return len(candidates)
-
-    def _add_columns(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> bool:
-        if isinstance(candidates, NamedKeyColumn) and isinstance(outcomes, RecordColumns):
-            return self.add_columns(candidates.keys, outcomes)
-        return False
 
     def needs_more_than(self, count: int) -> bool:
         """Whether the page would have less than three quarters of its records after `count` more.

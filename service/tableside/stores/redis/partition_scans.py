@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from ...core import Page, Part, Scan, TableError
 from .errors import from_unexpected_reply
-from .keys import KeyNames, slot_of
+from .keys import KeyNames, NamedKey, slot_of
 from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, page_end, rounds, scan_node
-from .name_column import NamedKey
 from .pages import NamedPageBuilder, Reading
 from .partition_index import PartitionIndex
 from .reads import RecordReader
@@ -66,11 +65,11 @@ class PartitionScanner:
             members = await self._members(partition, scan.prefix, after, count)
             processed = await self._fill(page, partition, members)
             if processed == len(members) < count:
-                return Page(page.result, None)
+                return Page(page.records, None)
             after = members[processed - 1]
             if page.complete:
                 break
-        return Page(page.result, _IN_INDEX + (after or b""))
+        return Page(page.records, _IN_INDEX + (after or b""))
 
     async def _members(self, partition: Part, prefix: str | None, after: bytes | None, count: int) -> list[bytes]:
         name = self._index.name(partition)

@@ -10,17 +10,14 @@ from functools import partial
 from itertools import chain
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from ...core import COLUMN_BYTES_MAX, BoundedReads, Key, Outcome, ReadBudget, RecordColumns, TableError
+from ...core import BoundedReads, Key, Outcome, ReadBudget, Results, TableError
 from .connection import EXPIRY_UNKNOWN
 from .driver import Reply
 from .errors import from_unexpected_reply
 from .keys import KeyNames, slot_of
-from .name_column import NameColumn
-from .records import read, read_all, read_columns, wrong_type
-from .scripts import READ_SCRIPT, Command, PackedWords, script_call
+from .records import read_all, wrong_type
+from .scripts import READ_SCRIPT, Command, script_call
 from .topology import Servers
 
 SCRIPT_RECORDS_MAX = 16
@@ -40,14 +37,11 @@ class ScriptResult(msgspec.Struct, frozen=True):
     expiries: list[int]
     wrong_types: frozenset[int]
 
-    def outcomes(self) -> list[Outcome]:
+    def results(self) -> Results:
         """Return the outcomes of Gets."""
-        outcomes: list[Outcome] = read_all(self.values) if not self.expiries else []
-        if self.expiries:
-            outcomes = [*map(read, self.values, self.expiries)]
-        for position in self.wrong_types:
-            outcomes[position] = wrong_type()
-        return outcomes
+        found = read_all(self.values, self.expiries)
+        failed = {**found.failed, **dict.fromkeys(self.wrong_types, wrong_type())}
+        return Results(found.kind, found.columns, failed)
 
 
 class RecordReader:
@@ -64,10 +58,7 @@ class RecordReader:
         return await self.get_names(self._names.for_keys(keys), until)
 
     async def get_names(self, names: Sequence[str], until: float) -> Sequence[Outcome]:
-        """Return the outcomes of Gets of these names of Redis keys, in columns if the names are in a column.
-
-        Large records are read in several calls.
-        """
+        """Return the outcomes of Gets of these names of Redis keys. Large records are read in several calls."""
         if len(names) == 1:
             return await self._get_by_script(names, until)
         return await self._bounded.read(names, partial(self._get_names, until))
@@ -76,35 +67,21 @@ class RecordReader:
         if len(names) <= SCRIPT_RECORDS_MAX or time.monotonic() < self._expiring_until:
             return await self._get_by_script(names, until, budget)
         commands = self._plain_commands(names)
-        replies = await self._servers.read(commands, until, budget)
-        retried: list[int] = []
-        outcomes: Sequence[Outcome] | None = None
-        if isinstance(names, NameColumn):
-            outcomes = _columns(commands, replies, budget.spent_bytes)
-        if outcomes is None:
-            outcomes, retried = self._parse_replies(commands, replies)
+        reading = _Reading(len(names))
+        for command, reply in zip(commands, await self._servers.read(commands, until, budget), strict=True):
+            reading.add(command.positions, reply, is_single=self._servers.is_cluster)
+        if reading.expiring:
+            self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
+        results, retried = reading.results(), reading.expiring
         if not self._servers.is_cluster:
-            retried += await self._absent_names_that_exist(names, _absent(outcomes, retried), until)
-        if retried:
-            outcomes = list(outcomes)
-            exact = await self._get_by_script([names[position] for position in retried], until, budget)
-            for position, outcome in zip(retried, exact, strict=True):
-                outcomes[position] = outcome
+            retried = retried + await self._absent_names_that_exist(names, reading.absent, until)
+        if not retried:
+            return results
+        outcomes = [*results]
+        exact = await self._get_by_script([names[position] for position in retried], until, budget)
+        for position, outcome in zip(retried, exact, strict=True):
+            outcomes[position] = outcome
         return outcomes
-
-    def _parse_replies(self, commands: Sequence[Command], replies: Sequence[Reply]) -> tuple[list[Outcome], list[int]]:
-        """Return the outcomes, and the positions of records that may expire, which must be read by the script."""
-        outcomes: list[Outcome] = []
-        expiring: list[int] = []
-        for command, reply in zip(commands, replies, strict=True):
-            count = len(command.positions)
-            if reply is EXPIRY_UNKNOWN:
-                expiring += command.positions
-                outcomes += [None] * count
-                self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
-            else:
-                outcomes += self._parse_values(reply, count)
-        return outcomes, expiring
 
     async def read_by_script(
         self, names: Sequence[str], until: float, side_names: Sequence[str] = (), budget: ReadBudget | None = None
@@ -133,10 +110,13 @@ class RecordReader:
 
     async def _get_by_script(
         self, names: Sequence[str], until: float, budget: ReadBudget | None = None
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
+        calls = await self.read_by_script(names, until, budget=budget)
+        if len(calls) == 1 and isinstance(found := calls[0][1], ScriptResult):
+            return found.results()
         outcomes: list[Outcome] = [None] * len(names)
-        for positions, found in await self.read_by_script(names, until, budget=budget):
-            results = [found] * len(positions) if isinstance(found, TableError) else found.outcomes()
+        for positions, found in calls:
+            results = [found] * len(positions) if isinstance(found, TableError) else found.results()
             for position, outcome in zip(positions, results, strict=True):
                 outcomes[position] = outcome
         return outcomes
@@ -144,16 +124,8 @@ class RecordReader:
     def _plain_commands(self, names: Sequence[str]) -> list[Command]:
         if self._servers.is_cluster:
             return [Command(("GET", name), (index,), slot_of(name)) for index, name in enumerate(names)]
-        return [_mget(names, group.positions) for group in self._servers.groups(names)]
-
-    def _parse_values(self, reply: Reply, count: int) -> list[Outcome]:
-        values = [reply] if self._servers.is_cluster and (reply is None or type(reply) is bytes) else reply
-        if type(values) is not list or len(values) != count:
-            return [from_unexpected_reply(reply)] * count
-        try:
-            return read_all(values)
-        except TypeError:  # Other types than strings and nil: not a reply of Redis.
-            return [from_unexpected_reply(None)] * count
+        groups = [group.positions for group in self._servers.groups(names)]
+        return [Command(("MGET",), part, names=names[part[0] : part[-1] + 1]) for part in groups]
 
     async def _absent_names_that_exist(self, names: Sequence[str], absent: Sequence[int], until: float) -> list[int]:
         """Return the positions of keys that MGET returned as `absent` but exist: lists, hashes and other types."""
@@ -164,34 +136,42 @@ class RecordReader:
         return list(chain.from_iterable(part for part, reply in zip(parts, replies, strict=True) if reply != 0))
 
 
-def _mget(names: Sequence[str], positions: Sequence[int]) -> Command:
-    part = names[positions[0] : positions[-1] + 1]
-    if isinstance(part, NameColumn):
-        return Command(("MGET",), positions, packed_words=PackedWords(len(part), 0, (part.packed(),)))
-    return Command(("MGET",), positions, names=part)
+class _Reading:
+    """The replies to one reading call.
+
+    `expiring` are the positions of records that may expire, which must be read by the script. `absent` are the ones
+    without a string.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.expiring: list[int] = []
+        self._raws: list[bytes | None] = [None] * count
+        self._failed: dict[int, TableError] = {}
+
+    def add(self, positions: Sequence[int], reply: Reply, *, is_single: bool) -> None:
+        """Add the reply of a command: a list, or a value if the command `is_single`."""
+        raws = [reply] if is_single and not isinstance(reply, TableError | Exception) else reply
+        if reply is EXPIRY_UNKNOWN:
+            self.expiring += positions
+        elif type(raws) is list and len(raws) == len(positions) and set(map(type, raws)) <= _STRINGS:
+            self._raws[positions[0] : positions[-1] + 1] = raws
+        else:
+            self._failed.update(dict.fromkeys(positions, from_unexpected_reply(reply)))
+
+    @property
+    def absent(self) -> list[int]:
+        others = {*self.expiring, *self._failed}
+        if None not in self._raws:
+            return []
+        return [at for at, raw in enumerate(self._raws) if raw is None and at not in others]
+
+    def results(self) -> Results:
+        """Return the outcomes of Gets."""
+        found = read_all(self._raws)
+        return Results(found.kind, found.columns, {**found.failed, **self._failed}) if self._failed else found
 
 
-def _columns(commands: Sequence[Command], replies: Sequence[Reply], size_bytes: float) -> RecordColumns | None:
-    """Return the outcomes in columns, or None if they are too long, may expire, or need another treatment."""
-    if size_bytes > COLUMN_BYTES_MAX:
-        return None
-    raws: list[bytes | None] = []
-    for command, reply in zip(commands, replies, strict=True):
-        if type(reply) is not list or len(reply) != len(command.positions):
-            return None
-        raws += reply
-    try:
-        return read_columns(raws)
-    except (TypeError, pa.ArrowException):  # Other types than strings and nil: not a reply of Redis.
-        return None
-
-
-def _absent(outcomes: Sequence[Outcome], excluded: Sequence[int]) -> list[int]:
-    """Return the positions of absent records."""
-    if isinstance(outcomes, RecordColumns):
-        return list(pc.indices_nonzero(outcomes.values.is_null()).to_pylist()) if outcomes.absent_count else []
-    others = set(excluded)
-    return [index for index, outcome in enumerate(outcomes) if outcome is None and index not in others]
+_STRINGS = {bytes, type(None)}
 
 
 def _parse_result(reply: Reply, count: int) -> ScriptResult | TableError:

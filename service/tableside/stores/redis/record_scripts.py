@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 
 import msgspec
-import pyarrow as pa
 
 from ...core import Key, TableError
 from .driver import Reply
 from .errors import from_unexpected_reply
 from .keys import side_key, with_side_keys
-from .name_column import NameColumn, packed_column
 from .partition_index import PartitionIndex
-from .scripts import Command, PackedWords, Script, script_call
-from .write_scripts import INDEX_SCRIPT, INDEXED_SCRIPTS, SCRIPTS
+from .scripts import Command, Script, script_call
+from .write_scripts import INDEX_SCRIPT, INDEXED_SCRIPTS, PUT_SCRIPT, SCRIPTS
 
 
 class RecordBatch(msgspec.Struct, frozen=True):
@@ -30,16 +28,14 @@ class RecordScripts:
         self._index = index
         self._scripts = SCRIPTS if index is None else INDEXED_SCRIPTS
 
-    def put(self, batch: RecordBatch, part: Sequence[int], slot: int) -> Command:
-        """Return the command that puts the values of a part of the batch, without expiry."""
-        return self._call(self._scripts.put, batch, part, slot, part)
+    @property
+    def indexed(self) -> bool:
+        """Whether the table has an index."""
+        return self._index is not None
 
-    def put_column(self, names: NameColumn, raws: pa.Array, positions: Sequence[int]) -> Command:
-        """Return the command that puts the bytes of records, whose side keys are usual. The table has no index."""
-        assert self._index is None
-        texts = names.packed_with_side_keys(), packed_column(raws)
-        words = PackedWords(2 * len(names), len(raws), texts)
-        return Command((), positions, script=self._scripts.put, packed_words=words)
+    def put(self, names: Sequence[str], values: Sequence[bytes | int], positions: Sequence[int], slot: int) -> Command:
+        """Return the command that puts values, followed by times to live, into a table without an index."""
+        return Command((), positions, slot, PUT_SCRIPT, with_side_keys(names), values)
 
     def put_once(self, batch: RecordBatch, part: Sequence[int], slot: int) -> Command:
         """Return the command that puts those values of a part of the batch whose tokens are new."""

@@ -16,24 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 from xxhash import xxh3_128_hexdigest
 
-from ...core import (
-    Outcome,
-    Record,
-    RecordColumns,
-    RecordUnreadable,
-    Stored,
-    TableError,
-    TooLarge,
-    column_of_equal_lengths,
-    encode,
-    etag_column,
-    parse,
-    text_of,
-)
+from ...core import Record, RecordUnreadable, Results, Stored, TableError, TooLarge, encode, parse
 
 Writers = tuple[tuple[str, int], ...]
 
@@ -57,11 +42,17 @@ def pack(value: bytes) -> bytes:
     return b"".join((value, _MARKER, _RANDOM_HALVES[first], _RANDOM_HALVES[second]))
 
 
-def pack_all(values: pa.Array) -> pa.Array:
-    """Return the bytes of a column of records, which differ in each call."""
+def pack_all(values: Sequence[bytes]) -> list[bytes]:
+    """Return the bytes of records, which differ in each call."""
     count = len(values)
-    ends = os.urandom(_RANDOM_LENGTH * count).translate(_WHITESPACE)
-    return pc.binary_join_element_wise(values, _MARKER, column_of_equal_lengths(ends, count, pa.binary()), b"")
+    suffixes = bytearray(os.urandom(_SUFFIX_LENGTH * count).translate(_WHITESPACE))
+    for at, character in enumerate(_MARKER):
+        suffixes[at::_SUFFIX_LENGTH] = bytes([character]) * count
+    ends = bytes(suffixes)
+    return [
+        value + ends[start : start + _SUFFIX_LENGTH]
+        for value, start in zip(values, range(0, len(ends), _SUFFIX_LENGTH), strict=True)
+    ]
 
 
 def etag_of(raw: bytes) -> str:
@@ -69,42 +60,29 @@ def etag_of(raw: bytes) -> str:
     return xxh3_128_hexdigest(raw)
 
 
-def etags_of(raws: Sequence[Any]) -> str:
-    """Return the etags of the bytes of records, one after another."""
-    return "".join(map(xxh3_128_hexdigest, raws))
-
-
 def value_of(raw: bytes) -> bytes:
     """Return the value of a record's bytes that `pack` has returned."""
     return raw[:-_SUFFIX_LENGTH]
 
 
-def read_all(raws: Sequence[bytes | None]) -> list[Outcome]:
-    """Return the outcomes of Gets of records without expiry. Makes no call for each record that the service wrote."""
-    digest, end, brace = xxh3_128_hexdigest, _VALUE_END, _BRACE
-    # Two slices for all records: `raw[a:b]` makes one for each.
+def read_all(raws: Sequence[bytes | None], expiries_ms: Sequence[int] = ()) -> Results:
+    """Return the outcomes of Gets. `expiries_ms` is empty if no record expires."""
+    present: Sequence[Any] = [raw for raw in raws if raw is not None] if None in raws else raws
+    # One slice object for all records: `raw[a:b]` makes one for each.
     value, value_end = slice(-_SUFFIX_LENGTH), slice(-_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)
-    return [
-        None
-        if raw is None
-        else Record(raw[value], digest(raw))
-        if raw[value_end] == end and raw[0] == brace
-        else read(raw, 0)
-        for raw in raws
-    ]
-
-
-def read_columns(raws: Sequence[bytes | None]) -> RecordColumns | None:
-    """Return the outcomes of Gets of records without expiry, or None if the service did not write all of them."""
-    column = pa.array(raws, pa.binary())
-    count = len(column) - column.null_count
-    if not (
-        text_of(pc.binary_slice(column, -_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)) == _VALUE_END * count
-        and text_of(pc.binary_slice(column, 0, 1)) == b"{" * count
-    ):
-        return None
-    hashed: Sequence[Any] = [raw or b"" for raw in raws] if column.null_count else raws
-    return RecordColumns(pc.binary_slice(column, 0, -_SUFFIX_LENGTH), etag_column(etags_of(hashed), column))
+    failed: dict[int, TableError] = {}
+    if {raw[value_end] for raw in present} <= {_VALUE_END} and {raw[0] for raw in present} <= {_BRACE}:
+        values = [None if raw is None else raw[value] for raw in raws]
+    else:
+        found = [read(raw, 0) for raw in raws]
+        failed = {at: one for at, one in enumerate(found) if isinstance(one, TableError)}
+        values = [one.value if isinstance(one, Record) else None for one in found]
+    digest = xxh3_128_hexdigest
+    etags = [*map(digest, present)] if present is raws else [None if raw is None else digest(raw) for raw in raws]
+    columns: dict[str, Sequence[Any]] = {"value": values, "etag": etags}
+    if any(expiries_ms):
+        columns["expires_ms"] = expiries_ms
+    return Results(Record, columns, failed)
 
 
 def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:

@@ -15,9 +15,8 @@ from xxhash import xxh3_64_digest
 
 from ...core import Page, Scan
 from .connection import Node
-from .keys import KeyNames, slot_of
+from .keys import KeyNames, NamedKey, slot_of
 from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, ScanReply, page_end, rounds, scan_node
-from .name_column import NamedKey
 from .pages import NamedPageBuilder, Reading
 from .reads import RecordReader
 from .topology import ALL_SLOTS, Servers, format_slots, parse_slots, slots_of_split
@@ -103,7 +102,7 @@ class _PageScan:
             stop = await self._add(*self._pending)
         if self._sent:  # The page does not need these replies, but the connections can then be used again.
             await asyncio.wait(self._sent)
-        return Page(self._page.result, None if complete and stop is None else (stop or position).to_bytes())
+        return Page(self._page.records, None if complete and stop is None else (stop or position).to_bytes())
 
     def close(self) -> None:
         """Cancel requests that are still in progress."""

@@ -7,7 +7,7 @@ import msgspec
 
 from ...core import EXPIRY_MS_MAX
 from .edit_script import EDIT
-from .put_scripts import PUT_ALL, PUT_EACH, PUT_ONCE
+from .put_scripts import PUT, PUT_ONCE
 from .scripts import FAILURE, Script
 from .tokens import WITH_TOKEN
 
@@ -226,26 +226,28 @@ end)
 class WriteScripts(msgspec.Struct, frozen=True):
     """The scripts that write the records of a table.
 
-    Without a condition: `put` values without expiry, or `write` anything. If a token is new: `put_once`. If the records
-    are as expected: `replace`. By edits: `edit`.
+    Without a condition: `write`. If a token is new: `put_once`. If the records are as expected: `replace`. By edits:
+    `edit`.
     """
 
-    put: Script
     write: Script
     put_once: Script
     replace: Script
     edit: Script
 
 
-def _scripts(each: str, put_all: str) -> WriteScripts:
-    works = (put_all + PUT_EACH, _WRITE, WITH_TOKEN + PUT_ONCE, _REPLACE, WITH_TOKEN + EDIT)
+def _scripts(each: str) -> WriteScripts:
+    works = (_WRITE, WITH_TOKEN + PUT_ONCE, _REPLACE, WITH_TOKEN + EDIT)
     return WriteScripts(*(Script(_PUT + each + work) for work in works))
 
 
-SCRIPTS = _scripts(_EACH, PUT_ALL)
+SCRIPTS = _scripts(_EACH)
 
-INDEXED_SCRIPTS = _scripts(_EACH_INDEXED, "")
+INDEXED_SCRIPTS = _scripts(_EACH_INDEXED)
 """For tables whose partitions have an index."""
+
+PUT_SCRIPT = Script(_PUT + _EACH + PUT)
+"""For puts without a condition in tables without indexes."""
 
 INDEX_SCRIPT = Script(
     _PUT

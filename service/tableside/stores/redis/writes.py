@@ -1,46 +1,30 @@
 """Puts and deletes without conditions: many in one call of a script."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain
-
-import pyarrow.compute as pc
+from typing import Any, TypeAlias
 
 from ...core import (
-    Changed,
+    Batch,
     CompareAndSet,
-    Delete,
-    Operation,
     Outcome,
-    Put,
-    PutColumn,
+    Results,
     TableError,
     TableSpec,
     Written,
-    WrittenColumn,
-    Yielder,
     chunks_of,
-    etag_column,
-    is_unconditional,
-    transition,
+    expiry_ms,
 )
 from .connection import REQUEST_BYTES_MAX
-from .driver import Reply
 from .keys import KeyNames
 from .put_scripts import UNDECIDED
 from .record_scripts import RecordBatch, RecordScripts, script_results
-from .records import etag_of, etags_of, pack, pack_all
+from .records import etag_of, pack_all
 from .scripts import Command
-from .tokens import element, is_simple
+from .tokens import element
 from .topology import COMMAND_KEYS_MAX, Servers
 
-PACKED_PUTS = 250
-"""How many puts are packed before other requests have a turn."""
-
-COLUMN_VALUE_BYTES_MAX = 2**12
-"""The maximum size of a value that is sent from a column. Packing a column prepares a text for each possible length."""
-
-PUT_ONCE_BYTES_MAX = 2**20
-"""The maximum size of a value that `put_once` writes. `transition` checks the size of larger values."""
+MakeCommand: TypeAlias = Callable[[Sequence[str], Sequence[int], int], Command]
+"""Makes the command for a part of a batch, from the names of all records, the part's positions, and its slot."""
 
 
 class RecordWriter:
@@ -52,157 +36,93 @@ class RecordWriter:
         self._scripts = scripts
         self._spec = spec
 
-    async def put(self, puts: Sequence[Put], until: float) -> list[Outcome]:
-        """Apply plain puts in one round trip per node."""
-        raws = await _packed(puts)
-        written = await self._write(self._scripts.put, puts, [(raw,) for raw in raws], until)
-        outcomes: list[Outcome] = [None] * len(puts)
-        yielder = Yielder()
-        for positions, results in written:
-            for index, result in zip(positions, results, strict=True):
-                outcomes[index] = result if isinstance(result, TableError) else Written(etag_of(raws[index]))
-            await yielder.maybe_yield()
-        return outcomes
+    async def put(self, puts: Batch, until: float) -> Results:
+        """Apply puts without conditions and tokens in one round trip per node."""
+        raws, ttls_ms = pack_all(puts.columns["value"]), self._ttls_ms(puts)
+        distinct = set(ttls_ms)
 
-    async def put_column(self, puts: PutColumn, until: float) -> Sequence[Outcome]:
-        """Apply plain puts in one round trip to a server that is no cluster, for a table without an index."""
-        names, longest = self._names.for_column(puts.keys), pc.max(pc.binary_length(puts.values)).as_py() or 0
-        if not 0 < longest <= COLUMN_VALUE_BYTES_MAX or not names.have_usual_side_keys:
-            return await self.put(puts, until)
-        commands, etags, yielder = list[Command](), list[str](), Yielder()
-        step = min(COMMAND_KEYS_MAX, REQUEST_BYTES_MAX // longest)
-        for start in range(0, len(puts), step):
-            part = slice(start, start + step)
-            raws = pack_all(puts.values[part])
-            etags.append(etags_of(raws.to_pylist()))
-            commands.append(self._scripts.put_column(names[part], raws, range(len(puts))[part]))
-            await yielder.maybe_yield()
-        replies = await self._servers.run(commands, until, writes=True)
-        written = WrittenColumn(etag_column("".join(etags), puts.keys))
-        results = list(chain.from_iterable(map(_results, commands, replies)))
-        if results.count(0) == len(puts):
-            return written
-        return [result if isinstance(result, TableError) else one for one, result in zip(written, results, strict=True)]
+        def command(names: Sequence[str], part: Sequence[int], slot: int) -> Command:
+            if self._scripts.indexed:
+                batch = RecordBatch(names, puts.keys, [*zip(raws, ttls_ms, strict=True)])
+                return self._scripts.write(batch, part, slot)
+            values: list[bytes | int] = [raws[at] for at in part]
+            if distinct != {0}:
+                values += [*distinct] if len(distinct) == 1 else [ttls_ms[at] for at in part]
+            return self._scripts.put([names[at] for at in part], values, part, slot)
 
-    async def put_once(self, puts: Sequence[Put], compare_and_set: CompareAndSet, until: float) -> list[Outcome]:
-        """Apply puts for which `is_put_once` is true in one round trip per node.
+        return _written(puts, raws, await self._run(command, puts.keys, raws, until))
+
+    async def put_once(self, puts: Batch, compare_and_set: CompareAndSet, until: float) -> Sequence[Outcome]:
+        """Apply puts with simple tokens and without conditions in one round trip per node.
 
         `compare_and_set` applies those whose tokens are not certainly new, and those of records that it is retrying.
         """
-        sent = [index for index, put in enumerate(puts) if not compare_and_set.is_contended(put.key)]
-        planned = [puts[index] for index in sent]
-        arguments = await self._once(planned)
-        outcomes: dict[int, Outcome] = {}
-        yielder = Yielder()
-        for positions, results in await self._write(self._scripts.put_once, planned, arguments, until):
-            for position, result in zip(positions, results, strict=True):
-                if result != UNDECIDED:
-                    outcomes[sent[position]] = _put_outcome(planned[position], arguments[position][0], result)
-            await yielder.maybe_yield()
-        others = [index for index in range(len(puts)) if index not in outcomes]
-        if others:
-            decided = await compare_and_set.apply([puts[index] for index in others], until)
-            outcomes.update(zip(others, decided, strict=True))
-        return [outcomes[index] for index in range(len(puts))]
+        raws, ttls_ms = pack_all(puts.columns["value"]), self._ttls_ms(puts)
+        elements = {token: element(token) for token in set(puts.columns["token"])}
+        arguments = [*zip(raws, ttls_ms, [elements[token] for token in puts.columns["token"]], strict=True)]
+        contended = [at for at, key in enumerate(puts.keys) if compare_and_set.is_contended(key)]
+        if contended:
+            return await compare_and_set.apply(puts, until)
 
-    async def _once(self, puts: Sequence[Put]) -> list[tuple[bytes, int, bytes]]:
-        """Return the arguments of the script for each put: the value, the time to live in ms, and the token."""
-        arguments, yielder = list[tuple[bytes, int, bytes]](), Yielder()
-        elements, ttls_ms = dict[int, bytes](), dict[float | None, int]()
-        for some in chunks_of(puts, PACKED_PUTS):
-            for put in some:
-                assert put.token is not None
-                if id(put.token) not in elements:
-                    elements[id(put.token)] = element(put.token)
-                if put.ttl_s not in ttls_ms:
-                    _, _, ttls_ms[put.ttl_s] = self._plan(put)
-                arguments.append((pack(put.value), ttls_ms[put.ttl_s], elements[id(put.token)]))
-            await yielder.maybe_yield()
-        return arguments
+        def command(names: Sequence[str], part: Sequence[int], slot: int) -> Command:
+            return self._scripts.put_once(RecordBatch(names, puts.keys, arguments), part, slot)
 
-    async def apply(self, writes: Sequence[Put | Delete], until: float) -> list[Outcome]:
-        """Apply the writes in one round trip per node."""
-        outcomes: list[Outcome] = [None] * len(writes)
-        values: dict[int, tuple[bytes, int]] = {}
-        yielder = Yielder()
-        for index, write in enumerate(writes):
-            if yielder.due:
-                await yielder.maybe_yield()
-            outcomes[index], value, ttl_ms = self._plan(write)
-            if not isinstance(outcomes[index], TableError):
-                values[index] = value, ttl_ms
-        indexes = list(values)
-        planned = [writes[index] for index in indexes]
-        written = await self._write(self._scripts.write, planned, list(values.values()), until)
-        yielder = Yielder()
-        for positions, results in written:
-            for position, result in zip(positions, results, strict=True):
-                index = indexes[position]
-                outcomes[index] = _outcome(outcomes[index], values[index][0], result)
-            await yielder.maybe_yield()
+        results = await self._run(command, puts.keys, raws, until)
+        written = _written(puts, raws, results)
+        undecided = [at for at, result in enumerate(results) if result == UNDECIDED]
+        if not undecided:
+            return written
+        outcomes = [*written]
+        decided = await compare_and_set.apply(puts.at(undecided), until)
+        for at, outcome in zip(undecided, decided, strict=True):
+            outcomes[at] = outcome
         return outcomes
 
-    async def _write(
-        self,
-        script_call: Callable[[RecordBatch, Sequence[int], int], Command],
-        writes: Sequence[Put | Delete],
-        arguments: Sequence[tuple[bytes, *tuple[bytes | int, ...]]],
-        until: float,
-    ) -> list[tuple[Sequence[int], list[int | TableError]]]:
-        """Call a script whose first argument for each write is the value. Return each call's positions and results."""
-        keys = [write.key for write in writes]
-        batch = RecordBatch(self._names.for_keys(keys), keys, arguments)
-        commands, sizes, yielder = list[Command](), [len(value) for value, *_ in arguments], Yielder()
-        for group in self._servers.groups(batch.names):
-            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__):
-                commands.append(script_call(batch, part, group.slot))
-                await yielder.maybe_yield()
-        replies = await self._servers.run(commands, until, writes=True)
-        return [(command.positions, _results(command, reply)) for command, reply in zip(commands, replies, strict=True)]
+    async def delete(self, deletes: Batch, until: float) -> Results:
+        """Apply deletes without conditions and tokens in one round trip per node."""
+        batch_arguments = [(b"", 0)] * len(deletes)
 
-    def _plan(self, write: Put | Delete) -> tuple[Outcome, bytes, int]:
-        """Return the expected outcome, the bytes to store (empty: delete) and the time to live in ms (0: no expiry)."""
-        if isinstance(write, Delete):
-            return Written(None), b"", 0
-        # At time 0 the expiry equals the time to live, which Redis counts from the server's time.
-        planned = transition(None, write, self._spec, now_ms=0, etag="")
-        if not isinstance(planned, Changed):
-            return planned.outcome, b"", 0
-        assert planned.stored is not None
-        return planned.outcome, pack(write.value), planned.stored.expires_ms
+        def command(names: Sequence[str], part: Sequence[int], slot: int) -> Command:
+            return self._scripts.write(RecordBatch(names, deletes.keys, batch_arguments), part, slot)
 
+        results = await self._run(command, deletes.keys, [b""] * len(deletes), until)
+        return Results(Written, {"etag": [None] * len(deletes)}, _failed(results))
 
-def is_put_once(operation: Operation) -> bool:
-    """Return whether an operation is a put for `put_once`."""
-    return (
-        isinstance(operation, Put)
-        and operation.token is not None
-        and is_simple(operation.token)
-        and is_unconditional(operation)
-        and len(operation.value) <= PUT_ONCE_BYTES_MAX
-    )
+    async def _run(
+        self, command: MakeCommand, keys: Sequence[Any], raws: Sequence[bytes], until: float
+    ) -> list[int | TableError]:
+        """Call a script for all records, and return the result of each."""
+        names, sizes = self._names.for_keys(keys), list(map(len, raws))
+        commands = [
+            command(names, part, group.slot)
+            for group in self._servers.groups(names)
+            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
+        ]
+        results: list[int | TableError] = [0] * len(names)
+        for sent, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
+            for position, result in zip(sent.positions, script_results(reply, len(sent.positions)), strict=True):
+                results[position] = result
+        return results
+
+    def _ttls_ms(self, puts: Batch) -> list[int]:
+        """Return the times to live in ms, 0 for none. At time 0 an expiry equals the time to live."""
+        ttls_s = puts.column("ttl_s")
+        distinct = {ttl_s: expiry_ms(self._spec.ttl_s if ttl_s is None else ttl_s, 0) for ttl_s in set(ttls_s)}
+        return [distinct[ttl_s] for ttl_s in ttls_s]
 
 
-async def _packed(puts: Sequence[Put]) -> list[bytes]:
-    raws, yielder = list[bytes](), Yielder()
-    for some in chunks_of(puts, PACKED_PUTS):
-        raws += [pack(put.value) for put in some]
-        await yielder.maybe_yield()
-    return raws
+def _written(puts: Batch, raws: Sequence[bytes], results: Sequence[int | TableError]) -> Results:
+    """Return the outcomes of puts, where each result is an expiry or an error."""
+    columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
+    if "returning" in puts.columns:
+        both = zip(puts.columns["value"], puts.columns["returning"], strict=True)
+        columns["value"] = [value if returning else None for value, returning in both]
+    if any(results):
+        columns["expires_ms"] = results
+    return Results(Written, columns, _failed(results))
 
 
-def _results(command: Command, reply: Reply) -> list[int | TableError]:
-    return script_results(reply, len(command.positions))
-
-
-def _put_outcome(put: Put, raw: bytes, result: int | TableError) -> Outcome:
-    if isinstance(result, TableError):
-        return result
-    return Written(etag_of(raw), value=put.value if put.returning else None, expires_ms=result)
-
-
-def _outcome(outcome: Outcome, raw: bytes, result: int | TableError) -> Outcome:
-    if isinstance(result, TableError) or not raw:
-        return result if isinstance(result, TableError) else outcome
-    assert isinstance(outcome, Written)
-    return Written(etag_of(raw), outcome.created, False, outcome.value, result)
+def _failed(results: Sequence[int | TableError]) -> dict[int, TableError]:
+    if set(map(type, results)) <= {int}:
+        return {}
+    return {at: result for at, result in enumerate(results) if isinstance(result, TableError)}

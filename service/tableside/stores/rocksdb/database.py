@@ -45,16 +45,16 @@ SMALL_BYTES_MAX = 2**16
 
 @dataclass
 class Contents:
-    """The size of the largest of some records, and the prefixes of the tables that have records that are not plain."""
+    """The size of the largest of some records, and the prefixes of the tables that have records with writers."""
 
     bytes_max: int = 0
-    not_plain: set[bytes] = field(default_factory=set)
+    with_writers: set[bytes] = field(default_factory=set)
 
-    def add(self, record_bytes: int, not_plain: bytes | None) -> None:
-        """Add a record. `not_plain` is the table's prefix if the record is not plain."""
+    def add(self, record_bytes: int, with_writers: bytes | None) -> None:
+        """Add a record. `with_writers` is the table's prefix if the record has writers."""
         self.bytes_max = max(self.bytes_max, record_bytes)
-        if not_plain is not None:
-            self.not_plain.add(not_plain)
+        if with_writers is not None:
+            self.with_writers.add(with_writers)
 
 
 class Database:
@@ -88,16 +88,16 @@ class Database:
             return KEYS_PER_READ_UNKNOWN if read_bytes < SMALL_BYTES_MAX * read else 1
         return max(1, bytes_left // (record_bytes_max + 1))
 
-    def all_plain(self, prefix: bytes) -> bool:
-        """Return whether all records of a table are known to be plain: without expiry, writers and tombstones."""
-        return self._swept is not None and prefix not in self._swept.not_plain and prefix not in self._written.not_plain
+    def has_writers(self, prefix: bytes) -> bool:
+        """Return whether a record of a table may have writers, whose tokens a write must keep."""
+        return self._swept is None or prefix in self._swept.with_writers or prefix in self._written.with_writers
 
-    def note_write(self, record_bytes: int, not_plain: bytes | None = None) -> None:
+    def note_write(self, record_bytes: int, with_writers: bytes | None = None) -> None:
         """Take a record into account that is about to be written. Only the writer thread may call this.
 
-        `not_plain` is the table's prefix if the record is not plain.
+        `with_writers` is the table's prefix if the record has writers.
         """
-        self._written.add(record_bytes, not_plain)
+        self._written.add(record_bytes, with_writers)
 
     def note_sweep(self, contents: "Contents") -> None:
         """Take the records into account that a complete sweep has found."""

@@ -14,7 +14,7 @@ from rocksdict import WriteBatch
 from ...core import Outcome, Range, RecordUnreadable
 from .database import FIRST_RECORD, Contents, Database, table_prefix
 from .group_commit import Turn
-from .records import is_plain, unpack
+from .records import has_writers, unpack
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class ExpirySweeper:
         now, expired = self._database.now_ms(), list[bytes]()
         items, more = self._database.items(Range(low), KEYS_PER_STEP_MAX, BYTES_PER_STEP_MAX)
         for key, raw in items:
-            self._contents.add(len(raw), None if is_plain(raw) else table_prefix(key))
+            self._contents.add(len(raw), table_prefix(key) if has_writers(raw) else None)
             if _is_expired(raw, now):
                 expired.append(key)
         return expired, items[-1][0] + b"\0" if more else None

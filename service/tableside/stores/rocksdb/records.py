@@ -11,36 +11,29 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 """
 
 import hashlib
-import struct
 from collections.abc import Sequence
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import Any
 
 from ...core import (
-    Outcome,
     Record,
-    RecordColumns,
     RecordUnreadable,
+    Results,
     Stored,
     TableError,
+    Token,
     TooLarge,
-    column_of_equal_lengths,
     encode,
-    etag_column,
+    live_record,
     parse,
-    text_of,
 )
 
 FORMAT_VERSION = 1
-_EXPIRES, WRITERS, _NO_VALUE = 1, 2, 4
-VERSION_END = 10
-_PLAIN_HEADER = bytes([FORMAT_VERSION, 0])
-_PLAIN_END = bytes([FORMAT_VERSION, 1])
-"""The bytes of a record without expiry and writers are at least `_PLAIN_HEADER`, and less than this."""
-
-_LONGEST = 2**31 - 1  # PyArrow 26 raises an error for a slice without an end.
-_NO_VERSION = bytes(VERSION_END - 2)
+_EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
+_VERSION_END = 10
+_PLAIN = bytes([FORMAT_VERSION, 0])
+"""The first bytes of a record with a value, and without expiry and writers."""
+_EXPIRING = bytes([FORMAT_VERSION, _EXPIRES])
+_ONE_WRITER = b"\1"
 
 _UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
 
@@ -49,7 +42,7 @@ def pack(stored: Stored) -> bytes:
     """Return the bytes of a record. `stored.etag` is 16 hex digits."""
     flags = (
         (_EXPIRES if stored.expires_ms else 0)
-        | (WRITERS if stored.writers else 0)
+        | (_WRITERS if stored.writers else 0)
         | (_NO_VALUE if stored.value is None else 0)
     )
     parts = [bytes([FORMAT_VERSION, flags]), bytes.fromhex(stored.etag)]
@@ -61,32 +54,35 @@ def pack(stored: Stored) -> bytes:
     return b"".join(parts) + (stored.value or b"")
 
 
-def is_plain(raw: bytes) -> bool:
-    """Return whether a record has no expiry, no writers and a value."""
-    return raw[:2] == _PLAIN_HEADER
+def pack_value(value: bytes, version: int, expires_ms: int, writer: bytes) -> bytes:
+    """Return the bytes of a record with a value and at most one writer, which `pack_token` has returned."""
+    if not expires_ms and not writer:
+        return _PLAIN + version.to_bytes(8, "big") + value
+    flags = (_EXPIRES if expires_ms else 0) | (_WRITERS if writer else 0)
+    expiry = expires_ms.to_bytes(8, "big") if expires_ms else b""
+    return b"".join((bytes([FORMAT_VERSION, flags]), version.to_bytes(8, "big"), expiry, writer, value))
 
 
-def pack_plain(value: bytes, version: int) -> bytes:
-    """Return the bytes of a record without expiry and writers. Its etag is the version in hex digits."""
-    return _PLAIN_HEADER + version.to_bytes(8, "big") + value
+def pack_token(token: Token) -> bytes:
+    """Return the bytes of a list of writers that contains only the token's."""
+    return _ONE_WRITER + _pack_writer(token.writer, token.sequence)
 
 
-def pack_versions(versions: Sequence[int]) -> bytes:
-    """Return the bytes of versions, one after another."""
-    return struct.pack(f">{len(versions)}Q", *versions)
+def has_writers(raw: bytes) -> bool:
+    """Return whether a record has writers, or may have some."""
+    return raw[:1] == _PLAIN[:1] and len(raw) > 1 and bool(raw[1] & _WRITERS)
 
 
-def pack_all_plain(values: pa.Array, versions: bytes) -> list[bytes]:
-    """Return the bytes of a column of records without expiry and writers, from the bytes of their versions."""
-    column = column_of_equal_lengths(versions, len(values), pa.binary())
-    raws: list[bytes] = pc.binary_join_element_wise(_PLAIN_HEADER, column, values, b"").to_pylist()
-    return raws
+def may_replace(raw: bytes | None, writer: bytes) -> bool:
+    """Return whether a put replaces a record and all its writers. `writer` is from `pack_token`, empty without a token.
 
-
-def pack_name(name: str) -> bytes:
-    """Return the length and the bytes of a writer's name."""
-    text = name.encode()
-    return len(text).to_bytes(2, "big") + text
+    That is certain if the record has no writers, or only the one of the token with an earlier sequence.
+    """
+    if raw is None or not has_writers(raw):
+        return True
+    start = _VERSION_END + (8 if raw[1] & _EXPIRES else 0)
+    name_end, end = start + len(writer) - 8, start + len(writer)
+    return bool(writer) and raw[start:name_end] == writer[:-8] and raw[name_end:end] < writer[-8:]
 
 
 def unpack(raw: bytes) -> Stored:
@@ -107,42 +103,46 @@ def stored_for_write(raw: bytes | None) -> Stored | RecordUnreadable | None:
         return error.with_traceback(None)
 
 
-def read_all(raws: Sequence[bytes | None], now_ms: int) -> list[Outcome]:
-    """Return the outcomes of Gets. Like `read`, but makes no call for records without expiry and writers."""
-    plain, end = _PLAIN_HEADER, _PLAIN_END
+def read_all(raws: Sequence[bytes | None], now_ms: int) -> Results:
+    """Return the outcomes of Gets."""
+    heads = {raw[:2] for raw in raws if raw is not None}
+    if not heads <= {_PLAIN}:
+        return _read_each(raws, now_ms)
     # Two slices for all records: `raw[a:b]` makes one for each.
-    value, version = slice(VERSION_END, None), slice(2, VERSION_END)
-    return [
-        Record(raw[value], raw[version].hex()) if raw is not None and plain <= raw < end else read(raw, now_ms)
-        for raw in raws
-    ]
+    value, version = slice(_VERSION_END, None), slice(2, _VERSION_END)
+    columns: dict[str, Sequence[Any]] = {
+        "value": [None if raw is None else raw[value] for raw in raws],
+        "etag": [None if raw is None else raw[version].hex() for raw in raws],
+    }
+    return Results(Record, columns)
 
 
-def read_columns(raws: Sequence[bytes | None]) -> RecordColumns | None:
-    """Return the outcomes of Gets, or None if a record has an expiry or writers, was cut off, or is of another tool."""
-    column = pa.array(raws, pa.binary())
-    if text_of(pc.binary_slice(column, 0, 2)) != _PLAIN_HEADER * (len(column) - column.null_count):
-        return None
-    versions = pc.binary_slice(column, 2, VERSION_END)
-    etags = text_of(versions.fill_null(_NO_VERSION) if versions.null_count else versions).hex()
-    if len(etags) != 2 * len(_NO_VERSION) * len(column):
-        return None
-    return RecordColumns(pc.binary_slice(column, VERSION_END, _LONGEST), etag_column(etags, column))
+def _read_each(raws: Sequence[bytes | None], now_ms: int) -> Results:
+    """Return the outcomes of Gets of records that may expire, or have writers."""
+    found = [read(raw, now_ms) for raw in raws]
+    records = [one if isinstance(one, Record) else None for one in found]
+    columns: dict[str, Sequence[Any]] = {
+        "value": [None if record is None else record.value for record in records],
+        "etag": [None if record is None else record.etag for record in records],
+        "expires_ms": [0 if record is None else record.expires_ms for record in records],
+    }
+    return Results(Record, columns, {at: one for at, one in enumerate(found) if isinstance(one, TableError)})
 
 
 def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
-    """Return the outcome of a Get. Records without expiry and writers take the fast path."""
+    """Return the outcome of a Get. Records without writers take the fast path."""
     if raw is None:
         return None
-    if raw[:2] == _PLAIN_HEADER:
+    if (head := raw[:2]) == _PLAIN:
         return Record(raw[10:], raw[2:10].hex())
+    if head == _EXPIRING:
+        expires_ms = int.from_bytes(raw[10:18], "big")
+        return Record(raw[18:], raw[2:10].hex(), expires_ms) if expires_ms > now_ms else None
     try:
         stored = unpack(raw)
     except RecordUnreadable as error:
         return error
-    if stored.value is None or not stored.live(now_ms):
-        return None
-    return Record(stored.value, stored.etag, stored.expires_ms)
+    return live_record(stored, now_ms)
 
 
 def _from_format(raw: bytes) -> Stored:
@@ -152,7 +152,7 @@ def _from_format(raw: bytes) -> Stored:
     if flags & _EXPIRES:
         expires_ms, position = int.from_bytes(raw[10:18], "big"), 18
     writers: tuple[tuple[str, int], ...] = ()
-    if flags & WRITERS:
+    if flags & _WRITERS:
         writers, position = _unpack_writers(raw, position)
     return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, writers)
 
@@ -167,7 +167,8 @@ def _from_json(raw: bytes) -> Stored:
 
 
 def _pack_writer(name: str, sequence: int) -> bytes:
-    return pack_name(name) + sequence.to_bytes(8, "big")
+    text = name.encode()
+    return len(text).to_bytes(2, "big") + text + sequence.to_bytes(8, "big")
 
 
 def _unpack_writers(raw: bytes, position: int) -> tuple[tuple[tuple[str, int], ...], int]:

@@ -5,16 +5,11 @@ Between two turns of a scan the thread serves other reads. A scan that its calle
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import TypeAlias
 
-import pyarrow as pa
-
 from ...core import (
-    COLUMN_BYTES_MAX,
-    KEYS_MIN,
-    Key,
     Page,
     PageBuilder,
     Range,
@@ -28,7 +23,7 @@ from ...core import (
 )
 from .database import Database
 from .key_search import KeySearch
-from .records import read_all, read_columns
+from .records import read_all
 
 KEYS_PER_TURN_MAX = 1000
 """How many keys one turn of a scan examines."""
@@ -60,7 +55,6 @@ class Scanner:
         self._spec = spec
         self._prefix = prefix
         self._in_table = slice(len(prefix), None)
-        self._key_type = pa.utf8() if spec.key.fields[0].type == "string" else pa.int64()
 
     async def page(self, scan: Scan) -> Page:
         """Read a page. It ends early when it has skipped PAGE_SKIPPED_MAX expired records."""
@@ -68,9 +62,9 @@ class Scanner:
         while not rest.empty:
             last = await self._database.run_scan(partial(self._turn, page, rest))
             if last is None or page.complete:
-                return Page(page.result, last)
+                return Page(page.records, last)
             rest = Range(last + b"\0", rest.high)
-        return Page(page.result, None)
+        return Page(page.records, None)
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table into parts of similar size."""
@@ -86,11 +80,9 @@ class Scanner:
         items, more = self._database.items(self._in_database(key_range), count_max, bytes_max)
         names, raws = [name[self._in_table] for name, _ in items], [raw for _, raw in items]
         keys = self._spec.key.decode_all(names)
-        if self._add_columns(page, keys, raws):
-            return names[-1] if more else None
-        outcomes = read_all(raws, self._database.now_ms())
-        if not page.add_all(keys, outcomes):
-            for position, (key, found) in enumerate(zip(keys, outcomes, strict=True)):
+        results = read_all(raws, self._database.now_ms())
+        if not page.add_all(keys, results):
+            for position, (key, found) in enumerate(zip(keys, results, strict=True)):
                 if page.complete:
                     return names[position - 1]
                 if isinstance(found, TableError):
@@ -100,13 +92,6 @@ class Scanner:
                 else:
                     page.skip()
         return names[-1] if more else None
-
-    def _add_columns(self, page: PageBuilder, keys: Sequence[Key], raws: Sequence[bytes]) -> bool:
-        """Add records in columns and return True. Add none if they are few, or do not fit into columns."""
-        if len(raws) < KEYS_MIN or self._spec.key.composite or sum(map(len, raws)) > COLUMN_BYTES_MAX:
-            return False
-        columns = read_columns(raws)
-        return columns is not None and page.add_columns(pa.array(keys, self._key_type), columns)
 
     async def _pieces(self, count_max: int) -> list[Piece]:
         """Divide the table's keys: halve every piece that has several, until there are `count_max` pieces.

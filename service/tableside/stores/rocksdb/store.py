@@ -5,29 +5,26 @@ import math
 import time
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from itertools import chain
 from typing import TypeVar
-
-import pyarrow as pa
 
 from ...core import (
     NOT_READ,
     READ_BYTES_MAX,
+    Batch,
     Capabilities,
     DeadlineExceeded,
     Get,
-    GetColumn,
     Operation,
     Outcome,
     Page,
-    PutColumn,
     Scan,
     StoreUnavailable,
     TableError,
     TableSpec,
     WriteHealth,
     WritesRejected,
-    WrittenColumn,
+    apply_by_kind,
+    joined_outcomes,
     value_bytes,
 )
 from .database import Database
@@ -51,32 +48,32 @@ class RocksdbStore:
         self.spec = spec
         self._prefix = spec.name_in_store.encode() + b"\0"
         self._reader = RecordReader(database, self._prefix, spec.key)
-        self._writer = RecordWriter(database, spec, self._prefix, self._reader)
+        self._writer = RecordWriter(database, spec, self._prefix)
         self._scanner = Scanner(database, spec, self._prefix)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Read all keys in one call, or write in turns of bounded size, which are durable when this returns."""
+        return await apply_by_kind(operations, partial(self._apply_batch, until=until))
+
+    async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
         turns: list[Sequence[Outcome]] = []
         count = read_bytes = 0
         try:
-            if isinstance(operations, GetColumn):
-                return await self._reader.get(operations)
-            if not isinstance(operations, PutColumn) and set(map(type, operations)) <= {Get}:
-                return await self._reader.get(operations)
-            while count < len(operations):
+            if batch.kind is Get:
+                return await self._reader.get(batch.keys)
+            while count < len(batch):
                 if count and (stopped := self._stopped(read_bytes, until)) is not None:
-                    return _joined([*turns, [stopped] * (len(operations) - count)])
-                remaining = operations[count:] if count else operations
-                written = await self._database.run_write(partial(self._writer.write, remaining))
-                if not isinstance(written, WrittenColumn):
-                    read_bytes += value_bytes(written)
-                turns.append(written)
-                count += len(written)
+                    turns.append([stopped] * (len(batch) - count))
+                    break
+                turns.append(await self._database.run_write(partial(self._writer.write, batch[count:])))
+                count += len(turns[-1])
+                read_bytes += value_bytes(turns[-1])
         except Exception as error:
             log.exception("RocksDB failed")
-            turns.append([self._unavailable(error, operation) for operation in operations[count:]])
-        outcomes = _joined(turns)
-        self._health.observe(outcomes)
+            turns.append([self._unavailable(error, operation) for operation in batch[count:]])
+        outcomes = joined_outcomes(turns)
+        if batch.kind is not Get:
+            self._health.observe(outcomes)
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
@@ -112,11 +109,3 @@ class RocksdbStore:
         if time.monotonic() >= until:
             return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
         return NOT_READ if read_bytes > READ_BYTES_MAX else None
-
-
-def _joined(turns: Sequence[Sequence[Outcome]]) -> Sequence[Outcome]:
-    """Return the outcomes of several turns, in a column if all are in columns."""
-    columns = [turn.etags for turn in turns if isinstance(turn, WrittenColumn)]
-    if columns and len(columns) == len(turns):
-        return WrittenColumn(pa.concat_arrays(columns))
-    return list(chain.from_iterable(turns))

@@ -1,139 +1,142 @@
 """Writes of one table, which the writer thread executes: a turn is one batch of the database."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from rocksdict import WriteBatch
 
 from ...core import (
+    Batch,
     Changed,
     Get,
     Operation,
     Outcome,
     Put,
-    PutColumn,
-    RecordUnreadable,
+    Results,
     Stored,
     TableSpec,
-    Write,
+    Transition,
     Written,
-    WrittenColumn,
-    are_plain_puts,
-    etag_column,
+    expiry_ms,
+    joined_outcomes,
     transition,
 )
 from .database import Database
 from .group_commit import BYTES_PER_TURN_MAX, Turn
-from .reads import RecordReader
-from .records import is_plain, pack, pack_all_plain, pack_plain, pack_versions, read, stored_for_write
-from .tokened_puts import TokenedValue, pack_tokened, tokened_values
+from .records import has_writers, may_replace, pack, pack_token, pack_value, stored_for_write
 
-KEYS_PER_READ_MAX = 32
+KEYS_PER_READ_MAX = 250
 """How many records a write reads in one call: a turn of the writer thread may end after any of them."""
 
 
 class RecordWriter:
     """Writes records of one table, whose keys in the database begin with `prefix`."""
 
-    def __init__(self, database: Database, spec: TableSpec, prefix: bytes, reader: RecordReader) -> None:
+    def __init__(self, database: Database, spec: TableSpec, prefix: bytes) -> None:
         self._database = database
         self._spec = spec
         self._prefix = prefix
-        self._reader = reader
 
-    def write(self, operations: Sequence[Operation], turn: Turn) -> Sequence[Outcome]:
-        """Execute the first operations, as many as the turn allows, and return their outcomes."""
-        if isinstance(operations, PutColumn) and self._spec.ttl_s is None and self._database.all_plain(self._prefix):
-            return self._put_column(operations[: turn.operations_left], turn)
-        batch, outcomes, read_bytes = WriteBatch(raw_mode=True), list[Outcome](), 0
-        while len(outcomes) < len(operations) and not (outcomes and turn.over):
-            start = len(outcomes)
-            part = operations[start : start + min(KEYS_PER_READ_MAX, turn.operations_left)]
-            keys = self._spec.key.encode_all([operation.key for operation in part], self._prefix)
-            puts = part if self._spec.ttl_s is None and are_plain_puts(part) else None
-            if puts is not None and self._database.all_plain(self._prefix):
-                outcomes += self._put_plain(batch, keys, puts, turn)
-                continue
-            raws = self._database.get(keys[: self._database.keys_per_read(BYTES_PER_TURN_MAX, start, read_bytes)])
-            read_bytes += sum([len(raw) for raw in raws if raw is not None])
-            if puts is not None and all(raw is None or is_plain(raw) for raw in raws):
-                turn.spend(sum([len(raw) for raw in raws if raw is not None]), 0)
-                outcomes += self._put_plain(batch, keys[: len(raws)], puts[: len(raws)], turn)
-            elif self._spec.ttl_s is None and (values := tokened_values(part, raws)) is not None:
-                turn.spend(sum([len(raw) for raw in raws if raw is not None]), 0)
-                outcomes += self._put_tokened(batch, keys[: len(raws)], values, turn)
-            else:
-                outcomes += self._apply_each(batch, list(zip(keys, raws, part, strict=False)), turn)
+    def write(self, writes: Batch, turn: Turn) -> Sequence[Outcome]:
+        """Execute the first writes, as many as the turn allows, and return their outcomes."""
+        batch, outcomes, read_bytes = WriteBatch(raw_mode=True), list[Sequence[Outcome]](), 0
+        count, puts = 0, writes.kind is Put and writes.has_only("key", "value", "ttl_s", "token", "returning")
+        blind = puts and "token" not in writes.columns and not self._database.has_writers(self._prefix)
+        while count < len(writes) and not (count and turn.over):
+            part = writes[count : count + min(turn.operations_left, len(writes) if blind else KEYS_PER_READ_MAX)]
+            keys, raws = self._spec.key.encode_all(part.keys, self._prefix), list[bytes | None]()
+            if not blind:
+                raws = self._database.get(keys[: self._database.keys_per_read(BYTES_PER_TURN_MAX, count, read_bytes)])
+                read_bytes += sum(map(len, filter(None, raws)))
+                part = part[: len(raws)]
+            outcomes.append((self._put if puts else self._apply_each)(batch, keys, raws, part, turn))
+            count += len(outcomes[-1])
         if not batch.is_empty():
             self._database.write(batch)
-        return outcomes
+        return joined_outcomes(outcomes)
 
-    def _put_column(self, puts: PutColumn, turn: Turn) -> WrittenColumn:
-        batch, versions = WriteBatch(raw_mode=True), pack_versions(self._database.next_versions(len(puts)))
-        raws = pack_all_plain(puts.values, versions)
-        count = self._add_all(batch, self._reader.names(puts), raws, turn, not_plain=None)
-        self._database.write(batch)
-        return WrittenColumn(etag_column(versions.hex(), puts.keys)[:count])
+    def _put(
+        self, batch: WriteBatch, keys: Sequence[bytes], raws: Sequence[bytes | None], puts: Batch, turn: Turn
+    ) -> Sequence[Outcome]:
+        """Put values without conditions, as many as the turn allows in bytes but at least one.
 
-    def _put_plain(self, batch: WriteBatch, keys: Sequence[bytes], puts: Sequence[Put], turn: Turn) -> list[Outcome]:
-        versions = self._database.next_versions(len(puts))
-        raws = (pack_plain(put.value, version) for put, version in zip(puts, versions, strict=True))
-        count = self._add_all(batch, keys, raws, turn, not_plain=None)
-        return [Written(f"{version:016x}") for version in versions[:count]]
+        `raws` are the present records, empty if the table has no writers.
+        """
+        now, versions = self._database.now_ms(), self._database.next_versions(len(puts))
+        expiries_ms, writers = self._expiries(puts, now), _writers(puts)
+        packed: list[bytes | None] = [*map(pack_value, puts.columns["value"], versions, expiries_ms, writers)]
+        decided: dict[int, Outcome] = {}
+        for at, (raw, writer) in enumerate(zip(raws, writers, strict=False)):
+            if not may_replace(raw, writer):
+                step = self._step(raw, puts[at], now, f"{versions[at]:016x}")
+                packed[at] = pack(step.stored) if isinstance(step, Changed) and step.stored is not None else None
+                decided[at] = step.outcome
+        count = self._add_all(batch, keys, packed, turn, writers=any(writers) or bool(decided))
+        columns: dict[str, Sequence[Any]] = {"etag": [f"{version:016x}" for version in versions[:count]]}
+        if any(expiries_ms):
+            columns["expires_ms"] = expiries_ms[:count]
+        if "returning" in puts.columns:
+            both = zip(puts.columns["value"], puts.columns["returning"], strict=True)
+            columns["value"] = [value if returning else None for value, returning in both][:count]
+        written = Results(Written, columns)
+        return [decided.get(at, outcome) for at, outcome in enumerate(written)] if decided else written
 
-    def _put_tokened(
-        self, batch: WriteBatch, keys: Sequence[bytes], values: Sequence[TokenedValue], turn: Turn
-    ) -> list[Outcome]:
-        versions = self._database.next_versions(len(values))
-        raws = (pack_tokened(value, version) for value, version in zip(values, versions, strict=True))
-        count = self._add_all(batch, keys, raws, turn, not_plain=self._prefix)
-        return [Written(f"{version:016x}") for version in versions[:count]]
+    def _expiries(self, puts: Batch, now: int) -> list[int]:
+        ttls_s = puts.column("ttl_s")
+        expiries = {ttl_s: expiry_ms(self._spec.ttl_s if ttl_s is None else ttl_s, now) for ttl_s in set(ttls_s)}
+        return [expiries[ttl_s] for ttl_s in ttls_s]
 
     def _add_all(
-        self, batch: WriteBatch, keys: Sequence[bytes], raws: Iterable[bytes], turn: Turn, *, not_plain: bytes | None
+        self, batch: WriteBatch, keys: Sequence[bytes], raws: Sequence[bytes | None], turn: Turn, *, writers: bool
     ) -> int:
         """Add the first records, as many as the turn allows in bytes but at least one. Return their number."""
         add, sizes_bytes, left_bytes = batch.put, list[int](), turn.bytes_left
         for key, raw in zip(keys, raws, strict=False):
-            add(key, raw)
-            size_bytes = len(raw)
+            if raw is not None:
+                add(key, raw)
+            size_bytes = len(raw or b"")
             sizes_bytes.append(size_bytes)
             left_bytes -= size_bytes
             if left_bytes <= 0:
                 break
-        self._database.note_write(max(sizes_bytes), not_plain)
+        self._database.note_write(max(sizes_bytes), self._prefix if writers else None)
         turn.spend(sum(sizes_bytes), len(sizes_bytes))
         return len(sizes_bytes)
 
     def _apply_each(
-        self, batch: WriteBatch, part: Sequence[tuple[bytes, bytes | None, Operation]], turn: Turn
+        self, batch: WriteBatch, keys: Sequence[bytes], raws: Sequence[bytes | None], writes: Batch, turn: Turn
     ) -> list[Outcome]:
-        """Execute operations one by one, until the turn has ended."""
+        """Execute writes one by one, until the turn has ended."""
         now, outcomes = self._database.now_ms(), list[Outcome]()
         before_bytes = batch.size_in_bytes()
-        for key, raw, operation in part:
+        for key, raw, write in zip(keys, raws, writes, strict=False):
             if outcomes and turn.over:
                 break
-            if isinstance(operation, Get):
-                outcomes.append(read(raw, now))
-            else:
-                outcomes.append(self._add_write(batch, key, stored_for_write(raw), operation, now))
+            step = self._step(raw, write, now, self._database.next_etag())
+            if isinstance(step, Changed):
+                self._add_record(batch, key, step.stored)
+            outcomes.append(step.outcome)
             written_bytes = batch.size_in_bytes()
             turn.spend(len(raw or b"") + written_bytes - before_bytes)
             before_bytes = written_bytes
         return outcomes
 
-    def _add_write(
-        self, batch: WriteBatch, key: bytes, stored: Stored | RecordUnreadable | None, operation: Write, now: int
-    ) -> Outcome:
-        step = transition(stored, operation, self._spec, now_ms=now, etag=self._database.next_etag())
-        if isinstance(step, Changed):
-            self._add_record(batch, key, step.stored)
-        return step.outcome
+    def _step(self, raw: bytes | None, write: Operation, now: int, etag: str) -> Transition:
+        assert not isinstance(write, Get)
+        return transition(stored_for_write(raw), write, self._spec, now_ms=now, etag=etag)
 
     def _add_record(self, batch: WriteBatch, key: bytes, stored: Stored | None) -> None:
+        """Add the put of a record, or its deletion, to a batch."""
         if stored is None:
             batch.delete(key)
         else:
             raw = pack(stored)
-            self._database.note_write(len(raw), None if is_plain(raw) else self._prefix)
+            self._database.note_write(len(raw), self._prefix if has_writers(raw) else None)
             batch.put(key, raw)
+
+
+def _writers(puts: Batch) -> list[bytes]:
+    """Return the bytes of the writers that the puts leave, empty without a token."""
+    tokens = puts.column("token")
+    writers = {token: b"" if token is None else pack_token(token) for token in set(tokens)}
+    return [writers[token] for token in tokens]

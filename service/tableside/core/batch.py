@@ -1,0 +1,291 @@
+"""Operations and outcomes in columns: one list for each member, instead of an object for each record.
+
+An absent option is an absent column. Code that handles columns names the ones that it understands (`has_only`), and
+treats all others as a sequence of operations. So a new member is never ignored.
+"""
+
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain, repeat
+from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
+
+from .concurrency import gather_bounded
+from .errors import TableError
+from .operations import Key, Operation, Outcome, Record, Written
+
+Item = TypeVar("Item", covariant=True)
+
+Column: TypeAlias = Sequence[Any]
+
+
+class Columns(Sequence[Item], Generic[Item]):
+    """Structs of one `kind`, as a column for each field that has another value than the field's default.
+
+    A struct is made when it is requested.
+    """
+
+    def __init__(self, kind: type[Any], columns: Mapping[str, Column]) -> None:
+        self.kind: Any = kind  # a class of structs
+        self.columns = columns
+        self._items: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Item | Self:
+        return self._slice(index) if isinstance(index, slice) else self._made()[index]
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._made())
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other is a sequence of equal items."""
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]  # like a list
+
+    def has_only(self, *names: str) -> bool:
+        """Return whether no column has another name than these."""
+        return self.columns.keys() <= set(names)
+
+    def column(self, name: str) -> Column:
+        """Return the values of a member: its column, or its default for each."""
+        found = self.columns.get(name)
+        return [_members(self.kind)[name]] * len(self) if found is None else found
+
+    def _slice(self, part: slice) -> Self:
+        return self._with({name: column[part] for name, column in self.columns.items()})
+
+    def _with(self, columns: Mapping[str, Column]) -> Self:
+        return type(self)(self.kind, columns)
+
+    def _made(self) -> list[Any]:
+        if self._items is None:
+            self._items = self._make()
+        return self._items
+
+    def _make(self) -> list[Any]:
+        members = [*_members(self.kind).items()]
+        while members[-1][0] not in self.columns:
+            members.pop()
+        cells = [self.columns[name] if name in self.columns else repeat(default) for name, default in members]
+        return list(map(self.kind, *cells))
+
+
+class Batch(Columns[Operation]):
+    """Operations of one `kind`: Get, Put, Update or Delete. The first column is `key`."""
+
+    @property
+    def keys(self) -> Sequence[Key]:
+        """The keys of the operations."""
+        return self.columns["key"]
+
+    @classmethod
+    def of(cls, operations: Sequence[Operation]) -> Self:
+        """Return operations that are all of one kind, at least one, in columns."""
+        kind = type(operations[0])
+        columns: dict[str, Column] = {}
+        for name, default in _members(kind).items():
+            column = [getattr(operation, name) for operation in operations]
+            if default is _REQUIRED or column.count(default) < len(column):
+                columns[name] = column
+        return cls(kind, columns)
+
+    @classmethod
+    def joined(cls, batches: Sequence[Self]) -> Self:
+        """Return the operations of several batches of one kind."""
+        if len(batches) == 1:
+            return batches[0]
+        return cls(batches[0].kind, _joined(batches))
+
+    def at(self, positions: Sequence[int]) -> Self:
+        """Return the operations at some positions."""
+        return self._with({name: [column[at] for at in positions] for name, column in self.columns.items()})
+
+    def with_column(self, name: str, column: Column) -> Self:
+        """Return the same operations with another value of a member."""
+        return self._with({**self.columns, name: column})
+
+
+class Results(Columns[Outcome]):
+    """The outcomes of a batch: `kind` is Record for gets, where an absent record has the value None, or Written.
+
+    `failed` are the errors by position. The cells of the other columns at these positions have no meaning.
+    """
+
+    def __init__(
+        self, kind: type[Any], columns: Mapping[str, Column], failed: Mapping[int, TableError] | None = None
+    ) -> None:
+        super().__init__(kind, columns)
+        self.failed = failed or {}
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> "Results | None":
+        """Return outcomes in columns, or None if they have different kinds, or are those of partitions."""
+        if isinstance(outcomes, Results):
+            return outcomes
+        failed = {at: outcome for at, outcome in enumerate(outcomes) if isinstance(outcome, TableError)}
+        kinds = {type(outcome) for outcome in outcomes} - {type(error) for error in failed.values()}
+        kind = Written if kinds == {Written} else Record if kinds <= {Record, type(None)} else None
+        if kind is None or any(getattr(outcome, "partitions", None) is not None for outcome in outcomes):
+            return None
+        columns = dict[str, Column]()
+        for name, default in _members(kind).items():
+            column = [getattr(outcome, name, default) for outcome in outcomes]
+            if default is _REQUIRED:
+                columns[name] = [None if cell is _REQUIRED else cell for cell in column]
+            elif column.count(default) < len(column):
+                columns[name] = column
+        return cls(kind, columns, failed)
+
+    @classmethod
+    def joined(cls, results: Sequence["Results"]) -> "Results":
+        """Return the outcomes of successive batches of one kind."""
+        if len(results) == 1:
+            return results[0]
+        failed, start = dict[int, TableError](), 0
+        for part in results:
+            failed.update({start + at: error for at, error in part.failed.items()})
+            start += len(part)
+        return cls(results[0].kind, _joined(results), failed)
+
+    @property
+    def value_bytes(self) -> int:
+        """The size of all values."""
+        return sum(map(len, filter(None, self.columns.get("value", ()))))
+
+    def with_errors(self, errors: Mapping[int, TableError]) -> "Results":
+        """Return the outcomes with errors inserted, by their positions in the result."""
+        count, failed = len(self) + len(errors), dict(errors)
+        others = [at for at in range(count) if at not in errors]
+        failed.update({others[at]: error for at, error in self.failed.items()})
+        columns = dict[str, Column]()
+        for name, column in self.columns.items():
+            cells = iter(column)
+            columns[name] = [None if at in errors else next(cells) for at in range(count)]
+        return Results(self.kind, columns, failed)
+
+    def _slice(self, part: slice) -> Self:
+        found = super()._slice(part)
+        start, stop, _ = part.indices(len(self))
+        found.failed = {at - start: error for at, error in self.failed.items() if start <= at < stop}
+        return found
+
+    def _make(self) -> list[Outcome]:
+        outcomes: list[Outcome] = super()._make()
+        if self.kind is Record:
+            outcomes = [
+                None if value is None else one for one, value in zip(outcomes, self.columns["value"], strict=True)
+            ]
+        for at, error in self.failed.items():
+            outcomes[at] = error
+        return outcomes
+
+
+def batch_of(operations: Sequence[Operation]) -> Batch | None:
+    """Return operations in columns, or None if they are of different kinds."""
+    if isinstance(operations, Batch):
+        return operations
+    return Batch.of(operations) if len(set(map(type, operations))) == 1 else None
+
+
+class KeyedRecords(Sequence[tuple[Key, Record]]):
+    """The records of a page, none of which is absent: their keys, and the records in columns."""
+
+    def __init__(self, keys: Sequence[Key], records: Results) -> None:
+        self.keys = keys
+        self.records = records
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Key, Record]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[Key, Record]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[Key, Record] | Sequence[tuple[Key, Record]]:
+        return [*self][index]
+
+    def __iter__(self) -> Iterator[tuple[Key, Record]]:
+        both = zip(self.keys, self.records, strict=True)
+        return ((key, record) for key, record in both if isinstance(record, Record))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other is a sequence of equal items."""
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]  # like a list
+
+
+async def apply_by_kind(
+    operations: Sequence[Operation], apply: Callable[[Batch], Coroutine[Any, Any, Sequence[Outcome]]]
+) -> Sequence[Outcome]:
+    """Apply the operations of each kind together, the kinds concurrently. Keep the order of outcomes."""
+    if (batch := batch_of(operations)) is not None:
+        return await apply(batch)
+    positions: dict[type, list[int]] = {}
+    for position, operation in enumerate(operations):
+        positions.setdefault(type(operation), []).append(position)
+    batches = [apply(Batch.of([operations[position] for position in of_kind])) for of_kind in positions.values()]
+    return _merged(positions.values(), await gather_bounded(batches, len(batches)))
+
+
+async def apply_in_groups(
+    batch: Batch, groups: Sequence[str], apply: Callable[[str, Batch], Coroutine[Any, Any, Sequence[Outcome]]]
+) -> Sequence[Outcome]:
+    """Apply the operations of each group together, the groups concurrently. Keep the order of outcomes.
+
+    `groups` are the names of the operations' groups.
+    """
+    positions: dict[str, list[int]] = {}
+    for position, group in enumerate(groups):
+        positions.setdefault(group, []).append(position)
+    if len(positions) == 1:
+        return await apply(groups[0], batch)
+    parts = [apply(group, batch.at(of_group)) for group, of_group in positions.items()]
+    return _merged(positions.values(), await gather_bounded(parts, len(parts)))
+
+
+def _merged(positions: Collection[Sequence[int]], parts: Sequence[Sequence[Outcome]]) -> list[Outcome]:
+    """Return the outcomes of several parts of a batch in the order of their positions in it."""
+    outcomes: list[Outcome] = [None] * sum(map(len, positions))
+    for of_part, part in zip(positions, parts, strict=True):
+        for position, outcome in zip(of_part, part, strict=True):
+            outcomes[position] = outcome
+    return outcomes
+
+
+def joined_outcomes(parts: Sequence[Sequence[Outcome]]) -> Sequence[Outcome]:
+    """Return the outcomes of successive parts of a batch, in columns if all parts have them."""
+    results = [part for part in parts if isinstance(part, Results)]
+    if len(results) == len(parts) and results:
+        return Results.joined(results)
+    return list(chain.from_iterable(parts))
+
+
+class _Required:
+    """The default of a field that has none."""
+
+
+_REQUIRED = _Required()
+
+
+@cache
+def _members(kind: Any) -> dict[str, Any]:
+    """Return the fields of a struct with their defaults."""
+    fields, defaults = kind.__struct_fields__, kind.__struct_defaults__
+    return dict(zip(fields, [_REQUIRED] * (len(fields) - len(defaults)) + [*defaults], strict=True))
+
+
+def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Column]:
+    """Return the columns of several parts of one kind, with the defaults where a part lacks a column."""
+    names = set().union(*(part.columns for part in parts))
+    return {
+        name: [cell for part in parts for cell in part.column(name)]
+        for name in _members(parts[0].kind)
+        if name in names
+    }

@@ -1,0 +1,280 @@
+"""Decodes operations of one kind from the columns of their members, which JSON and Arrow have in common.
+
+A row whose members are certainly valid is decoded with its column. Any other row is decoded alone, by the rules of
+`operation_members`, which also find its error.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import orjson
+
+from ...core import (
+    Batch,
+    Changes,
+    Delete,
+    Get,
+    InvalidOperation,
+    Operation,
+    Put,
+    TableError,
+    TableSpec,
+    Token,
+    Update,
+    updates,
+    values,
+)
+from ...core.changes import packed
+from ...core.operations import Key
+from ...core.transitions import checked_ttl_s
+from . import operation_members
+from .projections import Fields
+
+KINDS: dict[str, type[Operation]] = {"get": Get, "put": Put, "update": Update, "delete": Delete}
+
+_FIELDS = {"update": "changes", "return": "returning"}
+"""The fields of operations that have another name than the member."""
+
+_NEEDED = {"put": "value", "update": "update"}
+"""The member that an operation must have besides the key."""
+
+DecodeRow: TypeAlias = Callable[[int], tuple[Operation, Fields]]
+"""Decodes the operation of one row and the members of values that it requests. Raises a TableError if it is invalid."""
+
+
+class DecodedRows(msgspec.Struct, frozen=True):
+    """The valid operations among some rows, and the errors of the others by row.
+
+    `fields` are the members of values that each row requests, None if all rows request whole values.
+    """
+
+    operations: Sequence[Operation]
+    errors: dict[int, TableError]
+    fields: list[Fields] | None = None
+
+
+def decode_each(count: int, row: DecodeRow) -> DecodedRows:
+    """Decode rows one by one."""
+    operations, errors, fields = list[Operation](), dict[int, TableError](), list[Fields]()
+    for at in range(count):
+        only: Fields = None
+        try:
+            operation, only = row(at)
+            operations.append(operation)
+        except TableError as error:
+            errors[at] = error.with_traceback(None)  # The traceback would keep the whole request alive.
+        fields.append(only)
+    return DecodedRows(operations, errors, fields if any(only is not None for only in fields) else None)
+
+
+class OperationColumns:
+    """Decodes the rows of one batch. `texts`: the documents in the cells are JSON texts, as in Arrow."""
+
+    def __init__(self, spec: TableSpec, *, texts: bool) -> None:
+        self._spec = spec
+        self._texts = texts
+        self._doubtful: set[int] = set()
+        # By text, because a batch often has the same update for many records.
+        self._changes: dict[bytes | str, Changes | None] = {}
+        self._known_fields: dict[tuple[str, ...], Fields] = {}
+        self._decoders: dict[str, Callable[[list[Any], Sequence[Key]], list[Any]]] = {
+            "value": self._values,
+            "update": self._updates,
+            "default": self._defaults,
+            "if_match": self._etags,
+            "if_absent": self._flags,
+            "ttl_s": self._ttls,
+            "token": self._tokens,
+            "return": self._flags,
+            "fields": self._requested,
+        }
+
+    def decode(
+        self, op: str, members: dict[str, list[Any]], row: DecodeRow, doubtful: Iterable[int] = ()
+    ) -> DecodedRows:
+        """Decode rows with the same operation. A cell is None if the row lacks the member.
+
+        The rows that are `doubtful` are decoded by `row`, which may find their cells invalid.
+        """
+        count = len(members["key"])
+        if not members.keys() <= operation_members.MEMBERS[op] - {"op", "partitions"}:
+            return decode_each(count, row)
+        self._doubtful = set(doubtful if _NEEDED.get(op, "key") in members else range(count))
+        columns: dict[str, Any] = {"key": self._keys(members["key"])}
+        for name, cells in members.items():
+            if name != "key":
+                columns[_FIELDS.get(name, name)] = self._decoders[name](cells, columns["key"])
+        if "if_match" in columns and "if_absent" in columns:
+            both = zip(columns["if_match"], columns["if_absent"], strict=True)
+            self._doubtful.update(at for at, (etags, absent) in enumerate(both) if etags is not None and absent)
+        return self._checked(KINDS[op], columns, row)
+
+    def _checked(self, kind: type[Operation], columns: dict[str, Any], row: DecodeRow) -> DecodedRows:
+        """Return the operations, after the doubtful rows are decoded alone."""
+        fields, errors = columns.pop("fields", None), dict[int, TableError]()
+        columns = {name: column for name, column in columns.items() if name in kind.__struct_fields__}
+        for at in sorted(self._doubtful):
+            try:
+                operation, only = row(at)
+            except TableError as error:
+                errors[at] = error.with_traceback(None)
+                continue
+            for name, column in columns.items():
+                column[at] = getattr(operation, name)
+            if fields is not None:
+                fields[at] = only
+        for name in ("if_absent", "returning"):
+            if name in columns and True not in columns[name]:
+                del columns[name]
+        columns = {name: column for name, column in columns.items() if name == "key" or _has_cells(column)}
+        if errors:
+            kept = [at for at in range(len(columns["key"])) if at not in errors]
+            columns = {name: [column[at] for at in kept] for name, column in columns.items()}
+        return DecodedRows(Batch(kind, columns), errors, fields)
+
+    # Each of these returns the column of a field, and adds the rows to `_doubtful` that it cannot decode.
+
+    def _keys(self, cells: list[Any]) -> list[Any]:
+        schema = self._spec.key
+        return cells if schema.all_valid(cells) else self._each(schema.from_json, cells)
+
+    def _each(self, decode: Callable[[Any], Any], cells: Sequence[Any], invalid: Any = None) -> list[Any]:
+        """Decode each cell. Those for which the function raises a TableError are `invalid`."""
+        column = []
+        for at, cell in enumerate(cells):
+            try:
+                column.append(decode(cell))
+            except TableError:
+                self._doubtful.add(at)
+                column.append(invalid)
+        return column
+
+    def _distinct(self, decode: Callable[[Any], Any], cells: Sequence[Any], types: set[type]) -> list[Any]:
+        """Decode each distinct cell of these types once. None stays None."""
+        if not set(map(type, cells)) <= types:
+            self._doubtful.update(at for at, cell in enumerate(cells) if type(cell) not in types)
+            cells = [cell if type(cell) in types else None for cell in cells]
+        decoded: dict[Any, Any] = {None: None}
+        invalid = set()
+        for cell in set(cells) - {None}:
+            try:
+                decoded[cell] = decode(cell)
+            except TableError:
+                decoded[cell] = None
+                invalid.add(cell)
+        if invalid:
+            self._doubtful.update(at for at, cell in enumerate(cells) if cell in invalid)
+        return [decoded[cell] for cell in cells]
+
+    def _values(self, cells: list[Any], keys: Sequence[Key]) -> list[bytes]:
+        """Decode values. A value that repeats members of its key loses them."""
+        if None in cells:
+            self._doubtful.update(at for at, cell in enumerate(cells) if cell is None)
+        if self._texts:
+            self._doubt_long(cells)
+        for at in self._doubtful:
+            cells[at] = b"{}" if self._texts else {}
+        documents = self._documents(cells)
+        encoded = values.encode_all(documents, cells if self._texts else ())
+        texts = [*(encoded if encoded is not None else self._each(values.encode, documents, b""))]
+        if names := self._spec.key.names:
+            for at, document in enumerate(documents):
+                if type(document) is dict and not names.isdisjoint(document):
+                    texts[at] = self._without_key(at, document, keys[at])
+        self._doubt_long(texts)
+        return texts
+
+    def _doubt_long(self, texts: Sequence[bytes | str | None]) -> None:
+        """Add the rows with a text that is too long for a value to `_doubtful`."""
+        sizes, size_max = [len(text or "") for text in texts], self._spec.value_bytes_max
+        if max(sizes, default=0) > size_max:
+            self._doubtful.update(at for at, size in enumerate(sizes) if size > size_max)
+
+    def _documents(self, cells: list[Any]) -> list[Any]:
+        """Return the documents in cells, parsed if they are texts."""
+        if not self._texts:
+            return cells
+        documents = values.parse_all(cells)
+        if documents is None:
+            documents = self._each(values.parse, cells, {})
+            if self._doubtful:
+                for at in self._doubtful:
+                    cells[at] = b"{}"
+        return documents
+
+    def _without_key(self, at: int, document: dict[str, Any], key: Key) -> bytes:
+        try:
+            return values.encode(self._spec.key.without_key({**document}, key))
+        except TableError:
+            self._doubtful.add(at)
+            return b""
+
+    def _updates(self, cells: list[Any], keys: Sequence[Key]) -> list[Changes | None]:
+        texts = self._as_texts(cells)
+        for text in set(texts) - self._changes.keys() - {None}:
+            try:
+                self._changes[text] = packed(updates.parse(values.parse(text)))
+            except TableError:
+                self._changes[text] = None
+        column = [self._changes.get(text) if text is not None else None for text in texts]
+        if None in column:
+            self._doubtful.update(at for at, changes in enumerate(column) if changes is None)
+        return column
+
+    def _defaults(self, cells: list[Any], keys: Sequence[Key]) -> list[bytes | None]:
+        return self._distinct(self._default, self._as_texts(cells), {bytes, str, type(None)})
+
+    def _default(self, text: bytes | str) -> bytes:
+        self._spec.check_value(text)
+        document = values.parse(text)
+        if isinstance(document, dict) and not self._spec.key.names.isdisjoint(document):
+            raise InvalidOperation("the default repeats its key, which each row has to check")
+        default = values.encode(document)
+        self._spec.check_value(default)
+        return default
+
+    def _as_texts(self, cells: list[Any]) -> list[Any]:
+        """Return documents as texts, which can be compared."""
+        if self._texts:
+            return cells
+        try:
+            return [None if cell is None else orjson.dumps(cell) for cell in cells]
+        except TypeError:  # an integer beyond 64 bits, for example
+            self._doubtful.update(range(len(cells)))
+            return [None] * len(cells)
+
+    def _etags(self, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
+        return self._distinct(lambda etag: (etag,), cells, {str, type(None)})
+
+    def _flags(self, cells: list[Any], keys: Sequence[Key]) -> list[bool]:
+        return [flag is True for flag in self._distinct(bool, cells, {bool, type(None)})]
+
+    def _ttls(self, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
+        return self._distinct(checked_ttl_s, cells, {int, float, type(None)})
+
+    def _tokens(self, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
+        return self._distinct(_token, cells if self._texts else list(map(_pair, cells)), {tuple, type(None)})
+
+    def _requested(self, cells: list[Any], keys: Sequence[Key]) -> list[Fields]:
+        return self._each(self._requested_members, cells)
+
+    def _requested_members(self, cell: Any) -> Fields:
+        only = operation_members.fields(cell)
+        return None if only is None else self._known_fields.setdefault(tuple(sorted(only)), only)
+
+
+def _has_cells(column: list[Any]) -> bool:
+    return column.count(None) < len(column)
+
+
+def _pair(cell: Any) -> Any:
+    """Return the writer and the sequence of a token in JSON, or the cell itself if it is something else."""
+    if type(cell) is dict and cell.keys() == {"writer", "sequence"}:
+        writer, sequence = cell["writer"], cell["sequence"]
+        return (writer, sequence) if type(writer) is str and type(sequence) is int else cell
+    return cell
+
+
+def _token(pair: tuple[str, int]) -> Token:
+    return operation_members.token(*pair)
