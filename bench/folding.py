@@ -36,11 +36,11 @@ Ratios are to "{SCRIPT}" and to "{PIPELINED}".
 """
 
 
-def run(rows_max: int, rounds: int = 3) -> list[Result]:
+def run(rows: int, rounds: int) -> list[Result]:
     """Measure all variants in turn over several rounds and return the medians. The counts are from the last round."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        updates = flight_updates.read(folder, rows_max)
+        updates = flight_updates.read(folder, rows)
         redis_url, port = stack.enter_context(redis(folder / "redis")), free_port()
         url = f"http://{HOST}:{port}"
         ways = _ways(url, redis_url)

@@ -42,7 +42,7 @@ SHOWN = 40
 """The number of inputs in the printed table."""
 
 COLUMNS = (
-    *("store", "input", "status", "s", "turn, CPU ms", "with all threads", "gap, ms", "MiB", "of request"),
+    *("store", "input", "status", "s", "turn, CPU ms", "all threads", "gap, ms", "MiB", "of request"),
     "breaks the rule",
 )
 
@@ -104,19 +104,7 @@ def _lines(places: Places, table: str, matching: str) -> Iterator[Line]:
 
 
 def _show(lines: Sequence[Line]) -> None:
-    names = (
-        "store",
-        "input",
-        "status",
-        "s",
-        "turn, CPU ms",
-        "all threads",
-        "gap, ms",
-        "MiB",
-        "of request",
-        "breaks the rule",
-    )
-    shown = Table(*names, title="The worst inputs", title_justify="left")
+    shown = Table(*COLUMNS, title="The worst inputs", title_justify="left")
     for line in lines:
         cost = line.cost
         status = " ".join((str(cost.answered.status), *cost.answered.codes))
