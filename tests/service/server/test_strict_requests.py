@@ -58,6 +58,16 @@ MALFORMED = {
     "no UTF-8 in the path": b"GET /%FF HTTP/1.1\r\n" + HOST,
     "no UTF-8 in the query": b"GET /a?b=%ed%a0%80 HTTP/1.1\r\n" + HOST,
     "raw bytes in the target": "GET /ü HTTP/1.1\r\n".encode() + HOST,
+    "a folded header": b"GET / HTTP/1.1\r\n" + HOST + b"a: b\r\n c\r\n",
+    "a space before a colon": b"GET / HTTP/1.1\r\n" + HOST + b"content-length : 1\r\n",
+    "a header without a colon": b"GET / HTTP/1.1\r\n" + HOST + b"content-length\r\n",
+    "a control character": b"GET / HTTP/1.1\r\n" + HOST + b"a: b\0\r\n",
+    "a bare LF after a header": b"GET / HTTP/1.1\r\n" + HOST + b"a: b\ncontent-length: 1\r\n",
+    "a bare CR in a header": b"GET / HTTP/1.1\r\n" + HOST + b"a: b\rcontent-length: 1\r\n",
+    "a signed length": b"PUT / HTTP/1.1\r\n" + HOST + b"content-length: +1\r\n",
+    "a list of lengths": b"PUT / HTTP/1.1\r\n" + HOST + b"content-length: 1, 1\r\n",
+    "a coding that is not chunked": b"PUT / HTTP/1.1\r\n" + HOST + b"transfer-encoding: chunked, gzip\r\n",
+    "chunked twice": b"PUT / HTTP/1.1\r\n" + HOST + b"transfer-encoding: chunked\r\n" * 2,
 }
 
 
@@ -137,6 +147,28 @@ async def test_a_chunk_may_announce_any_size(digits: int, piece_bytes: int | Non
     while protocol.server_state.tasks:
         await asyncio.wait([*protocol.server_state.tasks])
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    "chunk", [b"2\n{}\r\n", b"2 \r\n{}\r\n", b"-2\r\n", b"0x2\r\n", b"2\r\n{}}\r\n", b"0\r\na b\r\n"]
+)
+@pytest.mark.parametrize("piece_bytes", [None, 1])
+async def test_a_malformed_chunk_ends_the_connection(chunk: bytes, piece_bytes: int | None) -> None:
+    head = b"PUT /c HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
+    recorder, protocol = connected(waiting)
+    size = piece_bytes or 1000
+    for at in range(0, len(head + chunk), size):
+        protocol.data_received((head + chunk)[at : at + size])
+    [refusal, end] = recorder.done
+    assert (cast("bytes", refusal)[9:12], end) == (b"400", "closed")
+    protocol.connection_lost(None)
+    while protocol.server_state.tasks:
+        await asyncio.sleep(0)
+
+
+async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def test_an_absolute_target_provides_the_host() -> None:
