@@ -6,6 +6,8 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -259,68 +261,93 @@ async def test_a_reload_during_the_creation_of_a_table_keeps_the_configured_one(
     await catalog.close()
 
 
-async def test_a_file_is_read_only_when_it_changes(tmp_path: Path) -> None:
-    file = tmp_path / "tableside.yaml"
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local"}}}))
-    registry, applied = CollectorRegistry(), list[Settings]()
+class Watched:
+    """A configuration file, the settings that a reloader applied from it, and the reloader, which reads it often."""
 
-    async def apply(changed: Settings) -> None:
-        applied.append(changed)
+    def __init__(self, directory: Path, accepted: Path | None = None, **members: Any) -> None:
+        self.file, self.tokens = directory / "tableside.yaml", directory / "tokens.yaml"
+        self.write_tokens("a", "b")
+        self.write(**members)
+        self.registry = CollectorRegistry()
+        self.applied: list[Settings] = []
+        self._accepted, self._started_with = accepted, load(self.file)
 
-    reloader = Reloader(file, validate({"stores": MEMORY, "tables": {"t": {"store": "local"}}}), apply, registry, 0.01)
-    task = asyncio.create_task(reloader.run())
-    await asyncio.sleep(0.1)
-    assert applied == []
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local", "deadline_s": 2}}}))
-    await until(lambda: len(applied) == 1)
-    file.write_text("stores: [")
-    await until(lambda: value(registry, "refused") == 1)
-    file.unlink()
-    await asyncio.sleep(0.05)
-    assert value(registry, "refused") == 1, "a file that is away for a moment is not a faulty one"
-    signal.raise_signal(signal.SIGHUP)
-    await until(lambda: value(registry, "refused") == 2)
-    task.cancel()
-    assert applied[0].tables["t"].deadline_s == 2
-    assert value(registry, "applied") == 1
+    @cached_property
+    def reloader(self) -> Reloader:
+        return Reloader(self.file, self._started_with, self.apply, self.registry, 0.01, self._accepted)
+
+    async def apply(self, changed: Settings) -> None:
+        self.applied.append(changed)
+
+    def write(self, **members: Any) -> None:
+        self.file.write_text(yaml.safe_dump({"stores": MEMORY, **members}))
+
+    def write_tokens(self, *names: str) -> None:
+        self.tokens.write_text(yaml.safe_dump(tokens_of(*names)))
+
+    def reloads(self, outcome: str) -> float:
+        return self.registry.get_sample_value("tableside_settings_reloads_total", {"outcome": outcome}) or 0
+
+    def callers(self) -> list[str]:
+        """Return the names of the tokens of the settings that were applied last."""
+        auth = self.applied[-1].auth
+        assert auth is not None
+        return [token.name for token in auth.tokens]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.reloader.run())
+        yield
+        task.cancel()
 
 
-async def test_a_file_that_changed_while_the_service_started_is_applied(tmp_path: Path) -> None:
-    file = tmp_path / "tableside.yaml"
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local"}}}))
-    started_with, applied = load(file), list[Settings]()
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path, tables={"t": {"store": "local"}})
 
-    async def apply(changed: Settings) -> None:
-        applied.append(changed)
 
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local", "deadline_s": 2}}}))
-    task = asyncio.create_task(Reloader(file, started_with, apply, CollectorRegistry(), 0.01).run())
-    await until(lambda: len(applied) == 1)
-    await asyncio.sleep(0.05)
-    task.cancel()
-    assert [one.tables["t"].deadline_s for one in applied] == [2]
+async def test_a_file_is_read_only_when_it_changes(watched: Watched) -> None:
+    async with watched.running():
+        await asyncio.sleep(0.1)
+        assert watched.applied == []
+        watched.write(tables={"t": {"store": "local", "deadline_s": 2}})
+        await until(lambda: len(watched.applied) == 1)
+        watched.file.write_text("stores: [")
+        await until(lambda: watched.reloads("refused") == 1)
+        watched.file.unlink()
+        await asyncio.sleep(0.05)
+        assert watched.reloads("refused") == 1, "a file that is away for a moment is not a faulty one"
+        signal.raise_signal(signal.SIGHUP)
+        await until(lambda: watched.reloads("refused") == 2)
+    assert watched.applied[0].tables["t"].deadline_s == 2
+    assert watched.reloads("applied") == 1
+
+
+async def test_a_file_that_changed_while_the_service_started_is_applied(watched: Watched) -> None:
+    watched.write(tables={"t": {"store": "local", "deadline_s": 2}})
+    async with watched.running():
+        await until(lambda: len(watched.applied) == 1)
+        await asyncio.sleep(0.05)
+    assert [one.tables["t"].deadline_s for one in watched.applied] == [2]
 
 
 async def test_an_exception_in_the_reader_refuses_only_that_version_of_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = tmp_path / "tableside.yaml"
-    file.write_text(yaml.safe_dump({"stores": MEMORY}))
-    registry, asked = CollectorRegistry(), list[Settings]()
+    class Failing(Watched):
+        async def apply(self, changed: Settings) -> None:
+            await super().apply(changed)
+            if len(self.applied) == 1:
+                raise KeyError("t")
 
-    async def apply(changed: Settings) -> None:
-        asked.append(changed)
-        if len(asked) == 1:
-            raise KeyError("t")
-
-    task = asyncio.create_task(Reloader(file, load(file), apply, registry, 0.01).run())
-    await asyncio.sleep(0.05)
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local"}}}))
-    await until(lambda: value(registry, "refused") == 1)
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local", "deadline_s": 3}}}))
-    await until(lambda: value(registry, "applied") == 1)
-    task.cancel()
-    assert len(asked) == 2
+    watched = Failing(tmp_path)
+    async with watched.running():
+        await asyncio.sleep(0.05)
+        watched.write(tables={"t": {"store": "local"}})
+        await until(lambda: watched.reloads("refused") == 1)
+        watched.write(tables={"t": {"store": "local", "deadline_s": 3}})
+        await until(lambda: watched.reloads("applied") == 1)
+    assert len(watched.applied) == 2
     assert "is not applied" in caplog.text
 
 
@@ -331,24 +358,13 @@ MULTIPLYING = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 
 @pytest.mark.parametrize("earlier", [MULTIPLYING, "a: " + "[" * 100_000, "a: 1" + ":1" * 300_000, "stores: &a {m: *a}"])
 async def test_a_file_that_revokes_a_token_is_applied_after_any_other(tmp_path: Path, earlier: str) -> None:
-    def configured(*names: str) -> str:
-        tokens = [{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest()} for name in names]
-        return yaml.safe_dump({"stores": MEMORY, "auth": {"tokens": tokens}})
-
-    file, registry, applied = tmp_path / "tableside.yaml", CollectorRegistry(), list[Settings]()
-    file.write_text(configured("first", "second"))
-
-    async def apply(changed: Settings) -> None:
-        applied.append(changed)
-
-    task = asyncio.create_task(Reloader(file, load(file), apply, registry, 0.01).run())
-    file.write_text(earlier)
-    await until(lambda: value(registry, "refused") == 1)
-    file.write_text(configured("first"))
-    await until(lambda: len(applied) == 1)
-    task.cancel()
-    assert applied[0].auth is not None
-    assert [token.name for token in applied[0].auth.tokens] == ["first"]
+    watched = Watched(tmp_path, auth={"tokens": tokens_of("first", "second")})
+    async with watched.running():
+        watched.file.write_text(earlier)
+        await until(lambda: watched.reloads("refused") == 1)
+        watched.write(auth={"tokens": tokens_of("first")})
+        await until(lambda: len(watched.applied) == 1)
+    assert watched.callers() == ["first"]
 
 
 async def test_a_new_table_on_a_hung_store_does_not_delay_other_changes(
@@ -376,103 +392,58 @@ async def test_a_full_disk_does_not_stop_the_reloader(
     def refuse(text: str, accepted: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    file, registry, applied = tmp_path / "tableside.yaml", CollectorRegistry(), list[Settings]()
-    file.write_text(yaml.safe_dump({"stores": MEMORY}))
-
-    async def apply(changed: Settings) -> None:
-        applied.append(changed)
-
     monkeypatch.setattr("tableside.catalog.reloader.save_accepted", refuse)
-    reloader = Reloader(file, load(file), apply, registry, 0.01, tmp_path / "accepted.yaml")
+    watched = Watched(tmp_path, tmp_path / "accepted.yaml")
     for tables in ({"t": {"store": "local"}}, {}):
-        file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": tables}))
-        assert await reloader.reload()
-    assert [len(one.tables) for one in applied] == [1, 0]
+        watched.write(tables=tables)
+        assert await watched.reloader.reload()
+    assert [len(one.tables) for one in watched.applied] == [1, 0]
     assert "cannot be saved for workers that start later" in caplog.text
 
 
-async def test_the_log_of_a_faulty_file_is_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def apply(changed: Settings) -> None:
-        raise AssertionError("a faulty file is not applied")
-
-    file = tmp_path / "tableside.yaml"
-    file.write_text(yaml.safe_dump({"stores": MEMORY}))
-    reloader = Reloader(file, load(file), apply, CollectorRegistry())
-    tables = {f"t{number}": {"store": "absent"} for number in range(FAULTS_LOGGED_MAX + 7)}
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": tables}))
-    assert not await reloader.reload()
+async def test_the_log_of_a_faulty_file_is_limited(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    watched.write(tables={f"t{number}": {"store": "absent"} for number in range(FAULTS_LOGGED_MAX + 7)})
+    assert not await watched.reloader.reload()
+    assert watched.applied == []
     assert caplog.text.count("there is no store 'absent'") == FAULTS_LOGGED_MAX
     assert "is not applied: 7 more faults" in caplog.text
 
 
+def tokens_of(*names: str) -> list[dict[str, str]]:
+    return [{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest()} for name in names]
+
+
 async def test_a_file_of_tokens_is_watched_too(tmp_path: Path) -> None:
-    def token(name: str) -> str:
-        return yaml.safe_dump([{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "read": ["*"]}])
-
-    file, tokens = tmp_path / "tableside.yaml", tmp_path / "tokens.yaml"
-    tokens.write_text(token("first"))
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(tokens)}}))
-    applied = list[Settings]()
-
-    async def apply(changed: Settings) -> None:
-        applied.append(changed)
-
-    task = asyncio.create_task(Reloader(file, load(file), apply, CollectorRegistry(), 0.01).run())
-    await asyncio.sleep(0.05)
-    tokens.write_text(token("second"))
-    await until(lambda: len(applied) == 1)
-    task.cancel()
-    assert applied[0].auth is not None
-    assert [one.name for one in applied[0].auth.tokens] == ["second"]
-
-
-def tokens_of(*names: str) -> str:
-    return yaml.safe_dump([{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest()} for name in names])
+    watched = Watched(tmp_path, auth={"tokens_file": str(tmp_path / "tokens.yaml")})
+    async with watched.running():
+        await asyncio.sleep(0.05)
+        watched.write_tokens("second")
+        await until(lambda: len(watched.applied) == 1)
+    assert watched.callers() == ["second"]
 
 
 @pytest.mark.parametrize("before", [None, "- {name: faulty}", "- ["])
 async def test_a_file_of_tokens_of_a_rejected_configuration_is_watched(tmp_path: Path, before: str | None) -> None:
-    file, first, second = tmp_path / "tableside.yaml", tmp_path / "first.yaml", tmp_path / "second.yaml"
-    first.write_text(tokens_of("a", "b"))
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(first)}}))
-    applied, registry = list[Settings](), CollectorRegistry()
-
-    async def apply(changed: Settings) -> None:
-        applied.append(changed)
-
-    task = asyncio.create_task(Reloader(file, load(file), apply, registry, 0.01).run())
-    if before is not None:
-        second.write_text(before)
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(second)}}))
-    await until(lambda: value(registry, "refused") >= 1)
-    second.write_text(tokens_of("a"))
-    await until(lambda: len(applied) >= 1)
-    task.cancel()
-    assert applied[0].auth is not None
-    assert [token.name for token in applied[0].auth.tokens] == ["a"]
+    watched = Watched(tmp_path, auth={"tokens_file": str(tmp_path / "tokens.yaml")})
+    async with watched.running():
+        watched.tokens = tmp_path / "second.yaml"
+        if before is not None:
+            watched.tokens.write_text(before)
+        watched.write(auth={"tokens_file": str(watched.tokens)})
+        await until(lambda: watched.reloads("refused") >= 1)
+        watched.write_tokens("a")
+        await until(lambda: len(watched.applied) >= 1)
+    assert watched.callers() == ["a"]
 
 
 async def test_a_missing_file_of_tokens_does_not_hide_a_change_of_the_configuration(tmp_path: Path) -> None:
-    file, tokens = tmp_path / "tableside.yaml", tmp_path / "tokens.yaml"
-    tokens.write_text(tokens_of("a", "b"))
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(tokens)}}))
-    applied = list[Settings]()
-
-    async def apply(changed: Settings) -> None:
-        applied.append(changed)
-
-    task = asyncio.create_task(Reloader(file, load(file), apply, CollectorRegistry(), 0.01).run())
-    await asyncio.sleep(0.05)
-    tokens.unlink()
-    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens": yaml.safe_load(tokens_of("a"))}}))
-    await until(lambda: len(applied) >= 1)
-    task.cancel()
-    assert applied[0].auth is not None
-    assert [token.name for token in applied[0].auth.tokens] == ["a"]
-
-
-def value(registry: CollectorRegistry, outcome: str) -> float:
-    return registry.get_sample_value("tableside_settings_reloads_total", {"outcome": outcome}) or 0
+    watched = Watched(tmp_path, auth={"tokens_file": str(tmp_path / "tokens.yaml")})
+    async with watched.running():
+        await asyncio.sleep(0.05)
+        watched.tokens.unlink()
+        watched.write(auth={"tokens": tokens_of("a")})
+        await until(lambda: len(watched.applied) >= 1)
+    assert watched.callers() == ["a"]
 
 
 async def until(condition: Callable[[], bool]) -> None:
