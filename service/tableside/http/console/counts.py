@@ -1,8 +1,8 @@
 """Counters of each table since the service started, read from its metrics, and the difference between two states."""
 
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 import msgspec
 from prometheus_client import Metric
@@ -33,41 +33,8 @@ SHED = "shed"
 _BUCKETS = tuple(f"le {bound}" for bound in BOUNDS_S)
 _CACHE_OUTCOMES = ("cache hit", "cache miss", "cache coalesced", "cache bypassed")
 
-NAMES = (
-    *("reads", "writes", *SUCCESSES, *FAILURES, REFUSED, SHED),
-    *_CACHE_OUTCOMES,
-    *("calls", "calls failed", "calls seconds"),
-    *("read limit", "write limit", "retries", "given up", "waited", "crowded out", "timeouts"),
-    *_BUCKETS,
-)
-"""The names of the counters."""
-
-_INDEXES = {name: index for index, name in enumerate(NAMES)}
-
-
-class Counts:
-    """The counters of one table, by name. They never decrease."""
-
-    __slots__ = ("_values",)
-
-    def __init__(self) -> None:
-        self._values = array("d", bytes(8 * len(NAMES)))
-
-    def __getitem__(self, name: str) -> float:
-        return self._values[_INDEXES[name]]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Counts) and self._values == other._values
-
-    __hash__ = None  # type: ignore[assignment]  # counters are mutable
-
-    def add(self, name: str, count: float) -> None:
-        """Increase a counter. Ignore a name that is not in NAMES."""
-        if (index := _INDEXES.get(name)) is not None:
-            self._values[index] += count
-
-
-NOTHING = Counts()
+Counts: TypeAlias = dict[str, float]
+"""The counters of one table, by name. They never decrease, and an absent counter is 0."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -79,7 +46,7 @@ class Change(msgspec.Struct, frozen=True):
 
     def __getitem__(self, name: str) -> float:
         """Return the increase of a counter, or 0 if it decreased, which means that it was reset."""
-        return max(0.0, self.after[name] - self.before[name])
+        return max(0.0, self.after.get(name, 0.0) - self.before.get(name, 0.0))
 
     def sum(self, names: Iterable[str]) -> float:
         """Return the total increase of several counters."""
@@ -137,12 +104,12 @@ class Reading(msgspec.Struct, frozen=True):
 
 def read(families: Iterable[Metric]) -> Reading:
     """Read the metrics. Ignore metrics that no page shows."""
-    reading = Reading({}, Counts(), {})
+    reading = Reading({}, {}, {})
     for family in families:
         if family.name == "tableside_in_flight":
             reading.in_flight.update({sample.labels["what"]: sample.value for sample in family.samples})
         elif family.name == "tableside_shed":
-            reading.total.add(SHED, sum(one.value for one in family.samples if one.name.endswith("_total")))
+            reading.total[SHED] = sum(one.value for one in family.samples if one.name.endswith("_total"))
         elif family.name in FAMILIES:
             _add(family, reading)
     return reading
@@ -152,12 +119,10 @@ def _add(family: Metric, reading: Reading) -> None:
     for sample in family.samples:
         if (names := _NAMES.get(sample.name)) is None:
             continue
-        table = sample.labels["table"]
-        if (row := reading.tables.get(table)) is None:
-            row = reading.tables[table] = Counts()
-        for name in names(sample.labels):
-            row.add(name, sample.value)
-            reading.total.add(name, sample.value)
+        row = reading.tables.setdefault(sample.labels["table"], {})
+        for name in names(sample.labels) if sample.value else ():
+            for counts in (row, reading.total):
+                counts[name] = counts.get(name, 0.0) + sample.value
 
 
 def _operation(labels: Mapping[str, str]) -> Sequence[str]:

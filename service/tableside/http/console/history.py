@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import msgspec
 
-from .counts import NOTHING, Change, Counts, Reading
+from .counts import Change, Counts, Reading
 
 SPAN_S = 600.0
 """The time span of the plots."""
 
 SAMPLES_MAX = 300
-ROWS_MAX = 30_000
-"""The maximum number of rows in all samples, at about 500 bytes each. Shared rows of idle tables count too."""
+ROWS_MAX = 10_000
+"""The maximum number of rows in all samples, at about 2 KB each. Shared rows of idle tables count too."""
 
 NOW_S = 15.0
 """The time span of the current values."""
@@ -27,7 +27,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     def row(self, table: str | None) -> Counts:
         """Return the counters of a table, or of all tables for None."""
-        return self.reading.total if table is None else self.reading.tables.get(table, NOTHING)
+        return self.reading.total if table is None else self.reading.tables.get(table, {})
 
 
 class History:
@@ -36,8 +36,6 @@ class History:
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque()
         self._rows = 0
-        self._recent_start: Sample | None = None
-        self._by_step: dict[float, list[Sample]] = {}
 
     @property
     def latest(self) -> Sample | None:
@@ -58,31 +56,20 @@ class History:
         self._rows += len(tables)
         while self._exceeds_limits(at):
             self._rows -= len(self._samples.popleft().reading.tables)
-        self._recent_start = self._start_of_recent()
-        self._by_step.clear()
 
     def now(self, table: str | None = None) -> Change | None:
         """Return the recent change of a table, or of all tables, or None until there are two samples."""
-        if (before := self._recent_start) is None:
+        if len(self._samples) < 2:
             return None
-        last = self._samples[-1]
+        first, last = self._samples[0], self._samples[-1]
+        recent = (sample for sample in reversed(self._samples) if sample is first or sample.at <= last.at - NOW_S)
+        before = next(recent)
         return Change(last.at - before.at, before.row(table), last.row(table))
 
     def changes(self, table: str | None = None, *, step_s: float) -> Iterator[tuple[float, Change]]:
         """Yield the change in each step of `step_s` seconds, after the age of its end in seconds."""
-        if (latest := self.latest) is None:
-            return
-        if (stepped := self._by_step.get(step_s)) is None:
-            # All tables use the same samples.
-            stepped = self._by_step[step_s] = list(_first_of_each(step_s, self._samples))
-        for before, after in pairwise(stepped):
-            yield latest.at - after.at, Change(after.at - before.at, before.row(table), after.row(table))
-
-    def _start_of_recent(self) -> Sample | None:
-        if len(self._samples) < 2:
-            return None
-        first, last = self._samples[0], self._samples[-1]
-        return next(sample for sample in reversed(self._samples) if sample is first or sample.at <= last.at - NOW_S)
+        for before, after in pairwise(_first_of_each(step_s, self._samples)):
+            yield self._samples[-1].at - after.at, Change(after.at - before.at, before.row(table), after.row(table))
 
     def _exceeds_limits(self, at: float) -> bool:
         first = self._samples[0]

@@ -11,8 +11,8 @@ def reading(**tables: float) -> Reading:
     found = Reading({}, Counts(), {})
     for name, reads in tables.items():
         row = found.tables[name] = Counts()
-        row.add("reads", reads)
-        found.total.add("reads", reads)
+        row["reads"] = reads
+        found.total["reads"] = found.total.get("reads", 0.0) + reads
     return found
 
 

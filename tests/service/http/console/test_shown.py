@@ -132,11 +132,11 @@ def test_only_errors_above_zero_are_drawn_as_alerts() -> None:
 
 def happened(operations: float, slow_s: float = 0.001, **failed: float) -> Change:
     after = Counts()
-    after.add("reads", operations)
+    after["reads"] = operations
     for code, count in failed.items():
-        after.add(code, count)
+        after[code] = count
     for bound in BOUNDS_S:
-        after.add(f"le {bound}", operations if bound >= slow_s or bound == math.inf else 0)
+        after[f"le {bound}"] = operations if bound >= slow_s or bound == math.inf else 0
     return Change(10.0, Counts(), after)
 
 
