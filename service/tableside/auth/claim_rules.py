@@ -1,14 +1,13 @@
 """Rules that map the claims of a verified token to the caller's name and permissions."""
 
-import re
 from collections.abc import Iterator, Mapping
-from fnmatch import translate
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
+from .permissions import compiled_patterns
 from .settings import IssuerSettings, RuleSettings
 
 NAME_LENGTH_MAX = 200
@@ -67,14 +66,10 @@ def caller_name(issuer: str, subject: str) -> str:
 class _Rule:
     def __init__(self, settings: RuleSettings) -> None:
         self.settings = settings
-        self._claims = [(_parts(path), _any_of(patterns)) for path, patterns in settings.claims.items()]
+        self._claims = [(_parts(path), compiled_patterns(patterns)) for path, patterns in settings.claims.items()]
 
     def matches(self, claims: Mapping[str, Any]) -> bool:
         return all(any(pattern.match(text) for text in _texts(_found(claims, path))) for path, pattern in self._claims)
-
-
-def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(translate, patterns)))
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -54,15 +54,6 @@ class SharedState(ServerState):
     def __init__(self) -> None:
         super().__init__()
         self.unread = UnreadResponses(time.monotonic)
-        self._encoded_headers, self._default_lines = self.default_headers, b""
-
-    @property
-    def default_lines(self) -> bytes:
-        """The lines of `default_headers`. The server replaces these every second, because one is `Date`."""
-        if self._encoded_headers is not self.default_headers:
-            self._encoded_headers = self.default_headers
-            self._default_lines = b"".join([name + b": " + value + b"\r\n" for name, value in self.default_headers])
-        return self._default_lines
 
 
 class Connection(Protocol):
@@ -198,7 +189,8 @@ class Exchange:
 
     def _encode_head(self, body_bytes: int | None) -> bytes:
         """Return the bytes of the head. A body of unknown length (None) ends with the connection."""
-        status, lines, common = self._head["status"], [], COMMON_HEADERS
+        status, common = self._head["status"], COMMON_HEADERS
+        lines = [name + b": " + value for name, value in self._connection.server_state.default_headers]
         for name, value in self._head["headers"]:
             name = name.lower()
             if name == b"content-length":
@@ -224,7 +216,7 @@ class Exchange:
         head = b"\r\n".join(lines)
         if len(head) - len(head.translate(None, _CONTROL_CHARACTERS)) != 2 * (len(lines) - 1):
             raise RuntimeError("a response header contains a control character")
-        return _STATUS_LINES[status] + self._connection.server_state.default_lines + head + b"\r\n\r\n"
+        return _STATUS_LINES[status] + head + b"\r\n\r\n"
 
 
 def problem_response(
