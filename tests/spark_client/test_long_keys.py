@@ -242,11 +242,11 @@ def test_large_rows_of_one_key_are_divided_by_their_bytes(spark: SparkSession, s
 
 
 def test_rows_of_many_elements_are_divided_by_the_limit_of_the_service(spark: SparkSession, service: Service) -> None:
-    rows = rows_of_one_key(spark, 12).withColumn("many", F.sequence(lit(1), lit(24_900)))
+    rows = rows_of_one_key(spark, 12).withColumn("many", F.sequence(lit(1), lit(12_450)))
     table = Table("long_elements", service.url)
     summary = table.update(rows, "k", {"$addToSet": {"x": {"$each": col("many")}}}, default={}, fold=False)
     assert (summary.operations, summary.applied) == (6, 12)
-    assert stored(service, table.name)["k"] == {"x": list(range(1, 24_901))}
+    assert stored(service, table.name)["k"] == {"x": list(range(1, 12_451))}
 
 
 def test_keys_with_few_rows_have_one_operation_with_the_token_of_the_write(
