@@ -36,3 +36,13 @@ async def test_past_the_deadline_the_caller_gets_an_error_and_the_store_no_call(
         assert answer.json()["applied"] == "no"
         assert len(service.store.calls) == 1
         await service.idle()
+
+
+async def test_operations_that_are_not_decoded_by_the_deadline_have_outcomes() -> None:
+    operations = [{"op": "put", "key": f"k{number}", "value": {"text": "x" * 1000}} for number in range(5000)]
+    async with served(drain_s=0) as service, connected(service, 1) as [caller]:
+        answer = await caller.ask("POST", BATCH, {"operations": operations}, prefer="wait=0.001")
+        assert answer.status == 200
+        assert {result["error"]["code"] for result in answer.json()["results"]} == {"deadline_exceeded"}
+        assert len(answer.json()["results"]) == len(operations)
+        assert not service.store.calls

@@ -108,7 +108,7 @@ def _default_media(request: TableRequest) -> str | None:
 async def _decode_json(
     request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], until: float
 ) -> DecodedBatch:
-    return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, _expired(until)), until)
+    return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, _expired(until)))
 
 
 def _expired(until: float) -> Callable[[], bool]:
@@ -129,7 +129,7 @@ async def _decode_arrow(
     reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
     rows = await in_pieces(reading, until)
     settings = arrow_batch.RowSettings(query.get("op"), query.get("writer"), returning == "true", fields)
-    return await in_pieces(arrow_batch.decode(rows, spec, settings, _expired(until)), until)
+    return await in_pieces(arrow_batch.decode(rows, spec, settings, _expired(until)))
 
 
 async def _created(request: TableRequest) -> Table:
