@@ -23,7 +23,7 @@ HEAD_MAX_S = 30.0
 """The timeout for the head of a request, from its first byte or, before that, from the start of the connection."""
 
 PIPELINED_MAX = 100
-"""How many requests may wait on a connection for the responses to those before them."""
+"""How many requests may wait on a connection for the responses to those before them, or arrive together."""
 
 WRITE_BUFFER_BYTES = 65_536
 """How many unread bytes a transport may keep before it pauses the writer. It resumes when it keeps none."""
@@ -69,7 +69,7 @@ class HttpConnection(asyncio.Protocol):
         }
         self._in_flight: InFlight | None = app_state.get(IN_FLIGHT_KEY)
         self._body_bytes_max: Callable[[], float] = app_state.get(BODY_BYTES_MAX_KEY, lambda: math.inf)
-        self._ignored_bytes = 0
+        self._arrived = self._ignored_bytes = 0
         self._keep_alive_s = config.timeout_keep_alive
         self._loop = asyncio.get_running_loop()
         self._parser = RequestParser(self._on_request, self._on_body, self._on_request_complete)
@@ -119,7 +119,7 @@ class HttpConnection(asyncio.Protocol):
         """Parse requests, and end the connection with a problem response if they are malformed or too large."""
         if self._ended or self.transport.is_closing():
             return
-        was_in_head = self._parser.in_head
+        was_in_head, self._arrived = self._parser.in_head, 0
         try:
             self._parser.feed(data)
         except TableError as error:
@@ -132,13 +132,14 @@ class HttpConnection(asyncio.Protocol):
         self._late_at, self._ignored_bytes = None, 0
         if self.transport.is_closing():
             return
+        self._arrived += 1
+        if self._arrived > PIPELINED_MAX or len(self.pipeline) >= PIPELINED_MAX:
+            raise Overloaded(f"{PIPELINED_MAX} requests wait on this connection")
         busy = self._busy
         limit = None if busy or self._in_flight is None else self._in_flight.exhausted()
         if limit is not None and head.target.partition(b"?")[0] not in _PROBES:
             self._shed(head, limit.overloaded())
             return
-        if len(self.pipeline) >= PIPELINED_MAX:
-            raise Overloaded(f"{PIPELINED_MAX} requests wait on this connection")
         exchange = Exchange(self, head)
         self._receiving = exchange if head.body_bytes != 0 else None
         if busy:

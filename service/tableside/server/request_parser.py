@@ -7,16 +7,12 @@ import re
 from collections.abc import Callable
 
 from ..core import TooLarge
-from ..core.errors import Overloaded
 from .request_head import REQUEST_LINE, RequestHead, malformed, parse_head
 
 HEAD_BYTES_MAX = 65_536
 
 BODY_FRAMING_BYTES_MAX = 65_536
 """How many bytes may arrive with a body besides twice its size: the sizes of its chunks, and trailers."""
-
-HEADS_MAX = 100
-"""How many requests may arrive together."""
 
 EMPTY_LINES_MAX = 16
 """How many empty lines may arrive before a request."""
@@ -46,7 +42,7 @@ class RequestParser:
         self.in_body = False
         self._on_request, self._on_body, self._on_complete = on_request, on_body, on_complete
         self._rest = b""
-        self._heads = self._empty_lines = 0
+        self._empty_lines = 0
         self._left_bytes = 0
         self._expected: re.Pattern[bytes] | None = None
         self._body_bytes = self._framing_bytes = 0
@@ -58,7 +54,7 @@ class RequestParser:
 
     def feed(self, data: bytes) -> None:
         """Parse bytes. Raise a TableError if they are not a valid request, or above a limit."""
-        data, self._rest, self._heads, at = self._rest + data, b"", 0, 0
+        data, self._rest, at = self._rest + data, b"", 0
         while at < len(data):
             end = self._read_body(data, at) if self.in_body else self._read_head(data, at)
             if end == at:
@@ -86,9 +82,6 @@ class RequestParser:
         return end
 
     def _start(self, head: RequestHead) -> None:
-        self._heads += 1
-        if self._heads > HEADS_MAX:
-            raise Overloaded(f"{HEADS_MAX} requests wait on this connection")
         self._empty_lines = self._body_bytes = self._framing_bytes = 0
         self._left_bytes, self._expected = head.body_bytes or 0, _FIRST_SIZE if head.body_bytes is None else None
         self._on_request(head)
