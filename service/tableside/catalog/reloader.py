@@ -129,18 +129,17 @@ class Reloader:
                 log.error("%s is not applied: %s", self._file, fault)
             if (more := len(error.faults) - FAULTS_LOGGED_MAX) > 0:
                 log.error("%s is not applied: %d more faults", self._file, more)
-            self._reloads.labels("refused").inc()
             self._refused_tokens_file = await asyncio.to_thread(tokens_file_of, text)
-            return False
         except Exception:  # an unexpected error must not end the watch
             log.exception("%s is not applied", self._file)
-            self._reloads.labels("refused").inc()
-            return False
-        self._settings, self._refused_tokens_file = settings, None
-        self._reloads.labels("applied").inc()
-        log.info("%s is applied", self._file)
-        await self._save_accepted(text)
-        return True
+        else:
+            self._settings, self._refused_tokens_file = settings, None
+            self._reloads.labels("applied").inc()
+            log.info("%s is applied", self._file)
+            await self._save_accepted(text)
+            return True
+        self._reloads.labels("refused").inc()
+        return False
 
     async def _save_accepted(self, text: str) -> None:
         """Save the applied text for workers that start later. A full disk must not end the watch."""
