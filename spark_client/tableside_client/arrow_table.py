@@ -11,7 +11,7 @@ from tableside_client.batch_retry import Failures, send_with_retries
 from tableside_client.calls import Call, CallLimits, CallSettings, Request, Run
 from tableside_client.errors import TablesideError
 from tableside_client.paths import given, joined, table_path
-from tableside_client.request_window import RequestWindow
+from tableside_client.retries import RequestWindow
 
 
 class ArrowTable:
@@ -75,7 +75,7 @@ class ArrowTable:
         rows = operations if isinstance(operations, pa.Table) else pa.Table.from_batches([operations])
         repeatable = repeatable_rows(rows, op, writer is not None, at_least_once)
         params = given(op=op, writer=writer, fields=joined(fields)) | ({"return": "true"} if return_ else {})
-        return self._run(_Batch(self._settings.start(), self._name, rows, params, window).send_all(repeatable))
+        return self._run(_Batch(CallLimits(self._settings), self._name, rows, params, window).send_all(repeatable))
 
     def scan(
         self,
@@ -118,9 +118,11 @@ class ArrowTable:
         """Return one page of a scan and the cursor of the next page, None after the last one."""
         path = table_path(self._name, "records")
         request = Request("GET", path, self._name, params, {"Accept": ARROW})
-        response = yield from self._settings.start().send_with_retries(request)
+        response = yield from CallLimits(self._settings).send_with_retries(request)
         page = read_stream(response.content)
-        return page, next_cursor(page, response.headers)
+        metadata: Mapping[bytes, bytes] = page.schema.metadata or {}
+        cursor = response.headers.get("tableside-cursor") or metadata.get(b"cursor", b"").decode()
+        return page, cursor or None
 
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -252,12 +254,6 @@ def read_stream(body: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def next_cursor(page: pa.Table, headers: Mapping[str, str]) -> str | None:
-    """The cursor of the page after this one, or None after the last page."""
-    metadata: Mapping[bytes, bytes] = page.schema.metadata or {}
-    return headers.get("tableside-cursor") or metadata.get(b"cursor", b"").decode() or None
-
-
 def repeatable_rows(operations: pa.Table, op: str | None, tokens: bool, at_least_once: bool) -> pa.Array:
     """A boolean for each operation: whether it is safe to repeat, even if it has already been applied.
 
@@ -270,12 +266,10 @@ def repeatable_rows(operations: pa.Table, op: str | None, tokens: bool, at_least
     kinds = operations["op"].cast(pa.string()) if "op" in names else pa.chunked_array([pa.repeat(op, count)])
     safe = pc.is_in(kinds, pa.array(["put", "delete"]))
     for name in set(names) - _UNCONDITIONAL:
-        safe = pc.and_(safe, _is_not_given(operations[name]))
+        option = operations[name]
+        is_false = pa.types.is_boolean(option.type)
+        safe = pc.and_(safe, pc.invert(pc.fill_null(option, False)) if is_false else pc.is_null(option))
     safe = pc.or_(safe, pc.equal(kinds, "get"))
     if tokens and "sequence" in names:
         safe = pc.or_(safe, pc.is_valid(operations["sequence"]))
     return pc.fill_null(safe, False).combine_chunks()
-
-
-def _is_not_given(option: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.invert(pc.fill_null(option, False)) if pa.types.is_boolean(option.type) else pc.is_null(option)

@@ -8,14 +8,14 @@ from typing import Any, Generic, Self, TypeVar, overload
 import httpx
 
 from tableside_client import json_batch
-from tableside_client.calls import AsyncRun, Call, CallSettings, Pause, Request
-from tableside_client.concurrency import EventLoop, TaskCoalescer, TaskTurns
+from tableside_client.calls import AsyncRun, Call, CallSettings, Pause
+from tableside_client.concurrency import EventLoop, TaskCoalescer, Turns
 from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, is_temporary
 from tableside_client.http_clients import Address
-from tableside_client.json_batch import TokenArgument
+from tableside_client.json_batch import Document, TokenArgument, needs_turn
 from tableside_client.paths import Key, as_key
-from tableside_client.results import Codec, Outcome, Record, Written
+from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
 from tableside_client.table_calls import TableCalls, Update, list_tables, scan_params
 from tableside_client.tls import Tls
@@ -92,7 +92,7 @@ class AsyncClient:
 
     def table(self, name: str, type: type[Any] = dict, *, deadline_s: float | None = None) -> "AsyncTable[Any]":  # noqa: A002 - the natural name
         """Return a table, as `Client.table` does. No request is sent."""
-        calls = TableCalls(name, replace(self._settings, deadline_s=deadline_s), Codec(type))
+        calls = TableCalls(name, replace(self._settings, deadline_s=deadline_s), type)
         return AsyncTable(calls, self._run, coalesce=self._coalesce)
 
     async def _run(self, call: Call[T]) -> T:
@@ -110,13 +110,10 @@ class AsyncClient:
                     await asyncio.sleep(step.seconds)
                 reply = None
             else:
-                reply = await self._exchange(step)
-
-    async def _exchange(self, request: Request) -> httpx.Response | httpx.TransportError:
-        try:
-            return await self._http.request(**request.arguments(self._url))
-        except httpx.TransportError as failure:
-            return failure
+                try:
+                    reply = await self._http.request(**step.arguments(self._url))
+                except httpx.TransportError as failure:
+                    reply = failure
 
 
 class AsyncTable(Generic[V]):
@@ -125,7 +122,7 @@ class AsyncTable(Generic[V]):
     def __init__(self, calls: TableCalls[V], run: AsyncRun, *, coalesce: bool = False) -> None:
         self._calls = calls
         self._run = run
-        self._turns = TaskTurns()
+        self._turns = Turns(asyncio.Lock)
         self._coalescer = TaskCoalescer(lambda keys: run(calls.get_each(keys))) if coalesce else None
 
     @property
@@ -158,8 +155,8 @@ class AsyncTable(Generic[V]):
         token: TokenArgument = None,
     ) -> Written:
         """Store a value, replacing any existing one, as `Table.put` does."""
-        call = self._calls.put(key, value, if_match=if_match, if_absent=if_absent, ttl_s=ttl_s, token=token)
-        return await self._write(key, call, in_turn=token is None and (if_absent or if_match is not None))
+        options = {"if_match": if_match, "if_absent": if_absent or None, "ttl_s": ttl_s, "token": token}
+        return await self._write(self._calls.write_members("put", key, value=value, **options))
 
     async def update(
         self,
@@ -173,22 +170,20 @@ class AsyncTable(Generic[V]):
         token: TokenArgument = None,
     ) -> Written:
         """Change a record, as `Table.update` does."""
-        call = self._calls.update(
-            key, update, default=default, if_match=if_match, ttl_s=ttl_s, return_value=return_value, token=token
-        )
-        return await self._write(key, call, in_turn=token is None)
+        start = {} if default is None else {"default": default}
+        options = {"if_match": if_match, "ttl_s": ttl_s, "return": return_value or None, "token": token}
+        return await self._write(self._calls.write_members("update", key, update=update, **start, **options))
 
     async def delete(self, key: Key, *, if_match: str | None = None, token: TokenArgument = None) -> Written:
         """Remove a record. Deleting an absent record succeeds, unless `if_match` is set."""
-        call = self._calls.delete(key, if_match=if_match, token=token)
-        return await self._write(key, call, in_turn=token is None and if_match is not None)
+        return await self._write(self._calls.write_members("delete", key, if_match=if_match, token=token))
 
-    async def _write(self, key: Key, call: Call[Written], *, in_turn: bool) -> Written:
-        """Run a write. With `in_turn`, wait for the writes of this record before it, which have the same writer."""
-        if not in_turn:
-            return await self._run(call)
-        async with self._turns.take(as_key(key)):
-            return await self._run(call)
+    async def _write(self, members: Document) -> Written:
+        """Run a write, after those of the same record that it must not overtake."""
+        if not needs_turn(members):
+            return await self._run(self._calls.write(members))
+        async with self._turns.take(members["key"]):
+            return await self._run(self._calls.write(members))
 
     async def get_many(self, keys: Iterable[Any], *, fields: Sequence[str] | None = None) -> dict[Any, V]:
         """Return the values of those keys that have a record, in batches. A composite key is a tuple in the result."""

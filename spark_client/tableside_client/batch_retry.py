@@ -31,7 +31,7 @@ def send_with_retries(
         pause: Waits before a retry. It is not called if the next attempt certainly differs.
     """
     positions: Sequence[int] = range(count)
-    while positions:
+    while True:
         failures = yield from send(positions)
         again = list(_sent_again(failures, key, repeatable))
         is_progress = len(again) < len(positions)

@@ -1,5 +1,6 @@
 """`Client` and `Table`: the tables of a service for programs with threads, with Python objects as values."""
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 import httpx
 
 from tableside_client import json_batch
-from tableside_client.calls import Call, CallSettings, Pause, Request, Run
-from tableside_client.concurrency import BATCHES_IN_FLIGHT_MAX, ThreadCoalescer, ThreadTurns
+from tableside_client.calls import Call, CallSettings, Pause, Run
+from tableside_client.concurrency import BATCHES_IN_FLIGHT_MAX, ThreadCoalescer, Turns
 from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, is_temporary
 from tableside_client.http_clients import Address
-from tableside_client.json_batch import TokenArgument
+from tableside_client.json_batch import Document, TokenArgument, needs_turn
 from tableside_client.paths import Key, as_key
-from tableside_client.results import Codec, Outcome, Record, Written
+from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
 from tableside_client.table_calls import TableCalls, Update, list_tables, scan_params
 from tableside_client.tls import Tls
@@ -129,7 +130,7 @@ class Client:
         Raises:
             TypeError: `type` is none of these types.
         """
-        calls = TableCalls(name, replace(self._settings, deadline_s=deadline_s), Codec(type))
+        calls = TableCalls(name, replace(self._settings, deadline_s=deadline_s), type)
         return Table(calls, self._run, self._batch_threads)
 
     def arrow_table(self, name: str) -> "ArrowTable":
@@ -152,13 +153,10 @@ class Client:
                     time.sleep(step.seconds)
                 reply = None
             else:
-                reply = self._exchange(step)
-
-    def _exchange(self, request: Request) -> httpx.Response | httpx.TransportError:
-        try:
-            return self._http.request(**request.arguments(self._url))
-        except httpx.TransportError as failure:
-            return failure
+                try:
+                    reply = self._http.request(**step.arguments(self._url))
+                except httpx.TransportError as failure:
+                    reply = failure
 
 
 class Table(Generic[V]):
@@ -171,7 +169,7 @@ class Table(Generic[V]):
     def __init__(self, calls: TableCalls[V], run: Run, threads: ThreadPoolExecutor | None) -> None:
         self._calls = calls
         self._run = run
-        self._turns = ThreadTurns()
+        self._turns = Turns(threading.Lock)
         self._coalescer = None if threads is None else ThreadCoalescer(lambda keys: run(calls.get_each(keys)), threads)
 
     @property
@@ -217,7 +215,8 @@ class Table(Generic[V]):
         Raises:
             PreconditionFailed: `if_match` or `if_absent` is not met.
         """
-        return self._run(self._calls.put(key, value, if_match=if_match, if_absent=if_absent, ttl_s=ttl_s, token=token))
+        options = {"if_match": if_match, "if_absent": if_absent or None, "ttl_s": ttl_s, "token": token}
+        return self._write(self._calls.write_members("put", key, value=value, **options))
 
     def update(
         self,
@@ -244,22 +243,20 @@ class Table(Generic[V]):
         Raises:
             RecordNotFound: There is no record, and no default.
         """
-        call = self._calls.update(
-            key, update, default=default, if_match=if_match, ttl_s=ttl_s, return_value=return_value, token=token
-        )
-        return self._write(key, call, in_turn=token is None)
+        start = {} if default is None else {"default": default}
+        options = {"if_match": if_match, "ttl_s": ttl_s, "return": return_value or None, "token": token}
+        return self._write(self._calls.write_members("update", key, update=update, **start, **options))
 
     def delete(self, key: Key, *, if_match: str | None = None, token: TokenArgument = None) -> Written:
         """Remove a record. Deleting an absent record succeeds, unless `if_match` is set."""
-        call = self._calls.delete(key, if_match=if_match, token=token)
-        return self._write(key, call, in_turn=token is None and if_match is not None)
+        return self._write(self._calls.write_members("delete", key, if_match=if_match, token=token))
 
-    def _write(self, key: Key, call: Call[Written], *, in_turn: bool) -> Written:
-        """Run a write. With `in_turn`, wait for the writes of this record before it, which have the same writer."""
-        if not in_turn:
-            return self._run(call)
-        with self._turns.take(as_key(key)):
-            return self._run(call)
+    def _write(self, members: Document) -> Written:
+        """Run a write, after those of the same record that it must not overtake."""
+        if not needs_turn(members):
+            return self._run(self._calls.write(members))
+        with self._turns.take(members["key"]):
+            return self._run(self._calls.write(members))
 
     def get_many(self, keys: Iterable[Any], *, fields: Sequence[str] | None = None) -> dict[Any, V]:
         """Return the values of those keys that have a record, in batches. A composite key is a tuple in the result."""

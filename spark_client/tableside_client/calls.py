@@ -88,10 +88,6 @@ class CallSettings:
     tls: Tls | None = None
     proxy: EnvironmentProxy | None = None
 
-    def start(self) -> "CallLimits":
-        """Start the time of a call."""
-        return CallLimits(self)
-
 
 class CallLimits:
     """The remaining time and attempts of one call."""

@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from tableside_client.errors import RecordNotFound, TablesideError
 from tableside_client.json_batch import OPERATIONS_PER_REQUEST
@@ -14,6 +14,7 @@ from tableside_client.json_batch import OPERATIONS_PER_REQUEST
 BATCHES_IN_FLIGHT_MAX = 2
 
 V = TypeVar("V")
+Lock = TypeVar("Lock")
 
 
 class ThreadCoalescer(Generic[V]):
@@ -77,12 +78,6 @@ class TaskCoalescer(Generic[V]):
         # Several callers may wait for the same key: the cancellation of one does not affect the others.
         return _value(await asyncio.shield(future))
 
-    async def close(self) -> None:
-        """Cancel the batches in flight. Waiting gets fail."""
-        for sender in self._senders:
-            sender.cancel()
-        await asyncio.gather(*self._senders, return_exceptions=True)
-
     async def _send_waiting(self) -> None:
         """Send batches until no get is waiting."""
         while self._waiting:
@@ -110,49 +105,18 @@ def _value(result: V | TablesideError) -> V | None:
     return result
 
 
-class ThreadTurns:
-    """Locks for threads. A lock exists while a thread has it or waits for it."""
+class Turns(Generic[Lock]):
+    """Locks by key. `create` makes a lock for threads or for asyncio tasks, which exists while it is used."""
 
-    def __init__(self) -> None:
+    def __init__(self, create: Callable[[], Lock]) -> None:
+        self._create = create
         self._guard = threading.Lock()
-        self._locks: dict[Any, tuple[threading.Lock, int]] = {}
+        self._locks: WeakValueDictionary[Any, Lock] = WeakValueDictionary()
 
-    @contextmanager
-    def take(self, key: Any) -> Iterator[None]:
-        """Acquire the lock of a key, and release it at the end of the context."""
+    def take(self, key: Any) -> Lock:
+        """Return the lock of a key, for a `with` statement."""
         with self._guard:
-            lock, users = self._locks.get(key) or (threading.Lock(), 0)
-            self._locks[key] = lock, users + 1
-        try:
-            with lock:
-                yield
-        finally:
-            with self._guard:
-                lock, users = self._locks.pop(key)
-                if users > 1:
-                    self._locks[key] = lock, users - 1
-
-
-class TaskTurns:
-    """Locks for asyncio tasks. A lock exists while a task has it or waits for it."""
-
-    def __init__(self) -> None:
-        self._locks: dict[Any, tuple[asyncio.Lock, int]] = {}
-        self._loop = EventLoop()
-
-    @asynccontextmanager
-    async def take(self, key: Any) -> AsyncIterator[None]:
-        """Acquire the lock of a key, and release it at the end of the context."""
-        self._loop.require_same()
-        lock, users = self._locks.get(key) or (asyncio.Lock(), 0)
-        self._locks[key] = lock, users + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop(key)
-            if users > 1:
-                self._locks[key] = lock, users - 1
+            return self._locks.setdefault(key, self._create())
 
 
 class EventLoop:

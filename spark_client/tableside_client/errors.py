@@ -1,6 +1,7 @@
 """The exceptions of the clients, from problem documents, transport errors and outcomes."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import httpx
@@ -57,8 +58,12 @@ class TablesideError(Exception):
         super().__init__(f"{where}{code}{response}: {detail}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {"retriable": self.retriable, "applied": self.applied, "retry_after_s": self.retry_after_s}
-        return _rebuild, (type(self), (self.table, self.code, self.status, self.detail), state)
+        state: dict[str, Any] = {
+            "retriable": self.retriable,
+            "applied": self.applied,
+            "retry_after_s": self.retry_after_s,
+        }
+        return partial(type(self), **state), (self.table, self.code, self.status, self.detail)
 
 
 TableError = TablesideError
@@ -148,10 +153,6 @@ def error(table: str | None, code: str, status: int, detail: str, **attributes: 
     return _CLASSES.get(code, TablesideError)(table, code, status, detail, **attributes)
 
 
-def _rebuild(kind: type[TablesideError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> TablesideError:
-    return kind(*arguments, **attributes)
-
-
 def through(proxy: EnvironmentProxy | None) -> str:
     """Return the end of a message about a request that went through this proxy, empty if there is none."""
     return "" if proxy is None else f", through {proxy}"
@@ -217,24 +218,18 @@ def unreachable(
     disconnected = isinstance(cause, httpx.RemoteProtocolError | httpx.ReadError)
     hint = f" ({disconnect_hint(tls)})" if tls is not None and disconnected else ""
     by_proxy = proxy is not None and isinstance(cause, _NOT_CONNECTED)
+    # A proxy that answers with 4xx refuses to connect, for example because it requires a password (407).
+    is_refused = isinstance(cause, httpx.ProxyError) and str(cause).startswith("4")
+    # The address of the service without the path, which has the key of a record.
+    origin = f"{cause.request.url.scheme}://{cause.request.url.netloc.decode('ascii')}"
     return error(
         table,
         PROXY_FAILED if by_proxy else UNREACHABLE,
         0,
-        f"{_origin(cause.request.url)}{through(proxy)}: {type(cause).__name__}: {cause}{hint}",
-        retriable=not isinstance(cause, httpx.UnsupportedProtocol) and not _is_refused(cause),
+        f"{origin}{through(proxy)}: {type(cause).__name__}: {cause}{hint}",
+        retriable=not isinstance(cause, httpx.UnsupportedProtocol) and not is_refused,
         applied="no" if is_read or isinstance(cause, _NOT_SENT) else "unknown",
     )
-
-
-def _is_refused(cause: httpx.TransportError) -> bool:
-    """Return whether a proxy refuses to connect, for example because it requires a password (407)."""
-    return isinstance(cause, httpx.ProxyError) and str(cause).startswith("4")
-
-
-def _origin(url: httpx.URL) -> str:
-    """Return the address of the service without the path, which has the key of a record."""
-    return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
 def problem_of(response: httpx.Response) -> Mapping[str, Any] | None:

@@ -52,27 +52,24 @@ class Address:
         """
         connect = partial(httpx.HTTPTransport, **self._connection())
         transport = Connections(connections_max, _IDLE_MAX_S, connect)
-        return httpx.Client(**self._options(timeout_s), transport=transport)
+        auth, timeout = BearerAuth(self.credential), attempt_timeout(timeout_s)
+        return httpx.Client(auth=auth, timeout=timeout, transport=transport)
 
     def async_client(self, timeout_s: float, connections_max: int) -> httpx.AsyncClient:
         """Open a client for asyncio, with the exceptions of `client`."""
         connect = partial(httpx.AsyncHTTPTransport, **self._connection())
         transport = AsyncConnections(connections_max, _IDLE_MAX_S, connect)
-        return httpx.AsyncClient(**self._options(timeout_s), transport=transport)
-
-    def _options(self, timeout_s: float) -> dict[str, Any]:
-        return {"auth": BearerAuth(self.credential), "timeout": attempt_timeout(timeout_s)}
+        auth, timeout = BearerAuth(self.credential), attempt_timeout(timeout_s)
+        return httpx.AsyncClient(auth=auth, timeout=timeout, transport=transport)
 
     def _connection(self) -> dict[str, Any]:
         """Return the options of the transport of one connection."""
-        context = _unused_context() if self.tls is None else ReloadingContext(self.tls, httpx.create_ssl_context)
+        # Without TLS, an unused context: httpx's own would load all authorities for each connection.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.tls is not None:
+            context = ReloadingContext(self.tls, httpx.create_ssl_context)
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_IDLE_MAX_S)
         return {"verify": context, "limits": limits, "proxy": None if self.proxy is None else self.proxy.url}
-
-
-def _unused_context() -> ssl.SSLContext:
-    """Return a context for connections without TLS. httpx's own would load all authorities for each connection."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _require_usable(proxy: EnvironmentProxy) -> None:

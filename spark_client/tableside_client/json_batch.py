@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from tableside_client.batch_retry import Failures, send_with_retries
 from tableside_client.calls import Call, CallLimits, Request
 from tableside_client.errors import TablesideError, from_problem
-from tableside_client.paths import JSON, as_key, given, json_bytes, record_path, table_path, write_headers
+from tableside_client.paths import JSON, UNCOMPRESSED, as_key, given, json_bytes, record_path, table_path
 
 WRITER_CHARACTERS_MAX = 128
 SEQUENCE_MAX = 2**63 - 1
@@ -34,16 +34,9 @@ def parse_token(token: TokenArgument) -> tuple[str, int] | None:
     return writer, sequence
 
 
-class TokenSource:
-    """Creates the tokens of one writer, with rising sequences. The writer's name is unique."""
-
-    def __init__(self) -> None:
-        self._writer = f"client-{uuid.uuid4().hex}"
-        self._sequences = itertools.count(1)
-
-    def next(self) -> tuple[str, int]:
-        """Return the next token."""
-        return self._writer, next(self._sequences)
+def own_tokens() -> Iterator[tuple[str, int]]:
+    """Return the tokens of a writer with a unique name, with rising sequences. Threads can share them."""
+    return zip(itertools.repeat(f"client-{uuid.uuid4().hex}"), itertools.count(1), strict=False)
 
 
 OPERATIONS_PER_REQUEST = 1_000
@@ -70,14 +63,14 @@ class Operation:
     own_token: bool = False
 
     @classmethod
-    def create(cls, members: Mapping[str, Any], own_tokens: TokenSource | None) -> "Operation":
-        """Prepare an operation for sending. With `own_tokens`, a write that is not idempotent gets a token."""
+    def create(cls, members: Mapping[str, Any], tokens: Iterator[tuple[str, int]] | None) -> "Operation":
+        """Prepare an operation for sending. With `tokens`, a write that is not idempotent gets the next one."""
         document = {**members, "key": as_key(members.get("key"))}
         token = parse_token(document.pop("token", None))
         idempotent = is_idempotent(members)
-        own_token = own_tokens is not None and token is None and not idempotent
-        if own_tokens is not None and own_token:
-            token = own_tokens.next()
+        own_token = tokens is not None and token is None and not idempotent
+        if tokens is not None and own_token:
+            token = next(tokens)
         if token is not None:
             document["token"] = {"writer": token[0], "sequence": token[1]}
         return cls(document, idempotent or token is not None, own_token)
@@ -91,6 +84,11 @@ def is_idempotent(members: Mapping[str, Any]) -> bool:
     """Return whether repeating an operation leaves the same record: a get, or an unconditional put or delete."""
     given_members = {name for name, member in members.items() if member is not None and member is not False}
     return members.get("op") == "get" or (members.get("op") in ("put", "delete") and given_members <= _UNCONDITIONAL)
+
+
+def needs_turn(members: Mapping[str, Any]) -> bool:
+    """Return whether a write gets a token of the client, so that it must not overtake others of the same record."""
+    return members.get("token") is None and not is_idempotent(members)
 
 
 def chunks(items: Iterable[Any], size: int = OPERATIONS_PER_REQUEST) -> Iterator[list[Any]]:
@@ -111,7 +109,8 @@ def send(
         TablesideError: The service rejected the whole first request permanently.
     """
     batch = _Batch(limits, table, list(operations), is_first)
-    yield from send_with_retries(len(operations), batch.send, batch.key, batch.is_repeatable, limits.pause)
+    if operations:
+        yield from send_with_retries(len(operations), batch.send, batch.key, batch.is_repeatable, limits.pause)
     return batch.results
 
 
@@ -190,7 +189,14 @@ def single_write(table: str, operation: Operation) -> Request | None:
     path = record_path(table, members["key"], token and token[0], members.get("if_match"))
     if path is None:
         return None
-    headers = write_headers(members.get("if_match"), token, members.get("return", False))
+    if_match = members.get("if_match")
+    headers = UNCOMPRESSED | given(
+        **{
+            "If-Match": if_match if if_match in (None, "*") else f'"{if_match}"',
+            "Tableside-Token": token and f"{token[0]}/{token[1]}",
+            "Prefer": "return=representation" if members.get("return") else None,
+        }
+    )
     op, params, content = members["op"], {}, None
     if op == "put":
         content, params = json_bytes(members["value"]), given(ttl_s=members.get("ttl_s"))

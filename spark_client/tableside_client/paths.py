@@ -63,18 +63,6 @@ def record_path(table: str, key: Key, *in_headers: str | None) -> str | None:
     return table_path(table, "records", path) if path is not None and portable else None
 
 
-def write_headers(if_match: str | None, token: tuple[str, int] | None, return_: bool) -> dict[str, str]:
-    """Return the headers of a single write: precondition, token, and whether to return the new value."""
-    quoted = None if if_match is None else "*" if if_match == "*" else f'"{if_match}"'
-    return UNCOMPRESSED | given(
-        **{
-            "If-Match": quoted,
-            "Tableside-Token": None if token is None else f"{token[0]}/{token[1]}",
-            "Prefer": "return=representation" if return_ else None,
-        }
-    )
-
-
 def joined(fields: Sequence[str] | None) -> str | None:
     """Return the value of the parameter `fields`. Raises `ValueError` for a name with a comma."""
     if fields is None:

@@ -97,23 +97,14 @@ def etag_of(response: httpx.Response) -> str | None:
     return None if etag is None else etag.removeprefix("W/").strip('"')
 
 
-class Codec(Generic[V]):
-    """Converts between the JSON objects of a table and values of one type.
+def conversions(kind: type[V]) -> tuple[Callable[[dict[str, Any]], V], Callable[[Any], Mapping[str, Any]]]:
+    """Return the conversions of JSON objects to values of a type, and back.
 
-    Raises `TypeError` if the type is none of `dict`, a dataclass, a msgspec struct and a pydantic model.
+    Raises `TypeError` if the type is none of `dict`, a dataclass, a msgspec struct and a pydantic model. Mappings are
+    not converted. The conversions raise the errors of the type's library.
     """
-
-    def __init__(self, kind: type[V]) -> None:
-        self._to_value: Callable[[dict[str, Any]], V]
-        self._to_value, self._to_object = _conversions(kind)
-
-    def decode(self, document: dict[str, Any]) -> V:
-        """Return the value of a JSON object. Raises the error of the type's library if the object does not fit."""
-        return self._to_value(document)
-
-    def encode(self, value: V | Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the JSON object of a value. A mapping is returned unchanged. Raises `TypeError` for other types."""
-        return value if isinstance(value, Mapping) else self._to_object(value)
+    decode, encode = _conversions(kind)
+    return decode, lambda value: value if isinstance(value, Mapping) else encode(value)
 
 
 def _conversions(kind: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:

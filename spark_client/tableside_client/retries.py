@@ -1,4 +1,4 @@
-"""Limits and backoff of retries, and the time that a client waits for them."""
+"""Limits and backoff of retries, the time that a client waits for them, and an adaptive limit on requests."""
 
 import logging
 import random
@@ -35,11 +35,7 @@ DEFAULT_RETRIES = Retries()
 
 
 class RetryBudget:
-    """The remaining attempts and time of one request.
-
-    Waits grow exponentially with full jitter ("Exponential Backoff And Jitter", Brooker 2015), and are never
-    shorter than the service's `Retry-After`.
-    """
+    """The remaining attempts and time of one request. See "Exponential Backoff And Jitter" (Brooker 2015)."""
 
     def __init__(
         self,
@@ -60,15 +56,12 @@ class RetryBudget:
         """
         if self._retries.attempts_max is not None and self._attempts >= self._retries.attempts_max:
             return None
-        pause_s = max(self._backoff_s(), retry_after_s or 0.0)
+        doubled_s = self._retries.first_s * 2.0 ** min(self._attempts - 1, _DOUBLINGS_MAX)
+        pause_s = max(min(self._retries.longest_s, doubled_s) * self._uniform(), retry_after_s or 0.0)
         if self._clock() + pause_s > self._deadline:
             return None
         self._attempts += 1
         return pause_s
-
-    def _backoff_s(self) -> float:
-        ceiling_s = min(self._retries.longest_s, self._retries.first_s * 2.0 ** min(self._attempts - 1, _DOUBLINGS_MAX))
-        return ceiling_s * self._uniform()
 
 
 REPORT_INTERVAL_S = 5.0
@@ -125,3 +118,43 @@ class Waits:
                 return
             self._reported_s = self._total_s
         log.warning("waited %.1f s for retries so far; the last failure: %s", self._reported_s, reason)
+
+
+START = 2
+"""The first limit: the service has one request to work on while the next one is prepared."""
+
+TARGET_S = 0.25
+"""The duration of a request, in seconds, below which the limit grows: a quarter of the service's `logs.slow_s`."""
+
+_CONGESTED = frozenset({"overloaded", "throttled", "deadline_exceeded"})
+
+
+class RequestWindow:
+    """The number of requests that one task keeps in flight, between 1 and `size_max`. Thread-safe.
+
+    The number grows by one per round trip while requests take at most `TARGET_S`. It shrinks by a tenth with each
+    slower request, and by half with each one that the service rejects because of its load. This is additive increase
+    and multiplicative decrease (Chiu and Jain 1989). All tasks see the same queue of the service and have the same
+    target, so that they converge to equal shares without communication. A target relative to the fastest request, as in
+    TCP Vegas, would not do that: a task that starts while the service is busy never sees a fast request.
+    """
+
+    def __init__(self, size_max: int) -> None:
+        self._size_max = size_max
+        self._size = float(min(START, size_max))
+        self._lock = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        """The current limit."""
+        return int(self._size)
+
+    def observe(self, duration_s: float, code: str | None = None) -> None:
+        """Adapt the limit to one attempt of a request: its duration, and the code of its first retriable failure."""
+        with self._lock:
+            size = self._size
+            if code is not None:
+                size = size / 2 if code in _CONGESTED else size
+            else:
+                size = size + 1 / size if duration_s <= TARGET_S else size * 0.9
+            self._size = min(max(size, 1.0), self._size_max)

@@ -9,9 +9,9 @@ import httpx
 from tableside_client import json_batch
 from tableside_client.calls import Call, CallLimits, CallSettings, Request
 from tableside_client.errors import RecordNotFound, TablesideError, error
-from tableside_client.json_batch import Document, Operation, TokenArgument, TokenSource, single_write
+from tableside_client.json_batch import Document, Operation, own_tokens, single_write
 from tableside_client.paths import UNCOMPRESSED, Key, as_key, given, joined, names, record_path, table_path
-from tableside_client.results import Codec, Outcome, Record, Written, etag_of
+from tableside_client.results import Outcome, Record, Written, conversions, etag_of
 
 RECORDS_PER_PAGE = 1_000
 """The number of records that a scan requests in one page."""
@@ -24,7 +24,7 @@ Update: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 def list_tables(settings: CallSettings) -> Call[list[dict[str, Any]]]:
     """Return the descriptions of all tables that the caller may see."""
-    response = yield from settings.start().send_with_retries(Request("GET", "/v1/tables"))
+    response = yield from CallLimits(settings).send_with_retries(Request("GET", "/v1/tables"))
     return list(response.json()["tables"])
 
 
@@ -44,12 +44,12 @@ def scan_params(
 class TableCalls(Generic[V]):
     """The calls of one table. Each method returns a generator that a client runs."""
 
-    def __init__(self, name: str, settings: CallSettings, codec: Codec[V]) -> None:
+    def __init__(self, name: str, settings: CallSettings, kind: type[V]) -> None:
         self.name = name
         self._settings = settings
-        self._codec = codec
+        self._to_value, self._to_object = conversions(kind)
         self._supports_tokens = True  # until the service reports otherwise
-        self._tokens = TokenSource()
+        self._tokens = own_tokens()
 
     def describe(self) -> Call[dict[str, Any]]:
         """Return the description of the table."""
@@ -84,40 +84,10 @@ class TableCalls(Generic[V]):
         expires_at = response.headers.get("tableside-expires-at")
         return Record(as_key(key), self._decode(key, response.json()), etag_of(response), expires_at)
 
-    def put(
-        self,
-        key: Key,
-        value: Any,
-        *,
-        if_match: str | None,
-        if_absent: bool,
-        ttl_s: float | None,
-        token: TokenArgument,
-    ) -> Call[Written]:
-        """Store a value."""
-        members = given(value=self._codec.encode(value), if_match=if_match, if_absent=if_absent or None, ttl_s=ttl_s)
-        return (yield from self._write(given(op="put", key=key, token=token) | members))
-
-    def update(
-        self,
-        key: Key,
-        update: Any,
-        *,
-        default: Any,
-        if_match: str | None,
-        ttl_s: float | None,
-        return_value: bool,
-        token: TokenArgument,
-    ) -> Call[Written]:
-        """Change a record."""
-        start = None if default is None else self._codec.encode(default)
-        members = given(update=update, default=start, if_match=if_match, ttl_s=ttl_s)
-        returned = {"return": True} if return_value else {}
-        return (yield from self._write(given(op="update", key=key, token=token) | members | returned))
-
-    def delete(self, key: Key, *, if_match: str | None, token: TokenArgument) -> Call[Written]:
-        """Remove a record."""
-        return (yield from self._write(given(op="delete", key=key, if_match=if_match, token=token)))
+    def write_members(self, op: str, key: Key, **members: Any) -> Document:
+        """Return a write as an operation of a batch: with values as JSON objects, without options that are None."""
+        encoded: Document = {name: self._to_object(members[name]) for name in ("value", "default") if name in members}
+        return given(op=op, key=as_key(key), **members | encoded)
 
     def get_each(self, keys: Sequence[Any], fields: Sequence[str] | None = None) -> Call[list[V | TablesideError]]:
         """Return the value or the error of each key."""
@@ -146,7 +116,12 @@ class TableCalls(Generic[V]):
     def batch(self, operations: Iterable[Mapping[str, Any]]) -> Call[list[Outcome[V]]]:
         """Send operations, and return their outcomes in order."""
         outcomes: list[Outcome[V]] = []
-        for chunk in json_batch.chunks(map(self._encoded, operations)):
+        values = ("value", "default")  # as JSON objects
+        encoded = (
+            {**operation, **{name: self._to_object(operation[name]) for name in values if operation.get(name)}}
+            for operation in operations
+        )
+        for chunk in json_batch.chunks(encoded):
             results = yield from self._send_batch(chunk, is_first=not outcomes)
             pairs = zip(chunk, results, strict=True)
             outcomes += [self._outcome(operation.get("key"), result) for operation, result in pairs]
@@ -162,7 +137,7 @@ class TableCalls(Generic[V]):
         failures: dict[int, TablesideError] = {}
         for position, (key, value) in enumerate(pairs):
             try:
-                puts[position] = {"op": "put", "key": as_key(key), "value": self._codec.encode(value)}
+                puts[position] = {"op": "put", "key": as_key(key), "value": self._to_object(value)}
             except (TypeError, ValueError) as cause:
                 failures[position] = error(self.name, "invalid_operation", 422, str(cause))
         results = (yield from self._send_batch(puts.values(), is_first=is_first)) if puts else []
@@ -179,21 +154,21 @@ class TableCalls(Generic[V]):
         return [self._record(record) for record in document["records"]], document["cursor"]
 
     def _send(self, request: Request) -> Call[httpx.Response]:
-        return (yield from self._settings.start().send_with_retries(request))
+        return (yield from CallLimits(self._settings).send_with_retries(request))
 
     def _send_batch(self, operations: Iterable[Mapping[str, Any]], *, is_first: bool = True) -> Call[list[Document]]:
         """Send operations. Their tokens have a separate writer, so other writes may run concurrently."""
-        tokens = TokenSource() if self._supports_tokens else None
+        tokens = own_tokens() if self._supports_tokens else None
         prepared = [Operation.create(operation, tokens) for operation in operations]
-        return (yield from json_batch.send(self._settings.start(), self.name, prepared, is_first=is_first))
+        return (yield from json_batch.send(CallLimits(self._settings), self.name, prepared, is_first=is_first))
 
-    def _write(self, members: Document) -> Call[Written]:
+    def write(self, members: Document) -> Call[Written]:
         """Send one write. If it is not idempotent, it gets a token, unless the table supports none.
 
-        These tokens name the writer of the table object. It sends such writes of one record one at a time.
+        These tokens name the writer of the table object: such writes of one record must take turns (`needs_turn`).
         """
         operation = Operation.create(members, self._tokens if self._supports_tokens else None)
-        limits = self._settings.start()
+        limits = CallLimits(self._settings)
         try:
             written = yield from self._send_write(limits, operation)
         except TablesideError as failure:
@@ -212,11 +187,6 @@ class TableCalls(Generic[V]):
             raise failure
         return Written.from_result(result)
 
-    def _encoded(self, operation: Mapping[str, Any]) -> Document:
-        """Return an operation of the caller with its values as JSON objects."""
-        encoded = {name: self._codec.encode(operation[name]) for name in ("value", "default") if operation.get(name)}
-        return {**operation, **encoded}
-
     def _outcome(self, key: Any, result: Document) -> Outcome[V]:
         value = result.get("value")
         return Outcome(
@@ -231,7 +201,7 @@ class TableCalls(Generic[V]):
     def _decode(self, key: Any, document: dict[str, Any]) -> V:
         """Return the value of a JSON object. Adds the table and the key to the error if it does not fit."""
         try:
-            return self._codec.decode(document)
+            return self._to_value(document)
         except Exception as failure:
             failure.add_note(f"table {self.name}: the record with the key {key!r}")
             raise

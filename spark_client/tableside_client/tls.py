@@ -111,9 +111,15 @@ class ReloadingContext(ssl.SSLContext):
 
 def rejection_reason(error: BaseException, tls: Tls) -> str | None:
     """Describe a permanent TLS failure. Returns None if a retry may help, or the failure is not from TLS."""
-    match _ssl_error(error):
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, ssl.SSLError):
+        found = found.__cause__ or found.__context__
+    trusted = (
+        f"ca_file is {tls.ca_file}" if tls.ca_file else "no ca_file is given: the system's authorities are trusted"
+    )
+    match found:
         case ssl.SSLCertVerificationError() as cause:
-            return f"the service's certificate is refused: {cause.verify_message} ({_ca_text(tls)})"
+            return f"the service's certificate is refused: {cause.verify_message} ({trusted})"
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE"):
             return "the service answers at this address without TLS"
         case ssl.SSLError(reason=str(reason)) if _alert(reason) in _PERMANENT_ALERTS:
@@ -131,33 +137,22 @@ def _alert(reason: str) -> str:
     return reason.partition("ALERT_")[2].replace("_", " ").lower()
 
 
-def _ca_text(tls: Tls) -> str:
-    return f"ca_file is {tls.ca_file}" if tls.ca_file else "no ca_file is given: the system's authorities are trusted"
-
-
 def _certificate_text(tls: Tls) -> str:
     return f"certificate_file is {tls.certificate_file}" if tls.certificate_file else "no certificate_file is given"
 
 
-def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
-    while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__ or error.__context__
-    return error
-
-
 def _context(tls: Tls, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    context = default() if tls.ca_file is None else _context_with_ca(tls.ca_file)
+    if tls.ca_file is None:
+        context = default()
+    else:
+        _require_readable("ca_file", tls.ca_file)
+        try:
+            context = ssl.create_default_context(cafile=tls.ca_file)
+        except ssl.SSLError as error:
+            raise TlsFileError(f"the ca_file {tls.ca_file} cannot be used: {_reason(error)}") from None
     if tls.certificate_file is not None:
         _load(context, tls.certificate_file, tls.key_file)
     return context
-
-
-def _context_with_ca(ca_file: str) -> ssl.SSLContext:
-    _require_readable("ca_file", ca_file)
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except ssl.SSLError as error:
-        raise TlsFileError(f"the ca_file {ca_file} cannot be used: {_reason(error)}") from None
 
 
 def _load(context: ssl.SSLContext, certificate_file: str, key_file: str | None) -> None:

@@ -18,8 +18,7 @@ from tableside_spark.partitioning.partitioner import (
     default_partition,
 )
 from tableside_spark.table import Table
-from tableside_spark.write.errors import TableWriteError
-from tableside_spark.write.summary import WriteStats, WriteSummary, progress
+from tableside_spark.write.summary import TableWriteError, WriteStats, WriteSummary, progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -54,17 +54,15 @@ def multicast(
         multicast(frame, by_region, num_partitions=12, topic="orders").write.format("kafka")
         ```
     """
-    from tableside_spark.plan.routing import MulticastOptions, multicast_frame
+    from tableside_spark.plan.routing import multicast_frame
 
     if not isinstance(topic, str):
         raise TypeError(f"topic must be a string, not {type(topic).__name__}")
-    name = f"multicast_{topic}" if observed is None else observed
-    return multicast_frame(frame, partitions, MulticastOptions(topic, _count(num_partitions), key, value, name))
-
-
-def _count(num_partitions: object) -> int:
     if isinstance(num_partitions, bool) or not isinstance(num_partitions, int):
         raise TypeError(f"num_partitions is an int, not {type(num_partitions).__name__}")
     if not 1 <= num_partitions <= PARTITIONS_MAX:
         raise ValueError(f"num_partitions is 1 to {PARTITIONS_MAX}, not {num_partitions}")
-    return num_partitions
+    observed = f"multicast_{topic}" if observed is None else observed
+    return multicast_frame(
+        frame, partitions, topic=topic, num_partitions=num_partitions, key=key, value=value, observed=observed
+    )

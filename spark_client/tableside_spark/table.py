@@ -10,93 +10,25 @@ from tableside_client.credential import Credential
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls
 from tableside_spark.executor.chunks import ChunkSize
-from tableside_spark.plan.table_schema import fetch_table_schema
+from tableside_spark.plan.table_schema import Target, fetch_table_schema
 from tableside_spark.write.summary import WriteStats, WriteTotals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-    from tableside_spark.executor.found_values import OnMismatch
+    from tableside_spark.executor.json_reader import OnMismatch
     from tableside_spark.partitioning.partitioner import PartitionFunction, StreamPartitioner
     from tableside_spark.write.failures import OnError
     from tableside_spark.write.request import WriteRequest
     from tableside_spark.write.tokens import TokenArgument
-
-
-@dataclass(frozen=True)
-class TableSettings:
-    """The settings of a table, and the connections and writes that use them. `Table` describes the attributes."""
-
-    name: str
-    url: str = ""
-    token: str | None = field(default=None, repr=False)
-    token_file: str | None = None
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    in_flight_max: int = 32
-    chunk: ChunkSize = field(default_factory=ChunkSize)
-    timeout_s: float = 30.0
-    retries: Retries = DEFAULT_RETRIES
-    _totals: WriteTotals = field(default_factory=WriteTotals, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "url", service_url(self.url))
-        self._tls().require_https(self.url)
-        if self.in_flight_max < 1:
-            raise ValueError(f"in_flight_max is at least 1, not {self.in_flight_max}")
-
-    def _connection(self) -> Connection:
-        """Return the connection that tasks open."""
-        credential = Credential(self.token, self.token_file)
-        return Connection(self.url, credential, self.timeout_s, self.retries, self._tls())
-
-    def _tls(self) -> Tls:
-        return Tls(self.ca_file, self.certificate_file, self.key_file)
-
-    def _write_request(
-        self,
-        op: str,
-        frame: "DataFrame",
-        key: str | Sequence[str],
-        partitions: Any,
-        token: "TokenArgument",
-        *,
-        at_least_once: bool,
-        on_error: "OnError",
-    ) -> "WriteRequest":
-        """Check the arguments of a write, and fetch the schema of the table."""
-        from tableside_spark.plan.frames import check_key_columns, with_strings
-        from tableside_spark.write.request import WriteRequest
-
-        connection = self._connection()
-        facts = fetch_table_schema(connection, self.name)
-        frame = with_strings(frame)
-        keys = check_key_columns(frame, key)
-        return WriteRequest(
-            connection=connection,
-            table=self.name,
-            table_schema=facts,
-            op=op,
-            frame=frame,
-            keys=keys,
-            partitions=partitions,
-            token=token,
-            at_least_once=at_least_once,
-            on_error=on_error,
-            in_flight_max=self.in_flight_max,
-            chunk=self.chunk,
-            totals=self._totals,
-        )
-
 
 WriteResult: TypeAlias = Any
 """A `WriteSummary` for a batch DataFrame, a `StreamWrite` for a streaming one."""
 
 
 @dataclass(frozen=True)
-class Table(TableSettings):
+class Table:
     """A table of a service, for DataFrames of classic PySpark and of Spark Connect.
 
     Executors read the token and TLS files themselves. A job contains only their paths. A `token` given as a text is
@@ -129,6 +61,25 @@ class Table(TableSettings):
         users.enrich(events, on="user_id", schema="name string, country string")
         ```
     """
+
+    name: str
+    url: str = ""
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    in_flight_max: int = 32
+    chunk: ChunkSize = field(default_factory=ChunkSize)
+    timeout_s: float = 30.0
+    retries: Retries = DEFAULT_RETRIES
+    _totals: WriteTotals = field(default_factory=WriteTotals, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "url", service_url(self.url))
+        Tls(self.ca_file, self.certificate_file, self.key_file).require_https(self.url)
+        if self.in_flight_max < 1:
+            raise ValueError(f"in_flight_max is at least 1, not {self.in_flight_max}")
 
     def enrich(
         self,
@@ -169,10 +120,11 @@ class Table(TableSettings):
                 join, which would need all records of the table.
             TableNotFound: No table has this name.
         """
-        from tableside_spark.plan.join import JoinRequest, join
+        from tableside_spark.plan.join import join
 
-        joining = JoinRequest(on, schema, how, on_mismatch, fields, partitions)
-        return join(self._connection(), self.name, frame, joining, self.in_flight_max, self.chunk)
+        return join(
+            self._target(), frame, on, schema, how=how, on_mismatch=on_mismatch, fields=fields, partitions=partitions
+        )
 
     join = enrich
     """Another name of `enrich`. `table.join(frame, …)` also returns rows of `frame`, not of the table."""
@@ -237,17 +189,8 @@ class Table(TableSettings):
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._write_request(
-            "put", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error
-        )
-        options = operations.WriteOptions(
-            request.keys,
-            nulls,
-            decimals,
-            order_by,
-            operations.delete_condition(delete_when, order_by),
-            request.partition_columns,
-        )
+        request = self._request("put", frame, key, partitions, token, at_least_once, on_error)
+        options = request.options(nulls, decimals, order_by, delete_when)
         sent = operations.row_value(frame, request.keys, columns, value)
         rows = operations.puts(request.rows(), sent, options, one_per_key=request.carries_tokens)
         return request.result(rows, ("value",), ttl_s)
@@ -316,17 +259,8 @@ class Table(TableSettings):
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._write_request(
-            "update", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error
-        )
-        options = operations.WriteOptions(
-            request.keys,
-            nulls,
-            decimals,
-            order_by,
-            operations.delete_condition(delete_when, order_by),
-            request.partition_columns,
-        )
+        request = self._request("update", frame, key, partitions, token, at_least_once, on_error)
+        options = request.options(nulls, decimals, order_by, delete_when)
         rows = operations.updates(request.rows(), update, default, options, folding=fold)
         return request.result(rows, ("update",) if default is None else ("update", "default"), ttl_s)
 
@@ -346,15 +280,8 @@ class Table(TableSettings):
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._write_request(
-            "delete", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error
-        )
-        return request.result(
-            operations.deletes(
-                request.rows(), operations.WriteOptions(request.keys, partition_columns=request.partition_columns)
-            ),
-            (),
-        )
+        request = self._request("delete", frame, key, partitions, token, at_least_once, on_error)
+        return request.result(operations.deletes(request.rows(), request.options()), ())
 
     @property
     def stats(self) -> WriteStats:
@@ -363,3 +290,30 @@ class Table(TableSettings):
         They include batches, and streaming queries of classic PySpark, but not streaming queries of Spark Connect.
         """
         return self._totals.stats
+
+    def _target(self) -> Target:
+        credential, tls = (
+            Credential(self.token, self.token_file),
+            Tls(self.ca_file, self.certificate_file, self.key_file),
+        )
+        connection = Connection(self.url, credential, self.timeout_s, self.retries, tls)
+        return Target(connection, self.name, self.in_flight_max, self.chunk)
+
+    def _request(
+        self,
+        op: str,
+        frame: "DataFrame",
+        key: str | Sequence[str],
+        partitions: Any,
+        token: "TokenArgument",
+        at_least_once: bool,
+        on_error: "OnError",
+    ) -> "WriteRequest":
+        """Check the arguments of a write, and fetch the schema of the table."""
+        from tableside_spark.plan.frames import check_key_columns, with_strings
+        from tableside_spark.write.request import WriteRequest
+
+        target, frame = self._target(), with_strings(frame)
+        table_schema, keys = fetch_table_schema(target.connection, self.name), check_key_columns(frame, key)
+        options = (op, frame, keys, partitions, token, at_least_once, on_error)
+        return WriteRequest(target, self._totals, table_schema, *options)

@@ -51,6 +51,11 @@ def test_a_batch_answers_in_order_and_a_failed_operation_is_a_row(client: Client
     assert json.loads(answer["value"][2].as_py()) == {"n": 1}
 
 
+def test_a_batch_of_none_answers_none(client: Client) -> None:
+    answer = client.arrow_table("client_batch").batch(pa.table({"key": pa.array([], pa.string())}), op="get")
+    assert (len(answer), answer.column_names[-1]) == (0, "retries")
+
+
 def test_a_batch_beyond_the_services_limit_is_sent_in_parts(client: Client) -> None:
     keys = [f"k{number}" for number in range(25_000)]
     values = pa.repeat('{"n": 1}', len(keys))

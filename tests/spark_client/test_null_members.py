@@ -13,8 +13,7 @@ from tableside_client.connection import Connection
 from tableside_spark.datasource.options import ReadOptions, TableOptions
 from tableside_spark.datasource.reader import Decoder, PageScan, TableReader
 from tableside_spark.executor.chunks import ChunkSize
-from tableside_spark.executor.found_values import ROWS_MIN, FoundValues
-from tableside_spark.executor.json_reader import JsonReader
+from tableside_spark.executor.json_reader import ROWS_MIN, FoundValues, JsonReader
 from tableside_spark.executor.lookup_task import LookupTask
 from tableside_spark.plan.table_schema import TableSchema
 

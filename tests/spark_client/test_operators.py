@@ -1,5 +1,7 @@
 """The table of update operators, in the client and in the service."""
 
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -15,8 +17,19 @@ pytestmark = [
 ]
 
 
+SERVICE: Any = update_operators.OPERATORS
+FOLDS = {"least": "better", "greatest": "better", "append": "both", "union": "both", "last": "last"}
+"""The service's names for rules of folding. It does not fold sums."""
+
+
 def test_client_and_service_have_the_same_operators() -> None:
-    assert set(OPERATORS) == set(update_operators.OPERATORS)
+    assert set(OPERATORS) == set(SERVICE)
+
+
+def test_where_client_and_service_fold_they_do_so_by_the_same_rule() -> None:
+    rules = {name: rule.fold for name, rule in SERVICE.items()} if isinstance(SERVICE, dict) else {}
+    both = [name for name, operator in OPERATORS.items() if operator.fold is not None and rules.get(name) is not None]
+    assert [FOLDS.get(OPERATORS[name].fold or "") for name in both] == [rules[name] for name in both]
 
 
 def test_only_operators_with_a_rule_are_folded(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

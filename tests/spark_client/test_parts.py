@@ -3,8 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from tableside_spark.executor.operation_batch import LATER_PARTS, Token
-from tableside_spark.executor.parts import PARTS_MAX, StoppedKeys, part_token, rounds
+from tableside_spark.executor.operation_batch import LATER_PARTS, PARTS_MAX, StoppedKeys, Token, part_token, rounds
 from tableside_spark.write.tokens import parse_token
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tableside_spark.write.checkpoint import Content
-from tableside_spark.write.query_memory import BATCH_NUMBERS, BATCHES_MAX, RUNS_MAX, QueryMemory
+from tableside_spark.write.query_memory import BATCH_NUMBERS, BATCHES_MAX, RUNS_MAX, Content, QueryMemory
 
 
 def remembered(*digests: str) -> QueryMemory:

@@ -5,7 +5,7 @@ from collections import deque
 
 import pytest
 
-from tableside_client.request_window import START, TARGET_S, RequestWindow
+from tableside_client.retries import START, TARGET_S, RequestWindow
 
 
 class SimulatedService:

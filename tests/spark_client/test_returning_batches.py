@@ -17,8 +17,7 @@ from support.running import Service
 from tableside_client import Client
 from tableside_client.connection import Connection
 from tableside_spark import Table, progress
-from tableside_spark.write.checkpoint import Content
-from tableside_spark.write.query_memory import MicroBatchChangedError, sequence_of
+from tableside_spark.write.query_memory import Content, MicroBatchChangedError, sequence_of
 
 pytestmark = [
     pytest.mark.jvm,

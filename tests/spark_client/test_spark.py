@@ -20,8 +20,8 @@ from tableside_client import Client, TableNotFound
 from tableside_client.connection import Connection
 from tableside_client.retries import Retries
 from tableside_spark import ChunkSize, Table, TableWriteError
-from tableside_spark.datasource.encoder import Encoder
 from tableside_spark.datasource.options import TableOptions
+from tableside_spark.datasource.writers import Encoder
 from tableside_spark.plan.table_schema import TableSchema
 from tableside_spark.write import job
 

@@ -20,7 +20,7 @@ from support.running import Service, running
 from tableside_client import Client
 from tableside_client.connection import Connection
 from tableside_spark import Table, TableError, progress
-from tableside_spark.write.checkpoint import Checkpoint
+from tableside_spark.write.query_memory import Checkpoint
 
 pytestmark = [
     pytest.mark.jvm,

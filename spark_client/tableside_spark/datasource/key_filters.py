@@ -5,13 +5,13 @@ these filters.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
 from pyspark.sql.datasource import EqualNullSafe, EqualTo, Filter, In, StringStartsWith
-from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType, StringType, StructType
+from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StringType, StructType
 
 from tableside_spark.datasource.reader import Part, Selection, TableReader
 from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema
@@ -87,26 +87,23 @@ def select(
     return narrowed, used + more
 
 
-def _columns(keys: Sequence[str], schema: StructType, table_schema: TableSchema) -> Mapping[str, _ColumnFilters]:
+def _columns(keys: Sequence[str], schema: StructType, table_schema: TableSchema) -> dict[str, _ColumnFilters]:
     """Return the columns whose filters can be used: the ones that compare their values as the table does."""
     kinds = dict(zip(keys, table_schema.key_types, strict=True))
     if table_schema.partitions:
         kinds.setdefault(PARTITION_COLUMN, "integer")
-    types = {column.name: column.dataType for column in schema}
-    return {name: _ColumnFilters(_python_type(kind)) for name, kind in kinds.items() if _same(types.get(name), kind)}
-
-
-def _python_type(kind: str) -> type:
-    return int if kind == "integer" else str
-
-
-def _same(column: DataType | None, kind: str) -> bool:
-    """Return whether the column has the type of the key part. A string with a collation does not."""
-    return isinstance(column, _INTEGERS) if kind == "integer" else column == StringType()
+    columns: dict[str, _ColumnFilters] = {}
+    for column in schema:
+        kind = kinds.get(column.name)
+        if kind == "integer" and isinstance(column.dataType, _INTEGERS):
+            columns[column.name] = _ColumnFilters(int)
+        elif kind == "string" and column.dataType == StringType():  # without a collation
+            columns[column.name] = _ColumnFilters(str)
+    return columns
 
 
 def _select_partitions(
-    columns: Mapping[str, _ColumnFilters], given: Selection, count: int | None
+    columns: dict[str, _ColumnFilters], given: Selection, count: int | None
 ) -> tuple[Selection, list[Filter]]:
     wanted = columns.get(PARTITION_COLUMN) if count else None
     if wanted is None or wanted.values is None:
@@ -133,21 +130,16 @@ def _select_keys(
     if first is None:
         return selection, []
     if others and first.values is not None and len(values[0]) <= LEADING_MAX:
-        return _select_leading(values[0], first.value_filters, others[0], selection)
+        second = others[0]
+        prefix = None if second is None else second.prefix
+        used = [] if prefix is None or second is None else second.prefix_filters
+        return replace(selection, leading=tuple(values[0]), prefix=prefix), first.value_filters + used
     return replace(selection, prefix=first.prefix), first.prefix_filters if first.prefix else []
 
 
 def _is_possible(part: Part) -> bool:
     """Return whether a key can have this part. The service rejects scans of other first parts."""
     return not isinstance(part, str) or ("\0" not in part and 0 < len(part.encode()) <= KEY_BYTES_MAX)
-
-
-def _select_leading(
-    values: Sequence[Part], filters: list[Filter], second: _ColumnFilters | None, selection: Selection
-) -> tuple[Selection, list[Filter]]:
-    prefix = None if second is None else second.prefix
-    used = filters if prefix is None or second is None else filters + second.prefix_filters
-    return replace(selection, leading=tuple(values), prefix=prefix), used
 
 
 class PushdownReader(TableReader):

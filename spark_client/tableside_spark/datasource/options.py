@@ -11,7 +11,7 @@ from tableside_client.address import service_url
 from tableside_client.connection import Connection
 from tableside_client.credential import Credential
 from tableside_client.tls import Tls
-from tableside_spark.executor.found_values import OnMismatch, require_known
+from tableside_spark.executor.json_reader import OnMismatch, require_known
 from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema, fetch_table_schema, wire_keys
 
 _FILE_OPTIONS = {"token_file", "ca_file", "certificate_file", "key_file"}

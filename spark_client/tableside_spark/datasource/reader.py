@@ -12,8 +12,7 @@ from pyspark.sql.types import StructType
 from tableside_client.arrow_table import ArrowTable
 from tableside_client.connection import shared_client
 from tableside_spark.datasource.options import Columns, ReadOptions, TableOptions
-from tableside_spark.executor.found_values import MismatchError, NullMembers, OnMismatch, key_text, mismatch
-from tableside_spark.executor.json_reader import JsonReader
+from tableside_spark.executor.json_reader import JsonReader, MismatchError, NullMembers, OnMismatch, key_text, mismatch
 from tableside_spark.executor.key_columns import key_column
 from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.task_client import TaskWaits, read_ahead
@@ -40,7 +39,9 @@ class Decoder:
 
     def decode(self, page: pa.Table) -> pa.RecordBatch:
         """Decode a page as one batch. Raises `MismatchError` for a value that does not fit."""
-        columns = dict(zip(self.columns.keys, _key_columns(page["key"].combine_chunks()), strict=True))
+        keys = page["key"].combine_chunks()
+        parts = keys.flatten() if pa.types.is_struct(keys.type) else [keys]
+        columns = dict(zip(self.columns.keys, parts, strict=True))
         if self.columns.partition is not None:
             columns[self.columns.partition] = page[PARTITION_COLUMN].combine_chunks()
         if self.columns.text is not None:
@@ -93,10 +94,6 @@ def _lacks_value(column: pa.Array, field: pa.Field) -> bool:
     if pa.types.is_list(field.type):
         return _lacks_value(column.flatten(), field.type.value_field)
     return False
-
-
-def _key_columns(keys: pa.Array) -> list[pa.Array]:
-    return keys.flatten() if pa.types.is_struct(keys.type) else [keys]
 
 
 PAGE_RECORDS = 10_000
@@ -190,11 +187,13 @@ class TableReader(DataSourceReader):
         )
 
     def _look_up(self, part: KeyLookup) -> Iterator[pa.Table]:
-        count = self._target.table_schema.partitions
         if not part.keys:
             return
-        keys = self._key_array(part.keys)
-        for index in [None] if not count else self._selection.partitions or range(count):
+        schema = self._target.table_schema
+        types = [pa.int64() if kind == "integer" else pa.string() for kind in schema.key_types]
+        columns: list[Any] = [pa.array(*each) for each in zip(zip(*part.keys, strict=True), types, strict=True)]
+        keys = key_column(columns, wire_keys(schema, self._target.keys)[1])
+        for index in self._selection.partitions or range(schema.partitions or 0) or [None]:
             yield self._records(keys, index)
 
     def _records(self, keys: pa.Array, index: int | None) -> pa.Table:
@@ -209,9 +208,3 @@ class TableReader(DataSourceReader):
         if index is not None:
             found = found.append_column("partition", pa.repeat(pa.scalar(index, pa.int32()), len(keys)))
         return found.filter(pc.is_valid(found["value"]))
-
-    def _key_array(self, keys: tuple[tuple[Part, ...], ...]) -> pa.Array:
-        schema = self._target.table_schema
-        kinds = [pa.int64() if kind == "integer" else pa.string() for kind in schema.key_types]
-        columns: list[Any] = [pa.array(parts, kind) for parts, kind in zip(zip(*keys, strict=True), kinds, strict=True)]
-        return key_column(columns, wire_keys(schema, self._target.keys)[1])

@@ -121,6 +121,6 @@ class TablesideSource(DataSource):
         return target
 
     def _encoder(self, schema: StructType, target: TableOptions) -> Any:
-        from tableside_spark.datasource.encoder import Encoder
+        from tableside_spark.datasource.writers import Encoder
 
         return Encoder.from_schema(schema, target, self.options.get("decimals", "number"))

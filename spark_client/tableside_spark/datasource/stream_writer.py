@@ -9,9 +9,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from tableside_spark.datasource.options import TableOptions
 from tableside_spark.datasource.writers import CHUNKS_MAX, PutSender
 from tableside_spark.executor.operation_batch import Token
-from tableside_spark.write.checkpoint import Content
-from tableside_spark.write.micro_batch import BATCH_ID, QUERY_ID, UnsoundTokenError
-from tableside_spark.write.query_memory import sequence_of
+from tableside_spark.write.query_memory import Content, sequence_of
+from tableside_spark.write.tokens import BATCH_ID, QUERY_ID, UnsoundTokenError
 
 RUN_ID = "spark.jobGroup.id"
 """The local property with the id of the query's run, which is the group of its jobs."""

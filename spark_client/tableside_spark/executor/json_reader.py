@@ -1,8 +1,10 @@
 """Read members of JSON values with a schema. Lookups and scans use it, so both read a value in the same way."""
 
+import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,7 +50,12 @@ class JsonReader:
             members = [_cast(member, kind) for member, kind in zip(members, self.schema.types, strict=True)]
         except (UnreadableMembersError, pa.ArrowInvalid):
             return None
-        return members if texts.null_count == 0 else [_spread(member, pc.is_valid(texts)) for member in members]
+        if texts.null_count == 0:
+            return members
+        is_valid = pc.is_valid(texts)  # the next member at each text, and null at the others
+        positions = pc.subtract(pc.cumulative_sum(is_valid.cast(pa.int32())), 1)
+        positions = pc.if_else(is_valid, positions, pa.scalar(None, pa.int32()))
+        return [member.take(positions) for member in members]
 
     def _read_each(self, texts: pa.Array) -> tuple[list[pa.Array], list[Misfit]]:
         converters = list(enumerate(zip(self.schema.names, map(converter, self.schema), strict=True)))
@@ -104,12 +111,6 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.cast(column, kind)
 
 
-def _spread(members: pa.Array, is_valid: pa.Array) -> pa.Array:
-    """Return an array with the next member at each true position of the mask, and null at the others."""
-    positions = pc.subtract(pc.cumulative_sum(is_valid.cast(pa.int32())), 1)
-    return members.take(pc.if_else(is_valid, positions, pa.scalar(None, pa.int32())))
-
-
 _BLOCK_BYTES_MIN = 1024
 
 
@@ -127,10 +128,17 @@ def read_members(values: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     """
     if not len(values):
         return [pa.array([], kind) for kind in schema.types]
-    _require_objects(values)
+    # A text that begins with `{` cannot continue an incomplete one before it, so with as many objects as texts, each
+    # text is one object.
+    whole = pc.and_(pc.starts_with(values, "{"), pc.ends_with(values, "}"))
+    if not pc.all(pc.fill_null(whole, False)).as_py():
+        raise UnreadableMembersError
+    parsing = pj.ParseOptions(explicit_schema=schema, newlines_in_values=True, unexpected_field_behavior="ignore")
+    one_list = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
     try:
-        lines = pc.binary_join(_as_one_list(values), pa.scalar("\n", values.type))
-        table = _parse(lines[0].as_buffer(), schema)
+        text = pc.binary_join(one_list, pa.scalar("\n", values.type))[0].as_buffer()
+        reading = pj.ReadOptions(use_threads=False, block_size=max(text.size + 1, _BLOCK_BYTES_MIN))
+        table = pj.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise UnreadableMembersError from error
     if len(table) != len(values):
@@ -138,22 +146,111 @@ def read_members(values: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     return [column.combine_chunks() for column in table.select(schema.names).columns]
 
 
-def _require_objects(values: pa.Array) -> None:
-    """Raise unless each text has the form `{…}`.
+OnMismatch = Literal["fail", "null"]
 
-    A text that begins with `{` cannot continue an incomplete one before it, so with as many objects as texts, each
-    text is one object.
+
+class MismatchError(ValueError):
+    """A value does not fit the schema of a scan."""
+
+
+def mismatch(table: str, column: str, json_type: str, key: Any, wanted: str) -> str:
+    """Return the message, without the value. `json_type` is the type of the value, `wanted` that of the column."""
+    return (
+        f"table {table}: column {column} is a JSON {json_type} for key {key_text(key)}, which does not fit {wanted}; "
+        'correct the record or the schema, or set on_mismatch to "null"'
+    )
+
+
+def key_text(key: Any) -> str:
+    """Return a key as JSON, with all parts as strings. A composite key is a dictionary of its parts."""
+    parts = [str(part) for part in key.values()] if isinstance(key, dict) else str(key)
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def require_known(on_mismatch: str) -> None:
+    """Raise `ValueError` if the argument or option `on_mismatch` is not `fail` or `null`."""
+    if on_mismatch not in ("fail", "null"):
+        raise ValueError(f"on_mismatch is fail or null, not {on_mismatch!r}")
+
+
+FOUND_COLUMN = "__tableside_found"
+"""True if the key has a record, otherwise false or null."""
+VALUE_COLUMN = "__tableside_value"
+"""The JSON text of a value, without a schema."""
+MISMATCH_COLUMN = "__tableside_mismatch"
+"""The message for the first member that does not fit the schema, or null."""
+
+_FOUND = pa.field(FOUND_COLUMN, pa.bool_())
+
+
+def member_column(position: int) -> str:
+    """Return the name of the column of a member."""
+    return f"__tableside_member_{position}"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundValues:
+    """Makes columns of the JSON texts that a lookup returns.
+
+    Without a reader of members, they are `FOUND_COLUMN` and `VALUE_COLUMN`. With a reader, they are `FOUND_COLUMN`, the
+    members, and `MISMATCH_COLUMN`.
     """
-    whole = pc.and_(pc.starts_with(values, "{"), pc.ends_with(values, "}"))
-    if not pc.all(pc.fill_null(whole, False)).as_py():
-        raise UnreadableMembersError
+
+    table: str
+    reader: JsonReader | None
+    on_mismatch: OnMismatch
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the members."""
+        return [] if self.reader is None else list(self.reader.schema.names)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of `decode`."""
+        if self.reader is None:
+            return pa.schema([_FOUND, (VALUE_COLUMN, pa.string())])
+        members = [field.with_name(member_column(at)) for at, field in enumerate(self.reader.schema)]
+        return pa.schema([_FOUND, *members, (MISMATCH_COLUMN, pa.string())])
+
+    def decode(self, keys: pa.Array, texts: pa.Array) -> pa.RecordBatch:
+        """Return the columns for keys and their texts, which are null for keys without a record."""
+        if self.reader is None:
+            return pa.RecordBatch.from_arrays([pc.is_valid(texts), texts], schema=self.schema)
+        members, misfits = self.reader.read(texts)
+        messages: list[str | None] = [None] * len(texts)
+        for row, at, found in reversed(misfits if self.on_mismatch == "fail" else []):
+            key = keys[row].as_py()
+            messages[row] = mismatch(self.table, self.names[at], found, key, self.reader.types[at])
+        columns = [pc.is_valid(texts), *members, pa.array(messages, pa.string())]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def _as_one_list(values: pa.Array) -> pa.Array:
-    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+ROWS_MIN = 500
+"""A task with fewer rows logs nothing: its records can lack a member by chance."""
+
+log = logging.getLogger(__name__)
 
 
-def _parse(text: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    parsing = pj.ParseOptions(explicit_schema=schema, newlines_in_values=True, unexpected_field_behavior="ignore")
-    reading = pj.ReadOptions(use_threads=False, block_size=max(text.size + 1, _BLOCK_BYTES_MIN))
-    return pj.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
+class NullMembers:
+    """Finds the members that are null in all rows of a task."""
+
+    def __init__(self, table: str, names: Sequence[str]) -> None:
+        self._table = table
+        self._names = dict(enumerate(names))
+        self._rows = 0
+
+    def see(self, members: Sequence[pa.Array], rows: int) -> None:
+        """Note the members of some rows. `rows` counts those that have a record."""
+        self._rows += rows
+        self._names = {at: name for at, name in self._names.items() if members[at].null_count == len(members[at])}
+
+    def log(self) -> None:
+        """Log a warning at the end of the task, with the names of the members."""
+        if self._names and self._rows >= ROWS_MIN:
+            log.warning(
+                "table %s: none of %d rows with a record has a value for %s: compare the schema with a record",
+                self._table,
+                self._rows,
+                ", ".join(self._names.values()),
+            )

@@ -62,12 +62,12 @@ def json_type(value: Any) -> str:
 def converter(field: pa.Field) -> Convert:
     """Return the conversion to a type. Raises `TypeError` for a type that cannot be read from JSON."""
     kind = field.type
-    if _is_variant(kind):
-        return _variant
     if pa.types.is_struct(kind):
-        return _struct_converter(kind)
+        is_variant = any((member.metadata or {}).get(b"variant") for member in kind)
+        return (lambda value: parse_variant(json_text(value))) if is_variant else _struct_converter(kind)
     if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
-        return _map_converter(kind)
+        item = _nullable(converter(kind.item_field))
+        return lambda value: [(name, item(member)) for name, member in _require(value, dict).items()]
     if pa.types.is_list(kind):
         element = _nullable(converter(kind.value_field))
         return lambda value: list(map(element, _require(value, list)))
@@ -81,15 +81,9 @@ def _scalar_converter(kind: pa.DataType) -> Convert:
         return lambda value: _in_range(int(_require(value, Number)), kind.bit_width)
     if pa.types.is_timestamp(kind):
         return _timestamp if kind.tz is not None else _local_timestamp
-    return _SCALARS[kind] if kind in _SCALARS else _unreadable(kind)
-
-
-def _unreadable(kind: pa.DataType) -> Convert:
-    raise TypeError(f"JSON cannot represent {kind}")
-
-
-def _is_variant(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) and any((member.metadata or {}).get(b"variant") for member in kind)
+    if kind not in _SCALARS:
+        raise TypeError(f"JSON cannot represent {kind}")
+    return _SCALARS[kind]
 
 
 def _nullable(convert: Convert) -> Convert:
@@ -107,11 +101,6 @@ def _struct_converter(kind: pa.StructType) -> Convert:
     if len(members) < kind.num_fields:
         raise TypeError("two members have one name")
     return lambda value: {name: convert(_require(value, dict).get(name)) for name, convert in members.items()}
-
-
-def _map_converter(kind: pa.MapType) -> Convert:
-    item = _nullable(converter(kind.item_field))
-    return lambda value: [(name, item(member)) for name, member in _require(value, dict).items()]
 
 
 def _decimal_converter(kind: pa.Decimal128Type) -> Convert:
@@ -133,31 +122,29 @@ def _misfit() -> Any:
     raise ValueError
 
 
-def _string(value: Any) -> str:
-    return value if type(value) is str else json_text(value)
-
-
 def _double(value: Any) -> float:
     return float(value) if value in _UNUSUAL_DOUBLES else float(_require(value, Number))
 
 
 def _date(value: Any) -> int:
     """Return the days since 1970 of a date, or of the date in a time."""
-    found = _TIME.fullmatch(_require(value, str))
-    return _misfit() if found is None else _days(found)
+    return _days(_matched_time(value))
 
 
 def _timestamp(value: Any) -> int:
     """Return the microseconds since 1970 of a time in UTC or with an offset, or of whole seconds since 1970."""
     if type(value) is Number:
         return _in_range(int(value) * 1_000_000, 64)
-    found = _TIME.fullmatch(_require(value, str))
-    return _misfit() if found is None else _micros(found)
+    return _micros(_matched_time(value))
 
 
 def _local_timestamp(value: Any) -> int:
-    found = _TIME.fullmatch(_require(value, str))
-    return _misfit() if found is None or found[8] else _micros(found)
+    found = _matched_time(value)
+    return _misfit() if found[8] else _micros(found)
+
+
+def _matched_time(value: Any) -> re.Match[str]:
+    return _TIME.fullmatch(_require(value, str)) or _misfit()
 
 
 def _days(found: re.Match[str]) -> int:
@@ -179,12 +166,8 @@ def _seconds(hour: str | None, minute: str | None, second: str | None) -> int:
     return (time.hour * 60 + time.minute) * 60 + time.second
 
 
-def _variant(value: Any) -> dict[str, bytes]:
-    return parse_variant(json_text(value))
-
-
 _SCALARS: dict[pa.DataType, Convert] = {
-    pa.string(): _string,
+    pa.string(): lambda value: value if type(value) is str else json_text(value),
     pa.bool_(): lambda value: _require(value, bool),
     pa.float32(): _double,
     pa.float64(): _double,

@@ -24,19 +24,15 @@ def distinct_keys(columns: Sequence[pa.Array], names: Sequence[str]) -> Distinct
     A row with a null in any key column has no key.
     """
     encoded = [_wire_type(column).dictionary_encode() for column in columns]
-    if len(encoded) == 1:
-        return _distinct_keys(encoded[0].dictionary, encoded[0].indices)
-    return _distinct_keys(*_distinct_structs(encoded, names))
+    is_simple = len(encoded) == 1
+    keys, positions = (encoded[0].dictionary, encoded[0].indices) if is_simple else _distinct_structs(encoded, names)
+    return DistinctKeys(keys, positions, len(keys) == len(positions))
 
 
 def key_column(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.Array:
     """Return the key of every row, in the type of the request."""
     parts = [_wire_type(column) for column in columns]
     return parts[0] if len(parts) == 1 else pa.StructArray.from_arrays(parts, names=list(names))
-
-
-def _distinct_keys(keys: pa.Array, positions: pa.Array) -> DistinctKeys:
-    return DistinctKeys(keys, positions, len(keys) == len(positions))
 
 
 def _wire_type(column: pa.Array) -> pa.Array:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tableside_client.connection import Connection
 from tableside_client.errors import TableError
 from tableside_spark.executor.chunks import ChunkSize, chunks
-from tableside_spark.executor.found_values import FOUND_COLUMN, FoundValues, NullMembers
+from tableside_spark.executor.json_reader import FOUND_COLUMN, FoundValues, NullMembers
 from tableside_spark.executor.key_columns import distinct_keys, invalid_utf8, key_column
 from tableside_spark.executor.operation_batch import PARTITION, partition_lists
 from tableside_spark.executor.remembered_values import KeyMemory, PlannedKeys, RememberedLimits
@@ -50,31 +50,33 @@ class LookupTask:
 
     def _plan(self, memory: KeyMemory, chunk: pa.RecordBatch) -> "_Lookup":
         routed = (PARTITION,) if PARTITION in chunk.schema.names else ()
-        columns = [_valid_texts(chunk.column(name)) for name in (*self.key_columns, *routed)]
+        columns = [_without_invalid_texts(chunk.column(name)) for name in (*self.key_columns, *routed)]
         keys = distinct_keys(columns, (*self.key_names, *routed))
         rows = chunk.drop_columns(PARTITION) if routed else chunk
         return _Lookup(rows, memory.plan(keys.keys), None if keys.is_identity else keys.positions, bool(routed))
 
     def _look_up(self, client: TaskClient, lookup: "_Lookup") -> tuple["_Lookup", pa.RecordBatch]:
-        keys = lookup.keys.new
-        texts = self._fetch(client, keys, routed=lookup.routed)
-        return lookup, self.values.decode(_without_partition(keys) if lookup.routed else keys, texts)
+        gets = {"key": lookup.keys.new}
+        if lookup.routed:  # structs of a key and its partition
+            *parts, partitions = lookup.keys.new.flatten()
+            gets = {"key": key_column(parts, self.key_names), "partitions": partition_lists(partitions)}
+        return lookup, self.values.decode(gets["key"], self._fetch(client, pa.table(gets)))
 
-    def _fetch(self, client: TaskClient, keys: pa.Array, *, routed: bool) -> pa.Array:
+    def _fetch(self, client: TaskClient, gets: pa.Table) -> pa.Array:
         """Return the value's JSON text for each key, or null if there is no record."""
-        if len(keys) == 0:
+        if len(gets) == 0:
             return pa.array([], pa.string())
-        batch = _routed_gets(keys, self.key_names) if routed else pa.table({"key": keys})
-        outcomes = client.batch(batch, op="get", fields=self.fields)
+        outcomes = client.batch(gets, op="get", fields=self.fields)
         raise_first_failure(self.table, outcomes, except_codes=self.absent)
         return outcomes["value"].combine_chunks().cast(pa.string())
 
-    def _join(self, nulls: NullMembers, lookup: "_Lookup", found: pa.RecordBatch) -> pa.RecordBatch:
-        values = lookup.keys.values(found, lookup.positions)
+    def _join(self, nulls: NullMembers, lookup: "_Lookup", looked_up: pa.RecordBatch) -> pa.RecordBatch:
+        values = lookup.keys.values(looked_up, lookup.positions)
         has_record = values.column(FOUND_COLUMN)
         nulls.see(values.columns[1:], has_record.true_count)
         if self.how in ("left_semi", "left_anti"):
-            return lookup.rows.filter(_is_kept(has_record, self.how))
+            found = pc.fill_null(has_record, False)
+            return lookup.rows.filter(found if self.how == "left_semi" else pc.invert(found))
         columns, schema = values.columns[1:], self.values.schema.remove(0)
         joined = pa.RecordBatch.from_arrays(
             [*lookup.rows.columns, *columns], schema=pa.schema([*lookup.rows.schema, *schema])
@@ -91,26 +93,10 @@ class _Lookup(NamedTuple):
     routed: bool
 
 
-def _valid_texts(column: pa.Array) -> pa.Array:
+def _without_invalid_texts(column: pa.Array) -> pa.Array:
     """Return a key column with null in place of texts that are not valid UTF-8: no record has such a key."""
     invalid = invalid_utf8(column)
     return column if invalid is None else pc.if_else(invalid, pa.scalar(None, column.type), column)
-
-
-def _is_kept(has_record: pa.Array, how: str) -> pa.Array:
-    found = pc.fill_null(has_record, False)
-    return found if how == "left_semi" else pc.invert(found)
-
-
-def _without_partition(keys: pa.StructArray) -> pa.Array:
-    *parts, _ = keys.flatten()
-    return key_column(parts, [field.name for field in keys.type][:-1])
-
-
-def _routed_gets(keys: pa.StructArray, names: tuple[str, ...]) -> pa.Table:
-    """Build the gets for structs of a key and its partition."""
-    *parts, partitions = keys.flatten()
-    return pa.table({"key": key_column(parts, names), "partitions": partition_lists(partitions)})
 
 
 def raise_first_failure(table: str, outcomes: pa.Table, *, except_codes: Sequence[str] = ()) -> None:

@@ -57,16 +57,15 @@ class KeyMemory:
 
     def plan(self, keys: pa.Array) -> PlannedKeys:
         """Plan the distinct keys of a chunk."""
-        if self._current is not None and self._is_full(self._current, len(keys)):
-            is_useful = self._current.repeated >= self._limits.repeated_min * self._current.planned
+        current, limits = self._current, self._limits
+        if current is not None and (
+            current.size_bytes >= limits.bytes_max or len(current.positions) + len(keys) > limits.keys_max
+        ):
+            is_useful = current.repeated >= limits.repeated_min * current.planned
             self._current = _Generation() if is_useful else None
-        if self._current is None or len(keys) > self._limits.keys_max:
+        if self._current is None or len(keys) > limits.keys_max:
             return PlannedKeys(keys)
         return self._current.plan(keys)
-
-    def _is_full(self, generation: "_Generation", count: int) -> bool:
-        limits = self._limits
-        return generation.size_bytes >= limits.bytes_max or len(generation.positions) + count > limits.keys_max
 
 
 @dataclass(slots=True)

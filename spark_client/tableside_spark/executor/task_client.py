@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tableside_client import Client
 from tableside_client.connection import Connection, shared_client
-from tableside_client.request_window import RequestWindow
+from tableside_client.retries import RequestWindow
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

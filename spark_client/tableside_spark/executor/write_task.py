@@ -19,13 +19,15 @@ from tableside_spark.executor.operation_batch import (
     RESET,
     ROWS,
     KeyColumns,
+    StoppedKeys,
     Token,
     build_batch,
     internal,
+    part_token,
     problems,
     reset_mask,
+    rounds,
 )
-from tableside_spark.executor.parts import StoppedKeys, part_token, rounds
 from tableside_spark.executor.task_client import TaskClient
 
 CODE = "__code"
@@ -113,11 +115,11 @@ class WriteTask:
             return self._send(client, operations, self.spec.op, self.spec.documents, token)
         reset = None if self.token is None else Token(f"{self.token.writer}{RESET}", self.token.sequence)
         deleted = self._send(client, operations.filter(resets).drop_columns(DELETE), "delete", (), reset)
-        deleted = deleted.append_column(DELETE, pa.repeat(True, len(deleted))).select(_outcome_names(operations))
+        names = [*operations.column_names, CODE, DETAIL, RETRIABLE, _REPLAYED, _RETRIES, _SENT]
+        deleted = deleted.append_column(DELETE, pa.repeat(True, len(deleted))).select(names)
         is_deleted = pc.is_null(deleted[CODE])
-        rest = pa.concat_tables(
-            [operations.filter(pc.invert(resets)), deleted.filter(is_deleted).select(operations.column_names)]
-        )
+        kept = [operations.filter(pc.invert(resets)), deleted.filter(is_deleted).select(operations.column_names)]
+        rest = pa.concat_tables(kept)
         failed = deleted.filter(pc.invert(is_deleted))
         sent = [self._send(client, rest, self.spec.op, self.spec.documents, token)] if len(rest) else []
         return pa.concat_tables([*sent, failed])
@@ -127,33 +129,25 @@ class WriteTask:
     ) -> pa.Table:
         spec = self.spec
         batch, one_op = build_batch(operations, op, spec.keys, documents, token, spec.ttl_s if op != "delete" else None)
+        writer = None if token is None else token.writer
         try:
-            response = client.batch(
-                batch,
-                op=one_op,
-                writer=None if token is None else token.writer,
-                at_least_once=spec.at_least_once,
-            )
+            response = client.batch(batch, op=one_op, writer=writer, at_least_once=spec.at_least_once)
         except TableError as error:
             return _with_outcome(operations, error.code, error.detail, error.retriable, sent=True)
-        return _with_outcome(
-            operations,
-            response["code"],
-            response["detail"],
-            response["retriable"],
-            sent=True,
-            replayed=pc.fill_null(response["replayed"], False),
-            retries=response["retries"],
-        )
+        reason = (response["code"], response["detail"], response["retriable"])
+        replayed, retries = pc.fill_null(response["replayed"], False), response["retries"]
+        return _with_outcome(operations, *reason, sent=True, replayed=replayed, retries=retries)
 
     def _report(self, failures: pa.Table, counts: dict[str, int]) -> pa.RecordBatch:
         """Return one row of counts, followed by the failures."""
         names = [*self.shown, ROWS, CODE, DETAIL, RETRIABLE]
         failures = (_merge_equal_failures(failures) if self.stop_at_failure else failures).select(names)
-        zeros = [pa.array([counts.get(name, 0), *([0] * len(failures))], pa.int64()) for name in COUNTS]
-        fields = [*(pa.field(internal(name), pa.int64()) for name in COUNTS), *map(failures.schema.field, names)]
-        columns = [*zeros, *(_with_leading_null(failures.column(name)) for name in names)]
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in fields]))
+        first = pa.table({internal(name): pa.array([counts.get(name, 0)], pa.int64()) for name in COUNTS})
+        rows = pa.concat_tables([first, failures], promote_options="default")
+        zeros = [pc.fill_null(rows[internal(name)], 0) for name in COUNTS]
+        columns = [column.combine_chunks() for column in (*zeros, *rows.select(names).columns)]
+        fields = [pa.field(name, column.type) for name, column in zip(rows.column_names, columns, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 @dataclass(slots=True)
@@ -174,7 +168,10 @@ def _divide(operations: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[pa.
 
 def _counts(outcomes: pa.Table) -> dict[str, int]:
     rows, ok, sent, replayed = outcomes[ROWS], pc.is_null(outcomes[CODE]), outcomes[_SENT], outcomes[_REPLAYED]
-    dropped = pc.and_(ok, _is_dropped(outcomes))
+    no_partition = pa.repeat(False, len(outcomes))
+    if PARTITION in outcomes.column_names:
+        no_partition = pc.fill_null(pc.equal(outcomes[PARTITION], NO_PARTITION), False)
+    dropped = pc.and_(ok, no_partition)
     done = pc.and_(ok, pc.invert(dropped))
     return {
         "operations": _total(sent.cast(pa.int64())),
@@ -185,12 +182,6 @@ def _counts(outcomes: pa.Table) -> dict[str, int]:
         "dropped": _total(rows, dropped),
         "retried": _total(rows, pc.greater(outcomes[_RETRIES], 0)),
     }
-
-
-def _is_dropped(outcomes: pa.Table) -> pa.Array | pa.ChunkedArray:
-    if PARTITION not in outcomes.column_names:
-        return pa.repeat(False, len(outcomes))
-    return pc.fill_null(pc.equal(outcomes[PARTITION], NO_PARTITION), False)
 
 
 def _not_sent(operations: pa.Table, details: pa.ChunkedArray | None) -> pa.Table:
@@ -209,20 +200,11 @@ def _with_outcome(
         _RETRIES: (retries, pa.uint16()),
         _SENT: (sent, pa.bool_()),
     }
-    for name, (column, kind) in outcome.items():
-        operations = operations.append_column(name, _column(column, kind, len(operations)))
+    for name, (given, kind) in outcome.items():  # a column, or the value of all rows
+        is_column = isinstance(given, pa.Array | pa.ChunkedArray)
+        column = given.cast(kind) if is_column else pa.repeat(pa.scalar(given, kind), len(operations))
+        operations = operations.append_column(name, column)
     return operations
-
-
-def _column(given: Any, kind: pa.DataType, count: int) -> Any:
-    """Return a column. A scalar is repeated."""
-    if isinstance(given, pa.Array | pa.ChunkedArray):
-        return given.cast(kind)
-    return pa.repeat(pa.scalar(given, kind), count)
-
-
-def _outcome_names(operations: pa.Table) -> list[str]:
-    return [*operations.column_names, CODE, DETAIL, RETRIABLE, _REPLAYED, _RETRIES, _SENT]
 
 
 def _merge_equal_failures(failures: pa.Table) -> pa.Table:
@@ -235,7 +217,3 @@ def _merge_equal_failures(failures: pa.Table) -> pa.Table:
 
 def _total(rows: Any, mask: Any = None) -> int:
     return int(pc.sum(rows if mask is None else rows.filter(mask)).as_py() or 0)
-
-
-def _with_leading_null(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays([pa.nulls(1, column.type), *column.chunks])

@@ -106,16 +106,15 @@ def partition_function(partitions: Any) -> PartitionFunction:
     """Return a `StreamPartitioner`'s method, or the given function itself. Raises `TypeError` for anything else."""
     if not isinstance(partitions, StreamPartitioner):
         if isinstance(partitions, type) or not callable(partitions):
-            raise TypeError(f"a partitioner, a function or a column is expected, not {_described(partitions)}")
+            described = (
+                f"the class {partitions.__name__}" if isinstance(partitions, type) else type(partitions).__name__
+            )
+            raise TypeError(f"a partitioner, a function or a column is expected, not {described}")
         return partitions  # type: ignore[no-any-return]  # what it takes and gives shows only when it is called
     kind = type(partitions)
     if kind.partitions is StreamPartitioner.partitions and kind.partition is StreamPartitioner.partition:
         raise TypeError(f"{kind.__name__} does not define partitions()")
     return partitions.partitions
-
-
-def _described(given: Any) -> str:
-    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
 _SEED = 0x9747B28C

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.plan.frames import is_remote
-from tableside_spark.plan.table_schema import ServiceLimits
+from tableside_spark.plan.table_schema import ServiceLimits, Target
 
 JOB_SHARE = 0.5
 """The part of the service's in-flight limits that one job may use."""
@@ -41,15 +41,13 @@ def concurrency(limits: ServiceLimits, slots: int, in_flight_max: int, chunk: Ch
     return Concurrency(tasks, window, ChunkSize(rows_max, bytes_max))
 
 
-def divide_in_flight(
-    frame: DataFrame, limits: ServiceLimits, in_flight_max: int, chunk: ChunkSize
-) -> tuple[DataFrame, Concurrency]:
+def divide_in_flight(frame: DataFrame, limits: ServiceLimits, target: Target) -> tuple[DataFrame, Concurrency]:
     """Return the DataFrame, coalesced if there are more slots than tasks, and the concurrency of the job.
 
     The number of concurrent tasks is determined when the plan is made. Executors that join later exceed the limit.
     """
     slots = _slot_count(frame)
-    divided = concurrency(limits, slots, in_flight_max, chunk)
+    divided = concurrency(limits, slots, target.in_flight_max, target.chunk)
     return (frame.coalesce(divided.tasks) if divided.tasks < slots else frame), divided
 
 
@@ -62,12 +60,8 @@ def _slot_count(frame: DataFrame) -> int:
     session = frame.sparkSession
     if not is_remote(frame):
         return max(1, session.sparkContext.defaultParallelism)
-    if session not in _slots_by_session:
-        _slots_by_session[session] = _count_slots_with_job(frame)
+    if session not in _slots_by_session:  # Spark Connect counts them with a small job: a range has a partition per slot
+        partitions = session.range(_SLOTS_MAX).select(F.spark_partition_id().alias("partition"))
+        last = partitions.agg(F.max("partition").alias("last")).collect()[0]["last"]
+        _slots_by_session[session] = int(last) + 1
     return _slots_by_session[session]
-
-
-def _count_slots_with_job(frame: DataFrame) -> int:
-    """Count the slots with a small job, for Spark Connect: a range has one partition per slot."""
-    partitions = frame.sparkSession.range(_SLOTS_MAX).select(F.spark_partition_id().alias("partition"))
-    return int(partitions.agg(F.max("partition").alias("last")).collect()[0]["last"]) + 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, ByteType, DataType, IntegerType, MapType, ShortType, StringType, StructType
 
 from tableside_spark.plan.json_columns import Nulls, json_kind, scalar_types
 from tableside_spark.plan.update_documents import Leaf
@@ -127,7 +127,7 @@ def _add(result: Fold, row_leaf: RowLeaf, aggregate: Column) -> None:
 
 
 def _add_sum(result: Fold, row_leaf: RowLeaf, values: Column) -> None:
-    if not isinstance(row_leaf.kind, LongType):  # 2^31 rows of 32-bit integers fit in 64 bits
+    if isinstance(row_leaf.kind, ByteType | ShortType | IntegerType):  # 2^31 rows of 32 bits fit in 64 bits
         _add(result, row_leaf, F.sum(values.cast("long")))
         return
     name = row_leaf.name
@@ -151,7 +151,7 @@ def _add_elements(result: Fold, row_leaf: RowLeaf, selection: RowSelection, null
     result.aggregates[name] = _collected(name, selection, as_set=as_set)
     pairs = F.col(name)
     if selection.order is not None:
-        pairs = F.sort_array(pairs) if comparable else F.array_sort(pairs, _by_order)
+        pairs = F.sort_array(pairs) if comparable else F.array_sort(pairs, _compared_by_order)
     elements = F.transform(pairs, lambda pair: pair["element"])
     if nulls == "omit":
         elements = F.filter(elements, lambda element: element.isNotNull())
@@ -172,7 +172,7 @@ def _collected(name: str, selection: RowSelection, *, as_set: bool) -> Column:
     return F.collect_set(element) if as_set else F.collect_list(element)
 
 
-def _by_order(left: Column, right: Column) -> Column:
+def _compared_by_order(left: Column, right: Column) -> Column:
     return F.when(left["order"] < right["order"], -1).when(left["order"] > right["order"], 1).otherwise(0)
 
 

@@ -5,25 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import (
-    ArrayType,
-    ByteType,
-    CharType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    VarcharType,
-)
+from pyspark.sql import types as T  # noqa: N812 - its name everywhere
 
 from tableside_spark.executor.operation_batch import PARTITION
 from tableside_spark.versions import require
 
-_KEY_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType)
+_KEY_TYPES = (T.StringType, T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 _RESERVED_PREFIX = "__tableside_"
 """The names of internal columns begin with it, except that of the partition."""
@@ -31,13 +18,8 @@ _RESERVED_PREFIX = "__tableside_"
 
 def quoted(name: str) -> Column:
     """Return the column with exactly this name, including dots and backticks."""
-    return F.col(quoted_name(name))
-
-
-def quoted_name(name: str) -> str:
-    """Return a name as it stands in an expression in SQL."""
     escaped = name.replace("`", "``")
-    return f"`{escaped}`"
+    return F.col(f"`{escaped}`")
 
 
 def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, ...]:
@@ -76,18 +58,18 @@ def with_strings(frame: DataFrame) -> DataFrame:
     return frame.select(*[quoted(name).cast(kind).alias(name) for name, kind in kinds.items()])
 
 
-def _with_strings(kind: DataType) -> DataType:
+def _with_strings(kind: T.DataType) -> T.DataType:
     match kind:
-        case CharType() | VarcharType():
-            return StringType()
-        case StructType():
-            return StructType(
-                [StructField(member.name, _with_strings(member.dataType), member.nullable) for member in kind.fields]
+        case T.CharType() | T.VarcharType():
+            return T.StringType()
+        case T.StructType():
+            return T.StructType(
+                [T.StructField(member.name, _with_strings(member.dataType), member.nullable) for member in kind.fields]
             )
-        case ArrayType():
-            return ArrayType(_with_strings(kind.elementType), kind.containsNull)
-        case MapType():
-            return MapType(_with_strings(kind.keyType), _with_strings(kind.valueType), kind.valueContainsNull)
+        case T.ArrayType():
+            return T.ArrayType(_with_strings(kind.elementType), kind.containsNull)
+        case T.MapType():
+            return T.MapType(_with_strings(kind.keyType), _with_strings(kind.valueType), kind.valueContainsNull)
     return kind
 
 
@@ -97,13 +79,13 @@ def require_free_names(names: Sequence[str]) -> None:
         raise ValueError(f"the column name {taken[0]!r} is reserved for internal columns: rename the column first")
 
 
-def type_of(frame: DataFrame, name: str) -> DataType:
+def type_of(frame: DataFrame, name: str) -> T.DataType:
     """Return the type of a column."""
     return frame.schema[name].dataType
 
 
 def map_arrow(
-    frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
+    frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: T.StructType
 ) -> DataFrame:
     """Call `mapInArrow` with columns of any name. PySpark interprets dots and backticks in names.
 

@@ -6,7 +6,7 @@ micro-batch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -22,81 +22,33 @@ VALUE, UPDATE, DEFAULT, ORDER = map(internal, ("value", "update", "default", "or
 _LAST, _LIVE, _UPDATES = map(internal, ("last", "live", "updates"))
 
 
-class Grouping(Protocol):
-    """Builds operations from checked rows.
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Builds operations from checked rows. Here, every row is a separate operation.
 
     The rows have the columns that identify an operation, `PROBLEM`, the documents, and optionally `ORDER` and `DELETE`.
     The operations have the same columns without `ORDER`, and `ROWS`. If `DELETE` is true and there is an update, the
     record is deleted before the update.
     """
 
-    @property
-    def groups(self) -> bool:
-        """Whether an operation can combine several rows."""
-        ...
+    groups: ClassVar[bool] = False
+    """Whether an operation can combine several rows. Key and `LATER_PARTS` then identify an operation of valid rows."""
 
     def assign(self, rows: DataFrame) -> DataFrame:
         """Add the columns that assign each row to its operation. `operations` and `with_text` take the result."""
-        ...
-
-    def operations(self, rows: DataFrame) -> DataFrame:
-        """Return the operations. With `groups`, key and `LATER_PARTS` identify an operation of valid rows."""
-        ...
-
-    def with_text(self, rows: DataFrame) -> DataFrame:
-        """Add the documents of each row as JSON text."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class EachRow:
-    """Every row is a separate operation."""
-
-    groups: ClassVar[bool] = False
-
-    def assign(self, rows: DataFrame) -> DataFrame:
-        """Return the rows."""
         return rows
 
     def operations(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, each with a count of 1."""
+        """Return the operations."""
         return rows.withColumn(ROWS, F.lit(1).cast("long"))
 
     def with_text(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, which have the value's text."""
+        """Add the documents of each row as JSON text, unless the rows have them."""
         return rows
 
 
 @dataclass(frozen=True, slots=True)
-class LastRowPerKey:
-    """The last row of a key is used: its value, or a delete."""
-
-    keys: tuple[str, ...]
-    ordered: bool
-    deletes: bool
-    groups: ClassVar[bool] = True
-
-    def assign(self, rows: DataFrame) -> DataFrame:
-        """Assign all valid rows of a key to one operation."""
-        return rows.withColumn(LATER_PARTS, _single_part())
-
-    def operations(self, rows: DataFrame) -> DataFrame:
-        """Return one put or delete per key."""
-        names = [VALUE, *([DELETE] if self.deletes else [])]
-        # If several rows have the same `order_by` value, a delete is applied last, like a delete among updates.
-        order = F.struct(ORDER, DELETE) if self.deletes else _order_column(self.ordered)
-        last = RowSelection(order).last(F.struct(*names))
-        identity = _identity(self.keys)
-        grouped = rows.groupBy(*identity).agg(F.count(F.lit(1)).alias(ROWS), last.alias(_LAST))
-        return grouped.select(*identity, ROWS, f"{_LAST}.*")
-
-    def with_text(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, which have the value's text."""
-        return rows
-
-
-@dataclass(frozen=True, slots=True)
-class OnePerKey:
+class OnePerKey(Grouping):
     """One operation per key. Its rows have equal content."""
 
     keys: tuple[str, ...]
@@ -104,19 +56,36 @@ class OnePerKey:
 
     def assign(self, rows: DataFrame) -> DataFrame:
         """Assign all valid rows of a key to one operation."""
-        return rows.withColumn(LATER_PARTS, _single_part())
+        return rows.withColumn(LATER_PARTS, F.when(F.col(PROBLEM).isNull(), 0).otherwise(INVALID))
 
     def operations(self, rows: DataFrame) -> DataFrame:
         """Return one operation per key."""
-        return rows.groupBy(*_identity(self.keys)).agg(F.count(F.lit(1)).alias(ROWS))
+        return rows.groupBy(*self._identity()).agg(F.count(F.lit(1)).alias(ROWS))
 
-    def with_text(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, which have no documents."""
-        return rows
+    def _identity(self) -> list[Column]:
+        """The columns to group by. Rows with a problem form separate groups, and do not affect other rows."""
+        return [*map(quoted, self.keys), F.col(PROBLEM), F.col(LATER_PARTS)]
 
 
 @dataclass(frozen=True, slots=True)
-class UpdatePerKey:
+class LastRowPerKey(OnePerKey):
+    """The last row of a key is used: its value, or a delete."""
+
+    ordered: bool
+    deletes: bool
+
+    def operations(self, rows: DataFrame) -> DataFrame:
+        """Return one put or delete per key."""
+        names = [VALUE, *([DELETE] if self.deletes else [])]
+        # If several rows have the same `order_by` value, a delete is applied last, like a delete among updates.
+        order = F.struct(ORDER, DELETE) if self.deletes else F.col(ORDER) if self.ordered else None
+        last = RowSelection(order).last(F.struct(*names))
+        grouped = rows.groupBy(*self._identity()).agg(F.count(F.lit(1)).alias(ROWS), last.alias(_LAST))
+        return grouped.select(*self._identity(), ROWS, f"{_LAST}.*")
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePerKey(OnePerKey):
     """The updates of a key become one update: a folded document, or a list of documents.
 
     `document` is the document to fold. It is None if the updates are listed. The rows then have the column `UPDATE`
@@ -124,20 +93,18 @@ class UpdatePerKey:
     the number of rows is divided into parts of limited size.
     """
 
-    keys: tuple[str, ...]
     document: Document | None
     leaves: tuple[RowLeaf, ...]
     nulls: Nulls
     ordered: bool
     deletes: bool
     has_default: bool
-    groups: ClassVar[bool] = True
 
     def assign(self, rows: DataFrame) -> DataFrame:
         """Assign the valid rows of a key to one operation, or to several of limited size."""
-        marked = _mark_live(rows, self.keys) if self.deletes else rows
+        marked = self._mark_live(rows) if self.deletes else rows
         if not self._grows():
-            return marked.withColumn(LATER_PARTS, _single_part())
+            return OnePerKey.assign(self, marked)
         order = [F.desc(ORDER)] if self.ordered else []
         parts = add_later_parts(self.with_text(marked), self.keys, UPDATE, order, self._selected())
         return parts.withColumn(LATER_PARTS, F.when(F.col(PROBLEM).isNull(), F.col(LATER_PARTS)).otherwise(INVALID))
@@ -166,12 +133,12 @@ class UpdatePerKey:
         return is_valid & F.col(_LIVE) if self.deletes else is_valid
 
     def _selection(self) -> RowSelection:
-        return RowSelection(_order_column(self.ordered), self._selected())
+        return RowSelection(F.col(ORDER) if self.ordered else None, self._selected())
 
     def _fold(self, rows: DataFrame, document: Document) -> DataFrame:
         folded = fold.fold(self.leaves, self._selection(), self.nulls)
         aggregates = [aggregate.alias(name) for name, aggregate in folded.aggregates.items()]
-        grouped = rows.groupBy(*_identity(self.keys)).agg(*self._key_aggregates(), *aggregates)
+        grouped = rows.groupBy(*self._identity()).agg(*self._key_aggregates(), *aggregates)
         text = json_text(document.struct(folded.values), self.nulls)
         return grouped.select(
             *map(quoted, self.keys),
@@ -185,9 +152,8 @@ class UpdatePerKey:
 
     def _list(self, rows: DataFrame) -> DataFrame:
         text = self._selection().json_array(F.col(UPDATE)).alias(UPDATE)
-        grouped = rows.groupBy(*_identity(self.keys)).agg(*self._key_aggregates(), text)
-        kept = grouped.withColumn(UPDATE, self._null_without_updates(F.col(UPDATE)))
-        return kept.drop(_UPDATES) if self.deletes else kept
+        grouped = rows.groupBy(*self._identity()).agg(*self._key_aggregates(), text)
+        return grouped.withColumn(UPDATE, self._null_without_updates(F.col(UPDATE))).drop(_UPDATES)
 
     def _key_aggregates(self) -> list[Column]:
         """The aggregates of a key's rows, apart from the update."""
@@ -199,26 +165,11 @@ class UpdatePerKey:
     def _null_without_updates(self, update: Column) -> Column:
         return F.when(F.col(_UPDATES) > 0, update) if self.deletes else update
 
-
-def _mark_live(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Add `_LIVE`: whether a row is after the last delete of its key."""
-    is_delete = F.col(DELETE) & F.col(PROBLEM).isNull()
-    last = F.max(F.when(is_delete, F.col(ORDER))).over(Window.partitionBy(*map(quoted, keys)))
-    return rows.withColumn(_LIVE, F.coalesce(F.col(ORDER) > last, F.lit(True)))
-
-
-def _single_part() -> Column:
-    """The number of later parts if each key has one part."""
-    return F.when(F.col(PROBLEM).isNull(), 0).otherwise(INVALID)
-
-
-def _identity(keys: Sequence[str]) -> list[Column]:
-    """The columns to group by. Rows with a problem form their own groups, and do not affect other rows of the key."""
-    return [*map(quoted, keys), F.col(PROBLEM), F.col(LATER_PARTS)]
-
-
-def _order_column(ordered: bool) -> Column | None:
-    return F.col(ORDER) if ordered else None
+    def _mark_live(self, rows: DataFrame) -> DataFrame:
+        """Add `_LIVE`: whether a row is after the last delete of its key."""
+        is_delete = F.col(DELETE) & F.col(PROBLEM).isNull()
+        last = F.max(F.when(is_delete, F.col(ORDER))).over(Window.partitionBy(*map(quoted, self.keys)))
+        return rows.withColumn(_LIVE, F.coalesce(F.col(ORDER) > last, F.lit(True)))
 
 
 PART_ROWS_MAX = 2_048

@@ -1,25 +1,22 @@
 """Plan the join of a DataFrame with a table."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tableside_client.connection import Connection
 from tableside_client.paths import joined
-from tableside_spark.executor.chunks import ChunkSize
-from tableside_spark.executor.found_values import (
+from tableside_spark.executor.json_reader import (
     MISMATCH_COLUMN,
     VALUE_COLUMN,
     FoundValues,
+    JsonReader,
     OnMismatch,
     member_column,
     require_known,
 )
-from tableside_spark.executor.json_reader import JsonReader
 from tableside_spark.executor.lookup_task import LookupTask
 from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.frames import (
@@ -31,7 +28,7 @@ from tableside_spark.plan.frames import (
     with_strings,
 )
 from tableside_spark.plan.routing import TableRouting
-from tableside_spark.plan.table_schema import TableSchema, fetch_table_schema, wire_keys
+from tableside_spark.plan.table_schema import TableSchema, Target, fetch_table_schema, wire_keys
 
 HOW = {
     "left": "left",
@@ -50,54 +47,70 @@ _NEED_ALL_RECORDS = ("right", "rightouter", "full", "fullouter", "outer", "cross
 Schema = str | StructType | None
 
 
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
-    """The arguments of a join."""
-
-    on: str | Sequence[str]
-    schema: Schema
-    how: str
-    on_mismatch: OnMismatch
-    fields: Sequence[str] | None
-    partitions: Any = None
-
-
 def join(
-    connection: Connection, table: str, frame: DataFrame, request: JoinRequest, in_flight_max: int, size: ChunkSize
+    target: Target,
+    frame: DataFrame,
+    on: str | Sequence[str],
+    schema: Schema,
+    *,
+    how: str,
+    on_mismatch: OnMismatch,
+    fields: Sequence[str] | None,
+    partitions: Any,
 ) -> DataFrame:
-    """Return the DataFrame with the members of each row's value, or the rows that `how` keeps (semi and anti joins)."""
-    how = join_type(request.how)
-    require_known(request.on_mismatch)
-    joined(request.fields)  # raises for names that a request cannot contain
+    """Return the DataFrame with the members of each row's value, or the rows that `how` keeps (semi and anti joins).
+
+    `Table.enrich` describes the arguments.
+    """
+    how = join_type(how)
+    require_known(on_mismatch)
+    joined(fields)  # raises for names that a request cannot contain
     frame = with_strings(frame)
-    columns = check_key_columns(frame, request.on)
+    columns = check_key_columns(frame, on)
     require_unique_names(frame.columns, frame)
     require_free_names(frame.columns)
-    members = [] if how in _WITHOUT_MEMBERS else _members(frame, request)
-    reader = JsonReader.from_fields(members) if members else None
-    table_schema = fetch_table_schema(connection, table, must_exist=True)
+    members = [] if how in _WITHOUT_MEMBERS else _members(frame, schema)
+    table_schema = fetch_table_schema(target.connection, target.table, must_exist=True)
     ordered, names = wire_keys(table_schema, columns)
     routed = frame
-    if request.partitions is not None:
-        routed = TableRouting(table, table_schema, columns, request.partitions).with_one_partition(frame)
-    source, divided = divide_in_flight(routed, table_schema.limits, in_flight_max, size)
-    fields = None if request.fields is None else tuple(request.fields)
-    values = FoundValues(table, reader, request.on_mismatch)
-    absent = _absent_codes(frame, ordered, table_schema)
-    lookup = LookupTask(connection, table, ordered, names, how, fields, values, divided.chunk, divided.window, absent)
+    if partitions is not None:
+        routed = TableRouting(target.table, table_schema, columns, partitions).with_one_partition(frame)
+    source, divided = divide_in_flight(routed, table_schema.limits, target)
+    lookup = LookupTask(
+        target.connection,
+        target.table,
+        ordered,
+        names,
+        how,
+        None if fields is None else tuple(fields),
+        FoundValues(target.table, JsonReader.from_fields(members) if members else None, on_mismatch),
+        divided.chunk,
+        divided.window,
+        _absent_codes(frame, ordered, table_schema),
+    )
     if how in _WITHOUT_MEMBERS:
         return map_arrow(source, lookup, frame.schema)
-    added = [StructField(member_column(at), field.dataType) for at, field in enumerate(members)]
-    text = StructField(MISMATCH_COLUMN if members else VALUE_COLUMN, StringType())
+    return _with_members(frame, members, source, lookup)
+
+
+def _with_members(frame: DataFrame, members: Sequence[StructField], source: DataFrame, lookup: LookupTask) -> DataFrame:
+    """Return the columns of the frame with the members, or with the JSON text of values if there are none.
+
+    Columns have numbers in SQL, because Spark substitutes variables there, and may read names in backticks as regular
+    expressions.
+    """
     numbered = [
-        StructField(_numbered(at), field.dataType, field.nullable, field.metadata)
+        StructField(f"__tableside_column_{at}", field.dataType, field.nullable, field.metadata)
         for at, field in enumerate(frame.schema.fields)
     ]
+    added = [StructField(member_column(at), field.dataType) for at, field in enumerate(members)]
+    text = StructField(MISMATCH_COLUMN if members else VALUE_COLUMN, StringType())
     found = map_arrow(source, lookup, StructType([*numbered, *added, text]))
     if not members:
         return found.toDF(*frame.columns, "value")
-    fitting = [_require_fit(field.name) for field in added]
-    selected = found.selectExpr(*(field.name for field in numbered), *fitting)
+    # A member, or an error of one line if a member of the row does not fit.
+    fit = f"CASE WHEN {MISMATCH_COLUMN} IS NULL THEN %s ELSE raise_error({MISMATCH_COLUMN}) END"
+    selected = found.selectExpr(*(field.name for field in numbered), *(fit % field.name for field in added))
     return selected.toDF(*frame.columns, *(field.name for field in members))
 
 
@@ -126,12 +139,12 @@ def join_type(how: str) -> str:
     raise ValueError(f"how is left, inner, left_semi or left_anti (also left_outer, semi or anti), not {how!r}")
 
 
-def _members(frame: DataFrame, request: JoinRequest) -> list[StructField]:
+def _members(frame: DataFrame, schema: Schema) -> list[StructField]:
     """Return the members of the schema, or none without a schema: values are then the column `value`."""
-    if request.schema is None:
+    if schema is None:
         require_unique_names([*frame.columns, "value"], frame)
         return []
-    kind = type_of(frame.select(F.from_json(F.lit("{}"), request.schema).alias(VALUE_COLUMN)), VALUE_COLUMN)
+    kind = type_of(frame.select(F.from_json(F.lit("{}"), schema).alias(VALUE_COLUMN)), VALUE_COLUMN)
     if not isinstance(kind, StructType):
         raise ValueError(f"a value is an object: its schema is a struct, not {kind.simpleString()}")
     if not kind.names:
@@ -139,16 +152,3 @@ def _members(frame: DataFrame, request: JoinRequest) -> list[StructField]:
     require_unique_names([*frame.columns, *kind.names], frame)
     require_free_names(kind.names)
     return kind.fields
-
-
-def _numbered(position: int) -> str:
-    """Return the name of a column of the frame in expressions in SQL.
-
-    Spark substitutes variables in SQL, and may read names in backticks as regular expressions.
-    """
-    return f"__tableside_column_{position}"
-
-
-def _require_fit(member: str) -> str:
-    """Return, in SQL, a member, or an error of one line if a member of the row does not fit."""
-    return f"CASE WHEN {MISMATCH_COLUMN} IS NULL THEN {member} ELSE raise_error({MISMATCH_COLUMN}) END"

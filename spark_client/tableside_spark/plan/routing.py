@@ -56,20 +56,16 @@ class TableRouting:
         count = self.table_schema.partitions
         if count is None:
             raise ValueError(f"table {self.table} is not partitioned: there are no partitions to choose from")
-        target = PartitionTarget(f"table {self.table}", self.table, count)
-        listed = with_partition_lists(frame, self.partitions, self._key(), self._value(frame), target)
+        others = [quoted(name) for name in frame.columns if name not in self.keys]
+        # A partitioner receives a struct for a composite key, and the other columns as the value.
+        key = quoted(self.keys[0]) if len(self.keys) == 1 else F.struct(*map(quoted, self.keys))
+        value = F.struct(*others) if others else F.lit(None).cast("string")
+        listed = self._with_default(
+            _with_partition_lists(frame, self.partitions, (key, value), "table", self.table, count), count
+        )
         default = (F.size(LISTS_COLUMN) == 1) & F.get(LISTS_COLUMN, 0).isNull()
         chosen = F.when(default, F.array(_DEFAULT_COLUMN)).otherwise(F.col(LISTS_COLUMN))
-        return self._with_default(listed, count).withColumn(LISTS_COLUMN, chosen).drop(_DEFAULT_COLUMN)
-
-    def _key(self) -> Column:
-        """The key that a partitioner receives: a column, or a struct for a composite key."""
-        return quoted(self.keys[0]) if len(self.keys) == 1 else F.struct(*map(quoted, self.keys))
-
-    def _value(self, frame: DataFrame) -> Column:
-        """The value that a partitioner receives: the other columns."""
-        names = _others(frame.columns, self.keys)
-        return F.struct(*map(quoted, names)) if names else F.lit(None).cast("string")
+        return listed.withColumn(LISTS_COLUMN, chosen).drop(_DEFAULT_COLUMN)
 
     def _with_default(self, frame: DataFrame, count: int) -> DataFrame:
         """Add the service's default partition: by the text of the key, or of the first part of a composite key."""
@@ -78,13 +74,8 @@ class TableRouting:
             # A row without a valid key is refused later.
             return pa.array([default_partition(text or b"", count) for text in comparable(texts)], pa.int32())
 
-        first = wire_keys(self.table_schema, self.keys)[0][0]
-        text = quoted(first).cast("string")
+        text = quoted(wire_keys(self.table_schema, self.keys)[0][0]).cast("string")
         return with_arrow_column(frame, _DEFAULT_COLUMN, default_partitions, (text,), IntegerType())
-
-
-def _others(columns: Sequence[str], keys: Sequence[str]) -> list[str]:
-    return [name for name in columns if name not in keys]
 
 
 PARTITION_COLUMN = "partition"
@@ -93,56 +84,51 @@ _LIST_TYPE = ArrayType(IntegerType())
 _INDEX_TYPES = (ByteType, ShortType, IntegerType, LongType, NullType)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionTarget:
-    """A topic with its number of partitions, or a table, whose name replaces the topic's. Errors begin with `where`."""
-
-    where: str
-    topic: str
-    num_partitions: int
-
-
-@dataclass(frozen=True, slots=True)
-class MulticastOptions:
-    """The arguments of `multicast`."""
-
-    topic: str
-    num_partitions: int
-    key: str | None
-    value: str | None
-    observed: str | Observation
-
-    @property
-    def target(self) -> PartitionTarget:
-        """The topic."""
-        return PartitionTarget(f"topic {self.topic}", self.topic, self.num_partitions)
-
-
-def multicast_frame(frame: DataFrame, partitions: Any, multicast: MulticastOptions) -> DataFrame:
-    """Return the columns of the DataFrame and `partition`, with one row per copy."""
+def multicast_frame(
+    frame: DataFrame,
+    partitions: Any,
+    *,
+    topic: str,
+    num_partitions: int,
+    key: str | None,
+    value: str | None,
+    observed: str | Observation,
+) -> DataFrame:
+    """Return the columns of the DataFrame and `partition`, with one row per copy. `multicast` has the arguments."""
     require_supported_session(frame)
     require_unique_names([*frame.columns, PARTITION_COLUMN], frame)
     require_free_names(frame.columns)
-    names = (
-        None if isinstance(partitions, Column) else (multicast.key, multicast.value)
-    )  # a column of lists needs no inputs
-    key, value = (_optional_column(frame, name) for name in names or (None, None))
-    checked = with_partition_lists(frame, partitions, key, value, multicast.target)
-    kept = [quoted(name) for name in frame.columns]
-    return _with_metrics(checked, multicast.observed).select(*kept, F.explode(LISTS_COLUMN).alias(PARTITION_COLUMN))
+    if isinstance(partitions, Column):
+        key = value = None  # a column of lists needs no inputs
+    inputs = [_optional_column(frame, name) for name in (key, value)]
+    checked = _with_partition_lists(frame, partitions, inputs, "topic", topic, num_partitions)
+    copies = F.size(LISTS_COLUMN)
+    counted = checked.observe(
+        observed,
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(copies == 0).alias("dropped"),
+        F.coalesce(F.sum(copies), F.lit(0)).alias("records"),
+    )
+    return counted.select(*map(quoted, frame.columns), F.explode(LISTS_COLUMN).alias(PARTITION_COLUMN))
 
 
-def with_partition_lists(
-    frame: DataFrame, partitions: Any, key: Column, value: Column, target: PartitionTarget
+def _with_partition_lists(
+    frame: DataFrame, partitions: Any, inputs: Sequence[Column], kind: str, name: str, num_partitions: int
 ) -> DataFrame:
-    """Add each row's partitions as a list without duplicates. `[null]` leaves the choice to the caller."""
+    """Add each row's partitions of a topic or table as a list without duplicates. `[null]` leaves the choice open.
+
+    The inputs of a partitioner are the key and the value.
+    """
+    where = f"{kind} {name}"
     if isinstance(partitions, Column):
         listed = frame.withColumn(LISTS_COLUMN, partitions)
     else:
-        task = PartitionTask(partition_function(partitions), target.topic, target.num_partitions, target.where)
-        listed = with_arrow_column(frame, LISTS_COLUMN, task, (key, value), _LIST_TYPE)
-    _require_integer_lists(listed)
-    return listed.withColumn(LISTS_COLUMN, _normalize_lists(F.col(LISTS_COLUMN), target))
+        task = PartitionTask(partition_function(partitions), name, num_partitions, where)
+        listed = with_arrow_column(frame, LISTS_COLUMN, task, inputs, _LIST_TYPE)
+    column = listed.schema[LISTS_COLUMN].dataType
+    if not isinstance(column, ArrayType) or not isinstance(column.elementType, _INDEX_TYPES):
+        raise TypeError(f"a column of partitions is {_LIST_TYPE.simpleString()}, not {column.simpleString()}")
+    return listed.withColumn(LISTS_COLUMN, _normalize_lists(F.col(LISTS_COLUMN), where, num_partitions))
 
 
 def _optional_column(frame: DataFrame, name: str | None) -> Column:
@@ -153,39 +139,17 @@ def _optional_column(frame: DataFrame, name: str | None) -> Column:
     return quoted(name)
 
 
-def _require_integer_lists(listed: DataFrame) -> None:
-    kind = listed.schema[LISTS_COLUMN].dataType
-    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, _INDEX_TYPES):
-        raise TypeError(f"a column of partitions is {_LIST_TYPE.simpleString()}, not {kind.simpleString()}")
-
-
-def _normalize_lists(lists: Column, target: PartitionTarget) -> Column:
+def _normalize_lists(lists: Column, where: str, count: int) -> Column:
     """Remove duplicates, and expand broadcasts to all partitions. An invalid partition fails the query."""
-    count = target.num_partitions
     distinct = F.array_distinct(lists)
     default = (F.size(distinct) == 1) & F.get(distinct, 0).isNull()
     broadcast = lists.isNull() | ((F.size(distinct) == 1) & (F.get(distinct, 0) == -1))
     invalid = F.exists(distinct, lambda index: index.isNull() | (index < 0) | (index >= count))
-    message = F.concat(
-        F.lit(f"{range_error_text(target.where, count)} "), F.concat_ws(", ", F.transform(distinct, _index_text))
-    )
+    texts = F.transform(distinct, lambda index: F.coalesce(index.cast("string"), F.lit("null")))
+    message = F.concat(F.lit(f"{range_error_text(where, count)} "), F.concat_ws(", ", texts))
     return (
         F.when(broadcast, F.sequence(F.lit(0), F.lit(count - 1)))
         .when(default, F.array(F.lit(None).cast("int")))
         .when(invalid, F.raise_error(message).cast(_LIST_TYPE))
         .otherwise(distinct.cast(_LIST_TYPE))
-    )
-
-
-def _index_text(index: Column) -> Column:
-    return F.coalesce(index.cast("string"), F.lit("null"))
-
-
-def _with_metrics(checked: DataFrame, observed: str | Observation) -> DataFrame:
-    copies = F.size(LISTS_COLUMN)
-    return checked.observe(
-        observed,
-        F.count(F.lit(1)).alias("rows"),
-        F.count_if(copies == 0).alias("dropped"),
-        F.coalesce(F.sum(copies), F.lit(0)).alias("records"),
     )

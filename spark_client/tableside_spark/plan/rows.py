@@ -16,7 +16,7 @@ from pyspark.sql.types import BooleanType, DataType, DecimalType, MapType, Strin
 from tableside_client.operators import WHOLE_UPDATE
 from tableside_client.paths import names
 from tableside_spark.executor.operation_batch import DELETE, PROBLEM
-from tableside_spark.plan import fold
+from tableside_spark.plan import fold, json_columns
 from tableside_spark.plan.fold import RowLeaf
 from tableside_spark.plan.frames import quoted, type_of
 from tableside_spark.plan.grouping import (
@@ -24,25 +24,12 @@ from tableside_spark.plan.grouping import (
     ORDER,
     UPDATE,
     VALUE,
-    EachRow,
     Grouping,
     LastRowPerKey,
     OnePerKey,
     UpdatePerKey,
 )
-from tableside_spark.plan.json_columns import (
-    DECIMAL_DIGITS_MAX,
-    Check,
-    Decimals,
-    Nulls,
-    first_problem,
-    json_text,
-    member_columns,
-    require_distinct_members,
-    require_json_type,
-    value_checks,
-    with_decimals,
-)
+from tableside_spark.plan.json_columns import Check, Decimals, Nulls
 from tableside_spark.plan.update_documents import (
     Document,
     Leaf,
@@ -105,15 +92,14 @@ def puts(frame: DataFrame, value: Column, options: WriteOptions, *, one_per_key:
     missing = (quoted(VALUE).isNull(), "the value is null")
     ready = _check_rows(rows, [text.alias(VALUE)], [missing, *check], options)
     if not (options.ordered or one_per_key):
-        return PreparedRows(ready, EachRow())
+        return PreparedRows(ready, Grouping())
     return PreparedRows(ready, LastRowPerKey(options.operation_keys, options.ordered, options.deletes))
 
 
 def deletes(frame: DataFrame, options: WriteOptions) -> PreparedRows:
     """Prepare one delete per key."""
-    return PreparedRows(
-        _check_rows(_select_inputs(frame, {}, options), [], [], options), OnePerKey(options.operation_keys)
-    )
+    rows = _check_rows(_select_inputs(frame, {}, options), [], [], options)
+    return PreparedRows(rows, OnePerKey(options.operation_keys))
 
 
 def updates(frame: DataFrame, update: Any, default: Any, options: WriteOptions, *, folding: bool) -> PreparedRows:
@@ -123,20 +109,12 @@ def updates(frame: DataFrame, update: Any, default: Any, options: WriteOptions, 
     columns = {_leaf_name(position): leaf.column for position, leaf in enumerate(leaves)}
     if default is not None:
         columns[DEFAULT] = value_column(default)
-    row_leaves, ready = _check_leaves(
-        _select_inputs(frame, columns, options), leaves, options, has_default=default is not None
-    )
+    row_leaves, ready = _check_leaves(_select_inputs(frame, columns, options), leaves, options)
     folds = folding and len(documents) == 1 and documents[0].is_foldable and all(map(fold.is_foldable, row_leaves))
     rows = ready if folds else ready.withColumn(UPDATE, _row_text(documents, row_leaves, options))
-    grouping = UpdatePerKey(
-        options.operation_keys,
-        documents[0] if folds else None,
-        tuple(row_leaves),
-        options.nulls,
-        options.ordered,
-        options.deletes,
-        default is not None,
-    )
+    document, has_default = documents[0] if folds else None, default is not None
+    markers = (options.nulls, options.ordered, options.deletes, has_default)
+    grouping = UpdatePerKey(options.operation_keys, document, tuple(row_leaves), *markers)
     return PreparedRows(rows, grouping, all(document.is_idempotent for document in documents))
 
 
@@ -165,34 +143,30 @@ def _documents(update: Any) -> list[Document]:
     raise ValueError(f"an update is a mapping, a list of mappings or a column, not {type(update).__name__}")
 
 
-def _check_leaves(
-    rows: DataFrame, leaves: Sequence[Leaf], options: WriteOptions, *, has_default: bool
-) -> tuple[list[RowLeaf], DataFrame]:
+def _check_leaves(rows: DataFrame, leaves: Sequence[Leaf], options: WriteOptions) -> tuple[list[RowLeaf], DataFrame]:
     """Return the leaves with their types, and the rows with problems, converted decimals, and the default as JSON."""
     types = {member.name: member.dataType for member in rows.schema.fields}
     checks: list[Check] = []
     columns: list[Column] = []
-    for position, leaf in enumerate(leaves):
-        name = _leaf_name(position)
+    names = [_leaf_name(position) for position in range(len(leaves))]
+    for name, leaf in zip(names, leaves, strict=True):
         _require_number(leaf, types[name], options.decimals)
-        require_json_type(leaf.label, types[name], options.decimals)
-        checks += value_checks(F.col(name), types[name], leaf.label)
+        json_columns.require_json_type(leaf.label, types[name], options.decimals)
+        checks += json_columns.value_checks(F.col(name), types[name], leaf.label)
         if "null" not in leaf.operands and options.nulls == "write":
-            checks.append(
-                (F.col(name).isNull(), f'{leaf.label}: the operand is null; filter such rows, or set nulls="omit"')
-            )
+            why = f'{leaf.label}: the operand is null; filter such rows, or set nulls="omit"'
+            checks.append((F.col(name).isNull(), why))
         if leaf.operator is WHOLE_UPDATE:
             checks.append((F.col(name).isNull(), "the update is null"))
             if isinstance(types[name], StringType):
                 checks += text_checks(F.col(name))
-        columns.append(with_decimals(F.col(name), types[name], options.decimals).alias(name))
-    if has_default:
+        columns.append(json_columns.with_decimals(F.col(name), types[name], options.decimals).alias(name))
+    if DEFAULT in types:
         text, check = _document(rows, DEFAULT, "default", options)
         columns.append(text.alias(DEFAULT))
         checks += check
     ready = _check_rows(rows, columns, checks, options)
-    sent = {member.name: member.dataType for member in ready.schema.fields}
-    row_leaves = [RowLeaf(leaf, _leaf_name(at), sent[_leaf_name(at)]) for at, leaf in enumerate(leaves)]
+    row_leaves = [RowLeaf(leaf, name, type_of(ready, name)) for name, leaf in zip(names, leaves, strict=True)]
     for row_leaf in row_leaves:
         fold.require_operand_type(row_leaf)
     return row_leaves, ready
@@ -203,12 +177,12 @@ def _require_number(leaf: Leaf, kind: DataType, decimals: Decimals) -> None:
     if (
         leaf.operator.computes
         and isinstance(kind, DecimalType)
-        and (decimals == "string" or kind.precision > DECIMAL_DIGITS_MAX)
+        and (decimals == "string" or kind.precision > json_columns.DECIMAL_DIGITS_MAX)
     ):
         raise ValueError(
             f"{leaf.label} does not accept {kind.simpleString()}{' as a string' if decimals == 'string' else ''}: "
-            f"the service computes with numbers of {DECIMAL_DIGITS_MAX} digits; cast the operand to double or, for "
-            'money, to an integer of the smallest unit: (column * 100).cast("long") for cents'
+            f"the service computes with numbers of {json_columns.DECIMAL_DIGITS_MAX} digits; cast the operand to "
+            'double or, for money, to an integer of the smallest unit: (column * 100).cast("long") for cents'
         )
 
 
@@ -223,7 +197,7 @@ def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], options:
             texts.append(elements(_text(F.col(own[0].name), own[0].kind, "update", options)))
         else:
             operands = [fold.operand_in_row(part.leaf, F.col(part.name), options.nulls) for part in own]
-            texts.append(json_text(document.struct(operands), options.nulls))
+            texts.append(json_columns.json_text(document.struct(operands), options.nulls))
     return F.nullif(F.concat_ws(",", *texts), F.lit(""))
 
 
@@ -231,14 +205,11 @@ def _select_inputs(frame: DataFrame, columns: Mapping[str, Column], options: Wri
     """Select the columns that identify an operation, the given columns, and the order as one column."""
     given = [column.alias(name) for name, column in columns.items()]
     order = [_order_struct(options.order_by).alias(ORDER)] if options.ordered else []
-    identifying = [_without_collation(frame, name) for name in options.operation_keys]
+    texts = [field.name for field in frame.schema.fields if isinstance(field.dataType, StringType)]
+    identifying = [  # without their collation, which could make different keys equal
+        quoted(name).cast("string").alias(name) if name in texts else quoted(name) for name in options.operation_keys
+    ]
     return frame.select(*identifying, *given, *order, *_delete_column(frame, options))
-
-
-def _without_collation(frame: DataFrame, name: str) -> Column:
-    """Return a column. Strings lose their collation, which could make different keys equal."""
-    column = quoted(name)
-    return column.cast("string").alias(name) if isinstance(type_of(frame, name), StringType) else column
 
 
 def _delete_column(frame: DataFrame, options: WriteOptions) -> list[Column]:
@@ -256,15 +227,11 @@ def _check_rows(
 ) -> DataFrame:
     """Return the rows ready for grouping: with their problems and documents."""
     markers = [name for name in (ORDER, DELETE) if name in rows.columns]
-    problem = first_problem(
-        [*_null_key_checks(options.keys), *[(_except_deletes(check, options), text) for check, text in checks]]
-    )
-    return rows.select(*map(quoted, options.operation_keys), *markers, problem.alias(PROBLEM), *columns)
-
-
-def _except_deletes(condition: Column | None, options: WriteOptions) -> Column | None:
-    """Restrict a condition to rows that are not deletes: the other columns of deletes are not checked."""
-    return condition if condition is None or not options.deletes else ~F.col(DELETE) & condition
+    keys: list[Check] = [(quoted(key).isNull(), f"key column {key} is null") for key in options.keys]
+    if options.deletes:  # only the keys of deletes are checked
+        checks = [(None if condition is None else ~F.col(DELETE) & condition, text) for condition, text in checks]
+    problem = json_columns.first_problem([*keys, *checks]).alias(PROBLEM)
+    return rows.select(*map(quoted, options.operation_keys), *markers, problem, *columns)
 
 
 def _document(rows: DataFrame, name: str, label: str, options: WriteOptions) -> tuple[Column, list[Check]]:
@@ -272,25 +239,21 @@ def _document(rows: DataFrame, name: str, label: str, options: WriteOptions) -> 
     kind = rows.schema[name].dataType
     parts = [(F.col(name), kind, label)]
     if isinstance(kind, StructType):
-        require_distinct_members(label, kind)
-        members = zip(member_columns(F.col(name), kind), kind.fields, strict=True)
+        json_columns.require_distinct_members(label, kind)
+        members = zip(json_columns.member_columns(F.col(name), kind), kind.fields, strict=True)
         parts = [(member, field.dataType, field.name) for member, field in members]
     for _, part_kind, part_label in parts:
-        require_json_type(part_label, part_kind, options.decimals)
-    checks = [check for part in parts for check in value_checks(*part)]
-    return _text(with_decimals(F.col(name), kind, options.decimals), kind, label, options), checks
+        json_columns.require_json_type(part_label, part_kind, options.decimals)
+    checks = [check for part in parts for check in json_columns.value_checks(*part)]
+    return _text(json_columns.with_decimals(F.col(name), kind, options.decimals), kind, label, options), checks
 
 
 def _text(column: Column, kind: DataType, label: str, options: WriteOptions) -> Column:
     if isinstance(kind, StringType):
         return column
     if isinstance(kind, StructType | MapType):
-        return json_text(column, options.nulls)
+        return json_columns.json_text(column, options.nulls)
     raise ValueError(f"the {label} is {kind.simpleString()}: it must be a struct, a map or JSON text")
-
-
-def _null_key_checks(keys: Sequence[str]) -> list[Check]:
-    return [(quoted(key).isNull(), f"key column {key} is null") for key in keys]
 
 
 def _order_struct(order_by: OrderBy) -> Column:

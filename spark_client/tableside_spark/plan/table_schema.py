@@ -6,6 +6,7 @@ from typing import Self
 
 from tableside_client.connection import Connection
 from tableside_client.errors import TableError
+from tableside_spark.executor.chunks import ChunkSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,16 @@ class ServiceLimits:
     def from_description(cls, limits: Mapping[str, int]) -> Self:
         """Read the member `limits` of a table's description. A limit that it does not contain has its default."""
         return cls(**{field.name: int(limits[field.name]) for field in fields(cls) if field.name in limits})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table as `Table` describes it: the connection, the name, and the limits on requests."""
+
+    connection: Connection
+    table: str
+    in_flight_max: int
+    chunk: ChunkSize
 
 
 PARTITION_COLUMN = "partition"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import Column
@@ -116,7 +117,9 @@ def _read_operators(update: Mapping[str, Any]) -> Document:
     paths: list[str] = []
     for operator, (name, arguments) in zip(document.operators, update.items(), strict=True):
         if name == "$unset":
-            own = _unset_names(arguments)
+            own = list(arguments) if isinstance(arguments, Iterable) else [arguments]
+            if isinstance(arguments, str) or not all(isinstance(path, str) for path in own):
+                raise ValueError(f"$unset takes a list of paths, such as ['a.b'], not {arguments!r}")
             document.template[name] = F.array(*[F.lit(path) for path in own]).cast("array<string>")
         elif isinstance(arguments, Mapping):
             own = list(arguments)
@@ -124,15 +127,10 @@ def _read_operators(update: Mapping[str, Any]) -> Document:
         else:
             raise ValueError(f"{name} takes a mapping of paths, not {type(arguments).__name__}")
         paths += own
-    _require_disjoint_paths(paths)
+    for path, following in pairwise(sorted(paths)):
+        if following == path or following.startswith(f"{path}."):
+            raise ValueError(f"two operators use the path {path!r}")
     return document
-
-
-def _unset_names(arguments: Any) -> list[str]:
-    names = list(arguments) if isinstance(arguments, Iterable) else [arguments]
-    if isinstance(arguments, str) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"$unset takes a list of paths, such as ['a.b'], not {arguments!r}")
-    return names
 
 
 def _operand(document: Document, operator: UpdateOperator, path: str, operand: Any) -> Any:
@@ -170,28 +168,18 @@ def _struct(template: Template, columns: Sequence[Column]) -> Column:
     return F.struct(*members)
 
 
-def _require_disjoint_paths(paths: Sequence[str]) -> None:
-    for path, following in zip(sorted(paths), sorted(paths)[1:], strict=False):
-        if following == path or following.startswith(f"{path}."):
-            raise ValueError(f"two operators use the path {path!r}")
-
-
 def _literal(value: Any) -> Column:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"JSON cannot represent {value}")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError(f"{value} exceeds 64 bits")
     if isinstance(value, dt.datetime):
-        return F.lit(_in_utc(value).isoformat()).cast(TimestampType())
+        # Spark's own conversion of times before 1582 changes their day.
+        try:
+            return F.lit(value.astimezone(dt.UTC).isoformat()).cast(TimestampType())
+        except (OverflowError, ValueError) as error:
+            raise ValueError(f"{value} cannot be converted to UTC in the years 1 to 9999") from error
     return F.lit(value.isoformat()).cast(DateType()) if isinstance(value, dt.date) else F.lit(value)
-
-
-def _in_utc(time: dt.datetime) -> dt.datetime:
-    """Return a time in UTC. Spark's own conversion of times before 1582 changes their day."""
-    try:
-        return time.astimezone(dt.UTC)
-    except (OverflowError, ValueError) as error:
-        raise ValueError(f"{time} cannot be converted to UTC in the years 1 to 9999") from error
 
 
 def _list_column(values: Sequence[Any]) -> Column:

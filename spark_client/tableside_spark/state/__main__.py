@@ -14,9 +14,9 @@ from tableside_client.credential import CredentialError
 from tableside_client.errors import TableError
 from tableside_client.tls import TlsFileError
 from tableside_spark.state.delete import Progress
-from tableside_spark.state.description import Contents, Query, Version
+from tableside_spark.state.description import Contents, Query
 from tableside_spark.state.inspect import QueryNotFound, State
-from tableside_spark.state.key_layout import Place
+from tableside_spark.state.records import Place
 from tableside_spark.state.session_config import BOUNDS, JarNotFound, Options, jar_path, settings
 
 URL_VARIABLE = "TABLESIDE_URL"
@@ -48,35 +48,28 @@ def _parser() -> argparse.ArgumentParser:
     place.add_argument("--table", required=True, help="the table with the state")
     for name in FILES:
         place.add_argument(_option(name), metavar="FILE")
-
-    def verb(
-        name: str, command: Callable[[argparse.Namespace], int], text: str, *, at: bool
-    ) -> argparse.ArgumentParser:
-        subparser = verbs.add_parser(name, help=text, description=text, parents=[place] if at else [])
-        subparser.set_defaults(verb=command)
-        return subparser
-
-    verb("list", _list, "List the queries whose state is in a table.", at=True)
-    show = verb("show", _show, "Show a query's state.", at=True)
-    show.add_argument("query", metavar="QUERY")
-    show.add_argument("--versions", action="store_true", help="list each version instead of the number of versions")
-    move = verb(
-        "move", _move, "Assign a query's state to another copy of its checkpoint. The query must not run.", at=True
-    )
-    move.add_argument("query", metavar="QUERY")
-    move.add_argument("checkpoint", metavar="CHECKPOINT")
-    delete = verb("delete", _delete, "Remove all of a query's state. The query must not run.", at=True)
-    delete.add_argument("query", metavar="QUERY")
-    delete.add_argument("--yes", action="store_true", help="do not ask")
+    parsers = {}
+    for name, command, text in (
+        ("list", _list, "List the queries whose state is in a table."),
+        ("show", _show, "Show a query's state."),
+        ("move", _move, "Assign a query's state to another copy of its checkpoint. The query must not run."),
+        ("delete", _delete, "Remove all of a query's state. The query must not run."),
+        ("jar", _jar, "Print the path of the state store's jar."),
+        ("settings", _settings, "Print a session's settings in the format of spark-defaults.conf."),
+    ):
+        parents = [] if name == "jar" else [place]
+        parsers[name] = verbs.add_parser(name, help=text, description=text, parents=parents)
+        parsers[name].set_defaults(verb=command)
+    for name in ("show", "move", "delete"):
+        parsers[name].add_argument("query", metavar="QUERY")
+    parsers["show"].add_argument("--versions", action="store_true", help="list each version, not only their number")
+    parsers["move"].add_argument("checkpoint", metavar="CHECKPOINT")
+    parsers["delete"].add_argument("--yes", action="store_true", help="do not ask")
     scan = "also scan for records of writers considered dead; default: if the scan reads only the query's records"
-    delete.add_argument("--scan", action=argparse.BooleanOptionalAction, default=None, help=scan)
-    verb("jar", _jar, "Print the path of the state store's jar.", at=False)
-    settings_parser = verb(
-        "settings", _settings, "Print a session's settings in the format of spark-defaults.conf.", at=True
-    )
-    settings_parser.add_argument("--memory", choices=["all", "bounded"])
+    parsers["delete"].add_argument("--scan", action=argparse.BooleanOptionalAction, default=None, help=scan)
+    parsers["settings"].add_argument("--memory", choices=["all", "bounded"])
     for name in BOUNDS:
-        settings_parser.add_argument(_option(name), type=int if name.endswith("_max") else float, metavar="N")
+        parsers["settings"].add_argument(_option(name), type=int if name.endswith("_max") else float, metavar="N")
     return parser
 
 
@@ -87,10 +80,8 @@ def _option(name: str) -> str:
 def _list(args: argparse.Namespace) -> int:
     with _state(args) as state:
         for query in state.queries():
-            partitions = sum(store.partitions for store in query.stores)
-            _print(
-                query.id, query.created, f"{len(query.operators)} operators", f"{partitions} places", query.checkpoint
-            )
+            operators, places = len(query.operators), sum(store.partitions for store in query.stores)
+            _print(query.id, query.created, f"{operators} operators", f"{places} places", query.checkpoint)
     return 0
 
 
@@ -122,17 +113,13 @@ def _show_versions(query: Query, all_contents: Sequence[Contents]) -> None:
     _print("operator", "partition", "store", "version", "records", "bytes", "chunks", "base", "time", "uid")
     for contents in all_contents:
         for version in contents.versions:
-            _print(*_columns(contents.place), version.number, *_version(version), version.uid)
+            sizes = (version.records, version.bytes, version.chunks, version.base, version.time)
+            columns = sizes if version.finished else ("unfinished",)
+            _print(*_columns(contents.place), version.number, *columns, version.uid)
         for snapshot in contents.snapshots:
-            sizes = (snapshot.records, snapshot.bytes, snapshot.chunks, "-", snapshot.time)
+            sizes = (snapshot.records, snapshot.bytes, snapshot.chunks, None, snapshot.time)
             columns = sizes if snapshot.finished else ("unfinished",)
             _print(*_columns(contents.place), f"snapshot of {snapshot.number}", *columns, snapshot.name)
-
-
-def _version(version: Version) -> tuple[object, ...]:
-    if not version.finished:
-        return ("unfinished",)
-    return version.records, version.bytes, version.chunks, version.base, version.time
 
 
 def _move(args: argparse.Namespace) -> int:
@@ -146,23 +133,19 @@ def _move(args: argparse.Namespace) -> int:
 def _delete(args: argparse.Namespace) -> int:
     with _state(args) as state:
         query = state.query(args.query)
-        if not (args.yes or _confirmed(query)):
+        if not args.yes and not sys.stdin.isatty():
+            raise ValueError("delete asks for confirmation, and there is no terminal: use --yes")
+        question = f"Remove the state of query {query.id}, whose checkpoint is {query.checkpoint}? [y/N] "
+        if not (args.yes or input(question).strip().lower() in ("y", "yes")):
             print("nothing was removed", file=sys.stderr)
             return FAILED
-        removed = state.delete(query.id, _print_progress, scan=args.scan)
+
+        def report(progress: Progress) -> None:
+            print(f"{progress.place or 'the query'}: {progress.removed} records removed", file=sys.stderr)
+
+        removed = state.delete(query.id, report, scan=args.scan)
     print(f"{query.id}: {removed} records removed")
     return 0
-
-
-def _confirmed(query: Query) -> bool:
-    if not sys.stdin.isatty():
-        raise ValueError("delete asks for confirmation, and there is no terminal: use --yes")
-    question = f"Remove the state of query {query.id}, whose checkpoint is {query.checkpoint}? [y/N] "
-    return input(question).strip().lower() in ("y", "yes")
-
-
-def _print_progress(progress: Progress) -> None:
-    print(f"{progress.place or 'the query'}: {progress.removed} records removed", file=sys.stderr)
 
 
 def _jar(args: argparse.Namespace) -> int:

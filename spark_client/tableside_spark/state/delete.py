@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tableside_spark.state import key_layout
+from tableside_spark.state import records as layout
 from tableside_spark.state.description import Query
-from tableside_spark.state.key_layout import GROUP_CHUNKS, Key, Place
-from tableside_spark.state.records import Records, VersionAttempts, attempt_blocks, floor_version
+from tableside_spark.state.records import GROUP_CHUNKS, Key, Place, Records, VersionAttempts
 
 GROUPS_AT_ONCE = 12
 
@@ -41,8 +40,8 @@ def delete_query(records: Records, query: Query, report: ReportProgress, *, scan
     removal = _Deletion(records, report, records.scans_in_order() if scan is None else scan)
     for place in query.places():
         removal.remove_place(place)
-    removal.remove_rest([key_layout.runs(query.id), key_layout.description(query.id)])
-    name = key_layout.registration(query.id)
+    removal.remove_present([layout.runs_key(query.id), layout.description_key(query.id)])
+    name = layout.registration_key(query.id)
     if query.id in (records.get([name])[0] or {}):
         records.update(name, {"$unset": [query.id]})
     return removal.removed
@@ -62,7 +61,7 @@ class _Deletion:
         """Remove a place from its lowest version upwards. The floor record rises with it, and is removed last."""
         self._place = place
         [floor] = self._records.get([place.floor])
-        for block in attempt_blocks(self._records, place, floor_version(floor)):
+        for block in layout.attempt_blocks(self._records, place, layout.floor_version(floor)):
             self._remove_block(place, block.attempts)
             if block.may_continue:
                 self._records.update(place.floor, {"$max": {"version": block.end}})
@@ -72,14 +71,16 @@ class _Deletion:
         self._records.delete([place.floor])
         self._count(0 if floor is None else 1)
 
-    def remove_rest(self, keys: Sequence[Key]) -> None:
-        """Remove records that do not belong to a place."""
+    def remove_present(self, keys: Sequence[Key]) -> None:
+        """Remove the existing ones of some records that do not belong to a place."""
         self._place = None
-        self._remove_present(keys)
+        found = self._records.get(keys)
+        self._remove(key for key, value in zip(keys, found, strict=True) if value is not None)
 
     def _remove_block(self, place: Place, block: Sequence[VersionAttempts]) -> None:
         """Remove the data of attempts, then the records that list them: a repeated deletion then finds the rest."""
-        keys = _metadata_keys(place, block)
+        keys = [place.manifest(attempt.version, uid) for attempt in block for uid in (None, *attempt.uids)]
+        keys += [place.snapshot(attempt.version, name) for attempt in block for name in attempt.snapshots]
         metadata = dict(zip(keys, self._records.get(keys, ("uid", "chunks")), strict=True))
         pieces = [_delta(place, attempt.version, uid, metadata) for attempt in block for uid in attempt.uids]
         pieces += [_snapshot(place, attempt.version, name, metadata) for attempt in block for name in attempt.snapshots]
@@ -105,12 +106,8 @@ class _Deletion:
             }
         return present
 
-    def _remove_present(self, keys: Sequence[Key]) -> None:
-        found = self._records.get(keys)
-        self._remove(key for key, value in zip(keys, found, strict=True) if value is not None)
-
     def _remove(self, keys: Iterable[Key]) -> None:
-        for part in key_layout.request_parts(keys):
+        for part in layout.request_parts(keys):
             self._records.delete(part)
             self._count(len(part))
 
@@ -120,20 +117,13 @@ class _Deletion:
             self._report(Progress(self._place, self.removed))
 
 
-def _metadata_keys(place: Place, block: Sequence[VersionAttempts]) -> list[Key]:
-    """Return the keys of all manifests and snapshot descriptions that the attempts may have written."""
-    keys = [place.manifest(attempt.version, uid) for attempt in block for uid in (None, *attempt.uids)]
-    return keys + [place.snapshot(attempt.version, name) for attempt in block for name in attempt.snapshots]
-
-
 def _delta(place: Place, version: int, uid: str, metadata: _Metadata) -> _ChunkSeries:
     manifests = [metadata[place.manifest(version, uid)], metadata[place.manifest(version)]]
     own = [manifest["chunks"] for manifest in manifests if manifest is not None and manifest["uid"] == uid]
-    return _ChunkSeries(place, key_layout.delta_chunks(version, uid), max(own, default=0))
+    return _ChunkSeries(place, layout.delta_chunks(version, uid), max(own, default=0))
 
 
 def _snapshot(place: Place, version: int, name: str, metadata: _Metadata) -> _ChunkSeries:
     description = metadata[place.snapshot(version, name)]
-    return _ChunkSeries(
-        place, key_layout.snapshot_chunks(version, name), 0 if description is None else description["chunks"]
-    )
+    chunks = 0 if description is None else description["chunks"]
+    return _ChunkSeries(place, layout.snapshot_chunks(version, name), chunks)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tableside_spark.state.key_layout import Place
+from tableside_spark.state.records import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,9 @@ class Version:
     @classmethod
     def from_record(cls, manifest: Mapping[str, Any], checkpoint_format: int) -> Self:
         """Read a manifest record."""
-        base = manifest["base"]
-        return cls(
-            manifest["version"],
-            manifest["uid"],
-            finished=True,
-            format=checkpoint_format,
-            time=manifest["time"],
-            records=manifest["records"],
-            bytes=manifest["bytes"],
-            chunks=manifest["chunks"],
-            base=None if base is None else base["version"],
-        )
+        copied = {name: manifest[name] for name in ("uid", "time", "records", "bytes", "chunks")}
+        base = None if manifest["base"] is None else manifest["base"]["version"]
+        return cls(manifest["version"], finished=True, format=checkpoint_format, base=base, **copied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +94,8 @@ class Snapshot:
     @classmethod
     def from_record(cls, name: str, described: Mapping[str, Any]) -> Self:
         """Read a snapshot's description record."""
-        return cls(
-            described["version"],
-            name,
-            finished=True,
-            uid=described["uid"],
-            time=described["time"],
-            records=described["records"],
-            bytes=described["bytes"],
-            chunks=described["chunks"],
-        )
+        copied = {member: described[member] for member in ("uid", "time", "records", "bytes", "chunks")}
+        return cls(described["version"], name, finished=True, **copied)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,13 @@
 """Inspect the query state in a table, with every store, and read a version of it as a DataFrame."""
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from tableside_client import Client
-from tableside_spark.state import key_layout
-from tableside_spark.state.delete import Progress, ReportProgress, delete_query
+from tableside_spark.state import records as layout
+from tableside_spark.state.delete import ReportProgress, delete_query
 from tableside_spark.state.description import Contents, Query, Snapshot, Version
-from tableside_spark.state.key_layout import Key, Place
-from tableside_spark.state.records import Records, VersionAttempts, attempt_blocks, floor_version
+from tableside_spark.state.records import Key, Place, Records, VersionAttempts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,9 +39,7 @@ class State:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -53,23 +49,24 @@ class State:
 
     def queries(self) -> list[Query]:
         """Return the queries with state in the table, ordered by id."""
-        named = [found for found in self._records.get(key_layout.registrations()) if found is not None]
-        return [self._query(query) for query in sorted(query for record in named for query in record)]
+        named = [found for found in self._records.get(layout.registration_keys()) if found is not None]
+        ids = sorted(query for record in named for query in record)
+        described = self._records.get([layout.description_key(query) for query in ids])
+        return [Query.from_record(query, record or {}) for query, record in zip(ids, described, strict=True)]
 
     def query(self, query: str) -> Query:
         """Return a query. Raises `QueryNotFound` if the table has no state of it."""
-        registered, description = self._records.get([key_layout.registration(query), key_layout.description(query)])
+        registered, description = self._records.get([layout.registration_key(query), layout.description_key(query)])
         if description is None and query not in (registered or {}):
             raise QueryNotFound(self._table, query)
         return Query.from_record(query, description or {})
 
     def contents(self, place: Place) -> Contents:
         """Return the versions and snapshots of a place."""
-        [floor_record] = self._records.get([place.floor])
-        floor = floor_version(floor_record)
+        floor = layout.floor_version(self._records.get([place.floor])[0])
         versions: list[Version] = []
         snapshots: list[Snapshot] = []
-        for block in attempt_blocks(self._records, place, floor):
+        for block in layout.attempt_blocks(self._records, place, floor):
             versions += self._versions(place, block.attempts)
             snapshots += self._snapshots(place, block.attempts)
         return Contents(place, floor, tuple(versions), tuple(snapshots))
@@ -86,7 +83,7 @@ class State:
         Raises:
             QueryNotFound: The table has no state of this query.
         """
-        self._records.update(key_layout.description(self.query(query).id), {"$set": {"checkpoint": checkpoint}})
+        self._records.update(layout.description_key(self.query(query).id), {"$set": {"checkpoint": checkpoint}})
 
     def delete(self, query: str, tell: ReportProgress | None = None, *, scan: bool | None = None) -> int:
         """Remove all records of a query, and return their number.
@@ -102,11 +99,7 @@ class State:
         Raises:
             QueryNotFound: The table has no state of this query.
         """
-        return delete_query(self._records, self.query(query), tell or _ignore_progress, scan=scan)
-
-    def _query(self, query: str) -> Query:
-        [description] = self._records.get([key_layout.description(query)])
-        return Query.from_record(query, description or {})
+        return delete_query(self._records, self.query(query), tell or (lambda _: None), scan=scan)
 
     def _versions(self, place: Place, block: list[VersionAttempts]) -> Iterator[Version]:
         """Pair each attempt with its manifest: its own, or, in checkpoint format 1, the shared one."""
@@ -126,19 +119,14 @@ class State:
         named = [(attempt.version, name) for attempt in block for name in attempt.snapshots]
         found = self._records.get([place.snapshot(*each) for each in named])
         for (version, name), description in zip(named, found, strict=True):
-            yield (
-                Snapshot(version, name, finished=False)
-                if description is None
-                else Snapshot.from_record(name, description)
-            )
+            if description is None:
+                yield Snapshot(version, name, finished=False)
+            else:
+                yield Snapshot.from_record(name, description)
 
 
 def _manifests(place: Place, attempt: VersionAttempts) -> list[Key]:
     return [place.manifest(attempt.version), *(place.manifest(attempt.version, uid) for uid in attempt.uids)]
-
-
-def _ignore_progress(progress: Progress) -> None:
-    """Ignore the progress."""
 
 
 def export(

@@ -1,15 +1,112 @@
-"""Read, write and scan records by place and item, for tables with simple and composite keys."""
+"""The keys of the records of state, which the Java provider writes, and requests for them.
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+A key consists of a place, which groups related records, and an item in it. Tables have simple or composite keys.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
-
-import pyarrow as pa
 
 from tableside_client import Client
 from tableside_client.errors import TableError
-from tableside_spark.state.key_layout import Key, Place, request_parts
+
+GROUP_CHUNKS = 16
+"""The number of chunks that a writer sends together. No chunk exists after a group that is entirely absent."""
+
+REGISTRATIONS = "queries"
+QUERY_ID_DIGITS = "0123456789abcdef"
+"""The possible last characters of a query's id."""
+
+
+REQUEST_RECORDS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The key of a record."""
+
+    place: str
+    item: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A store of one partition of an operator of a query. Its text is `query/operator/partition/store`."""
+
+    query: str
+    operator: int
+    partition: int
+    store: str
+
+    def __str__(self) -> str:
+        return f"{self.query}/{self.operator}/{self.partition}/{self.store}"
+
+    @property
+    def floor(self) -> Key:
+        """The record of the floor: all versions below it have been removed."""
+        return self._at("floor")
+
+    def attempts(self, version: int) -> Key:
+        """The record of all attempts to write a version, or a snapshot of it."""
+        return self._at(f"attempts/{_number(version)}")
+
+    def manifest(self, version: int, uid: str | None = None) -> Key:
+        """The manifest, which makes a version visible. In checkpoint format 2, its key contains the commit's uid."""
+        return self._at(f"version/{_number(version)}" + ("" if uid is None else f"/{uid}"))
+
+    def snapshot(self, version: int, name: str) -> Key:
+        """The description of a snapshot of a version."""
+        return self._at(snapshot_chunks(version, name))
+
+    def chunk(self, chunks: str, index: int) -> Key:
+        """A chunk of a delta or a snapshot."""
+        return self._at(f"{chunks}/{index:06d}")
+
+    def _at(self, item: str) -> Key:
+        return Key(str(self), item)
+
+
+def delta_chunks(version: int, uid: str) -> str:
+    """The prefix of the items of a delta's chunks."""
+    return f"delta/{_number(version)}/{uid}"
+
+
+def snapshot_chunks(version: int, name: str) -> str:
+    """The prefix of the items of a snapshot's chunks."""
+    return f"snapshot/{_number(version)}/{name}"
+
+
+def registration_keys() -> list[Key]:
+    """Return the keys of the records that register the queries of a table."""
+    return [Key(REGISTRATIONS, item) for item in QUERY_ID_DIGITS]
+
+
+def registration_key(query: str) -> Key:
+    """The record that registers a query, together with others."""
+    return Key(REGISTRATIONS, query[-1])
+
+
+def description_key(query: str) -> Key:
+    """The description of a query."""
+    return Key(query, "query")
+
+
+def runs_key(query: str) -> Key:
+    """The record of the order of a query's runs, which checkpoint format 1 requires."""
+    return Key(query, "runs")
+
+
+def request_parts(keys: Iterable[Key]) -> Iterator[list[Key]]:
+    """Yield keys in order, in lists that fit in one request."""
+    left = iter(keys)
+    while part := list(islice(left, REQUEST_RECORDS_MAX)):
+        yield part
+
+
+def _number(version: int) -> str:
+    return f"{version:020d}"
+
 
 KEYS_ONLY = ("uid",)
 """A member that is short or absent, for scans that need only keys."""
@@ -19,76 +116,51 @@ class Records:
     """The records of one table. Requests are limited in size, and retried by the client."""
 
     def __init__(self, client: Client, table: str) -> None:
-        self._client = client
-        self._table = client.arrow_table(table)
-        self._names: list[str] = []
+        self._table = client.table(table)
+        self._fields = 0
 
     def get(self, keys: Sequence[Key], fields: Sequence[str] | None = None) -> list[dict[str, Any] | None]:
         """Return the value of each key in order, limited to `fields`, or None if there is no record."""
-        return [value for part in request_parts(keys) for value in self._get(part, fields)]
+        found: dict[Any, dict[str, Any]] = {}
+        for part in request_parts(keys):
+            found |= self._table.get_many(map(self._stored_key, part), fields=fields)
+        return [found.get(self._stored_key(key)) for key in keys]
 
     def delete(self, keys: Sequence[Key]) -> None:
         """Remove records, request by request in the order of the keys. Absent records are not an error."""
         for part in request_parts(keys):
-            response = self._table.batch(pa.table({"key": self._column(part)}), op="delete")
-            for row in response.select(["status", "code", "detail"]).to_pylist():
-                self._raise_if_failed(row)
+            for outcome in self._table.batch({"op": "delete", "key": self._stored_key(key)} for key in part):
+                if outcome.error is not None:
+                    raise outcome.error
 
     def update(self, key: Key, update: Mapping[str, Any]) -> None:
-        """Apply an idempotent update, starting from `{}` if there is no record."""
-        column = self._column([key])
-        operation = pa.table({"key": column, "update": [json.dumps(update)], "default": ["{}"]})
-        response = self._table.batch(operation, op="update", at_least_once=True)
-        self._raise_if_failed(response.select(["status", "code", "detail"]).to_pylist()[0])
+        """Apply an update, starting from `{}` if there is no record."""
+        self._table.update(self._stored_key(key), update, default={})
 
     def scans_in_order(self) -> bool:
         """Return whether the table can scan one place without reading others."""
-        capability = "sorted_scan" if len(self._key_names()) == 1 else "partition_scan"
-        return bool(self._described()["capabilities"].get(capability))
+        capability = "sorted_scan" if self._key_fields() == 1 else "partition_scan"
+        return bool(self._table.describe()["capabilities"].get(capability))
 
     def scan(self, place: str) -> Iterator[list[Key]]:
         """Yield the keys of a place in lists."""
-        if len(self._key_names()) == 2:
-            pages = self._table.scan(fields=KEYS_ONLY, partition=place)
+        if self._key_fields() == 2:
+            keys = (Key(*record.key) for record in self._table.scan(fields=KEYS_ONLY, partition=place))
         else:
-            pages = self._table.scan(fields=KEYS_ONLY, prefix=f"{place}/")
-        for page in pages:
-            yield from request_parts(_key(place, key) for key in page["key"].to_pylist())
+            found = self._table.scan(fields=KEYS_ONLY, prefix=f"{place}/")
+            keys = (Key(place, record.key.removeprefix(f"{place}/")) for record in found)
+        return request_parts(keys)
 
-    def _get(self, keys: Sequence[Key], fields: Sequence[str] | None) -> Iterator[dict[str, Any] | None]:
-        response = self._table.batch(pa.table({"key": self._column(keys)}), op="get", fields=fields)
-        for row in response.select(["status", "code", "detail", "value"]).to_pylist():
-            if row["code"] == "record_not_found":
-                yield None
-            else:
-                self._raise_if_failed(row)
-                yield json.loads(row["value"])
+    def _stored_key(self, key: Key) -> str | tuple[str, str]:
+        return f"{key.place}/{key.item}" if self._key_fields() == 1 else (key.place, key.item)
 
-    def _raise_if_failed(self, row: Mapping[str, Any]) -> None:
-        if row["code"] is not None:
-            raise TableError(self._table.name, row["code"], row["status"], row["detail"])
-
-    def _column(self, keys: Sequence[Key]) -> pa.Array:
-        names = self._key_names()
-        if len(names) == 1:
-            return pa.array([f"{key.place}/{key.item}" for key in keys], pa.string())
-        columns = [pa.array([key.place for key in keys]), pa.array([key.item for key in keys])]
-        return pa.StructArray.from_arrays(columns, names=names)
-
-    def _key_names(self) -> list[str]:
-        if not self._names:
-            fields = self._described()["key"]
+    def _key_fields(self) -> int:
+        if not self._fields:
+            fields = self._table.describe()["key"]
             if len(fields) > 2 or any(field["type"] != "string" for field in fields):
                 raise TableError(self._table.name, "unfit_table", 200, "no table for state: its keys are not strings")
-            self._names = [field["name"] or "key" for field in fields]
-        return self._names
-
-    def _described(self) -> dict[str, Any]:
-        return self._client.table(self._table.name).describe()
-
-
-def _key(place: str, key: Any) -> Key:
-    return Key(*key.values()) if isinstance(key, dict) else Key(place, key.removeprefix(f"{place}/"))
+            self._fields = len(fields)
+        return self._fields
 
 
 VERSIONS_AT_ONCE = 64

@@ -87,7 +87,10 @@ def settings(url: str, table: str, **options: Unpack[Options]) -> dict[str, str]
         JarNotFound: The installation does not contain the jar.
         PySparkVersionError: The installed PySpark is older than 4.1.
     """
-    _require_version()
+    if find_spec("pyspark") is not None:  # `spark-submit` also takes settings from machines without it
+        from tableside_spark.versions import require
+
+        require("the state store")
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if unknown := given.keys() - Options.__annotations__.keys():
         raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
@@ -121,14 +124,6 @@ def configure(
     for name, value in chosen.items():
         builder = builder.config(name, value)
     return builder
-
-
-def _require_version() -> None:
-    """Check the version of PySpark, if it is installed: `spark-submit` also takes settings from other machines."""
-    if find_spec("pyspark") is not None:
-        from tableside_spark.versions import require
-
-        require("the state store")
 
 
 def _address_faults(url: str, table: str) -> list[str]:

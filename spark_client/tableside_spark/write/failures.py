@@ -119,7 +119,12 @@ def put_dead_letters(
     }
     outcome = {name: F.col(name) for name in ("rows", "code", "detail")}
     digest = F.sha2(F.to_json(_struct(row), {"ignoreNullFields": "false"}), 256)
-    letter = _struct(_shortened({**row, **outcome}, ("key", "detail", *documents)) | {"time": F.current_timestamp()})
+    texts = [name for name in ("key", "detail", *documents) if name != "partition"]
+    members = row | outcome
+    too_long = [F.coalesce(F.length(members[name]) > LETTER_TEXT_CHARACTERS_MAX, F.lit(False)) for name in texts]
+    members |= {name: F.substring(members[name], 1, LETTER_TEXT_CHARACTERS_MAX) for name in texts}
+    truncated = F.array_contains(F.array(*too_long), True)
+    letter = _struct(members | {"truncated": truncated, "time": F.current_timestamp()})
     letters = failed.select(digest.alias("digest"), letter.alias("letter"))
     number = F.row_number().over(Window.partitionBy("digest").orderBy("letter.code", "letter.detail"))
     numbered = letters.select(F.concat_ws("-", "digest", number).alias("id"), "letter")
@@ -128,11 +133,3 @@ def put_dead_letters(
 
 def _struct(members: dict[str, Column]) -> Column:
     return F.struct(*[column.alias(name) for name, column in members.items()])
-
-
-def _shortened(members: dict[str, Column], texts: Sequence[str]) -> dict[str, Column]:
-    """Limit the length of the texts, and add `truncated`: whether one of them is incomplete."""
-    limit = LETTER_TEXT_CHARACTERS_MAX
-    too_long = [F.coalesce(F.length(members[name]) > limit, F.lit(False)) for name in texts if name != "partition"]
-    cut = {name: F.substring(members[name], 1, limit) for name in texts if name != "partition"}
-    return {**members, **cut, "truncated": F.array_contains(F.array(*too_long), True)}

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,17 +11,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.executor.operation_batch import ROWS, Token, internal
 from tableside_spark.executor.task_client import REPORT_MIN_S
 from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, RETRIABLE, WriteSpec, WriteTask
 from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.frames import is_remote, map_arrow, quoted
 from tableside_spark.plan.rows import PreparedRows
-from tableside_spark.plan.table_schema import ServiceLimits
-from tableside_spark.write.errors import TableWriteError, failure_groups, rerun_advice
+from tableside_spark.plan.table_schema import ServiceLimits, Target
 from tableside_spark.write.failures import OnError, failed_rows, outcome_columns, put_dead_letters
-from tableside_spark.write.summary import WriteSummary, WriteTotals
+from tableside_spark.write.summary import TableWriteError, WriteSummary, WriteTotals, failure_groups, rerun_advice
 
 _DESCRIPTION_PROPERTY = "spark.job.description"
 REQUEST_CODES = (
@@ -34,19 +32,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """A write without its operations and its token: its parameters, its concurrency, and its reaction to failures.
+    """A write without its operations and its token.
 
     `keys` are the key columns with the DataFrame's names. `harmless` means that the rows may be applied again.
     """
 
+    target: Target
+    totals: WriteTotals
+    limits: ServiceLimits
     spec: WriteSpec
     keys: tuple[str, ...]
     harmless: bool
     on_error: OnError
-    in_flight_max: int
-    chunk: ChunkSize
-    limits: ServiceLimits
-    totals: WriteTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,8 @@ def _run_or_fail(job: WriteJob, assigned: PreparedRows, this: WriteRun, started_
     found = [row.asDict() for row in _outcomes(job, operations, this.token, shown=job.keys).collect()]
     summary = _summary(job, [sum(row[internal(name)] or 0 for row in found) for name in COUNTS], this, started_s)
     if summary.failed:
-        raise _error(job, found, this, summary)
+        groups = failure_groups(found, job.keys)
+        raise TableWriteError(job.spec.table, groups, summary, is_repeatable=this.is_repeatable)
     return summary
 
 
@@ -101,18 +99,13 @@ def _run_with_failures(job: WriteJob, assigned: PreparedRows, this: WriteRun, st
     summary = _summary(job, list(sums), this, started_s)
     failed = failed_rows(assigned.rows, outcomes, assigned.grouping, job.keys, job.spec.documents)
     if job.on_error == "collect":
-        return replace(summary, failures=_kept(failed, summary))
+        # The failed rows must not depend on the rows of the write.
+        empty = failed.sparkSession.createDataFrame([], failed.schema)
+        return replace(summary, failures=failed.localCheckpoint(eager=True) if summary.failed else empty)
     if summary.failed:
         _raise_temporary_failures(job, outcomes, this, summary)
         _handle_failures(job, failed, this)
     return summary
-
-
-def _kept(failed: DataFrame, summary: WriteSummary) -> DataFrame:
-    """Return the failed rows as a DataFrame that does not depend on the rows of the write."""
-    if summary.failed:
-        return failed.localCheckpoint(eager=True)
-    return failed.sparkSession.createDataFrame([], failed.schema)
 
 
 def _raise_temporary_failures(job: WriteJob, outcomes: DataFrame, this: WriteRun, summary: WriteSummary) -> None:
@@ -121,7 +114,8 @@ def _raise_temporary_failures(job: WriteJob, outcomes: DataFrame, this: WriteRun
     first = [F.first(quoted(key)).alias(key) for key in job.keys]
     found = temporary.groupBy(CODE, DETAIL).agg(F.sum(ROWS).alias(ROWS), *first).collect()
     if found:
-        raise _error(job, [row.asDict() for row in found], this, summary)
+        groups = failure_groups([row.asDict() for row in found], job.keys)
+        raise TableWriteError(job.spec.table, groups, summary, is_repeatable=this.is_repeatable)
 
 
 def _handle_failures(job: WriteJob, failed: DataFrame, this: WriteRun) -> None:
@@ -133,20 +127,17 @@ def _handle_failures(job: WriteJob, failed: DataFrame, this: WriteRun) -> None:
 
 
 def _outcomes(job: WriteJob, operations: DataFrame, token: Token | None, *, shown: Sequence[str]) -> DataFrame:
-    source, divided = divide_in_flight(operations, job.limits, job.in_flight_max, job.chunk)
+    source, divided = divide_in_flight(operations, job.limits, job.target)
     stop_at_failure = job.on_error == "fail"
     task = WriteTask(job.spec, tuple(shown), token, stop_at_failure, divided.chunk, divided.window)
-    schema = StructType(
-        [
-            *(StructField(internal(name), LongType()) for name in COUNTS),
-            *(StructField(name, operations.schema[name].dataType) for name in shown),
-            StructField(ROWS, LongType()),
-            StructField(CODE, StringType()),
-            StructField(DETAIL, StringType()),
-            StructField(RETRIABLE, BooleanType()),
-        ]
-    )
-    return map_arrow(source, task, schema)
+    counts = [StructField(internal(name), LongType()) for name in COUNTS]
+    columns = [StructField(name, operations.schema[name].dataType) for name in shown]
+    reasons = [
+        StructField(CODE, StringType()),
+        StructField(DETAIL, StringType()),
+        StructField(RETRIABLE, BooleanType()),
+    ]
+    return map_arrow(source, task, StructType([*counts, *columns, StructField(ROWS, LongType()), *reasons]))
 
 
 def _summary(job: WriteJob, counts: Sequence[int], this: WriteRun, started_s: float) -> WriteSummary:
@@ -162,13 +153,6 @@ def _summary(job: WriteJob, counts: Sequence[int], this: WriteRun, started_s: fl
     if waited_s >= REPORT_MIN_S:
         log.warning("table %s: tasks of the %s waited %.1f s for retries", spec.table, spec.op, waited_s)
     return summary
-
-
-def _error(
-    job: WriteJob, outcomes: Iterable[Mapping[str, Any]], this: WriteRun, summary: WriteSummary
-) -> TableWriteError:
-    groups = failure_groups(outcomes, job.keys)
-    return TableWriteError(job.spec.table, groups, summary, is_repeatable=this.is_repeatable)
 
 
 @contextmanager

@@ -6,15 +6,100 @@ does not identify a repetition. The table's companion `TABLE@runs` has one recor
 its last micro-batches and an epoch, which a returning number increases.
 """
 
+import hashlib
+import json
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from tableside_client.connection import Connection, shared_client
 from tableside_client.errors import PreconditionFailed, RecordNotFound, TableError, TableNotFound
-from tableside_spark.write.checkpoint import Content
+from tableside_spark.plan.frames import is_remote
+
+TAIL_BYTES_MAX = 2**20
+"""How much of the end of a file is read. The list of a file source's files grows with the age of the query."""
+
+
+_HEADER_LINES = 2
+"""The version, and metadata with the time at which the micro-batch was planned. One line for each source follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The identity of a micro-batch's rows: a digest, which is empty if Spark has not stored the offsets.
+
+    `offsets` is the text of the checkpoint's file. A task cannot read it: its digest is the id of the query's `run`.
+    """
+
+    digest: str = ""
+    offsets: str = ""
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint directory, readable through a session."""
+
+    root: str
+    session: SparkSession
+
+    def query_id(self) -> str:
+        """Return the id of the checkpoint's query. It is the same after a restart."""
+        [line] = self._lines("metadata") or [""]
+        return str(json.loads(line)["id"])
+
+    def content(self, number: int) -> "Content":
+        """Return what a micro-batch consists of: its offsets, and the new files of file sources."""
+        lines = self._lines(f"offsets/{number}")
+        if lines is None:
+            return Content()
+        # The offsets before the micro-batch are those of the micro-batch before, which is compared as well.
+        ends = lines[_HEADER_LINES:]
+        described = "\n".join([*ends, *self._files(ends)])
+        return Content(hashlib.sha256(described.encode()).hexdigest()[:16], "\n".join(lines))
+
+    def _files(self, offsets: list[str]) -> Iterator[str]:
+        """Yield the descriptions of the new files of file sources, whose offsets only count the batches of files."""
+        for source, offset in enumerate(offsets):
+            if (found := re.fullmatch(r'\{"logOffset":(\d+)\}', offset)) is not None:
+                log, ending = f"sources/{source}/{found[1]}", f'"batchId":{found[1]}}}'
+                yield from self._lines(log, ending) or self._lines(f"{log}.compact", ending) or ()
+
+    def _lines(self, name: str, ending: str = "") -> list[str] | None:
+        """Return the last lines of a file that end with a text, or None if there is no such file."""
+        path = f"{self.root.rstrip('/')}/{name}"
+        lines = self._remote_lines(path, ending) if is_remote(self.session) else self._jvm_lines(path, ending)
+        return None if lines is None else [line for line in lines if line.endswith(ending)]
+
+    def _remote_lines(self, path: str, ending: str) -> list[str] | None:
+        escaped = re.sub(r"([\[\]{}*?\\])", r"\\\1", path)  # Spark interprets paths as glob patterns
+        try:
+            rows = self.session.read.text(escaped).where(F.endswith("value", F.lit(ending))).collect()
+        except AnalysisException:
+            return None
+        return [row["value"] for row in rows]
+
+    def _jvm_lines(self, path: str, ending: str) -> list[str] | None:
+        jvm = self.session._jvm  # noqa: SLF001 - a Spark job takes several times as long
+        assert jvm is not None
+        file = jvm.org.apache.hadoop.fs.Path(path)
+        files = file.getFileSystem(self.session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+        if not files.exists(file):
+            return None
+        stream = files.open(file)
+        try:
+            stream.seek(max(0, files.getFileStatus(file).getLen() - TAIL_BYTES_MAX))
+            return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
+        finally:
+            stream.close()
+
 
 RUNS = "@runs"
 BATCHES_MAX = 100
@@ -67,6 +152,17 @@ class QueryMemory:
         runs = self.runs if content.run in ("", *self.runs) else (*self.runs[1 - RUNS_MAX :], content.run)
         return QueryMemory(self.epoch + (number <= self.last), digests, offsets, runs)
 
+    @classmethod
+    def from_record(cls, value: Mapping[str, Any]) -> Self:
+        """Read a record of the companion."""
+        digests = {int(number): str(digest) for number, digest in value["batches"].items()}
+        return cls(int(value["epoch"]), digests, str(value["offsets"]), tuple(value["runs"]))
+
+    def record(self) -> dict[str, Any]:
+        """Return the record of the companion."""
+        digests = {str(number): digest for number, digest in self.digests.items()}
+        return {"epoch": self.epoch, "batches": digests, "offsets": self.offsets, "runs": self.runs}
+
     def sequence(self, number: int) -> int:
         """Return the sequence of a micro-batch's token. It is higher than those of all earlier epochs."""
         return self.epoch * BATCH_NUMBERS + number
@@ -97,7 +193,7 @@ def sequence_of(
             found = None
         except TableError as error:
             return _unremembered(table, number, error)
-        memory = QueryMemory() if found is None else _decoded(found.value)
+        memory = QueryMemory() if found is None else QueryMemory.from_record(found.value)
         if memory.repeats(number, content.digest):
             return memory.sequence(number)
         if content.run in memory.runs[:-1]:
@@ -107,7 +203,7 @@ def sequence_of(
         memory = memory.begin(number, content)
         try:
             etag = None if found is None else found.etag
-            companion.put(query, _encoded(memory), if_match=etag, if_absent=found is None)
+            companion.put(query, memory.record(), if_match=etag, if_absent=found is None)
         except PreconditionFailed:
             continue
         except TableError as error:
@@ -144,13 +240,3 @@ def _unremembered(table: str, number: int, error: TableError) -> int:
 @lru_cache(maxsize=1_000)
 def _warn_once(table: str, reason: str) -> None:
     log.warning("table %s remembers no streaming queries, so older checkpoints are not recognized: %s", table, reason)
-
-
-def _decoded(value: Mapping[str, Any]) -> QueryMemory:
-    digests = {int(number): str(digest) for number, digest in value["batches"].items()}
-    return QueryMemory(int(value["epoch"]), digests, str(value["offsets"]), tuple(value["runs"]))
-
-
-def _encoded(memory: QueryMemory) -> dict[str, Any]:
-    digests = {str(number): digest for number, digest in memory.digests.items()}
-    return {"epoch": memory.epoch, "batches": digests, "offsets": memory.offsets, "runs": memory.runs}

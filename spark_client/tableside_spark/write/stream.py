@@ -12,11 +12,10 @@ from tableside_spark.plan.frames import is_remote
 from tableside_spark.plan.grouping import Grouping
 from tableside_spark.plan.rows import PreparedRows
 from tableside_spark.write import job
-from tableside_spark.write.checkpoint import Checkpoint
 from tableside_spark.write.job import WriteJob, WriteRun
-from tableside_spark.write.micro_batch import MicroBatch, current_micro_batch
+from tableside_spark.write.query_memory import Checkpoint
 from tableside_spark.write.summary import BATCHES_MAX, WriteSummary, publish
-from tableside_spark.write.tokens import TokenLease, micro_batch_token
+from tableside_spark.write.tokens import MicroBatch, TokenLease, current_micro_batch, micro_batch_token
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

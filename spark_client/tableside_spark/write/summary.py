@@ -1,9 +1,15 @@
-"""The results of a write, and the totals of all writes of a `Table`."""
+"""The results of a write: its summary, the error for failed rows, totals, and the progress of streaming queries."""
 
+import json
 import threading
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+
+from tableside_spark.executor.operation_batch import ROWS
+from tableside_spark.executor.write_task import CODE, DETAIL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +18,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteSummary:
+class WriteCounts:
+    """What writes and their totals count. `WriteSummary` describes the attributes."""
+
+    operations: int = 0
+    sent: int = 0
+    applied: int = 0
+    replayed: int = 0
+    failed: int = 0
+    dropped: int = 0
+    unsent: int = 0
+    retried: int = 0
+    waited_s: float = 0.0
+    seconds: float = 0.0
+
+    def counts(self) -> dict[str, Any]:
+        """Return the counts as a dict."""
+        return {counter.name: getattr(self, counter.name) for counter in fields(WriteCounts)}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSummary(WriteCounts):
     """The result of a write, counted in rows of the DataFrame.
 
     Each row counts once, even if its task ran several times. A row for several partitions counts once for each. Every
@@ -33,42 +59,15 @@ class WriteSummary:
         failures: With `on_error="collect"`, one row for each failed row, with its `code` and `detail`.
     """
 
-    operations: int
-    sent: int
-    applied: int
-    replayed: int
-    failed: int
-    dropped: int
-    unsent: int
-    retried: int
-    waited_s: float
-    seconds: float
     batch_id: int | None = None
     failures: "DataFrame | None" = field(default=None, compare=False, repr=False)
 
-    def counts(self) -> dict[str, Any]:
-        """Return the counts as a dict."""
-        return {name: getattr(self, name) for name in _COUNTERS}
-
 
 @dataclass(frozen=True, slots=True)
-class WriteStats:
+class WriteStats(WriteCounts):
     """The totals of all writes of a `Table` in this process, including failed ones. Counts as in `WriteSummary`."""
 
     writes: int = 0
-    operations: int = 0
-    sent: int = 0
-    applied: int = 0
-    replayed: int = 0
-    failed: int = 0
-    dropped: int = 0
-    unsent: int = 0
-    retried: int = 0
-    waited_s: float = 0.0
-    seconds: float = 0.0
-
-
-_COUNTERS = tuple(number.name for number in fields(WriteStats) if number.name != "writes")
 
 
 class WriteTotals:
@@ -84,9 +83,8 @@ class WriteTotals:
     def add(self, summary: WriteSummary) -> None:
         """Add one write."""
         with self._lock:
-            before = asdict(self._stats)
-            added = {name: before[name] + number for name, number in summary.counts().items()}
-            self._stats = WriteStats(writes=before["writes"] + 1, **added)
+            added = {name: getattr(self._stats, name) + number for name, number in summary.counts().items()}
+            self._stats = WriteStats(writes=self._stats.writes + 1, **added)
 
     @property
     def stats(self) -> WriteStats:
@@ -117,7 +115,8 @@ def progress(query: "StreamingQuery | ConnectStreamingQuery") -> list[WriteSumma
 
     session = SparkSession.active()
     try:
-        rows = session.table(_view_name(session, str(query.id))).orderBy("batch_id").collect()
+        database = session.conf.get("spark.sql.globalTempDatabase", "global_temp")
+        rows = session.table(f"{database}.{_view_name(str(query.id))}").orderBy("batch_id").collect()
     except AnalysisException:  # no micro-batch yet
         return []
     return [WriteSummary(**row.asDict()) for row in rows]
@@ -126,12 +125,91 @@ def progress(query: "StreamingQuery | ConnectStreamingQuery") -> list[WriteSumma
 def publish(session: "SparkSession", query_id: str, summaries: Iterable[WriteSummary]) -> None:
     """Replace the summaries that `progress` returns."""
     rows = [(summary.batch_id, *summary.counts().values()) for summary in summaries]
-    session.createDataFrame(rows, _COLUMNS).createOrReplaceGlobalTempView(_unqualified_view_name(query_id))
+    session.createDataFrame(rows, _COLUMNS).createOrReplaceGlobalTempView(_view_name(query_id))
 
 
-def _unqualified_view_name(query_id: str) -> str:
+def _view_name(query_id: str) -> str:
     return f"tableside_{query_id.replace('-', '_')}"
 
 
-def _view_name(session: "SparkSession", query_id: str) -> str:
-    return f"{session.conf.get('spark.sql.globalTempDatabase', 'global_temp')}.{_unqualified_view_name(query_id)}"
+KEY_CHARACTERS_MAX = 200
+"""The maximum length of a key in a message."""
+
+_PARTLY_APPLIED = "Part of the write may have been applied"
+_ADVICE = 'To make running a write again harmless, give each run a token, such as token="load/2026-11-20".'
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Rows that failed for the same reason: the code, the detail, the number of rows, and the first key as JSON."""
+
+    code: str
+    detail: str
+    rows: int
+    key: str
+
+
+class TableWriteError(Exception):
+    """A write with failed rows.
+
+    Attributes:
+        table: The name of the table.
+        code: The most frequent problem code.
+        detail: The most frequent cause with this code, in words.
+        alike: The number of rows that failed with this code and detail.
+        key: The key of the first of these rows, as JSON.
+        counts: The number of failed rows by code, the most frequent first.
+        failed: The number of all failed rows.
+        summary: The `WriteSummary`. Rows that it does not count as applied or replayed may be written again.
+    """
+
+    def __init__(
+        self, table: str, groups: Sequence[FailureGroup], summary: WriteSummary, *, is_repeatable: bool = True
+    ) -> None:
+        self.table = table
+        rows: Counter[str] = Counter()
+        for group in groups:
+            rows[group.code] += group.rows
+        self.counts = dict(rows.most_common())
+        first = max((group for group in groups if group.code == next(iter(self.counts))), key=lambda group: group.rows)
+        self.code, self.detail, self.alike, self.key = first.code, first.detail, first.rows, first.key
+        self.failed = summary.failed
+        self.summary = summary
+        message = f"table {table}: {_counts_text(self.counts)}; the first has the key {self.key}: {self.detail}"
+        applied = f"{_PARTLY_APPLIED}: {summary.applied} rows were applied, {summary.unsent} were not sent."
+        super().__init__(message if is_repeatable else f"{message}. {applied} {_ADVICE}")
+
+
+def failure_groups(outcomes: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[FailureGroup]:
+    """Return the failures among outcome rows, by code and detail. Each outcome has the key of its first row."""
+    groups: dict[tuple[str, str], FailureGroup] = {}
+    for row in outcomes:
+        if row[CODE] is not None:
+            reason = (row[CODE], row[DETAIL] or "")
+            before = groups.get(reason)
+            parts = [row[name] for name in keys]
+            text = json.dumps(parts[0] if len(parts) == 1 else parts, ensure_ascii=False)
+            short = text if len(text) <= KEY_CHARACTERS_MAX else f"{text[:KEY_CHARACTERS_MAX]}…"
+            rows, key = (0, short) if before is None else (before.rows, before.key)
+            groups[reason] = FailureGroup(*reason, rows + row[ROWS], key)
+    return list(groups.values())
+
+
+@contextmanager
+def rerun_advice(*, is_repeatable: bool) -> Iterator[None]:
+    """Add a note to errors of a write that must not be run again without care."""
+    try:
+        yield
+    except TableWriteError:
+        raise
+    except Exception as error:
+        if not is_repeatable:
+            error.add_note(f"{_PARTLY_APPLIED}. {_ADVICE}")
+        raise
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    """Return a text like "3 rows failed with too_large, 2 with throttled"."""
+    (code, rows), *others = counts.items()
+    noun = "row" if rows == 1 else "rows"
+    return ", ".join([f"{rows} {noun} failed with {code}", *(f"{count} with {other}" for other, count in others)])

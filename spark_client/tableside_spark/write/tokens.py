@@ -1,28 +1,148 @@
-"""The token of a write: given by the caller, from the micro-batch, or generated."""
+"""The token of a write: given by the caller, from the current micro-batch, or generated.
+
+In classic PySpark, `foreachBatch` runs on a thread with the query's id and the number of the micro-batch as local
+properties. Threads started there do not have them, unless they are `pyspark.InheritableThread`s. Spark Connect provides
+neither, but the checkpoint's file `metadata` contains the query's id.
+"""
 
 import re
+import sys
+import threading
 import uuid
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from tableside_client import json_batch
 from tableside_client.connection import Connection
-from tableside_spark.executor.operation_batch import RESET, Token
-from tableside_spark.executor.parts import PART
-from tableside_spark.write import micro_batch
-from tableside_spark.write.checkpoint import Content
-from tableside_spark.write.micro_batch import MicroBatch
-from tableside_spark.write.query_memory import sequence_of
+from tableside_client.json_batch import TokenArgument as TokenArgument
+from tableside_spark.executor.operation_batch import PART, RESET, Token
+from tableside_spark.plan.frames import is_remote
+from tableside_spark.write.query_memory import Checkpoint, Content, sequence_of
 
-WRITER_CHARACTERS_MAX = 128 - len(RESET)
-SEQUENCE_MAX = 2**63 - 1
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+_CONNECT_WORKER = "foreach_batch_worker"
+_QUERIES_MAX = 1_000
 
+
+class UnsoundTokenError(ValueError):
+    """A streaming write without a token that would identify it if the micro-batch ran again."""
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """A micro-batch: its query's id, its number, and, if Spark provides them, the query's run and checkpoint."""
+
+    query: str
+    number: int
+    run: str | None = None
+    checkpoint: Checkpoint | None = None
+
+
+def current_micro_batch(frame: DataFrame) -> MicroBatch | None:
+    """Return the current micro-batch, or None outside of `foreachBatch`.
+
+    Raises `UnsoundTokenError` if the DataFrame belongs to a streaming query that cannot be determined.
+    """
+    if is_remote(frame):
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        if spec is not None and str(spec.name).endswith(_CONNECT_WORKER):
+            raise UnsoundTokenError(_with_advice("Spark Connect does not provide the query's id in foreachBatch"))
+        return None
+    session = frame.sparkSession
+    query, batch = (session.sparkContext.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
+    if query is not None and batch is not None:
+        return _micro_batch(session, str(query), int(batch))
+    private = frame._jdf.sparkSession()  # noqa: SLF001 - there is no other way to tell
+    if any(running.sparkSessionForStream().equals(private) for running in _running_queries(session)):
+        raise UnsoundTokenError(_with_advice("a thread started in foreachBatch does not have the query's id"))
+    return None
+
+
+def _with_advice(why: str) -> str:
+    return (
+        f'{why}: give token=("a stable name", batch_id), write in foreachBatch itself or in a '
+        "pyspark.InheritableThread, or set at_least_once=True"
+    )
+
+
+def _micro_batch(session: SparkSession, query_id: str, number: int) -> MicroBatch:
+    """Return a micro-batch of a running query. A job group would contain the run, but callers may set their own."""
+    for query in _running_queries(session):
+        if str(query.id()) == query_id:
+            checkpoint = Checkpoint(str(query.resolvedCheckpointRoot()), session)
+            return MicroBatch(query_id, number, str(query.runId()), checkpoint)
+    return MicroBatch(query_id, number, run=query_id)
+
+
+def _running_queries(session: SparkSession) -> Iterable[Any]:
+    """Return the running queries of all sessions, or none if a Spark distribution does not provide them."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # classic PySpark alone has it, without types
+
+    try:
+        shared = session._jsparkSession.sharedState()  # noqa: SLF001 - there is no other way to tell
+        running: Iterable[Any] = shared.activeStreamingQueries().values()
+    except Py4JError:
+        return ()
+    return running
+
+
+@dataclass(slots=True)
+class _RunState:
+    """The current micro-batch of a run, and the tables that are being, or have been, written in it, as URL and name."""
+
+    batch: int
+    tables: set[tuple[str, str]] = field(default_factory=set)
+
+
+class WriteLocks:
+    """Ensures that a micro-batch writes a table once per token: a second write would count as a replay."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _RunState] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def exclusive(self, run: str, number: int, table: tuple[str, str]) -> Iterator[None]:
+        """Keep a table, given as URL and name, locked during a write. After a failure, the write may be repeated."""
+        self._acquire(run, number, table)
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._runs[run].tables.discard(table)
+            raise
+
+    def _acquire(self, run: str, number: int, table: tuple[str, str]) -> None:
+        with self._lock:
+            state = self._runs.pop(run, None)
+            if state is not None and number < state.batch:
+                self._runs[run] = state
+                raise UnsoundTokenError(
+                    _with_advice(f"a thread started in micro-batch {number} writes in micro-batch {state.batch}")
+                )
+            current = state if state is not None and state.batch == number else _RunState(number)
+            self._runs[run] = current  # the most recently used run is last
+            while len(self._runs) > _QUERIES_MAX:
+                del self._runs[next(iter(self._runs))]
+            if table in current.tables:
+                raise UnsoundTokenError(
+                    f"table {table[1]} is written a second time in micro-batch {number}: under the same token "
+                    'it would count as a replay; give each write its own token=("a stable name", batch_id)'
+                )
+            current.tables.add(table)
+
+
+WRITE_LOCKS = WriteLocks()
+"""The locks of this process."""
+
+
+WRITER_CHARACTERS_MAX = json_batch.WRITER_CHARACTERS_MAX - len(RESET)
 _RESERVED = re.compile(rf"({RESET}|{PART}[0-9a-f]{{5}})$")
-
-TokenArgument = str | tuple[str, int] | None
-"""A token argument: a writer's name for a single write, or a writer's name and an increasing sequence number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +157,20 @@ class TokenLease:
     is_repeatable: bool = False
 
 
-def require_consistent(given: TokenArgument, *, at_least_once: bool) -> None:
-    """Raise `ValueError` for a token together with `at_least_once`."""
-    if at_least_once and given is not None:
-        raise ValueError("token= is for writes applied exactly once, at_least_once=True for writes without tokens")
-
-
 def parse_token(given: TokenArgument) -> Token | None:
-    """Validate a token argument."""
-    if given is None:
+    """Validate a token argument. The sequence of a text is 0."""
+    token = json_batch.parse_token((given, 0) if isinstance(given, str) else given)
+    if token is None:
         return None
-    writer, sequence = (given, 0) if isinstance(given, str) else given
-    if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARACTERS_MAX:
-        raise ValueError(f"a token's writer is a string of 1 to {WRITER_CHARACTERS_MAX} characters")
+    writer, _ = token
+    if len(writer) > WRITER_CHARACTERS_MAX:
+        raise ValueError(f"the writer of a token is a string of 1 to {WRITER_CHARACTERS_MAX} characters")
     if _RESERVED.search(writer):
         raise ValueError(
-            f"a token's writer does not end with {RESET}, or with {PART} and five hexadecimal digits: "
+            f"the writer of a token does not end with {RESET}, or with {PART} and five hexadecimal digits: "
             "these suffixes are reserved for writers that are derived from it"
         )
-    if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence <= SEQUENCE_MAX:
-        raise ValueError(f"a token's sequence is an integer from 0 to {SEQUENCE_MAX}")
-    return Token(writer, sequence)
+    return Token(*token)
 
 
 def acquire_token(
@@ -67,7 +180,7 @@ def acquire_token(
     token = parse_token(given)
     if token is not None:
         return TokenLease(token, is_repeatable=True)
-    if (batch := micro_batch.current_micro_batch(frame)) is not None:
+    if (batch := current_micro_batch(frame)) is not None:
         return micro_batch_token(batch, connection, table, harmless=harmless)
     return TokenLease(Token(f"spark-{uuid.uuid4()}", 0) if generate else None)
 
@@ -80,12 +193,5 @@ def micro_batch_token(batch: MicroBatch, connection: Connection, table: str, *, 
     content = Content() if batch.checkpoint is None else batch.checkpoint.content(batch.number)
     sequence = sequence_of(connection, table, batch.query, batch.number, content, harmless=harmless)
     run, number, place = batch.run, batch.number, (connection.url, table)
-    hold = nullcontext if run is None else lambda: micro_batch.WRITE_LOCKS.exclusive(run, number, place)
+    hold = nullcontext if run is None else lambda: WRITE_LOCKS.exclusive(run, number, place)
     return TokenLease(Token(batch.query, sequence), hold, is_repeatable=True)
-
-
-def puts_carry_tokens(frame: DataFrame, given: TokenArgument, *, at_least_once: bool) -> bool:
-    """Whether the puts of a DataFrame carry a token, which requires one put per key."""
-    if at_least_once:
-        return False
-    return given is not None or frame.isStreaming or micro_batch.current_micro_batch(frame) is not None

@@ -19,7 +19,7 @@ from tableside_client import (
     TableNotFound,
     json_batch,
 )
-from tableside_client.calls import CallSettings, Pause
+from tableside_client.calls import CallLimits, CallSettings, Pause
 from tableside_client.json_batch import Operation
 
 pytestmark = pytest.mark.server
@@ -145,7 +145,7 @@ async def test_a_record_that_is_too_large_is_one_failure_of_a_batch(people: Any)
 def results_of(responses: list[httpx.Response]) -> list[dict[str, Any]]:
     """Return the results of two puts whose requests get these responses, one after the other."""
     operations = [Operation.create({"op": "put", "key": key, "value": {}}, None) for key in "ab"]
-    call = json_batch.send(CallSettings(Retries(total_s=60)).start(), "t", operations)
+    call = json_batch.send(CallLimits(CallSettings(Retries(total_s=60))), "t", operations)
     waiting = iter(responses)
     reply: httpx.Response | None = None
     while True:

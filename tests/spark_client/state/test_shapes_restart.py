@@ -21,7 +21,7 @@ from support.running import Service
 from tableside_client import Client
 from tableside_spark.state import State
 from tableside_spark.state.__main__ import main
-from tableside_spark.state.key_layout import snapshot_chunks
+from tableside_spark.state.records import snapshot_chunks
 
 pytestmark = [
     pytest.mark.jvm,

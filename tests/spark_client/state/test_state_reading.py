@@ -1,14 +1,13 @@
 """Listing of the state in a table, and its removal."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from spark_client.state.written import TABLES, TIME, Written, a_query, service
-from tableside_client import Client
-from tableside_client.arrow_table import ArrowTable
+from tableside_client import Client, Table
 from tableside_spark import TableError
 from tableside_spark.state import Place, Progress, QueryNotFound, State, Store
 
@@ -185,13 +184,17 @@ def test_chunks_beyond_a_gap_are_found_through_their_manifest(written: Written, 
 
 def test_no_request_is_of_more_records_than_are_allowed(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    batch = ArrowTable.batch
 
-    def counted(table: ArrowTable, operations: Any, **options: Any) -> Any:
-        sizes.append(operations.num_rows)
-        return batch(table, operations, **options)
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(table: Any, items: Iterable[Any], **options: Any) -> Any:
+            sent = list(items)
+            sizes.append(len(sent))
+            return method(table, sent, **options)
 
-    monkeypatch.setattr(ArrowTable, "batch", counted)
+        return call
+
+    for name in ("batch", "get_many"):
+        monkeypatch.setattr(Table, name, counted(getattr(Table, name)))
     for version in range(1, 9):
         place = f"{written.query}/0/1/default"
         written.attempt(place, version, *(f"u{number}" for number in range(30)))
