@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from ..core import Get, Operation, Outcome, Record, Written, chunks_of, value_bytes, without_value
 from ..core.bounded_reads import not_read
-from ..core.concurrency import Pieces
-from ..core.projection import NOT_PROJECTED, PIECE_BYTES
+from ..core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
+from ..core.projection import NOT_PROJECTED
 
 Reduce: TypeAlias = Callable[[bytes], bytes]
 """Reduces the text of a value to the requested members."""
@@ -19,9 +19,6 @@ COPIED_BYTES_MAX = 2**20
 """Larger values of writes are not copied: there are at most 64 in a response, and a copy takes long."""
 
 UNLIMITED_COUNT = 2**31
-
-PIECE_OUTCOMES = 256
-"""How many outcomes with short values are counted before other requests have a turn."""
 
 
 class ValueRoom:
@@ -42,7 +39,7 @@ class ValueRoom:
         After the time `until`, no more values are reduced: gets end as DeadlineExceeded, and writes return no value.
         """
         kept: list[Outcome] = []
-        for some in chunks_of(outcomes, PIECE_OUTCOMES, PIECE_BYTES, _copied_bytes):
+        for some in chunks_of(outcomes, PIECE_OPERATIONS, PIECE_BYTES, _copied_bytes):
             late = self._reduction is not None and time.monotonic() >= until
             kept += map(_late if late else self._kept, some)
             yield

@@ -12,6 +12,10 @@ from .errors import DeadlineExceeded
 SLICE_S = 0.001
 """How long a computation may occupy the event loop before other tasks run."""
 
+PIECE_OPERATIONS = 1000
+PIECE_BYTES = 2**18
+"""How many operations, and how many bytes of their values, are processed before other tasks may run."""
+
 THREADS_MAX = 2
 """How many threads compute at a time. The event loop may wait for each of them, and each result may be large."""
 

@@ -12,9 +12,6 @@ VALUES_MIN = 100
 FIELDS_MAX = 32
 """The decoder compares each name in a value with each of the fields."""
 
-PIECE_BYTES = 2**16
-"""How many bytes of values are reduced before other requests have a turn."""
-
 NOT_PROJECTED = DeadlineExceeded("the deadline was over before the requested fields were extracted")
 
 _MEMBERS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -10,9 +10,10 @@ import pytest
 from contract import put, update
 from support.pieces import counted
 from tableside.catalog import Table, ValueRoom
-from tableside.catalog.value_room import PIECE_OUTCOMES, Reduce
+from tableside.catalog.value_room import Reduce
 from tableside.core import NOT_READ, DeadlineExceeded, Get, Operation, Outcome, Record, TableSpec, TooLarge, Written
-from tableside.core.projection import NOT_PROJECTED, PIECE_BYTES
+from tableside.core.concurrency import PIECE_BYTES, PIECE_OPERATIONS
+from tableside.core.projection import NOT_PROJECTED
 from tableside.core.store import Policy
 from tableside.policies.retry import Retry, RetrySchedule
 from tableside.stores.memory import MemoryStore
@@ -79,7 +80,7 @@ def test_other_tasks_run_while_values_are_reduced(count: int, size: int) -> None
     room = ValueRoom(math.inf, lambda: lambda value: b"{}")
     kept, turns = counted(room.keep([Record(b"x" * size, "e")] * count))
     assert kept == [Record(b"{}", "e")] * count
-    assert turns == count * max(size, PIECE_BYTES // PIECE_OUTCOMES) // PIECE_BYTES
+    assert turns == max(-(-count // PIECE_OPERATIONS), count * size // PIECE_BYTES)
 
 
 def test_no_values_are_reduced_after_the_deadline() -> None:

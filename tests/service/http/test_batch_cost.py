@@ -26,11 +26,10 @@ from tableside.core import (
     TooLarge,
     Written,
 )
-from tableside.core.concurrency import in_pieces
+from tableside.core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, in_pieces
 from tableside.core.json_text import NotJson
 from tableside.core.keys import STRING_BYTES_MAX
 from tableside.core.projection import FIELDS_MAX, NOT_PROJECTED, VALUES_MIN, projection
-from tableside.core.projection import PIECE_BYTES as PROJECTED_BYTES
 from tableside.http.responses import arrow_response
 from tableside.http.wire import (
     arrow_answers,
@@ -42,7 +41,7 @@ from tableside.http.wire import (
     pages,
     projections,
 )
-from tableside.http.wire.answers import PIECE_BYTES, PIECE_OPERATIONS, answer
+from tableside.http.wire.answers import answer
 from tableside.http.wire.arrow_keys import decode_keys
 from tableside.http.wire.body_parts import PART_BYTES_MIN
 
@@ -346,11 +345,11 @@ def test_extracting_fields_ends_at_the_deadline() -> None:
 
 
 def test_extracting_fields_from_small_records_ends_at_the_deadline_too() -> None:
-    value = b'{"n":1,"text":"%b"}' % (b"x" * (PROJECTED_BYTES // 8))
+    value = b'{"n":1,"text":"%b"}' % (b"x" * (PIECE_BYTES // 8))
     outcomes = [None, *[Record(value, "e")] * 100, None]
     found, turns = counted(projections.project_outcomes(outcomes, [N] * 102, never))
     assert found == [None, *[Record(b'{"n":1}', "e")] * 100, None]
-    assert turns >= 100 * len(value) // PROJECTED_BYTES
+    assert turns >= 100 * len(value) // PIECE_BYTES
     found, turns = counted(projections.project_outcomes(outcomes, [N] * 102, lambda: True))
     assert turns == 1
     assert sum(isinstance(outcome, Record) for outcome in found) < 8

@@ -21,14 +21,10 @@ from ...core import (
     chunks_of,
 )
 from ...core.bounded_reads import NOT_READ
-from ...core.concurrency import Pieces
+from ...core.concurrency import PIECE_OPERATIONS, Pieces
 from ...core.errors import RecordNotFound
 from .problems import status
 from .projections import Fields, project_value
-
-PIECE_OPERATIONS = 1000
-PIECE_BYTES = 2**18
-"""How many operations, and how many bytes of their values, are decoded or encoded before other requests have a turn."""
 
 
 class Answer(msgspec.Struct, frozen=True):

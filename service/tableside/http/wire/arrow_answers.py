@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from ...core import Record, Results, TableError, chunks_of
-from ...core.concurrency import Pieces
-from .answers import PIECE_OPERATIONS, RECORD_NOT_FOUND, Answer, rfc3339
+from ...core.concurrency import PIECE_OPERATIONS, Pieces
+from .answers import RECORD_NOT_FOUND, Answer, rfc3339
 from .arrow_parts import binary_column, encode_stream
 from .body_parts import Encoded
 from .problems import status

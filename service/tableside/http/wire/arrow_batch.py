@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core import MalformedRequest, Operation, TableSpec, values
-from ...core.concurrency import Pieces
+from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.json_text import NotJson
 from . import operation_members
-from .answers import PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
+from .answers import never, not_decoded
 from .arrow_columns import check_combination
 from .arrow_keys import decode_keys
 from .arrow_limits import size_bytes

@@ -5,14 +5,11 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from ...core.concurrency import Pieces
+from ...core.concurrency import PIECE_BYTES, Pieces
 from .body_parts import Encoded, joined
 
 JOINED_BYTES_MAX = 2**20
 """Longer streams go out as parts of PyArrow's memory, and longer columns are built in memory of their size."""
-
-PIECE_BYTES = 2**18
-"""How many bytes of values are copied before other requests have a turn."""
 
 
 _OPTIONS = pa.ipc.IpcWriteOptions()  # Without options, PyArrow reads environment variables for each stream.

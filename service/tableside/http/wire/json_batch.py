@@ -19,10 +19,10 @@ from ...core import (
     chunks_of,
     values,
 )
-from ...core.concurrency import Pieces
+from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.json_text import NotJson
 from . import operation_members
-from .answers import PIECE_BYTES, PIECE_OPERATIONS, RECORD_NOT_FOUND, Answer, answer, never, not_decoded, rfc3339
+from .answers import RECORD_NOT_FOUND, Answer, answer, never, not_decoded, rfc3339
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
 from .decoded_batch import BatchBuilder, DecodedBatch
 from .operation_columns import KINDS, DecodedRows, OperationColumns, decode_each

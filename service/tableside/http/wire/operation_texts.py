@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ...core import MalformedRequest, TooLarge
-from ...core.concurrency import Pieces
+from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.json_text import NotJson, not_json
-from .answers import PIECE_BYTES, PIECE_OPERATIONS
 from .operation_position import operation_at
 
 LOCATED_BYTES_MAX = 2**21

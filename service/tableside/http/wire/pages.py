@@ -8,9 +8,9 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from ...core import KeyedRecords, Page, Part, Record, Results, TableSpec, chunks_of
-from ...core.concurrency import Pieces
+from ...core.concurrency import PIECE_OPERATIONS, Pieces
 from . import arrow_answers, arrow_parts
-from .answers import PIECE_OPERATIONS, rfc3339
+from .answers import rfc3339
 from .body_parts import Encoded, joined
 from .projections import project_outcomes
 

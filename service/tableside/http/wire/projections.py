@@ -8,8 +8,8 @@ from functools import cached_property, partial
 from msgspec.structs import replace
 
 from ...core import Outcome, PartitionOutcome, Record, Results, TableError, TooLarge, Written, chunks_of
-from ...core.concurrency import Pieces
-from ...core.projection import NOT_PROJECTED, PIECE_BYTES, VALUES_MIN, projection
+from ...core.concurrency import PIECE_BYTES, Pieces
+from ...core.projection import NOT_PROJECTED, VALUES_MIN, projection
 
 Fields = frozenset[str] | None
 
