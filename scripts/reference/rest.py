@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tableside.http.openapi import document
+from tableside.http import openapi
 from tableside.http.wire import problems
 
 from .bodies import schemas
@@ -32,8 +32,8 @@ METHODS = ("get", "head", "put", "patch", "delete", "post")
 
 def page() -> str:
     """Return the page."""
-    described = document("")
-    parts = [_common(described), *_requests(described), *_codes(described)]
+    described = openapi("")
+    parts = [_common(described), *_requests(described), *_codes()]
     return "\n".join([HEAD, *parts, *schemas(described["components"]["schemas"])])
 
 
@@ -100,17 +100,10 @@ def _medium(medium: str, schema: Described) -> str:
     return f"{phrase(schema, _link)} as `{medium}`" if "$ref" in schema else f"`{medium}`"
 
 
-def _codes(described: Described) -> Iterable[str]:
-    reasons: dict[str, str] = {}
-    for item in described["paths"].values():
-        for method in METHODS:
-            for answer in item.get(method, {}).get("responses", {}).values():
-                reasons |= _reasons(answer)
+def _codes() -> Iterable[str]:
     yield "## Errors\n"
     yield f"An answer with a status of 400 or more is a {_link('Problem')} as `{problems.MEDIA_TYPE}`. Its `code`:\n"
-    rows = [
-        (code(name), str(status), reasons.get(name, name.replace("_", " "))) for name, status in problems.STATUS.items()
-    ]
+    rows = [(code(name), str(status), meaning) for name, (status, meaning) in problems.CODES.items()]
     yield table(("code", "status", "means"), rows) + "\n"
 
 

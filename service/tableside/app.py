@@ -2,32 +2,25 @@
 
 import asyncio
 import os
-import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 from fastapi import FastAPI
-from fastapi_offline import FastAPIOffline
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
 
 from . import __version__
 from .auth import Auth
 from .catalog import AdmissionMetrics as InFlightMetrics
 from .catalog import Catalog, Environment, InFlight, Reloader, StackMetrics, log_start
-from .core import Internal, MalformedRequest, TableError
+from .core import TableError
 from .http import (
     AccessLog,
     AllowedHosts,
     Console,
-    MethodNotAllowed,
-    NotFound,
     Observer,
     PathPrefix,
     ReadinessLog,
@@ -37,7 +30,6 @@ from .http import (
     Router,
     StartError,
     openapi,
-    problem_response,
     routes,
 )
 from .http.console import read_timed
@@ -118,11 +110,13 @@ def create_app(
         hosts.change(changed.hosts)
         prefix.change(changed.root_path, changed.trusted_proxies)
 
-    app = FastAPIOffline(
+    app = FastAPI(
         title="Tableside",
         version=__version__,
         lifespan=lifespan,
-        redirect_slashes=False,
+        routes=[*routes(), *([] if pages is None else console_routes(pages))],
+        openapi_url=None,  # The service has an endpoint for its document.
+        docs_url=None,
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
@@ -130,32 +124,14 @@ def create_app(
     app.state.auth = auth
     app.state.exposition = exposition
     app.state.readiness = ReadinessLog()
-    served = routes() if pages is None else [*routes(), *console_routes(pages)]
-    app.router.routes.extend(served)
-    _complete(app.router.routes)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.openapi = lambda: openapi.document(__version__)  # type: ignore[method-assign]  # FastAPI's documented way
-    # Outside the framework's own middleware, which then only handles requests for other paths.
+    app.openapi = partial(openapi, __version__)  # type: ignore[method-assign]  # FastAPI's documented way
     observers: list[Observer] = [RequestMetrics(exposition.registry), access_log]
     bytes_max = settings.limits.body_bytes_max
-    inner = openapi.ContentSecurityPolicy(openapi.WholeFiles(app.build_middleware_stack()))
-    router = Router(served)
-    middleware = RequestMiddleware(inner, router, in_flight, auth, hosts, prefix, observers, body_bytes_max=bytes_max)
+    middleware = RequestMiddleware(
+        app.router, Router(app.routes), in_flight, auth, hosts, prefix, observers, body_bytes_max=bytes_max
+    )
     app.middleware_stack = middleware
     return app
-
-
-def _complete(routes: Iterable[BaseRoute]) -> None:
-    """Let routes match whole paths only, and let the pages of FastAPI serve HEAD like GET.
-
-    In the patterns that Starlette compiles, `$` also matches before a newline at the end of a path, and the dot does
-    not match a newline, which a key may contain.
-    """
-    for route in routes:
-        assert isinstance(route, Route | Mount)
-        route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
-        if isinstance(route, Route) and route.methods and "GET" in route.methods:
-            route.methods.add("HEAD")
 
 
 def _import_for_arrow() -> None:
@@ -182,16 +158,3 @@ def _in_flight(limits: LimitSettings, exposition: Exposition) -> InFlight:
     in_flight = InFlight(InFlightMetrics(exposition.registry), **_bounds(limits))
     exposition.on_sample(in_flight.sample)
     return in_flight
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """Turn an error of the framework into a problem: mostly an unknown path or method."""
-    assert isinstance(error, HTTPException)
-    given = dict(error.headers or {})
-    if error.status_code == 404:
-        return problem_response(NotFound("no such path"), given)
-    if error.status_code == 405:
-        return problem_response(MethodNotAllowed("the path does not support this method"), given)
-    if error.status_code < 500:
-        return problem_response(MalformedRequest("the request cannot be read"), given)
-    return problem_response(Internal("an internal error of the service"), given)

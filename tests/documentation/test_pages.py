@@ -24,7 +24,7 @@ from scripts.bootstrap import ROOT
 from scripts.reference import references
 from servers import chromium
 from tableside import stores
-from tableside.http.openapi import document
+from tableside.http import openapi
 from tableside.settings import TableSettings
 
 PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
@@ -223,7 +223,7 @@ def generated(name: str) -> str:
 
 
 def test_every_request_and_every_body_is_described() -> None:
-    text, described = generated("rest.md"), document("")
+    text, described = generated("rest.md"), openapi("")
     for path, item in described["paths"].items():
         for method in item.keys() - {"parameters"}:
             assert f"### {method.upper()} {path}\n" in text

@@ -5,9 +5,10 @@ The functions also check the result. For example, a legal value has one text, an
 
 import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pyarrow as pa
-from starlette.requests import Request
+from starlette.requests import empty_receive
 
 from hostile import connections
 from support.pieces import finish
@@ -18,14 +19,22 @@ from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Put
 from tableside.core.partitioner import parse_partitions
 from tableside.core.store import Scan, TableSpec
-from tableside.http.wire import arrow_batch, arrow_stream, cursors, json_batch, partitions, request_headers
+from tableside.http.endpoints import routes
+from tableside.http.endpoints.requests import ServiceRequest
+from tableside.http.endpoints.routing import Endpoint
+from tableside.http.request_context import SCOPE_KEY, RequestContext
+from tableside.http.wire import arrow_batch, arrow_stream, cursors, json_batch, partitions
 from tableside.http.wire.decoded_batch import DecodedBatch
+from tableside.http.wire.request_headers import check_accepts, matches_etag, preferred_media_type
 
 PLAIN = TableSpec("t")
 NUMBERS = TableSpec("t", KeySchema((KeyField("id", "integer"),)))
 PAGES = TableSpec("t", KeySchema((KeyField("book"), KeyField("page", "integer"))))
 SPREAD = TableSpec("t", partitions=4)
 SPECS = (PLAIN, NUMBERS, PAGES, SPREAD)
+
+ENDPOINTS = [route for route in routes() if isinstance(route, Endpoint)]
+APP = SimpleNamespace(state=SimpleNamespace(catalog=None))
 
 BYTES_MAX = 65_536
 OPERATIONS_MAX = 100
@@ -88,15 +97,22 @@ def update_documents(data: bytes) -> None:
 
 
 def header_lines(data: bytes) -> None:
-    """Parse headers. The first byte of each line selects the header's name."""
+    """Parse headers and a query as each endpoint does. The first byte of each line selects the header's name."""
     lines = [line for line in data.split(b"\n") if line]
     given = [(NAMES[line[0] % len(NAMES)], line[1:]) for line in lines]
-    request = Request({"type": "http", "method": "GET", "headers": given, "query_string": data[:200], "path": "/"})
-    for read in _READ_HEADERS:
-        try:
-            read(request)
-        except TableError:
-            continue
+    scope = {"type": "http", "method": "GET", "headers": given, "query_string": data[:200], "path": "/"}
+    request = ServiceRequest({**scope, "app": APP, SCOPE_KEY: RequestContext("1", "GET")}, empty_receive)
+    accept = request.header("accept")
+    parsers: tuple[Callable[[ServiceRequest], object], ...] = (
+        *(endpoint.parameters.parse for endpoint in ENDPOINTS),
+        lambda request: request.media_type(("application/json",)),
+        lambda request: check_accepts(accept, "application/json"),
+        lambda request: preferred_media_type(accept, ("application/json", "text/plain")),
+        lambda request: matches_etag(request.header("if-none-match") or "", "1"),
+    )
+    for parse in parsers:
+        with contextlib.suppress(TableError):
+            parse(request)
 
 
 def sealed_texts(data: bytes) -> None:
@@ -114,24 +130,6 @@ def partition_choices(data: bytes) -> None:
         partitions.scan_partitions(SPREAD, data.decode("latin-1"))
     parse_partitions(values.parse(data), 4)
 
-
-_READ_HEADERS: tuple[Callable[[Request], object], ...] = (
-    request_headers.preferences,
-    request_headers.max_age_s,
-    request_headers.if_match,
-    request_headers.create_only,
-    lambda request: request_headers.matches_etag(request_headers.header(request, "if-none-match") or "", "1"),
-    request_headers.token,
-    lambda request: request_headers.media_type(request, ("application/json",)),
-    lambda request: request_headers.check_accepts(request, "application/json"),
-    lambda request: request_headers.preferred_media_type(request, ("application/json", "text/plain")),
-    lambda request: request_headers.query_parameters(request, ("fields", "limit", "ttl_s")),
-    lambda request: request_headers.ttl_s(request_headers.query_parameters(request, ("ttl_s",)).get("ttl_s")),
-    lambda request: request_headers.integer(
-        request_headers.query_parameters(request, ("limit",)).get("limit", "1"), "limit", 1, 10
-    ),
-    lambda request: request_headers.fields(request_headers.query_parameters(request, ("fields",)).get("fields")),
-)
 
 DECODERS: dict[str, Callable[[bytes], None]] = {
     "json values": json_values,

@@ -23,7 +23,7 @@ from .settings import AuthSettings, TokenSettings
 from .signed_tokens import Issuers, TokenRejected
 
 _METRICS = "/metrics"
-_PUBLIC = frozenset({"/", "/favicon.ico", "/livez", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect"})
+_PUBLIC = frozenset({"/", "/favicon.ico", "/livez", "/readyz", "/openapi.json", "/docs"})
 _PUBLIC_UNDER = "/static-offline-docs/"
 
 _CONSOLE = "/console"

@@ -6,7 +6,7 @@ An ASGI application without sockets: `server` runs it, `app` puts it together. I
 
 from .allowed_hosts import AllowedHosts
 from .console import Console
-from .endpoints import Router, routes
+from .endpoints import Router, openapi, routes
 from .middleware import RequestMiddleware, StartError, request_id
 from .path_prefix import PathPrefix
 from .readiness import ReadinessLog
@@ -21,8 +21,6 @@ from .request_context import (
 )
 from .request_observers import AccessLog, RequestMetrics
 from .request_spans import RequestSpans
-from .responses import problem_response
-from .wire.problems import MethodNotAllowed, NotFound
 
 __all__ = [
     "BODY_BYTES_MAX_KEY",
@@ -33,8 +31,6 @@ __all__ = [
     "AccessLog",
     "AllowedHosts",
     "Console",
-    "MethodNotAllowed",
-    "NotFound",
     "Observer",
     "PathPrefix",
     "ReadinessLog",
@@ -44,7 +40,7 @@ __all__ = [
     "RequestSpans",
     "Router",
     "StartError",
-    "problem_response",
+    "openapi",
     "request_id",
     "routes",
 ]

@@ -56,10 +56,9 @@ class StartError(Exception):
 
 
 class RequestMiddleware:
-    """Wraps the application. It is pure ASGI, because it runs for every request.
+    """Dispatches requests to the endpoints. It is pure ASGI, because it runs for every request.
 
-    It dispatches requests to the service's own routes itself. All other requests (documentation pages, unknown paths
-    and methods) go through FastAPI's own layers, which take longer than a whole operation.
+    FastAPI's own layers take longer than a whole operation. The wrapped application only starts and stops.
 
     The declared length of a body counts as in flight only up to `body_bytes_max`, because longer bodies are rejected.
     `spans` traces requests if it is set.
@@ -119,13 +118,12 @@ class RequestMiddleware:
             # Authentication precedes admission, so that clients without a token do not occupy slots.
             caller = self._auth.admit(scope) if self._auth.required else UNRESTRICTED
             _set_caller(scope, context, caller if isinstance(caller, Caller) else await caller)
-            endpoint = self._app
-            if (route := self._router.find(scope)) is not None:
-                context.route, endpoint = route.path, route.app
+            route = self._router.find(scope)
+            context.route = route.path
             if scope["path"] not in PROBES:
                 request.enter(min(_declared_bytes(scope), self.body_bytes_max))
                 scope[RESERVATION_KEY] = request.reservation
-            await endpoint(scope, request.receive, request.send)
+            await route.app(scope, request.receive, request.send)
         except ClientDisconnect:
             return  # The client has gone, and no operation was attempted.
         except asyncio.CancelledError:

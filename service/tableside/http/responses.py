@@ -1,5 +1,8 @@
-"""Responses built from values: a JSON document, or an error as problem details."""
+"""Responses built from values: a JSON document, an error as problem details, or a page."""
 
+import base64
+import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +15,8 @@ from ..core import TableError, Yielder
 from .request_context import context_of
 from .wire import arrow_batch, json_batch, problems
 from .wire.body_parts import Encoded
+
+_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 
 def json_response(document: object) -> Response:
@@ -40,8 +45,20 @@ def problem_response(
         extra_headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
     if isinstance(error, Unauthenticated):
         extra_headers["WWW-Authenticate"] = error.challenge
+    if isinstance(error, problems.MethodNotAllowed):
+        extra_headers["Allow"] = error.allowed
     content = orjson.dumps({**problems.problem(error), **(members or {})})
     return ProblemResponse(error.code, content, problems.status(error), extra_headers)
+
+
+def page_policy(page: bytes) -> str:
+    """Return the Content-Security-Policy of a page: its inline scripts, by their digest, and files of this service."""
+    digests = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _SCRIPT.findall(page)]
+    scripts = " ".join(["'self'", *(f"'sha256-{digest}'" for digest in digests)])
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    )
 
 
 class ProblemResponse(Response):

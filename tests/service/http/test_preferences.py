@@ -1,12 +1,10 @@
 """Deadlines, request ids, and unknown parameters."""
 
 import pytest
-from starlette.requests import Request
 
 from service.http.api_client import ON_EVERY_STORE, ApiClient, check_refused, fresh, path_of
 from tableside.core import MalformedRequest
-from tableside.http.wire.preference_list import parse_preferences
-from tableside.http.wire.request_headers import Preferences, preferences
+from tableside.http.wire.request_headers import Preferences, parse_preferences
 from tableside.server.request_parser import HEAD_BYTES_MAX
 
 T = "records"
@@ -54,19 +52,19 @@ def test_a_deadline_in_the_future_changes_nothing(api: ApiClient, wait: str) -> 
     ],
 )
 def test_preferences_are_rfc_7240(prefer: str, expected: tuple[bool, float | None]) -> None:
-    request = Request({"type": "http", "headers": [(b"prefer", prefer.encode())]})
-    assert preferences(request) == Preferences(*expected)
+    assert parse_preferences(prefer) == Preferences(*expected)
 
 
-def test_preferences_in_several_headers_are_one_list() -> None:
-    headers = [(b"prefer", b'x="a, b"'), (b"prefer", b"wait=5"), (b"prefer", b"return=representation, wait=1")]
-    assert preferences(Request({"type": "http", "headers": headers})) == Preferences(True, 5)
+def test_preferences_in_several_headers_are_one_list(api: ApiClient) -> None:
+    headers = [("Prefer", 'x="a, b"'), ("Prefer", "wait=5"), ("Prefer", "return=representation, wait=0")]
+    response = api.client.put(path_of(T, fresh()), json={"n": 1}, headers=headers)
+    assert (response.status_code, response.json()) == (200, {"n": 1})
 
 
 @pytest.mark.parametrize("wait", ["wait", "wait=", 'wait="5', 'wait="1,2"', "wait=1 2", "wait=-1", "wait=x, wait=5"])
 def test_an_invalid_deadline_is_rejected(wait: str) -> None:
     with pytest.raises(MalformedRequest):
-        preferences(Request({"type": "http", "headers": [(b"prefer", wait.encode())]}))
+        parse_preferences(wait)
 
 
 @pytest.mark.parametrize("text", [" ", ",", "a", "a=", 'a="', 'a;"', '"', '"\\', "a,", "\\", ";=", 'a="b" '])

@@ -1,18 +1,27 @@
 """The endpoints of the service: each reads a request, calls one method of a table or of the catalog, and responds.
 
-They are plain Starlette routes that read the request themselves, because FastAPI's resolution of declared parameters
-takes longer than a whole operation. `openapi` documents their requests and responses.
+FastAPI generates the OpenAPI document from their declarations. `Endpoint` calls them, with the declared parameters.
 """
 
-from starlette.routing import Route
+from functools import cache
 
-from . import batches, records, scans, service
-from .endpoint import Router
+from starlette.routing import BaseRoute
+
+from . import batches, document, records, scans, service
+from .routing import Router
+
+_ROUTERS = (records.router, batches.router, scans.router, service.tables, service.router)
 
 
-def routes() -> list[Route]:
+def routes() -> list[BaseRoute]:
     """Return every route of the service."""
-    return [records.route(), batches.route(), *scans.routes(), *service.routes()]
+    return [route for router in _ROUTERS for route in router.routes]
 
 
-__all__ = ["Router", "routes"]
+@cache
+def openapi(version: str) -> document.Fragment:
+    """Return the OpenAPI document of the service."""
+    return document.generate(routes(), version)
+
+
+__all__ = ["Router", "openapi", "routes"]

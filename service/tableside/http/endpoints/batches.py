@@ -1,52 +1,137 @@
 """The endpoint of batches: many operations in one request, as JSON or as Arrow."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated
 
+import msgspec
+from fastapi import Depends, Query
+from pydantic import PlainValidator, WithJsonSchema
 from starlette.responses import Response
-from starlette.routing import Route
 
 from ...auth import refusals_of
 from ...catalog import Table, ValueRoom
-from ...core import InvalidOperation, MalformedRequest, Outcome, Results, TableNotFound, TableSpec
+from ...core import MalformedRequest, Outcome, Results, TableNotFound, TableSpec
 from ...core.concurrency import in_pieces
 from ...core.directions import count_reads
-from ..request_context import caller_of
 from ..responses import encoded_response
-from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch, request_headers
+from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch
 from ..wire.answers import RECORD_NOT_FOUND, answers, with_errors, with_max_age
 from ..wire.body_parts import Encoded
 from ..wire.decoded_batch import DecodedBatch
-from ..wire.projections import common_projection, project_outcomes
-from .endpoint import TableRequest, check_any, deadline_s, table_route
+from ..wire.operation_members import WRITER_CHARACTERS_MAX
+from ..wire.projections import Fields, common_projection, project_outcomes
+from ..wire.request_headers import check_accepts, parse_boolean, parse_fields
+from . import models
+from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
+from .parameters import Accept, CacheControl, PreferWait, TableName, text
+from .requests import TableRequest, check_any, deadline_s
+from .routing import new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 
 COPIED_BYTES_MAX = 2**22
 """The maximum size of the values that are copied into a JSON response. Others are sent in parts."""
 
+ARROW_OPERATIONS = binary("An Arrow IPC stream with the columns described above.")
+ARROW_RESULTS = binary("""\
+An Arrow IPC stream, if the request was one, with one row per operation, in the same order: `status` uint16, `value`
+binary (JSON text, or null), `etag` utf8, `code` utf8, `detail` utf8, `retriable` bool, `applied` utf8, `replayed` bool;
+then `expires_at` utf8 if any record expires. For a partitioned table two columns follow: `partitions`, a list of
+structs of `partition` int32, the eight columns above and `expires_at` if any record expires, null for a get; and
+`dropped` bool.""")
 
-def route() -> Route:
-    """Return the route of batches. A caller needs a permission for each operation, which is checked after decoding."""
-    return table_route("/v1/tables/{table}/batch", check_any, POST=apply_batch)
+router = new_router("batches")
 
 
-async def apply_batch(request: TableRequest) -> Response:
-    """Apply many operations. The response has the media type of the request."""
-    media = request_headers.media_type(request, (JSON, ARROW), default=_default_media(request))
-    request_headers.check_accepts(request, media)
-    request_headers.refuse_tokens(request)
-    query = request_headers.query_parameters(request, ("op", "writer", "return", "fields") if media == ARROW else ())
+class ArrowOptions(msgspec.Struct, frozen=True):
+    """The parameters for all rows of an Arrow batch."""
+
+    op: Annotated[
+        str | None,
+        text(enum=["get", "put", "update", "delete"]),
+        Query(description="For Arrow only. The operation of every row."),
+    ] = None
+    writer: Annotated[
+        str | None,
+        text(minLength=1, maxLength=WRITER_CHARACTERS_MAX),
+        Query(description="For Arrow only. The writer of the tokens."),
+    ] = None
+    returning: Annotated[
+        bool,
+        PlainValidator(partial(parse_boolean, what="return")),
+        WithJsonSchema({"type": "boolean"}),
+        Query(alias="return", description="For Arrow only. Whether the results of writes contain the value."),
+    ] = False
+    fields: Annotated[
+        Fields,
+        PlainValidator(parse_fields),
+        text(),
+        Query(description="For Arrow only. Comma-separated names of the top-level members to return."),
+    ] = None
+
+
+NO_OPTIONS = ArrowOptions()
+
+
+@router.post(
+    "/v1/tables/{table}/batch",
+    dependencies=[Depends(check_any)],  # Each operation needs a permission, which is checked after decoding.
+    openapi_extra=request_body({JSON: json_body(models.Batch), ARROW: ARROW_OPERATIONS}),
+    responses={
+        200: response(
+            "One result per operation, in the same order.", model=models.Results, content={ARROW: ARROW_RESULTS}
+        ),
+        **errors(*TABLE_ERRORS, "not_acceptable", "unsupported_media_type", "too_large"),
+    },
+)
+async def apply_batch(
+    request: TableRequest,
+    table: TableName,
+    options: Annotated[ArrowOptions, Depends()],
+    max_age_s: CacheControl = None,
+    wait_s: PreferWait = None,
+    accept: Accept = None,
+) -> Response:
+    """Apply a batch of operations.
+
+    Each operation succeeds or fails on its own: the status of the response is 200 even if some fail, and an error
+    only if none was attempted. Operations on one key take effect in their order, and a later one sees the earlier.
+    After one with a retriable or unknown outcome, later ones on the same key are not attempted. A batch is not a
+    transaction.
+
+    As `application/vnd.apache.arrow.stream`, the body is an Arrow IPC stream. Its buffers may be compressed with
+    lz4 or zstd. One row is one operation. A null is the same as an absent column for that row. Columns:
+
+    | column | type | |
+    |---|---|---|
+    | `key` | utf8, large_utf8, integer, or a struct of these for a composite key | required |
+    | `op` | utf8, or a dictionary of it: get, put, update or delete | or the parameter `op`, for all rows |
+    | `value`, `update`, `default` | utf8 or binary: JSON text | as the members of those names in JSON |
+    | `if_match` | utf8 | |
+    | `if_absent` | bool | |
+    | `ttl_s` | integer or double | |
+    | `sequence` | integer | with `writer`: the token |
+    | `writer` | utf8 | or the parameter `writer`, for all rows |
+    | `partitions` | list or large_list of integers | as in JSON: null and [-1] are all, [null] is the default |
+    """
+    media = request.media_type((JSON, ARROW), default=_default_media(request))
+    check_accepts(accept, media)
+    for header in ("Idempotency-Key", "Tableside-Token"):
+        if request.header(header.lower()) is not None:  # Ignoring it could apply the batch twice.
+            raise MalformedRequest(f"{header} does not apply to a batch: give each operation a token")
+    if media == JSON and options != NO_OPTIONS:
+        raise MalformedRequest("the query parameters of a batch are for Arrow only")
     request.context.reads = True  # A disconnect ends the request until it turns out to contain a write.
-    wait_s, max_age_s = request_headers.preferences(request).wait_s, request_headers.max_age_s(request)
     body = await request.read_body()
-    table = await request.catalog.table_or_spec(request.table_name)
-    spec = table if isinstance(table, TableSpec) else table.spec
-    until = request.received_at + deadline_s(table, wait_s)
+    opened = await request.catalog.table_or_spec(table)
+    spec = opened if isinstance(opened, TableSpec) else opened.spec
+    until = request.received_at + deadline_s(opened, wait_s)
     decode = _decode_json if media == JSON else _decode_arrow
-    batch = await decode(request, body, spec, query, until)
+    batch = await decode(request, body, spec, options, until)
     del body
-    outcomes = _outcomes(request, table, batch, wait_s, max_age_s)
+    outcomes = _outcomes(request, opened, batch, wait_s, max_age_s)
     encoded = await _encode(request, await outcomes, media, partitioned=bool(spec.partitions))
     return encoded_response(encoded, media)
 
@@ -55,7 +140,7 @@ async def _outcomes(
     request: TableRequest, table: Table | TableSpec, batch: DecodedBatch, wait_s: float | None, max_age_s: float | None
 ) -> Sequence[Outcome]:
     """Apply the operations that are valid and permitted. Return an outcome for each operation of the batch."""
-    refusals = refusals_of(caller_of(request.scope), request.table_name, batch.operations)
+    refusals = refusals_of(request.caller, request.table_name, batch.operations)
     permitted = [one for at, one in enumerate(batch.operations) if at not in refusals] if refusals else batch.operations
     operations = with_max_age(max_age_s, permitted)
     request.context.operations = batch.count
@@ -102,11 +187,11 @@ def _default_media(request: TableRequest) -> str | None:
     A page of any site can make a browser post a body without a type. A JSON or Arrow type requires a CORS preflight.
     If no token is required, this prevents such pages from writing.
     """
-    return JSON if request_headers.header(request, "origin") is None else None
+    return JSON if request.header("origin") is None else None
 
 
 async def _decode_json(
-    request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], until: float
+    request: TableRequest, body: bytes, spec: TableSpec, options: ArrowOptions, until: float
 ) -> DecodedBatch:
     return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, _expired(until)))
 
@@ -116,19 +201,12 @@ def _expired(until: float) -> Callable[[], bool]:
 
 
 async def _decode_arrow(
-    request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], until: float
+    request: TableRequest, body: bytes, spec: TableSpec, options: ArrowOptions, until: float
 ) -> DecodedBatch:
-    returning = query.get("return", "false")
-    if returning not in ("true", "false"):
-        raise MalformedRequest("return must be true or false")
-    try:
-        fields = request_headers.fields(query.get("fields"))
-    except InvalidOperation as error:
-        raise MalformedRequest(error.detail) from None
     limits = request.limits
     reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
     rows = await in_pieces(reading, until)
-    settings = arrow_batch.RowSettings(query.get("op"), query.get("writer"), returning == "true", fields)
+    settings = arrow_batch.RowSettings(options.op, options.writer, options.returning, options.fields)
     return await in_pieces(arrow_batch.decode(rows, spec, settings, _expired(until)))
 
 

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+import msgspec
 import orjson
+from fastapi import Depends
 from starlette.responses import Response
-from starlette.routing import Route
 
-from ...auth import Caller
 from ...core import (
     Delete,
     Get,
@@ -25,11 +25,26 @@ from ...core import (
     values,
 )
 from ..responses import problem_response
-from ..wire import json_batch, operation_members, request_headers
+from ..wire import json_batch, operation_members
 from ..wire.answers import Answer, answer, rfc3339
-from ..wire.partitions import choose_partitions, operation_partitions, parse_query
+from ..wire.partitions import choose_partitions, operation_partitions
+from ..wire.request_headers import Preferences, check_accepts, matches_etag
 from ..wire.update_bodies import update_members
-from .endpoint import SHORT_BODY_BYTES_MAX, TableRequest, deadline_s, table_route
+from . import parameters
+from .document import (
+    TABLE_ERRORS,
+    WRITE_ERRORS,
+    Fragment,
+    errors,
+    json_body,
+    link,
+    request_body,
+    response,
+    without_bodies,
+)
+from .models import MergePatch, UpdateRequest, Value
+from .requests import SHORT_BODY_BYTES_MAX, TableRequest, check_read, check_write, deadline_s
+from .routing import new_router
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
 
@@ -38,69 +53,227 @@ Decode: TypeAlias = Callable[[TableSpec, bytes], dict[str, Any]]
 
 _CONTENT_TYPE = (b"content-type", JSON.encode())
 
+RECORD = "/v1/tables/{table}/records/{key:path}"
 
-def route() -> Route:
-    """Return the route of single records."""
-    return table_route(
-        "/v1/tables/{table}/records/{key:path}",
-        _check_permission,
-        operations=1,
-        GET=get_record,
-        PUT=put_record,
-        PATCH=patch_record,
-        DELETE=delete_record,
+router = new_router("records")
+
+_SAME = {"table": "$request.path.table", "key": "$request.path.key"}
+_VERSION = {**_SAME, "header.If-Match": "$response.header.ETag"}
+_CHANGED = {**_SAME, "header.If-None-Match": "$response.header.ETag"}
+_ABSENT = {**_SAME, "header.If-None-Match": "*"}
+_REPLACE = {
+    "replace": link("put_record", "Replace this version.", _VERSION),
+    "delete": link("delete_record", "Delete this version.", _VERSION),
+}
+_AFTER_READ = {"revalidate": link("get_record", "Check whether the record changed.", _CHANGED), **_REPLACE}
+_AFTER_WRITE = {
+    "read": link("get_record", "Read the record.", _SAME),
+    "look": link("head_record", "Read the version of the record.", _SAME),
+    "update": link("patch_record", "Update this version.", _VERSION),
+    **_REPLACE,
+}
+_AFTER_DELETE = {
+    "make": link("put_record", "Create the record again.", _ABSENT),
+    "repeat": link("delete_record", "Delete the absent record, which succeeds.", _SAME),
+}
+
+_FOUND = ("ETag", "Tableside-Expires-At", "Age", "Tableside-Partitions")
+_GET_RESPONSES = {
+    200: response("The record.", *_FOUND, model=Value, links=_AFTER_READ),
+    304: response("The client already has this version.", *_FOUND),
+    **errors(*TABLE_ERRORS, "not_acceptable", "record_unreadable", "record_not_found"),
+}
+
+
+def _returned(description: str) -> Fragment:
+    names = ("ETag", "Tableside-Expires-At", "Tableside-Replayed", "Tableside-Partitions", "Preference-Applied")
+    return response(
+        f"{description} The body is the value, as `Prefer` requested.", *names, model=Value, links=_AFTER_WRITE
     )
 
 
-def _check_permission(request: TableRequest, caller: Caller) -> None:
-    writes = request.method not in ("GET", "HEAD")
-    if writes:
-        caller.check("write", request.table_name)
-    if not writes or (request.method != "DELETE" and request_headers.preferences(request).representation):
-        caller.check("read", request.table_name)
+def _created(description: str) -> Fragment:
+    names = ("ETag-If-Present", "Tableside-Expires-At", "Tableside-Partitions", "Preference-Applied")
+    return response(
+        f"{description} The body is the value if `Prefer` requested it, else empty.", *names, links=_AFTER_WRITE
+    )
 
 
-async def get_record(request: TableRequest) -> Response:
-    """Respond with one record."""
-    table = await request.catalog.table(request.table_name)
-    options = request_headers.read_options(request, JSON)
-    spec = table.spec
-    operation = Get(spec.key.from_path(request.key_segments), options.max_age_s)
-    if options.partitions is not None:
-        operation = Get(operation.key, operation.max_age_s, choose_partitions(spec, parse_query(options.partitions)))
-    outcome = await table.one(operation, options.wait_s)
-    found = answer(outcome, options.fields)
-    text = options.if_none_match
-    if text is not None and found.etag is not None and request_headers.matches_etag(text, found.etag):
+def _acknowledged(description: str, links: Fragment = _AFTER_WRITE) -> Fragment:
+    names = ("ETag-If-Present", "Tableside-Replayed", "Tableside-Partitions", "Tableside-Dropped")
+    return response(description, *names, links=links)
+
+
+@router.head(
+    RECORD,
+    name="head_record",
+    summary="Get a record's version and expiry",
+    dependencies=[Depends(check_read)],
+    responses=without_bodies(_GET_RESPONSES),
+)
+@router.get(RECORD, dependencies=[Depends(check_read)], responses=_GET_RESPONSES)
+async def get_record(
+    request: TableRequest,
+    table: parameters.TableName,
+    key: parameters.KeySegments,
+    fields: parameters.FieldsQuery = None,
+    partitions: parameters.PartitionsQuery = None,
+    if_none_match: parameters.IfNoneMatch = None,
+    max_age_s: parameters.CacheControl = None,
+    wait_s: parameters.PreferWait = None,
+    accept: parameters.Accept = None,
+) -> Response:
+    """Get a record's value."""
+    check_accepts(accept, JSON)
+    opened = await request.catalog.table(table)
+    spec = opened.spec
+    operation = Get(spec.key.from_path(key), max_age_s)
+    if partitions is not None:
+        operation = Get(operation.key, operation.max_age_s, choose_partitions(spec, partitions))
+    outcome = await opened.one(operation, wait_s)
+    found = answer(outcome, fields)
+    if if_none_match is not None and found.etag is not None and matches_etag(if_none_match, found.etag):
         found = Answer(304, None, found.etag, found.expires_ms)
     age_s = outcome.age_s if isinstance(outcome, Record) else None
     return _response(found, operation_partitions(spec, operation) if spec.partitions else (), age_s)
 
 
-async def put_record(request: TableRequest) -> Response:
-    """Replace or create one record. The body is its value."""
-    request_headers.media_type(request, (JSON,), default=JSON)
+class _Options(msgspec.Struct, frozen=True):
+    """The parameters of every write."""
+
+    partitions: parameters.PartitionsQuery = None
+    if_match: parameters.IfMatch = None
+    token: parameters.TokenHeader = None
+    idempotency_key: parameters.IdempotencyKey = None
+
+    def members(self) -> dict[str, Any]:
+        """Return the members of the operation that the parameters give."""
+        if self.token is not None and self.idempotency_key is not None:
+            raise MalformedRequest("Idempotency-Key and Tableside-Token cannot be combined")
+        members = {
+            "partitions": self.partitions,
+            "if_match": self.if_match,
+            "token": self.token or self.idempotency_key,
+        }
+        return {name: member for name, member in members.items() if member is not None}
+
+
+class DeleteOptions(_Options, frozen=True):
+    """The parameters of a delete."""
+
+    wait_s: parameters.PreferWait = None
+
+
+class WriteOptions(_Options, frozen=True):
+    """The parameters of a put or an update."""
+
+    ttl_s: parameters.TtlQuery = None
+    prefer: parameters.Prefer = None
+    accept: parameters.Accept = None
+
+    def members(self) -> dict[str, Any]:
+        """Return the members of the operation that the parameters give. Raise NotAcceptable for a value."""
+        members = super().members()
+        if self.ttl_s is not None:
+            members["ttl_s"] = self.ttl_s
+        if self.prefer is not None and self.prefer.representation:
+            check_accepts(self.accept, JSON)
+            members["return"] = True
+        return members
+
+
+@router.put(
+    RECORD,
+    dependencies=[Depends(check_write)],
+    openapi_extra=request_body({JSON: json_body(Value, example={"name": "Ada", "visits": 1})}),
+    responses={
+        200: _returned("Written."),
+        201: _created("Created, with `If-None-Match: *`."),
+        204: _acknowledged("Created or replaced."),
+        **errors(*WRITE_ERRORS),
+    },
+)
+async def put_record(
+    request: TableRequest,
+    table: parameters.TableName,
+    key: parameters.KeySegments,
+    options: Annotated[WriteOptions, Depends()],
+    create_only: parameters.CreateOnly = None,
+) -> Response:
+    """Put a record.
+
+    Creates the record or replaces its value. A plain PUT answers 204 in both cases. To learn whether the record is new,
+    send `If-None-Match: *`: the response is 201 if it was created, and 412 if it existed.
+    """
+    request.media_type((JSON,), default=JSON)
     body = await request.read_body()
-    return await _write(request, {"op": "put", "if_absent": request_headers.create_only(request)}, body, _put_members)
+    members = {"op": "put", "if_absent": create_only, **options.members()}
+    return await _write(request, key, members, options.prefer, body, _put_members)
 
 
-async def patch_record(request: TableRequest) -> Response:
-    """Change one record by a merge patch, or by an update with a default."""
+@router.patch(
+    RECORD,
+    dependencies=[Depends(check_write)],
+    openapi_extra=request_body(
+        {
+            JSON: json_body(UpdateRequest, example={"update": {"$inc": {"visits": 1}}, "default": {"visits": 0}}),
+            MERGE_PATCH: json_body(MergePatch, example={"name": "Ada Lovelace"}),
+        }
+    ),
+    responses={
+        200: _returned("Updated."),
+        201: _created("Created from the default."),
+        204: _acknowledged("Updated."),
+        **errors(*WRITE_ERRORS, "record_not_found", headers={415: ["Accept-Patch"]}),
+    },
+)
+async def patch_record(
+    request: TableRequest,
+    table: parameters.TableName,
+    key: parameters.KeySegments,
+    options: Annotated[WriteOptions, Depends()],
+) -> Response:
+    """Update a record, or create it from a default.
+
+    As `application/merge-patch+json` the body is a merge patch, and there is no default. As `application/json` it is an
+    object with the update and, optionally, a default and `ttl_s`.
+    """
     try:
-        media = request_headers.media_type(request, (JSON, MERGE_PATCH))
+        media = request.media_type((JSON, MERGE_PATCH))
     except TableError as error:
         return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
+    _refuse_if_none_match(request)
     body = await request.read_body()
-    if request_headers.create_only(request):
-        raise InvalidOperation("If-None-Match is not supported for an update")
-    return await _write(request, {"op": "update"}, body, _update_members if media == JSON else _patch_members)
+    decode = _update_members if media == JSON else _patch_members
+    return await _write(request, key, {"op": "update", **options.members()}, options.prefer, body, decode)
 
 
-async def delete_record(request: TableRequest) -> Response:
-    """Delete one record."""
-    if request_headers.create_only(request):
-        raise InvalidOperation("If-None-Match is not supported for a delete")
-    return await _write(request, {"op": "delete"})
+@router.delete(
+    RECORD,
+    status_code=204,
+    dependencies=[Depends(check_write)],
+    responses={
+        204: _acknowledged(
+            "Deleted, or absent before. It has an etag only if a replay found a later record.", _AFTER_DELETE
+        ),
+        **errors(*TABLE_ERRORS, "precondition_failed", "contended", "record_unreadable"),
+    },
+)
+async def delete_record(
+    request: TableRequest,
+    table: parameters.TableName,
+    key: parameters.KeySegments,
+    options: Annotated[DeleteOptions, Depends()],
+) -> Response:
+    """Delete a record."""
+    _refuse_if_none_match(request)
+    members = {"op": "delete", **options.members()}
+    return await _write(request, key, members, Preferences(wait_s=options.wait_s))
+
+
+def _refuse_if_none_match(request: TableRequest) -> None:
+    if request.header("if-none-match") is not None:
+        raise InvalidOperation("If-None-Match is only supported for a read and a put")
 
 
 def _put_members(spec: TableSpec, body: bytes) -> dict[str, Any]:
@@ -119,30 +292,29 @@ def _patch_members(spec: TableSpec, body: bytes) -> dict[str, Any]:
 
 async def _write(
     request: TableRequest,
+    segments: list[bytes],
     members: dict[str, Any],
+    prefer: Preferences | None = None,
     body: bytes = b"",
     decode: Decode = lambda spec, body: {},
 ) -> Response:
     """Do a write with these members and those in its body. If the body is long, its deadline counts from its end."""
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
-    key, preferences = spec.key.from_path(request.key_segments), request_headers.NO_PREFERENCES
-    if request_headers.has_write_options(request):
-        preferences = request_headers.preferences(request)
-        members |= _parameters(request, members["op"], preferences)
-    build, wait_s = partial(_operation, spec, key, members, body, decode), preferences.wait_s
+    key, returns, wait_s = spec.key.from_path(segments), "return" in members, None if prefer is None else prefer.wait_s
+    build = partial(_operation, spec, key, members, body, decode)
     if is_long := len(body) > SHORT_BODY_BYTES_MAX:
         operation = await run_in_thread(build, request.received_at + deadline_s(found, wait_s))
     else:
         operation = build()
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
-    if preferences.representation and len(partitions) > 1 and not isinstance(operation, Delete):
+    if returns and len(partitions) > 1 and not isinstance(operation, Delete):
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
     if is_long:
         wait_s = request.received_at + deadline_s(table, wait_s) - time.monotonic()
     response = _response(answer(await table.one(operation, wait_s, request.context.bytes_in)), partitions)
-    if preferences.representation and response.status_code in (200, 201):
+    if returns and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response
 
@@ -153,25 +325,6 @@ def _operation(spec: TableSpec, key: Key, members: dict[str, Any], body: bytes, 
     if "ttl_s" in members and decoded.get("ttl_s") is not None:
         raise MalformedRequest("ttl_s occurs twice: in the query and in the body")
     return operation_members.build(spec, members["op"], key, decoded | members)
-
-
-def _parameters(request: TableRequest, kind: str, preferences: request_headers.Preferences) -> dict[str, Any]:
-    """Return the members of a write that the request has as headers and query parameters."""
-    members: dict[str, Any] = {
-        "if_match": request_headers.if_match(request),
-        "token": request_headers.token(request),
-    }
-    query = request_headers.query_parameters(request, ("partitions",) if kind == "delete" else ("partitions", "ttl_s"))
-    if "partitions" in query:
-        members["partitions"] = parse_query(query["partitions"])
-    if kind == "delete":
-        return members
-    if (ttl_s := request_headers.ttl_s(query.get("ttl_s"))) is not None:
-        members["ttl_s"] = ttl_s
-    members["return"] = preferences.representation
-    if preferences.representation:
-        request_headers.check_accepts(request, JSON)
-    return members
 
 
 def _response(answer: Answer, partitions: Sequence[int] = (), age_s: float | None = None) -> Response:

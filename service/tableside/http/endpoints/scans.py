@@ -1,17 +1,24 @@
 """The endpoints that read a whole table: pages of its records, and splits for parallel readers."""
 
-from collections.abc import Mapping
+from functools import partial
+from typing import Annotated
 
+from fastapi import Depends, Query
+from pydantic import PlainValidator
 from starlette.responses import Response
-from starlette.routing import Route
 
 from ...core import InvalidOperation, Part, Scan, TableSpec, part_from_text
 from ...core.concurrency import in_pieces
 from ..responses import arrow_response, encoded_response, json_response
-from ..wire import arrow_batch, json_batch, pages, request_headers
+from ..wire import arrow_batch, json_batch, pages
 from ..wire.cursors import open_sealed, seal
 from ..wire.partitions import scan_partitions
-from .endpoint import TableRequest, check_read, table_route
+from ..wire.request_headers import check_accepts, parse_integer, preferred_media_type
+from .document import TABLE_ERRORS, binary, errors, link, response
+from .models import Page, Splits
+from .parameters import Accept, FieldsQuery, PreferWait, TableName, count, text
+from .requests import TableRequest, check_read
+from .routing import new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 
@@ -21,60 +28,126 @@ PAGE_BYTES_MAX = 8 * 2**20
 SPLITS_DEFAULT = 8
 SPLITS_MAX = 1024
 
+router = new_router("scans")
 
-def routes() -> list[Route]:
-    """Return the routes of pages and splits."""
-    return [
-        table_route("/v1/tables/{table}/records", check_read, GET=scan_page),
-        table_route("/v1/tables/{table}/splits", check_read, GET=list_splits),
-    ]
+_NEXT = {"table": "$request.path.table", "cursor": "$response.body#/cursor"}
+_FIRST_SPLIT = {"table": "$request.path.table", "split": "$response.body#/splits/0"}
 
 
-async def scan_page(request: TableRequest) -> Response:
-    """Respond with one page of a table's records."""
-    table = await request.catalog.table(request.table_name)
-    query = request_headers.query_parameters(
-        request, ("prefix", "partition", "partitions", "fields", "limit", "cursor", "split")
-    )
-    media = request_headers.preferred_media_type(request, (JSON, ARROW))
-    scope = _seal_scope(table.spec, query.get("prefix"), query.get("partition"), query.get("split"))
-    if "partitions" in query:
-        scope = (*scope, query["partitions"])
-    page = await table.scan(_scan(table.spec, query, scope), request_headers.preferences(request).wait_s)
-    cursor = None if page.position is None else seal(page.position, "scan", *scope)
-    if (fields := request_headers.fields(query.get("fields"))) is not None:
-        page = await in_pieces(pages.project_page(page, fields))
-    extra_headers = {"Vary": "Accept"} if cursor is None else {"Vary": "Accept", "Tableside-Cursor": cursor}
-    if media == JSON:
-        return encoded_response(await in_pieces(pages.encode_json(page, cursor)), JSON, extra_headers)
-    return arrow_response(await in_pieces(pages.encode_arrow(page, cursor, table.spec)), extra_headers)
+@router.get(
+    "/v1/tables/{table}/records",
+    dependencies=[Depends(check_read)],
+    responses={
+        200: response(
+            "A page. In Arrow it has the columns `key`, `value` and `etag`, then `expires_at` if any record expires, "
+            "and for a partitioned table `partition` int32. The cursor is in the schema's metadata and in a header.",
+            *("Tableside-Cursor", "Vary"),
+            model=Page,
+            content={ARROW: binary("An Arrow IPC stream.")},
+            links={"next": link("scan_records", "The next page.", _NEXT)},
+        ),
+        **errors(*TABLE_ERRORS, "not_acceptable", "record_unreadable"),
+    },
+)
+async def scan_records(
+    request: TableRequest,
+    table: TableName,
+    prefix: Annotated[
+        str | None,
+        text(),
+        Query(description="Prefix of the first part of the key; with `partition`, of the second part."),
+    ] = None,
+    partition: Annotated[
+        str | None, text(minLength=1), Query(description="For a composite key: only records with this first part.")
+    ] = None,
+    limit: Annotated[
+        int,
+        PlainValidator(partial(parse_integer, what="limit", highest=PAGE_RECORDS_MAX)),
+        count(PAGE_RECORDS_DEFAULT),
+        Query(
+            description=f"Maximum number of records in a page. Above {PAGE_RECORDS_MAX:,} it is {PAGE_RECORDS_MAX:,}."
+        ),
+    ] = PAGE_RECORDS_DEFAULT,
+    cursor: Annotated[
+        str | None,
+        text(),
+        Query(description="The cursor of the previous page. `prefix`, `partition` and `split` must be the same."),
+    ] = None,
+    split: Annotated[
+        str | None, text(), Query(description="One of the table's splits: only the records in it.")
+    ] = None,
+    partitions: Annotated[
+        str | None,
+        text(pattern="^(all|[0-9]{1,3}(,[0-9]{1,3})*)$"),
+        Query(description="For a partitioned table: the comma-separated indexes of the partitions to read, or `all`."),
+    ] = None,
+    fields: FieldsQuery = None,
+    wait_s: PreferWait = None,
+    accept: Accept = None,
+) -> Response:
+    """Scan records, page by page.
 
-
-async def list_splits(request: TableRequest) -> Response:
-    """Respond with disjoint splits that together cover a table."""
-    table = await request.catalog.table(request.table_name)
-    count = request_headers.query_parameters(request, ("count",)).get("count", str(SPLITS_DEFAULT))
-    request_headers.check_accepts(request, JSON)
-    splits = await table.splits(
-        request_headers.integer(count, "count", 1, SPLITS_MAX), request_headers.preferences(request).wait_s
-    )
-    return json_response({"splits": [seal(split, "split", *_seal_scope(table.spec)) for split in splits]})
-
-
-def _scan(spec: TableSpec, query: Mapping[str, str], scope: tuple[object, ...]) -> Scan:
-    partition = query.get("partition")
+    A record that exists during the whole scan is returned at least once, possibly twice. A page may be short or empty:
+    the scan ends only if the cursor is null.
+    """
+    opened = await request.catalog.table(table)
+    media, spec = preferred_media_type(accept, (JSON, ARROW)), opened.spec
     if partition is not None and not spec.key.composite:
         raise InvalidOperation("partition requires a table with a composite key")
-    cursor, split = query.get("cursor"), query.get("split")
-    return Scan(
-        request_headers.integer(query.get("limit", str(PAGE_RECORDS_DEFAULT)), "limit", 1, PAGE_RECORDS_MAX),
-        query.get("prefix"),
+    scope = _seal_scope(spec, prefix, partition, split)
+    if partitions is not None:
+        scope = (*scope, partitions)
+    scan = Scan(
+        limit,
+        prefix,
         None if partition is None else _partition(partition, spec),
         None if split is None else open_sealed(split, "split", "split", *_seal_scope(spec)),
         None if cursor is None else open_sealed(cursor, "cursor", "scan", *scope),
         PAGE_BYTES_MAX,
-        scan_partitions(spec, query.get("partitions")),
+        scan_partitions(spec, partitions),
     )
+    page = await opened.scan(scan, wait_s)
+    following = None if page.position is None else seal(page.position, "scan", *scope)
+    if fields is not None:
+        page = await in_pieces(pages.project_page(page, fields))
+    extra_headers = {"Vary": "Accept"} if following is None else {"Vary": "Accept", "Tableside-Cursor": following}
+    if media == JSON:
+        return encoded_response(await in_pieces(pages.encode_json(page, following)), JSON, extra_headers)
+    return arrow_response(await in_pieces(pages.encode_arrow(page, following, spec)), extra_headers)
+
+
+@router.get(
+    "/v1/tables/{table}/splits",
+    dependencies=[Depends(check_read)],
+    responses={
+        200: response(
+            "The splits, for the parameter `split` of scans.",
+            model=Splits,
+            links={"read": link("scan_records", "Read the first split.", _FIRST_SPLIT)},
+        ),
+        **errors(*TABLE_ERRORS, "not_acceptable"),
+    },
+)
+async def list_splits(
+    request: TableRequest,
+    table: TableName,
+    number: Annotated[
+        int,
+        PlainValidator(partial(parse_integer, what="count", highest=SPLITS_MAX)),
+        count(SPLITS_DEFAULT),
+        Query(alias="count", description="Maximum number of splits."),
+    ] = SPLITS_DEFAULT,
+    wait_s: PreferWait = None,
+    accept: Accept = None,
+) -> Response:
+    """Split a table for parallel readers.
+
+    The splits are disjoint and together cover the table.
+    """
+    check_accepts(accept, JSON)
+    opened = await request.catalog.table(table)
+    splits = await opened.splits(number, wait_s)
+    return json_response({"splits": [seal(split, "split", *_seal_scope(opened.spec)) for split in splits]})
 
 
 def _seal_scope(spec: TableSpec, *parameters: str | None) -> tuple[str | int | None, ...]:

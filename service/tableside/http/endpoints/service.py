@@ -1,65 +1,92 @@
-"""The endpoints that describe tables and the service itself: table descriptions, probes and metrics."""
+"""The endpoints that describe tables and the service itself: table descriptions, probes, metrics and documentation."""
 
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fastapi import Depends
+from fastapi.openapi.docs import get_swagger_ui_html
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
 
 from ...auth import Forbidden
-from ...core import StoreUnavailable
+from ...core import StoreUnavailable, run_in_thread
 from ...core.errors import Overloaded
 from ..readiness import ReadinessLog
-from ..request_context import DRAINING_KEY, caller_of
-from ..responses import json_response, problem_response
-from ..wire import json_batch, request_headers
+from ..request_context import DRAINING_KEY
+from ..responses import json_response, page_policy, problem_response
+from ..wire import json_batch
+from ..wire.problems import NotFound
+from ..wire.request_headers import check_accepts
 from ..wire.table_description import describe
-from .endpoint import ServiceRequest, TableRequest, check_any, get_route, table_route
+from .document import DESCRIPTION_ERRORS, errors, response
+from .models import Liveness, Readiness, Table, Tables
+from .parameters import Accept, TableName
+from .requests import ServiceRequest, TableRequest, check_any
+from .routing import new_router
 
 JSON = json_batch.MEDIA_TYPE
+PUBLIC: dict[str, Any] = {"security": []}
+"""Marks an operation that requires no token."""
+
+_FILES = {
+    "swagger-ui-bundle.js": "text/javascript",
+    "swagger-ui.css": "text/css",
+    "favicon.png": "image/png",
+}
+"""The files of the page at /docs, from a package that contains them, and their media types."""
+
+tables, router = new_router("tables"), new_router("service")
 
 
-def routes() -> list[Route]:
-    """Return the routes of table descriptions, probes and metrics."""
-    return [
-        table_route("/v1/tables/{table}", check_any, GET=describe_table),
-        get_route("/v1/tables", list_tables),
-        get_route("/", redirect_to_page),
-        get_route("/livez", livez),
-        get_route("/readyz", readyz),
-        get_route("/metrics", metrics),
-    ]
-
-
-async def list_tables(request: ServiceRequest) -> Response:
-    """Describe every table that the caller has a permission for, without the policies that are defaults."""
-    request_headers.query_parameters(request, ())
-    request_headers.check_accepts(request, JSON)
-    limits, may_any = request.limits, caller_of(request.scope).may_any
+@tables.get(
+    "/v1/tables",
+    responses={
+        200: response(
+            "The tables, by name. `policies` has only settings that differ from their defaults.", model=Tables
+        ),
+        **errors(*DESCRIPTION_ERRORS),
+    },
+)
+async def list_tables(request: ServiceRequest, accept: Accept = None) -> Response:
+    """List the tables."""
+    check_accepts(accept, JSON)
+    limits, may_any = request.limits, request.caller.may_any
     entries = [entry for entry in request.catalog.entries() if may_any(entry.spec.name)]
     return json_response({"tables": [describe(entry, limits, defaults=False) for entry in entries]})
 
 
-async def describe_table(request: TableRequest) -> Response:
-    """Describe one table."""
-    request_headers.query_parameters(request, ())
-    request_headers.check_accepts(request, JSON)
-    await request.catalog.table(request.table_name)
-    entry = request.catalog.entry(request.table_name)
-    return json_response(describe(entry, request.limits))
+@tables.get(
+    "/v1/tables/{table}",
+    dependencies=[Depends(check_any)],
+    responses={
+        200: response("The table.", model=Table),
+        **errors(*DESCRIPTION_ERRORS, "table_not_found", "invalid_operation", "unsupported", "store_unavailable"),
+    },
+)
+async def describe_table(request: TableRequest, table: TableName, accept: Accept = None) -> Response:
+    """Describe a table."""
+    check_accepts(accept, JSON)
+    await request.catalog.table(table)
+    return json_response(describe(request.catalog.entry(table), request.limits))
 
 
-async def redirect_to_page(request: ServiceRequest) -> Response:
-    """Redirect a browser that opens the service's address: to the console, or to /docs if the console is disabled."""
-    page = "/console" if request.app.state.settings.console.enabled else "/docs"
-    return RedirectResponse(request.scope.get("root_path", "") + page)
-
-
-async def livez(request: ServiceRequest) -> Response:
-    """Respond that the process runs, without a call to any store."""
+@router.get("/livez", openapi_extra=PUBLIC, responses={200: response("The process runs.", model=Liveness)})
+async def check_liveness(request: ServiceRequest) -> Response:
+    """Check whether the process runs, without checking stores."""
     return json_response({"status": "alive"})
 
 
-async def readyz(request: ServiceRequest) -> Response:
-    """Respond whether the service can process operations, and which stores it can reach."""
+@router.get(
+    "/readyz",
+    openapi_extra=PUBLIC,
+    responses={
+        200: response("The service can process operations.", model=Readiness),
+        **errors("store_unavailable", "overloaded"),
+    },
+)
+async def check_readiness(request: ServiceRequest) -> Response:
+    """Check whether the service can process operations."""
     reached = await request.catalog.ping()
     stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
     if request.scope.get("state", {}).get(DRAINING_KEY):
@@ -71,9 +98,74 @@ async def readyz(request: ServiceRequest) -> Response:
     return problem_response(error, members={"stores": stores})
 
 
-async def metrics(request: ServiceRequest) -> Response:
-    """Respond with the metrics in Prometheus' text format. Raise Forbidden if only admins may read them."""
-    caller, auth = caller_of(request.scope), request.app.state.settings.auth
+@router.get(
+    "/metrics",
+    responses={
+        200: response("All metrics.", content={"text/plain": {"schema": {"type": "string"}}}),
+        **errors("unauthenticated", "forbidden"),
+    },
+)
+async def get_metrics(request: ServiceRequest) -> Response:
+    """Get the metrics in Prometheus' text format."""
+    caller, auth = request.caller, request.app.state.settings.auth
     if auth is not None and auth.metrics == "admin" and not caller.admin:
         raise Forbidden(f"the metrics require an admin, and the caller {caller.name!r} is not an admin")
     return Response(await request.app.state.exposition.text_in_thread(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+@router.get(
+    "/openapi.json",
+    openapi_extra=PUBLIC,
+    responses={
+        200: response(
+            "An OpenAPI 3.1 document.", content={JSON: {"schema": {"type": "object", "required": ["openapi"]}}}
+        ),
+        **errors("overloaded"),
+    },
+)
+async def get_openapi(request: ServiceRequest) -> Response:
+    """Get this document."""
+    root, document = request.scope.get("root_path", ""), await run_in_thread(request.app.openapi)
+    return json_response(document | ({"servers": [{"url": root}]} if root else {}))
+
+
+@router.get(
+    "/docs",
+    openapi_extra=PUBLIC,
+    responses={
+        200: response("A page.", content={"text/html": {"schema": {"type": "string"}}}),
+        **errors("overloaded"),
+    },
+)
+async def get_docs(request: ServiceRequest) -> Response:
+    """Get a page that shows this document and sends requests, and works without a network."""
+    root = request.scope.get("root_path", "")
+    page = get_swagger_ui_html(
+        openapi_url=f"{root}/openapi.json",
+        title="Tableside - Swagger UI",
+        swagger_js_url=f"{root}/static-offline-docs/swagger-ui-bundle.js",
+        swagger_css_url=f"{root}/static-offline-docs/swagger-ui.css",
+        swagger_favicon_url=f"{root}/static-offline-docs/favicon.png",
+    )
+    page.headers.update({"Content-Security-Policy": page_policy(bytes(page.body)), "Referrer-Policy": "no-referrer"})
+    return page
+
+
+@router.get("/static-offline-docs/{file}", include_in_schema=False)
+async def get_file(request: ServiceRequest, file: str) -> Response:
+    """Get a file of the page at /docs."""
+    if (media_type := _FILES.get(file)) is None:
+        raise NotFound("no such file")
+    return Response(_content(file), media_type=media_type, headers={"Cache-Control": "public, max-age=86400"})
+
+
+@cache
+def _content(file: str) -> bytes:
+    return files("fastapi_offline").joinpath("static", file).read_bytes()
+
+
+@router.get("/", include_in_schema=False)
+async def redirect_to_page(request: ServiceRequest) -> Response:
+    """Redirect a browser that opens the service's address: to the console, or to /docs if the console is disabled."""
+    page = "/console" if request.app.state.settings.console.enabled else "/docs"
+    return RedirectResponse(request.scope.get("root_path", "") + page)

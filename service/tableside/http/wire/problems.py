@@ -1,33 +1,36 @@
 """Errors as problem details (RFC 9457), the HTTP status of each code, and the errors that only HTTP has."""
 
+from collections.abc import Iterable
+
 import orjson
 
 from ...core import JsonObject, TableError
 
 MEDIA_TYPE = "application/problem+json"
 
-STATUS: dict[str, int] = {
-    "malformed_request": 400,
-    "unauthenticated": 401,
-    "forbidden": 403,
-    "record_not_found": 404,
-    "table_not_found": 404,
-    "not_found": 404,
-    "method_not_allowed": 405,
-    "not_acceptable": 406,
-    "contended": 409,
-    "precondition_failed": 412,
-    "too_large": 413,
-    "unsupported_media_type": 415,
-    "invalid_operation": 422,
-    "throttled": 429,
-    "internal": 500,
-    "unsupported": 501,
-    "record_unreadable": 502,
-    "overloaded": 503,
-    "store_unavailable": 503,
-    "deadline_exceeded": 504,
+CODES: dict[str, tuple[int, str]] = {
+    "malformed_request": (400, "the request cannot be parsed, or its structure is invalid"),
+    "unauthenticated": (401, "the service requires a bearer token, and the request has none that is valid"),
+    "forbidden": (403, "the caller does not have permission"),
+    "record_not_found": (404, "there is no such record"),
+    "table_not_found": (404, "there is no such table"),
+    "not_found": (404, "there is no such path"),
+    "method_not_allowed": (405, "the path does not support the method"),
+    "not_acceptable": (406, "the client accepts none of the available media types"),
+    "contended": (409, "concurrent writes caused a conflict; nothing was applied"),
+    "precondition_failed": (412, "the record does not have the required version or state"),
+    "too_large": (413, "a limit in bytes or in number is exceeded"),
+    "unsupported_media_type": (415, "the media type or encoding of the body is not supported"),
+    "invalid_operation": (422, "the name of the table, the key, value, update or operation is invalid"),
+    "throttled": (429, "a limit of the service or of the store is reached"),
+    "internal": (500, "an internal error of the service"),
+    "unsupported": (501, "the store or the table lacks the capability that the detail names"),
+    "record_unreadable": (502, "the data in the store was not written by the service, and is not a JSON object"),
+    "overloaded": (503, "the service is overloaded or shutting down"),
+    "store_unavailable": (503, "the store could not be reached, or did not answer"),
+    "deadline_exceeded": (504, "the deadline of the operation passed"),
 }
+"""The status and the meaning of each error code."""
 
 
 class NotFound(TableError):
@@ -37,9 +40,13 @@ class NotFound(TableError):
 
 
 class MethodNotAllowed(TableError):
-    """The path exists, but does not support the method."""
+    """The path exists, but does not support the method. `allowed` are the methods that it supports."""
 
     code = "method_not_allowed"
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        super().__init__("the path does not support this method")
+        self.allowed = ", ".join(sorted(allowed))
 
 
 class NotAcceptable(TableError):
@@ -56,7 +63,7 @@ class UnsupportedMediaType(TableError):
 
 def status(error: TableError) -> int:
     """Return the HTTP status of an error."""
-    return STATUS[error.code]
+    return CODES[error.code][0]
 
 
 def problem(error: TableError) -> JsonObject:
