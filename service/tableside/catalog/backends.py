@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import stores
 from ..core import Backend, StoreUnavailable, TableError
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PING_TIMEOUT_S = 2.0
+
+RESULT_AGE_MAX_S = 2.0
+"""How long a page reuses the result of a check, so that the number of viewers does not affect the load on stores."""
+
+RESULT_WAIT_MAX_S = 0.25
+"""How long a page waits for a result."""
+
+Stores: TypeAlias = Mapping[str, StoreUnavailable | None]
+"""Why each store cannot be reached, or None."""
 
 NAMES_MAX = 20
 """At most so many tables are named in the log."""
@@ -49,16 +59,37 @@ class Reachability:
 
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self._backends = backends
-        self._checking: asyncio.Task[dict[str, StoreUnavailable | None]] | None = None
+        self._checking: asyncio.Task[Stores] | None = None
+        self._result: Stores = {}
+        self._checked_at = float("-inf")
 
-    async def check(self) -> dict[str, StoreUnavailable | None]:
-        """Return for each backend why it cannot be reached, or None."""
+    async def check(self) -> Stores:
+        """Check all backends, and return the result."""
+        return await asyncio.shield(self._started())
+
+    async def recent(self) -> Stores:
+        """Return the result of the last check. Backends that have not answered yet are missing.
+
+        A backend that does not answer does not delay the caller: a later call returns the new result.
+        """
+        if time.monotonic() - self._checked_at >= RESULT_AGE_MAX_S:
+            await asyncio.wait([self._started()], timeout=RESULT_WAIT_MAX_S)
+        return self._result
+
+    def close(self) -> None:
+        """Cancel a check in progress."""
+        if self._checking is not None:
+            self._checking.cancel()
+
+    def _started(self) -> asyncio.Task[Stores]:
         if self._checking is None or self._checking.done():
             self._checking = asyncio.create_task(self._check())
-        return dict(await asyncio.shield(self._checking))
+        return self._checking
 
-    async def _check(self) -> dict[str, StoreUnavailable | None]:
-        return dict(zip(self._backends, await asyncio.gather(*map(_ping, self._backends.values())), strict=True))
+    async def _check(self) -> Stores:
+        errors = await asyncio.gather(*map(_ping, self._backends.values()))
+        self._result, self._checked_at = dict(zip(self._backends, errors, strict=True)), time.monotonic()
+        return self._result
 
 
 async def _ping(backend: Backend) -> StoreUnavailable | None:

@@ -15,7 +15,7 @@ from ..settings import Settings, TableLocation, TableSettings
 from ..stores.partitioned import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
 from .admission import InFlight
-from .backends import Reachability, ReplicaLinks, open_backend
+from .backends import Reachability, ReplicaLinks, Stores, open_backend
 from .entry import RUNS, RUNS_IN_STORE, CatalogEntry, open_all_or_none, open_or_defer
 from .stack import StackContext, StackMetrics
 from .store_in_flight import StoreInFlight
@@ -142,9 +142,13 @@ class Catalog:
         """Return the entries of all tables, sorted by name."""
         return [self._entries[name] for name in sorted(self._entries)]
 
-    async def ping(self) -> dict[str, StoreUnavailable | None]:
+    async def ping(self) -> Stores:
         """Check whether each store can be reached."""
         return await self._reachability.check()
+
+    async def recent_ping(self) -> Stores:
+        """Return whether each store could be reached recently, with little delay. Stores may be missing at first."""
+        return await self._reachability.recent()
 
     async def change(self, settings: Settings) -> None:
         """Apply other settings for the same stores. Operations in flight finish.
@@ -182,6 +186,7 @@ class Catalog:
     async def close(self) -> None:
         """Wait for the operations in flight, and close every table and store."""
         await asyncio.gather(*(entry.close() for entry in self._entries.values()), *set(self._closing.values()))
+        self._reachability.close()
         await self._replicas.close()
         await _close(self._backends.values())
 

@@ -10,8 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import put
+from support.virtual_time import in_virtual_time, now
 from tableside.catalog import catalog as catalog_module
 from tableside.catalog.admission import AdmissionMetrics, InFlight
+from tableside.catalog.backends import RESULT_AGE_MAX_S, RESULT_WAIT_MAX_S, Reachability
 from tableside.catalog.catalog import Catalog, Environment
 from tableside.catalog.stack import StackMetrics
 from tableside.core.backend import Backend
@@ -289,3 +291,46 @@ async def test_concurrent_readiness_checks_share_one_ping() -> None:
     assert await catalog.ping() == {"fast": None}
     assert backend.times == 2
     await catalog.close()
+
+
+class SlowStore:
+    """A backend that answers a check after some time, and then reports that it is unavailable."""
+
+    def __init__(self, answers_after_s: float) -> None:
+        self.times = 0
+        self._answers_after_s = answers_after_s
+
+    async def ping(self) -> None:
+        self.times += 1
+        await asyncio.sleep(self._answers_after_s)
+        raise StoreUnavailable("no answer")
+
+
+def reachability(store: SlowStore) -> Reachability:
+    backends: Any = {"local": store}
+    return Reachability(backends)
+
+
+@in_virtual_time
+async def test_pages_share_one_recent_check() -> None:
+    store = SlowStore(0.1)
+    checks = reachability(store)
+    found = await asyncio.gather(*(checks.recent() for _ in range(10)))
+    assert [[*one] for one in found] == [["local"]] * 10
+    assert [*await checks.recent()] == ["local"]
+    assert store.times == 1
+    await asyncio.sleep(RESULT_AGE_MAX_S)
+    await checks.recent()
+    assert store.times == 2
+
+
+@in_virtual_time
+async def test_a_hung_store_delays_no_page() -> None:
+    store = SlowStore(1.5)
+    checks, began = reachability(store), now()
+    assert await checks.recent() == {}
+    assert now() - began == RESULT_WAIT_MAX_S
+    await asyncio.sleep(1.5)
+    assert isinstance((await checks.recent())["local"], StoreUnavailable)
+    assert store.times == 1
+    checks.close()

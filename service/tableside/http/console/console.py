@@ -1,14 +1,13 @@
-"""The state that the pages of one process share: the history of its metrics, and the health of its stores."""
+"""The state that the pages of one process share: the history of its metrics, which are sampled regularly."""
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 
 from prometheus_client import Metric
 
-from ...core import StoreUnavailable
 from .counts import Reading, read
 from .history import History
 
@@ -22,14 +21,6 @@ WATCHED_S = 60.0
 SHARE_MAX = 0.01
 """The maximum share of a core that readings take."""
 
-AGE_MAX_S = 2.0
-"""How long the health of stores is reused, so that the number of viewers does not affect the load on stores."""
-
-WAIT_MAX_S = 0.25
-"""How long a page waits for the health of stores."""
-
-Stores = Mapping[str, StoreUnavailable | None]
-
 
 class Console:
     """The console of one of `workers` processes. `reading` returns a reading and its CPU time in seconds.
@@ -41,7 +32,6 @@ class Console:
     def __init__(self, reading: Callable[[], Awaitable[tuple[Reading, float]]], workers: int = 1) -> None:
         self.workers = workers
         self.history = History()
-        self.health = Health()
         self._reading = reading
         self._viewed_at = float("-inf")
         self._viewed = asyncio.Event()
@@ -54,13 +44,10 @@ class Console:
 
     async def run(self) -> None:
         """Take readings until cancelled."""
-        try:
-            while True:
-                cost_s = await self._read_once()
-                self._viewed.clear()
-                await self._pause(cost_s / SHARE_MAX)
-        finally:
-            await self.health.close()
+        while True:
+            cost_s = await self._read_once()
+            self._viewed.clear()
+            await self._pause(cost_s / SHARE_MAX)
 
     @property
     def _watched(self) -> bool:
@@ -96,35 +83,3 @@ def _read_timed(families: Iterable[Metric]) -> tuple[Reading, float]:
     started = time.thread_time()
     reading = read(families)
     return reading, time.thread_time() - started
-
-
-class Health:
-    """The last known health of the stores."""
-
-    def __init__(self) -> None:
-        self._known: Stores = {}
-        self._known_at = float("-inf")
-        self._pinging: asyncio.Task[None] | None = None
-
-    async def stores(self, ping: Callable[[], Awaitable[Stores]]) -> Stores:
-        """Return the error or None of each store. Stores that have not answered yet are missing.
-
-        `ping` checks all stores, as `Catalog.ping` does. A store that does not answer does not delay the page: it
-        returns the last known result, and a later call returns the new one.
-        """
-        if time.monotonic() - self._known_at >= AGE_MAX_S:
-            if self._pinging is None or self._pinging.done():
-                self._pinging = asyncio.create_task(self._ping(ping))
-            await asyncio.wait([self._pinging], timeout=WAIT_MAX_S)
-        return self._known
-
-    async def close(self) -> None:
-        """Cancel a check in progress."""
-        if self._pinging is not None:
-            self._pinging.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._pinging
-
-    async def _ping(self, ping: Callable[[], Awaitable[Stores]]) -> None:
-        self._known = await ping()
-        self._known_at = time.monotonic()

@@ -15,7 +15,7 @@ from ...settings import LimitSettings
 from ..request_context import caller_of
 from ..wire.table_description import describe
 from . import numbers
-from .console import Console, Stores
+from .console import Console
 from .counts import FAILURES, REFUSED, SHED, SUCCESSES, Change
 from .history import History
 from .plots import Spark, build_plots, spark
@@ -87,7 +87,7 @@ class TableRow(msgspec.Struct, frozen=True):
 async def overview(console: Console, request: Request, name: str) -> Mapping[str, Any]:
     """Return the values of the overview, which are refreshed periodically. It shows tables whose name has `name`."""
     catalog: Catalog = request.app.state.catalog
-    stores, caller = await console.health.stores(catalog.ping), caller_of(request.scope)
+    stores, caller = await catalog.recent_ping(), caller_of(request.scope)
     entries = [entry for entry in catalog.entries() if caller.may("read", entry.spec.name)]
     rows = sorted((_table_row(entry, console.history, stores) for entry in entries), key=_worst_first)
     found = [row for row in rows if name.lower() in row.name.lower()]
@@ -122,7 +122,7 @@ def _in_flight(console: Console, limits: LimitSettings) -> list[tuple[str, float
     return [(what, amounts.get(what, 0), limit * console.workers) for what, limit in limit_of.items()]
 
 
-def _table_row(entry: CatalogEntry, history: History, stores: Stores) -> TableRow:
+def _table_row(entry: CatalogEntry, history: History, stores: Mapping[str, StoreUnavailable | None]) -> TableRow:
     name = entry.spec.name
     now = history.now(name)
     health = table_health(now, stores.get(entry.store), entry.settings.deadline_s)
@@ -142,7 +142,7 @@ def _with_spark(row: TableRow, history: History) -> TableRow:
 async def activity(console: Console, request: Request, entry: CatalogEntry) -> Mapping[str, Any]:
     """Return the values of the page of a table that are refreshed periodically."""
     catalog: Catalog = request.app.state.catalog
-    stores = await console.health.stores(catalog.ping)
+    stores = await catalog.recent_ping()
     name = entry.spec.name
     now = console.history.now(name)
     return {

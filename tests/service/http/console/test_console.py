@@ -1,4 +1,4 @@
-"""The rates at which the console samples metrics and checks stores, however many pages are open."""
+"""The rate at which the console samples metrics: high while a page is open, and limited in its share of the time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,17 +8,12 @@ from itertools import pairwise
 import pytest
 
 from support.virtual_time import in_virtual_time, now
-from tableside.core.errors import StoreUnavailable
 from tableside.http.console.console import (
-    AGE_MAX_S,
     EVERY_S,
     SHARE_MAX,
     UNWATCHED_EVERY_S,
-    WAIT_MAX_S,
     WATCHED_S,
     Console,
-    Health,
-    Stores,
 )
 from tableside.http.console.counts import Counts, Reading
 
@@ -90,48 +85,3 @@ async def test_a_reading_that_fails_is_tried_again(caplog: pytest.LogCaptureFixt
         await asyncio.sleep(UNWATCHED_EVERY_S + 1)
     assert len(console.history) == 1
     assert "cannot be read for the console" in caplog.text
-
-
-class StoreCheck:
-    def __init__(self, answers_after_s: float = 0.0, error: StoreUnavailable | None = None) -> None:
-        self.times = 0
-        self.error = error
-        self._answers_after_s = answers_after_s
-
-    async def __call__(self) -> Stores:
-        self.times += 1
-        await asyncio.sleep(self._answers_after_s)
-        return {"local": self.error}
-
-
-@in_virtual_time
-async def test_concurrent_pages_share_one_health_check() -> None:
-    health, asked = Health(), StoreCheck(0.1)
-    found = await asyncio.gather(*(health.stores(asked) for _ in range(10)))
-    assert found == [{"local": None}] * 10
-    assert await health.stores(asked) == {"local": None}
-    assert asked.times == 1
-    await asyncio.sleep(AGE_MAX_S)
-    await health.stores(asked)
-    assert asked.times == 2
-
-
-@in_virtual_time
-async def test_a_hung_store_delays_no_page() -> None:
-    health, asked = Health(), StoreCheck(2.0, StoreUnavailable("no answer"))
-    began = now()
-    assert await health.stores(asked) == {}
-    assert now() - began == WAIT_MAX_S
-    await asyncio.sleep(2)
-    assert await health.stores(asked) == {"local": asked.error}
-    assert asked.times == 1
-    await health.close()
-
-
-@in_virtual_time
-async def test_closing_cancels_the_pending_check() -> None:
-    health = Health()
-    await health.stores(StoreCheck(3600.0))
-    began = now()
-    await health.close()
-    assert now() == began
