@@ -25,7 +25,6 @@ Results: TypeAlias = dict[tuple[str, str, str], dict[str, Any]]
 def run(other: Path, arguments: Sequence[str]) -> list[Result]:
     """Run the benchmarks of these arguments, and return the rates of this checkout with ratios to the other one's."""
     other = other.resolve()
-    subprocess.run([other / "scripts" / "run", "true"], check=True)
     with tempfile.TemporaryDirectory() as name:
         files = [Path(name) / "here.json", Path(name) / "there.json"]
         processes = _started([ROOT, other], [[*arguments, "--json", str(file)] for file in files])
@@ -43,10 +42,12 @@ def _started(checkouts: Sequence[Path], arguments: Sequence[Sequence[str]]) -> l
     processes = []
     for index, checkout in enumerate(checkouts):
         ends = pipes[index][0], pipes[1 - index][1]
-        environment = os.environ | {PIPES: "{} {}".format(*ends), "PYTHONPATH": str(ROOT / "tests")}
-        command = [str(checkout / ".venv" / "bin" / "python"), "-m", "bench", *arguments[index]]
+        environment = os.environ | {PIPES: "{} {}".format(*ends)}
+        run = [str(checkout / "scripts" / "run"), "env", f"PYTHONPATH={ROOT / 'tests'}", "python", "-m", "bench"]
         output = subprocess.DEVNULL if index else None
-        processes.append(subprocess.Popen(command, cwd=ROOT, stdout=output, env=environment, pass_fds=ends))
+        processes.append(
+            subprocess.Popen([*run, *arguments[index]], cwd=ROOT, stdout=output, env=environment, pass_fds=ends)
+        )
     for end in (*pipes[0], *pipes[1]):
         os.close(end)
     return processes
