@@ -4,12 +4,10 @@ An ASGI application without sockets: `server` runs it, `app` puts it together. I
 `catalog`.
 """
 
-from .allowed_hosts import AllowedHosts
+from .addresses import AllowedHosts, PathPrefix
 from .console import Console
 from .endpoints import Router, openapi, routes
 from .middleware import RequestMiddleware, StartError, request_id
-from .path_prefix import PathPrefix
-from .readiness import ReadinessLog
 from .request_context import (
     BODY_BYTES_MAX_KEY,
     DRAINING_KEY,
@@ -19,8 +17,7 @@ from .request_context import (
     Observer,
     RequestContext,
 )
-from .request_observers import AccessLog, RequestMetrics
-from .request_spans import RequestSpans
+from .request_observers import AccessLog, ReadinessLog, RequestMetrics, RequestSpans
 
 __all__ = [
     "BODY_BYTES_MAX_KEY",

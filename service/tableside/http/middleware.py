@@ -17,20 +17,17 @@ from ..core import Applied, DeadlineExceeded, Internal, TableError
 from ..core.caller_context import CALLER
 from ..core.concurrency import Started
 from ..core.errors import Overloaded
-from .allowed_hosts import AllowedHosts
+from .addresses import AllowedHosts, PathPrefix
 from .endpoints import Router
-from .path_prefix import PathPrefix
 from .request_context import (
     BODY_BYTES_MAX_KEY,
-    CALLER_KEY,
     IN_FLIGHT_KEY,
     PROBES,
-    RESERVATION_KEY,
     SCOPE_KEY,
     Observer,
     RequestContext,
 )
-from .request_spans import RequestSpans
+from .request_observers import RequestSpans
 from .responses import problem_response
 
 log = logging.getLogger(__name__)
@@ -117,12 +114,12 @@ class RequestMiddleware:
                 self._hosts.check(scope)
             # Authentication precedes admission, so that clients without a token do not occupy slots.
             caller = self._auth.admit(scope) if self._auth.required else UNRESTRICTED
-            _set_caller(scope, context, caller if isinstance(caller, Caller) else await caller)
+            _set_caller(context, caller if isinstance(caller, Caller) else await caller)
             route = self._router.find(scope)
             context.route = route.path
             if scope["path"] not in PROBES:
                 request.enter(min(_declared_bytes(scope), self.body_bytes_max))
-                scope[RESERVATION_KEY] = request.reservation
+                context.reservation = request.reservation
             await route.app(scope, request.receive, request.send)
         except ClientDisconnect:
             return  # The client has gone, and no operation was attempted.
@@ -239,9 +236,9 @@ def request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
     return f"{random.getrandbits(128):032x}"
 
 
-def _set_caller(scope: Scope, context: RequestContext, caller: Caller) -> None:
+def _set_caller(context: RequestContext, caller: Caller) -> None:
     """Set the caller for the endpoint, the log and the rate limits."""
-    scope[CALLER_KEY] = caller
+    context.permissions = caller
     if caller.name:
         context.caller = caller.name
         CALLER.set(caller.name)

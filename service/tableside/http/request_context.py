@@ -1,24 +1,19 @@
-"""The facts of one request that its log line, span and metrics show. They never include a key or a value.
+"""The facts of one request. Those that its log line, span and metrics show never include a key or a value.
 
 The server and the application exchange the rest through the ASGI scope and the lifespan state.
 """
 
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from starlette.types import Scope
 
-from ..auth import Caller
+from ..auth import UNRESTRICTED, Caller
+from ..catalog import Reservation
 
 SCOPE_KEY = "tableside"
 """The key of the request's context in the ASGI scope."""
-
-CALLER_KEY = "tableside.caller"
-"""The key of the request's caller in the ASGI scope."""
-
-RESERVATION_KEY = "tableside.reservation"
-"""The key of the request's share of the limits in the ASGI scope."""
 
 IN_FLIGHT_KEY = "tableside.in_flight"
 """The key of the limits on the work in flight in the lifespan state."""
@@ -35,6 +30,9 @@ PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 
 class RequestContext(msgspec.Struct):
     """One request. Its fields are filled in while the service processes it.
+
+    `path` are the parameters in the path: the table's name, and the key's segments if it has a key, for example.
+    `permissions` are those of the caller, and `reservation` is its share of the limits.
 
     `route` is the declared path, with `{table}` and `{key:path}`, or empty if no route matches. `status` is 0 if the
     client disconnected before the response. `reads` is true if the request changes nothing, so that the service may
@@ -57,6 +55,9 @@ class RequestContext(msgspec.Struct):
     reads: bool = False
     disconnected: bool = False
     duration_s: float = 0.0
+    path: tuple[Any, ...] = ()
+    permissions: Caller = UNRESTRICTED
+    reservation: Reservation | None = None
 
 
 class Observer(Protocol):
@@ -71,9 +72,3 @@ def context_of(scope: Scope) -> RequestContext:
     """Return the context of a request."""
     context: RequestContext = scope[SCOPE_KEY]
     return context
-
-
-def caller_of(scope: Scope) -> Caller:
-    """Return the caller of an authenticated request."""
-    caller: Caller = scope[CALLER_KEY]
-    return caller

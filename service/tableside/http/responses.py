@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from ..auth import Unauthenticated
 from ..core import TableError, Yielder
 from .request_context import context_of
-from .wire import arrow_batch, json_batch, problems
+from .wire import json_batch, problems
 from .wire.body_parts import Encoded
 
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
@@ -29,11 +29,6 @@ def encoded_response(encoded: Encoded, media_type: str, headers: dict[str, str] 
     if isinstance(encoded, bytes):
         return Response(encoded, headers=headers, media_type=media_type)
     return PartsResponse(encoded, headers, media_type)
-
-
-def arrow_response(encoded: Encoded, headers: dict[str, str] | None = None) -> Response:
-    """Return a response with an Arrow stream as its body."""
-    return encoded_response(encoded, arrow_batch.MEDIA_TYPE, headers)
 
 
 def problem_response(

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 def create_provider(endpoint: str) -> TracerProvider:
     """Return a provider that sends spans to an endpoint from a thread, in batches every few seconds.
 
-    `request_spans` decides which traces to sample. At most 2,048 spans are buffered while the collector is unavailable.
+    `RequestSpans` decides which traces to sample. At most 2,048 spans are buffered while the collector is unavailable.
     OpenTelemetry's environment variables set headers, timeouts and other options.
     """
     for noisy in ("opentelemetry.sdk", "opentelemetry.exporter"):

@@ -30,7 +30,7 @@ from tableside.core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, in_pieces
 from tableside.core.json_text import NotJson
 from tableside.core.keys import STRING_BYTES_MAX
 from tableside.core.projection import FIELDS_MAX, NOT_PROJECTED, VALUES_MIN, projection
-from tableside.http.responses import arrow_response
+from tableside.http.responses import encoded_response
 from tableside.http.wire import (
     arrow_answers,
     arrow_batch,
@@ -436,7 +436,9 @@ async def test_a_large_arrow_answer_is_sent_in_parts_with_its_length() -> None:
         raise AssertionError("the response reads nothing")
 
     encoded = finish(arrow_answers.encode([answer(Record(b"x" * 2 * MIB, "e"))]))
-    await arrow_response(encoded, {"Vary": "Accept"})({"type": "http"}, receive, send)
+    await encoded_response(encoded, "application/vnd.apache.arrow.stream", {"Vary": "Accept"})(
+        {"type": "http"}, receive, send
+    )
     head, *parts = sent
     body = b"".join(part["body"] for part in parts)
     assert [part.get("more_body", False) for part in parts] == [True] * (len(parts) - 1) + [False]

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode, get_current_span
 
 from tableside.http.request_context import RequestContext
-from tableside.http.request_spans import RequestSpans
+from tableside.http.request_observers import RequestSpans
 from tableside.telemetry import TraceSettings
 
 ROUTE = "/v1/tables/{table}/records/{key:path}"

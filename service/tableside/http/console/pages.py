@@ -12,7 +12,7 @@ from starlette.requests import Request
 from ...catalog import Catalog, CatalogEntry
 from ...core import Json, JsonObject, StoreUnavailable
 from ...settings import LimitSettings
-from ..request_context import caller_of
+from ..request_context import context_of
 from ..wire.table_description import describe
 from . import numbers
 from .console import Console
@@ -87,7 +87,7 @@ class TableRow(msgspec.Struct, frozen=True):
 async def overview(console: Console, request: Request, name: str) -> Mapping[str, Any]:
     """Return the values of the overview, which are refreshed periodically. It shows tables whose name has `name`."""
     catalog: Catalog = request.app.state.catalog
-    stores, caller = await catalog.recent_ping(), caller_of(request.scope)
+    stores, caller = await catalog.recent_ping(), context_of(request.scope).permissions
     entries = [entry for entry in catalog.entries() if caller.may("read", entry.spec.name)]
     rows = sorted((_table_row(entry, console.history, stores) for entry in entries), key=_worst_first)
     found = [row for row in rows if name.lower() in row.name.lower()]

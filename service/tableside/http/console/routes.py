@@ -17,7 +17,7 @@ from ... import __version__
 from ...auth import Permission
 from ...catalog import Catalog, CatalogEntry
 from ...core import MalformedRequest, TableError
-from ..request_context import caller_of, context_of
+from ..request_context import context_of
 from ..responses import problem_response
 from ..wire import problems
 from . import pages, records
@@ -176,7 +176,8 @@ class _Pages:
             "view": view,
             "scan": scan,
             "query": request.query_params,
-            "edit": _settings(request).console.edit and caller_of(request.scope).may("write", entry.spec.name),
+            "edit": _settings(request).console.edit
+            and context_of(request.scope).permissions.may("write", entry.spec.name),
             "settings": pages.settings(request, entry),
         }
         if part and request.headers.get("hx-request") == "true" and "hx-history-restore-request" not in request.headers:
@@ -201,7 +202,7 @@ def _entry(request: Request, permission: Permission = "read") -> CatalogEntry:
     """Return the table in the path. Raise Refused if the caller lacks the permission, or TableNotFound."""
     name = request.path_params["table"]
     # Check before the lookup, so that the response does not reveal whether the table exists.
-    if not caller_of(request.scope).may(permission, name):
+    if not context_of(request.scope).permissions.may(permission, name):
         raise Refused(f"{permission} is not allowed on this table")
     entry = _catalog(request).entry(name)
     context_of(request.scope).table = name

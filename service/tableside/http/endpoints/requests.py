@@ -12,15 +12,12 @@ from ...auth import Caller
 from ...catalog import Catalog, Table
 from ...core import TableSpec, TooLarge
 from ...settings import LimitSettings
-from ..request_context import CALLER_KEY, RESERVATION_KEY, SCOPE_KEY, RequestContext
+from ..request_context import RequestContext, context_of
 from ..wire.problems import UnsupportedMediaType
 from ..wire.request_headers import parse_preferences
 
 SHORT_BODY_BYTES_MAX = 2**16
 """The maximum size of a body with one operation that the event loop decodes itself. A thread decodes longer ones."""
-
-PATH_KEY = "tableside.path"
-"""The key in the ASGI scope of the parameters in the path: the table's name, and the key's segments if it has a key."""
 
 _BODY_CODINGS = frozenset({"content-encoding", "transfer-encoding"})
 
@@ -38,14 +35,13 @@ class ServiceRequest(Request):
     def __init__(self, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
         self.catalog: Catalog = scope["app"].state.catalog
-        self.context: RequestContext = scope[SCOPE_KEY]
+        self.context: RequestContext = context_of(scope)
         self._by_name: dict[str, str] | None = None
 
     @property
     def caller(self) -> Caller:
         """The authenticated caller."""
-        caller: Caller = self.scope[CALLER_KEY]
-        return caller
+        return self.context.permissions
 
     @property
     def limits(self) -> LimitSettings:
@@ -105,10 +101,11 @@ class TableRequest(ServiceRequest):
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
-        path = scope[PATH_KEY]
-        self.table_name: str = path[0]
+        self.table_name: str = self.context.path[0]
         self.context.table = self.table_name
-        self.context.operations = len(path) - 1  # A path with a key is one operation. A batch counts its own.
+        self.context.operations = (
+            len(self.context.path) - 1
+        )  # A path with a key is one operation. A batch counts its own.
 
     async def read_body(self) -> bytes:
         """Read the whole body. Raise Overloaded, without reading it, if the table's store takes no operation now."""
@@ -117,7 +114,8 @@ class TableRequest(ServiceRequest):
 
     def reserve(self, body_bytes: int) -> None:
         """Count a body with so many bytes once it is decompressed. Raise Overloaded above the limit."""
-        self.scope[RESERVATION_KEY].grow_body_to(body_bytes)
+        assert self.context.reservation is not None
+        self.context.reservation.grow_body_to(body_bytes)
         self.body_bytes = max(self.body_bytes, body_bytes)
 
 

@@ -23,9 +23,10 @@ from ...auth import UNRESTRICTED
 from ...catalog import RUNS
 from ...core import InvalidOperation, MalformedRequest, TableNotFound
 from ...settings import NAME
+from ..request_context import context_of
 from ..wire.operation_members import display_name
 from ..wire.problems import MethodNotAllowed, NotFound
-from .requests import PATH_KEY, ServiceRequest, TableRequest
+from .requests import ServiceRequest, TableRequest
 
 _NAME = re.compile(NAME)
 _TABLES = "/v1/tables/"
@@ -67,7 +68,7 @@ class Endpoint(APIRoute):
         if request.caller is not UNRESTRICTED:
             for check in self._checks:
                 check(request)
-        response = await self.endpoint(request, *scope[PATH_KEY], **self.parameters.parse(request))
+        response = await self.endpoint(request, *request.context.path, **self.parameters.parse(request))
         await response(scope, receive, send)
 
 
@@ -159,7 +160,7 @@ class Router:
                 by_method.setdefault("HEAD", by_method["GET"])
 
     def find(self, scope: Scope) -> Route:
-        """Return the route of a request, and store the parameters in its path in the scope.
+        """Return the route of a request, and store the parameters in its path in its context.
 
         Raise NotFound or MethodNotAllowed. If the path contains no valid name of a table, raise TableNotFound for a
         read, InvalidOperation for others.
@@ -178,13 +179,14 @@ class Router:
             return {}
         name, resource, key = match.groups()
         table = _table_name(name, scope["method"])
-        scope[PATH_KEY] = (table,) if key is None else (table, key.split(b"/"))
+        context_of(scope).path = (table,) if key is None else (table, key.split(b"/"))
         return self._of_tables.get((resource, key is not None), {})
 
     def _find_other(self, scope: Scope, path: str) -> dict[str, Route]:
         for pattern, by_method in self._others.items():
             if (match := pattern.fullmatch(path)) is not None:
-                scope["path_params"], scope[PATH_KEY] = match.groupdict(), tuple(match.groupdict().values())
+                scope["path_params"] = match.groupdict()
+                context_of(scope).path = match.groups()
                 return by_method
         return {}
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ...core import InvalidOperation, Part, Scan, TableSpec, part_from_text
 from ...core.concurrency import in_pieces
-from ..responses import arrow_response, encoded_response, json_response
+from ..responses import encoded_response, json_response
 from ..wire import arrow_batch, json_batch, pages
 from ..wire.cursors import open_sealed, seal
 from ..wire.partitions import scan_partitions
@@ -111,9 +111,8 @@ async def scan_records(
     if fields is not None:
         page = await in_pieces(pages.project_page(page, fields))
     extra_headers = {"Vary": "Accept"} if following is None else {"Vary": "Accept", "Tableside-Cursor": following}
-    if media == JSON:
-        return encoded_response(await in_pieces(pages.encode_json(page, following)), JSON, extra_headers)
-    return arrow_response(await in_pieces(pages.encode_arrow(page, following, spec)), extra_headers)
+    encode = pages.encode_json(page, following) if media == JSON else pages.encode_arrow(page, following, spec)
+    return encoded_response(await in_pieces(encode), media, extra_headers)
 
 
 @router.get(

@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 from ...auth import Forbidden
 from ...core import StoreUnavailable, run_in_thread
 from ...core.errors import Overloaded
-from ..readiness import ReadinessLog
 from ..request_context import DRAINING_KEY
+from ..request_observers import ReadinessLog
 from ..responses import json_response, page_policy, problem_response
 from ..wire import json_batch
 from ..wire.problems import NotFound

@@ -1,5 +1,6 @@
-"""Validation of the `Host` header, as a protection against DNS rebinding.
+"""The addresses of the service: the names in `Host` that it accepts, and the prefix of its paths.
 
+The validation of `Host` protects against DNS rebinding.
 A browser lets a page read responses from the page's own host, even if the host's name now resolves to another machine.
 If the owner of a page points its name at this service, the page's requests have that name in `Host`. An IP address or
 `localhost` cannot be the host of such a page. Names without a dot cannot be registered and are also safe.
@@ -7,10 +8,12 @@ If the owner of a page points its name at this service, the page's requests have
 
 import re
 from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from starlette.types import Scope
 
 from ..core import TableError
+from ..settings import ROOT_PATH
 
 ACCEPTED_MAX = 1000
 """The number of accepted `Host` values that are cached."""
@@ -64,3 +67,45 @@ class AllowedHosts:
 def _pattern(name: str) -> str:
     below = name.startswith("*.")
     return (r"[A-Za-z0-9_.-]+\." if below else "") + re.escape(name.removeprefix("*.")) + r"\.?(:\d*)?"
+
+
+class PathPrefix:
+    """The prefix of the service's paths behind a reverse proxy: `root_path`, or `X-Forwarded-Prefix`.
+
+    It removes the prefix from paths, and sets the `root_path` of requests, which links in responses begin with.
+
+    The prefix is `X-Forwarded-Prefix` if one of the `proxies` sends it, else `root_path`. A path without the prefix is
+    valid too: some proxies remove it, and probes do not have it.
+    """
+
+    def __init__(self, root_path: str, proxies: Iterable[IPv4Network | IPv6Network]) -> None:
+        self.change(root_path, proxies)
+
+    def change(self, root_path: str, proxies: Iterable[IPv4Network | IPv6Network]) -> None:
+        """Replace the prefix and the trusted proxies."""
+        self._root_path, self._proxies = root_path, tuple(proxies)
+
+    def apply(self, scope: Scope) -> None:
+        """Change the path and the `root_path` of a request."""
+        root_path = (self._forwarded(scope) if self._proxies else "") or self._root_path
+        if not root_path:
+            return
+        scope["root_path"], raw = root_path, scope["raw_path"]
+        if (raw + b"/").startswith(f"{root_path}/".encode()):
+            scope["raw_path"] = raw[len(root_path) :] or b"/"
+            scope["path"] = scope["path"][len(root_path) :] or "/"
+
+    def _forwarded(self, scope: Scope) -> str:
+        """Return the prefix that a trusted proxy has sent, or nothing if it is not valid."""
+        given = [value for name, value in scope["headers"] if name == b"x-forwarded-prefix"]
+        if len(given) != 1 or not self._trusts(scope):
+            return ""
+        text: str = given[0].decode("latin-1").rstrip("/")
+        return text if ROOT_PATH.fullmatch(text) else ""
+
+    def _trusts(self, scope: Scope) -> bool:
+        client = scope.get("client")
+        if not client:
+            return False
+        address = ip_address(client[0])
+        return any(address in network for network in self._proxies)
