@@ -155,7 +155,7 @@ def _fields(context: RequestContext) -> dict[str, object]:
 class ReadinessLog:
     """Logs when the service stops being ready and when it is ready again, once each.
 
-    Probes ask every few seconds. A line for each failing probe would hide the other lines of the readiness_log.
+    Probes ask every few seconds. A line for each failing probe would hide the other lines of the log.
     """
 
     def __init__(self) -> None:

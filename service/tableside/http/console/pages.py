@@ -12,8 +12,8 @@ from starlette.requests import Request
 from ...catalog import Catalog, CatalogEntry
 from ...core import Json, JsonObject, StoreUnavailable
 from ...settings import LimitSettings
+from ..endpoints.service import describe
 from ..request_context import context_of
-from ..wire.table_description import describe
 from . import numbers
 from .console import Console
 from .counts import FAILURES, REFUSED, SHED, SUCCESSES, Change

@@ -103,9 +103,8 @@ class TableRequest(ServiceRequest):
         super().__init__(scope, receive)
         self.table_name: str = self.context.path[0]
         self.context.table = self.table_name
-        self.context.operations = (
-            len(self.context.path) - 1
-        )  # A path with a key is one operation. A batch counts its own.
+        # A path with a key is one operation. A batch counts its own.
+        self.context.operations = len(self.context.path) - 1
 
     async def read_body(self) -> bytes:
         """Read the whole body. Raise Overloaded, without reading it, if the table's store takes no operation now."""

@@ -4,21 +4,23 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import msgspec
 from fastapi import Depends
 from fastapi.openapi.docs import get_swagger_ui_html
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
 
 from ...auth import Forbidden
-from ...core import StoreUnavailable, run_in_thread
+from ...catalog import CatalogEntry
+from ...core import JsonObject, StoreUnavailable, run_in_thread
 from ...core.errors import Overloaded
+from ...settings import LimitSettings
 from ..request_context import DRAINING_KEY
 from ..request_observers import ReadinessLog
 from ..responses import json_response, page_policy, problem_response
 from ..wire import json_batch
 from ..wire.problems import NotFound
 from ..wire.request_headers import check_accepts
-from ..wire.table_description import describe
 from .document import DESCRIPTION_ERRORS, errors, response
 from .models import Liveness, Readiness, Table, Tables
 from .parameters import Accept, TableName
@@ -35,6 +37,11 @@ _FILES = {
     "favicon.png": "image/png",
 }
 """The files of the page at /docs, from a package that contains them, and their media types."""
+
+_POLICIES = {
+    *("ttl_s", "consistency", "deadline_s", "read", "write"),
+    *("cost", "limiter", "batch", "cache", "concurrency_max"),
+}
 
 tables, router = new_router("tables"), new_router("service")
 
@@ -69,6 +76,31 @@ async def describe_table(request: TableRequest, table: TableName, accept: Accept
     check_accepts(accept, JSON)
     await request.catalog.table(table)
     return json_response(describe(request.catalog.entry(table), request.limits))
+
+
+def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = True) -> JsonObject:
+    """Return a table's description, with all its policies or, without `defaults`, only settings that differ from them.
+
+    `capabilities` is empty until the table was opened for the first time.
+    """
+    spec, table = entry.spec, entry.table
+    return {
+        **({"partitions": spec.partitions} if spec.partitions else {}),
+        "name": spec.name,
+        "store": {"name": entry.store, "kind": entry.kind},
+        "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],
+        "capabilities": {} if table is None else msgspec.to_builtins(table.capabilities),
+        "limits": {
+            "operations_max": limits.operations_max,
+            "body_bytes_max": limits.body_bytes_max,
+            "response_bytes_max": limits.response_bytes_max,
+            "value_bytes_max": spec.value_bytes_max,
+            "in_flight_max": limits.in_flight_max,
+            "operations_in_flight_max": limits.operations_in_flight_max,
+            "bytes_in_flight_max": limits.bytes_in_flight_max,
+        },
+        "policies": entry.settings.model_dump(include=_POLICIES, exclude_defaults=not defaults),
+    }
 
 
 @router.get("/livez", openapi_extra=PUBLIC, responses={200: response("The process runs.", model=Liveness)})
