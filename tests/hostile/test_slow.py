@@ -45,7 +45,8 @@ def short_bounds(monkeypatch: pytest.MonkeyPatch, full: bool) -> Iterator[None]:
 
 async def test_slow_clients_are_disconnected_while_others_are_served(full: bool) -> None:
     slow = {name: count * (FULL_FACTOR if full else 1) for name, count in CALLERS.items()}
-    async with served(in_flight_max=slow["body"] + slow["unread"], drain_s=0) as service:
+    in_flight_max = slow["body"] + slow["unread"]
+    async with served(in_flight_max=in_flight_max, value_bytes_max=2 * LARGE_BYTES, drain_s=0) as service:
         async with await Connection.open(service.url) as caller:
             assert (await caller.ask("PUT", LARGE, {"a": "x" * LARGE_BYTES})).status == 204
         await service.idle()

@@ -12,9 +12,11 @@ from support.raw_http import Connection
 from support.scripted import Scripted
 from tableside.app import create_app
 from tableside.catalog.admission import InFlight
+from tableside.core.store import TableSpec
 from tableside.http.middleware import RequestMiddleware
 from tableside.server.server import ListenAddress, Server, ServerConfig
 from tableside.settings import validate
+from tableside.stores.memory import MemoryStore
 
 RECORD = "/v1/tables/t/records/a"
 BATCH = "/v1/tables/t/batch"
@@ -90,7 +92,8 @@ async def served(
     data = {"stores": {name: {"kind": "memory"} for name in ("s", *others)}, "tables": tables, "limits": limits}
     # Compiling the console's templates takes most of the startup time.
     settings = validate(data | ({"console": {"enabled": False}} if auth is None else {"auth": auth}))
-    app, store = create_app(settings), Scripted()
+    spec = TableSpec("t", value_bytes_max=settings.limits.value_bytes_max)
+    app, store = create_app(settings), Scripted(MemoryStore(spec))
     server = Server(ServerConfig(app, settings.limits, ListenAddress("127.0.0.1", 0)))
     task = asyncio.create_task(server.serve())
     try:
