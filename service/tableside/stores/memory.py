@@ -5,7 +5,7 @@ All records are lost when the process ends. Each operation is atomic: it awaits 
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -123,21 +123,34 @@ class MemoryStore:
         return await apply_by_kind(operations, partial(self._apply_batch, until=until))
 
     async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
+        if batch.kind is Get:
+            return await self._apply_in_pieces(batch, until, self._get_all)
+        if batch.kind is Put and batch.has_only("key", "value", "ttl_s"):
+            return await self._apply_in_pieces(batch, until, self._put_all)
+        return await self._apply_each(batch, until)
+
+    async def _apply_in_pieces(
+        self, batch: Batch, until: float, apply: Callable[[Batch, int], Results]
+    ) -> Sequence[Outcome]:
         outcomes, yielder = list[Sequence[Outcome]](), Yielder()
         for start in range(0, len(batch), PIECE_OPERATIONS):
             if yielder.is_past(until):
                 outcomes.append([self._too_late()] * (len(batch) - start))
                 break
-            outcomes.append(self._apply_piece(batch[start : start + PIECE_OPERATIONS], self._clock()))
+            outcomes.append(apply(batch[start : start + PIECE_OPERATIONS], self._clock()))
             await yielder.maybe_yield()
         return joined_outcomes(outcomes)
 
-    def _apply_piece(self, batch: Batch, now: int) -> Sequence[Outcome]:
-        if batch.kind is Get:
-            return self._get_all(batch.keys, now)
-        if batch.kind is Put and batch.has_only("key", "value", "ttl_s"):
-            return self._put_all(batch, now)
-        return [self._apply_one(operation, now) for operation in batch]
+    async def _apply_each(self, batch: Batch, until: float) -> list[Outcome]:
+        """Apply operations one by one, because an update may take long."""
+        now, outcomes, yielder = self._clock(), list[Outcome](), Yielder()
+        late = yielder.is_past(until)
+        for operation in batch:
+            if yielder.due:
+                await yielder.maybe_yield()
+                late = yielder.is_past(until)
+            outcomes.append(self._too_late() if late else self._apply_one(operation, now))
+        return outcomes
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in the order of keys. It ends early when it has skipped PAGE_SKIPPED_MAX expired records."""
@@ -166,9 +179,9 @@ class MemoryStore:
         keys: Sequence[bytes] = self._records.irange(key_range.low, key_range.high, inclusive=(True, False))
         return keys
 
-    def _get_all(self, keys: Sequence[Key], now: int) -> Results:
+    def _get_all(self, gets: Batch, now: int) -> Results:
         encode, records = self.spec.key.encode_all, self._records
-        found = [live_record(records.get(key), now) for key in encode(keys, b"")]
+        found = [live_record(records.get(key), now) for key in encode(gets.keys, b"")]
         columns: dict[str, Sequence[Any]] = {
             "value": [None if record is None else record.value for record in found],
             "etag": [None if record is None else record.etag for record in found],
