@@ -215,14 +215,13 @@ class _Batch:
     def _outcomes(self) -> pa.Table:
         """Return the last outcome of each operation."""
         [(positions, rows), *later] = self._attempts
+        if not later:
+            return rows.append_column("retries", pa.repeat(pa.scalar(0, pa.uint16()), len(rows)))
         last, retries = list(positions), [0] * len(positions)
-        count = len(last)
-        for positions, _ in later:
-            for position in positions:
-                last[position], count = count, count + 1
-                retries[position] += 1
-        if later:
-            rows = pa.concat_tables([attempted for _, attempted in self._attempts]).take(last)
+        for at, position in enumerate((each for positions, _ in later for each in positions), len(last)):
+            last[position] = at
+            retries[position] += 1
+        rows = pa.concat_tables([attempted for _, attempted in self._attempts]).take(last)
         return rows.append_column("retries", pa.array(retries, pa.uint16()))
 
 

@@ -82,8 +82,11 @@ class Operation:
 
 def is_idempotent(members: Mapping[str, Any]) -> bool:
     """Return whether repeating an operation leaves the same record: a get, or an unconditional put or delete."""
-    given_members = {name for name, member in members.items() if member is not None and member is not False}
-    return members.get("op") == "get" or (members.get("op") in ("put", "delete") and given_members <= _UNCONDITIONAL)
+    if members.get("op") not in ("put", "delete"):
+        return members.get("op") == "get"
+    if members.keys() <= _UNCONDITIONAL:  # most operations
+        return True
+    return all(members[name] is None or members[name] is False for name in members.keys() - _UNCONDITIONAL)
 
 
 def needs_turn(members: Mapping[str, Any]) -> bool:
