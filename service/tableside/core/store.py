@@ -13,6 +13,8 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
 7. A batch may exceed the backend's limit for one request. The store splits it.
 8. A store may end a call early when it has read `READ_BYTES_MAX` bytes of values. The operations that it has not
    attempted, never all of them, end as `NOT_READ`, and `Table` sends them again.
+9. An update that would leave a value of more than `spec.value_bytes_max` bytes ends as TooLarge. The values of puts and
+   the defaults of updates have been checked before.
 """
 
 import math
