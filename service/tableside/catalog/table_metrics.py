@@ -101,15 +101,10 @@ def _labels(results: Results) -> Counter[str]:
     counted = Counter(error.code for error in results.failed.values())
     left = len(results) - len(results.failed)
     if results.kind is Record:
-        counted["absent"] += (absent := results.columns["value"].count(None) - _count_none(results))
+        counted["absent"] += (absent := results.absent_count)
         left -= absent
     counted["written" if results.kind is Written else "found"] += left
     return +counted
-
-
-def _count_none(results: Results) -> int:
-    """Return how many errors have no value in the column of values."""
-    return sum(results.columns["value"][at] is None for at in results.failed)
 
 
 def _label(answer: Outcome) -> str:

@@ -4,6 +4,7 @@ Values are immutable, and functions are pure except functions that run tasks. Bu
 from this package. It imports no other package of Tableside.
 """
 
+from .arrow_texts import etag_column, have_text, may_be_column
 from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
 from .batch import Batch, KeyedRecords, Results, apply_by_kind, apply_in_groups, joined_outcomes
@@ -167,12 +168,15 @@ __all__ = [
     "encode",
     "encode_sorted",
     "environment_proxy",
+    "etag_column",
     "expiry_ms",
     "exponential_backoff_s",
     "gather_bounded",
+    "have_text",
     "is_unconditional",
     "joined_outcomes",
     "live_record",
+    "may_be_column",
     "normalize_number",
     "now_ms",
     "parse",

@@ -1,4 +1,7 @@
-"""Operations and outcomes in columns: one list for each member, instead of an object for each record.
+"""Operations and outcomes in columns: one for each member, instead of an object for each record.
+
+A column is a list. The values and etags of records may be Arrow arrays instead: Redis and RocksDB read large batches of
+small records in half the time so. `cells` returns any column as a list.
 
 An absent option is an absent column. Code that handles columns names the ones that it understands (`has_only`), and
 treats all others as a sequence of operations. So a new member is never ignored.
@@ -7,7 +10,9 @@ treats all others as a sequence of operations. So a new member is never ignored.
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, repeat
-from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast, overload
+
+import pyarrow as pa
 
 from .concurrency import gather_bounded
 from .errors import TableError
@@ -15,7 +20,7 @@ from .operations import Key, Operation, Outcome, Record, Written
 
 Item = TypeVar("Item", covariant=True)
 
-Column: TypeAlias = Sequence[Any]
+Column: TypeAlias = Sequence[Any] | pa.Array
 
 
 class Columns(Sequence[Item], Generic[Item]):
@@ -52,9 +57,11 @@ class Columns(Sequence[Item], Generic[Item]):
         """Return whether no column has another name than these."""
         return self.columns.keys() <= set(names)
 
-    def column(self, name: str) -> Column:
-        """Return the values of a member: its column, or its default for each."""
+    def cells(self, name: str) -> Sequence[Any]:
+        """Return the values of a member: its column as a list, or its default for each."""
         found = self.columns.get(name)
+        if isinstance(found, pa.Array):
+            return cast("list[Any]", found.to_pylist())
         return [_members(self.kind)[name]] * len(self) if found is None else found
 
     def _slice(self, part: slice) -> Self:
@@ -72,7 +79,7 @@ class Columns(Sequence[Item], Generic[Item]):
         members = [*_members(self.kind).items()]
         while members[-1][0] not in self.columns:
             members.pop()
-        cells = [self.columns[name] if name in self.columns else repeat(default) for name, default in members]
+        cells = [self.cells(name) if name in self.columns else repeat(default) for name, default in members]
         return list(map(self.kind, *cells))
 
 
@@ -82,7 +89,7 @@ class Batch(Columns[Operation]):
     @property
     def keys(self) -> Sequence[Key]:
         """The keys of the operations."""
-        return self.columns["key"]
+        return self.cells("key")
 
     @classmethod
     def of(cls, operations: Sequence[Operation]) -> Self:
@@ -156,7 +163,17 @@ class Results(Columns[Outcome]):
     @property
     def value_bytes(self) -> int:
         """The size of all values."""
-        return sum(map(len, filter(None, self.columns.get("value", ()))))
+        values = self.columns.get("value", ())
+        return values.nbytes if isinstance(values, pa.Array) else sum(map(len, filter(None, values)))
+
+    @property
+    def absent_count(self) -> int:
+        """The number of absent records."""
+        values = self.columns["value"]
+        if isinstance(values, pa.Array) and not self.failed:
+            return int(values.null_count)
+        cells = self.cells("value")
+        return cells.count(None) - sum(cells[at] is None for at in self.failed)
 
     def with_errors(self, errors: Mapping[int, TableError]) -> "Results":
         """Return the outcomes with errors inserted, by their positions in the result."""
@@ -164,8 +181,8 @@ class Results(Columns[Outcome]):
         others = [at for at in range(count) if at not in errors]
         failed.update({others[at]: error for at, error in self.failed.items()})
         columns = dict[str, Column]()
-        for name, column in self.columns.items():
-            cells = iter(column)
+        for name in self.columns:
+            cells = iter(self.cells(name))
             columns[name] = [None if at in errors else next(cells) for at in range(count)]
         return Results(self.kind, columns, failed)
 
@@ -178,9 +195,7 @@ class Results(Columns[Outcome]):
     def _make(self) -> list[Outcome]:
         outcomes: list[Outcome] = super()._make()
         if self.kind is Record:
-            outcomes = [
-                None if value is None else one for one, value in zip(outcomes, self.columns["value"], strict=True)
-            ]
+            outcomes = [None if isinstance(one, Record) and one.value is None else one for one in outcomes]
         for at, error in self.failed.items():
             outcomes[at] = error
         return outcomes
@@ -284,8 +299,11 @@ def _members(kind: Any) -> dict[str, Any]:
 def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Column]:
     """Return the columns of several parts of one kind, with the defaults where a part lacks a column."""
     names = set().union(*(part.columns for part in parts))
-    return {
-        name: [cell for part in parts for cell in part.column(name)]
-        for name in _members(parts[0].kind)
-        if name in names
-    }
+    return {name: _joined_column(name, parts) for name in _members(parts[0].kind) if name in names}
+
+
+def _joined_column(name: str, parts: Sequence[Columns[Any]]) -> Column:
+    columns = [part.columns.get(name) for part in parts]
+    if all(isinstance(column, pa.Array) for column in columns):
+        return pa.concat_arrays(columns)
+    return [cell for part in parts for cell in part.cells(name)]

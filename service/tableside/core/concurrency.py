@@ -13,8 +13,11 @@ SLICE_S = 0.001
 """How long a computation may occupy the event loop before other tasks run."""
 
 PIECE_OPERATIONS = 1000
-PIECE_BYTES = 2**18
-"""How many operations, and how many bytes of their values, are processed before other tasks may run."""
+PIECE_BYTES = 3 * 2**15
+"""How many operations, and how many bytes of their values, are processed before other tasks may run.
+
+The C library maps larger buffers, from 128 KiB, in memory anew for each use. That takes longer than processing them.
+"""
 
 THREADS_MAX = 2
 """How many threads compute at a time. The event loop may wait for each of them, and each result may be large."""
@@ -62,7 +65,7 @@ def chunks_of(
 
     `size` returns the size of an item in bytes. Every chunk contains at least one item, even one that is too large.
     """
-    if bytes_max is None:
+    if bytes_max is None or (len(items) <= count_max and sum(map(size, items)) <= bytes_max):
         yield from (items[start : start + count_max] for start in range(0, len(items), count_max))
         return
     start, chunk_bytes = 0, 0

@@ -7,7 +7,7 @@ compare, byte by byte, in the order of the keys, and the records of one partitio
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, cast
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -89,9 +89,10 @@ class KeySchema(msgspec.Struct, frozen=True):
         return _encode_integer(key)
 
     def encode_all(self, keys: Sequence[Key], prefix: bytes) -> list[bytes]:
-        """Return the encoded keys, each after the prefix. Strings take no call of `encode`."""
-        encode = self.encode
-        return [prefix + (key.encode() if type(key) is str else encode(key)) for key in keys]
+        """Return the encoded keys, each after the prefix."""
+        is_text = len(self.fields) == 1 and self.fields[0].type == "string"
+        texts = map(str.encode, cast("Sequence[str]", keys)) if is_text else map(self.encode, keys)
+        return [prefix + text for text in texts]
 
     def decode(self, text: bytes) -> Key:
         """Return the key from its encoding."""

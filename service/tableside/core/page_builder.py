@@ -49,7 +49,7 @@ class PageBuilder:
 
     def add_all(self, keys: Sequence[Key], results: Results) -> bool:
         """Add the records of these keys and return True. Add none if one is absent or an error, or if not all fit."""
-        values = results.columns["value"]
+        values = results.cells("value")
         if results.failed or None in values or len(keys) > self.room:
             return False
         left_bytes = self.bytes_left - results.value_bytes - key_bytes(keys)
@@ -57,8 +57,8 @@ class PageBuilder:
             return False
         self._keys += keys
         self._values += values
-        self._etags += results.columns["etag"]
-        self._expiries_ms += results.column("expires_ms")
+        self._etags += results.cells("etag")
+        self._expiries_ms += results.cells("expires_ms")
         self.bytes_left = left_bytes
         self.complete = self.room <= 0
         return True

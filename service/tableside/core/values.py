@@ -35,7 +35,7 @@ _KINDS: dict[type, str] = {
 _CONTAINERS = (dict, list, tuple)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SUSPICIOUS = tuple(map(re.compile, (rb"\.0[,}\]]", rb"e\+1[678][,}\]]", rb'"_ts', rb'"":')))
-"""A double that equals a 64-bit integer, a reserved and an empty name. Searching for a fixed start takes little time."""
+"""A double that equals a 64-bit integer, a reserved name and an empty one. Each pattern has a start to search for."""
 
 _BUFFER_BYTES = 2**12
 _LINE_END = b"\n"  # never within canonical text, which escapes it

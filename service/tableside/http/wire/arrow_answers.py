@@ -54,7 +54,7 @@ def encode_results(results: Results, *, partitioned: bool = False) -> Pieces[Enc
     yield
     errors = _errors(results)
     columns = [_statuses(results), values, etags, *_error_columns(errors, len(results))]
-    columns.append(_flags(results.columns.get("replayed"), len(results)))
+    columns.append(_flags(results.cells("replayed") if "replayed" in results.columns else None, len(results)))
     fields, expires_ms = [*_COLUMNS], _shown_expiries(results)
     if expires_ms is not None:
         columns.append(expiry_column(expires_ms))
@@ -67,25 +67,35 @@ def encode_results(results: Results, *, partitioned: bool = False) -> Pieces[Enc
 
 def _value_column(results: Results) -> Pieces[pa.Array]:
     values = results.columns.get("value")
+    if isinstance(values, pa.Array) and not results.failed:
+        return values
     if values is None:
         return _nulls(len(results), pa.binary())
-    return (yield from binary_column(_of_successes(results, values)))
+    return (yield from binary_column(_of_successes(results, "value")))
 
 
 def _etag_column(results: Results) -> pa.Array:
-    return pa.array(_of_successes(results, results.columns["etag"]), pa.utf8())
+    etags = results.columns["etag"]
+    if isinstance(etags, pa.Array) and not results.failed:
+        return etags
+    return pa.array(_of_successes(results, "etag"), pa.utf8())
 
 
-def _of_successes(results: Results, column: Sequence[Any]) -> Sequence[Any]:
+def _of_successes(results: Results, name: str) -> Sequence[Any]:
     """Return a column with null for each error."""
+    column = results.cells(name)
     return [None if at in results.failed else cell for at, cell in enumerate(column)] if results.failed else column
 
 
 def _statuses(results: Results) -> pa.Array:
     if results.kind is Record:
-        statuses = [404 if value is None else 200 for value in results.columns["value"]]
+        if not results.absent_count and not results.failed:
+            return _same(200, len(results))
+        statuses = [404 if value is None else 200 for value in results.cells("value")]
     else:
-        both = zip(results.column("created"), results.column("value"), strict=True)
+        if results.has_only("etag", "expires_ms") and not results.failed:
+            return _same(204, len(results))
+        both = zip(results.cells("created"), results.cells("value"), strict=True)
         statuses = [201 if created else 204 if value is None else 200 for created, value in both]
     for at, error in results.failed.items():
         statuses[at] = status(error)
@@ -95,8 +105,8 @@ def _statuses(results: Results) -> pa.Array:
 def _errors(results: Results) -> dict[int, TableError]:
     """Return the errors by position. An absent record is one, but not a failure."""
     absent: dict[int, TableError] = {}
-    if results.kind is Record and None in (values := results.columns["value"]):
-        absent = {at: RECORD_NOT_FOUND for at, value in enumerate(values) if value is None}
+    if results.kind is Record and results.absent_count:
+        absent = {at: RECORD_NOT_FOUND for at, value in enumerate(results.cells("value")) if value is None}
     return absent | {**results.failed}
 
 
@@ -118,14 +128,18 @@ def _flags(flags: Sequence[bool] | None, count: int) -> pa.Array:
 
 def _shown_expiries(results: Results) -> Sequence[int] | None:
     """Return the expiries of the records whose values are shown, None if none expires."""
-    expires_ms = results.columns.get("expires_ms")
-    if expires_ms is None or "value" not in results.columns:
+    if not {"expires_ms", "value"} <= results.columns.keys():
         return None
     shown = [
         0 if value is None or at in results.failed else time
-        for at, (value, time) in enumerate(zip(results.columns["value"], expires_ms, strict=True))
+        for at, (value, time) in enumerate(zip(results.cells("value"), results.cells("expires_ms"), strict=True))
     ]
     return shown if any(shown) else None
+
+
+@lru_cache(maxsize=32)
+def _same(status: int, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(status, pa.uint16()), count)
 
 
 @lru_cache(maxsize=32)

@@ -30,6 +30,9 @@ MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 RUN_ROWS_MIN = 16
 """If the runs of rows with the same operation are shorter on average, each row is decoded separately."""
 
+LARGE_PIECE = 4
+"""A piece with so many times `PIECE_BYTES`, because its rows are larger than the average, is divided again."""
+
 _TEXTS = ("value", "update", "default")
 
 
@@ -63,12 +66,14 @@ def decode(
 
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
     """Divide rows into pieces that are decoded in one step."""
-    count = rows.num_rows
-    if count <= 1 or (count <= PIECE_OPERATIONS and sum(map(size_bytes, rows.to_batches())) <= PIECE_BYTES):
-        yield rows
-    else:
-        yield from _pieces(rows.slice(0, count // 2))
-        yield from _pieces(rows.slice(count // 2))
+    total_bytes = sum(map(size_bytes, rows.to_batches()))
+    count = max(1, min(PIECE_OPERATIONS, PIECE_BYTES * rows.num_rows // max(1, total_bytes)))
+    for start in range(0, rows.num_rows, count):
+        piece = rows.slice(start, count)
+        if piece.num_rows > 1 and piece.nbytes > LARGE_PIECE * PIECE_BYTES:
+            yield from _pieces(piece)
+        else:
+            yield piece
 
 
 def _runs(rows: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:

@@ -139,12 +139,12 @@ def encode_results(results: Results) -> Pieces[Encoded]:
 
 def _plain_answers(results: Results) -> list[bytes]:
     """Encode the answers to successful operations whose only members are the value and the etag."""
-    etags = results.columns["etag"]
+    etags = results.cells("etag")
     if results.kind is Written:
         return [b'{"status":204,"etag":"%b"}' % etag.encode() if etag else b'{"status":204}' for etag in etags]
     return [
         _NOT_FOUND if value is None else b'{"status":200,"value":%b,"etag":"%b"}' % (value, etag.encode())
-        for value, etag in zip(results.columns["value"], etags, strict=True)
+        for value, etag in zip(results.cells("value"), etags, strict=True)
     ]
 
 

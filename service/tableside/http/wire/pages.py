@@ -50,12 +50,12 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
         results = Results.of([record for _, record in records])
         assert results is not None  # They are all records.
         records = KeyedRecords([key for key, _ in records], results)
-    values = yield from arrow_parts.binary_column(records.records.columns["value"])
+    values = yield from arrow_parts.binary_column(records.records.cells("value"))
     yield
-    columns = [_key_column(records.keys, spec), values, pa.array(records.records.columns["etag"], pa.utf8())]
+    columns = [_key_column(records.keys, spec), values, pa.array(records.records.cells("etag"), pa.utf8())]
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
-    if (expires_ms := records.records.columns.get("expires_ms")) is not None:
-        columns.append(arrow_answers.expiry_column(expires_ms))
+    if "expires_ms" in records.records.columns:
+        columns.append(arrow_answers.expiry_column(records.records.cells("expires_ms")))
         schema = schema.append(arrow_answers.EXPIRES_AT)
         yield
     if spec.partitions:

@@ -87,10 +87,10 @@ def _project_column(results: Results, fields: frozenset[str], expired: Callable[
     """Reduce the values of gets that all request the same members."""
     reduce, found = projection(fields, len(results)), list[bytes | None]()
     failed = dict(results.failed)
-    for values in chunks_of(results.columns["value"], SMALL_RECORDS, PIECE_BYTES, lambda value: len(value or b"")):
+    for values in chunks_of(results.cells("value"), SMALL_RECORDS, PIECE_BYTES, lambda value: len(value or b"")):
         if found and expired():
             late = range(len(found), len(results))
-            failed.update({at: NOT_PROJECTED for at in late if results.columns["value"][at] is not None})
+            failed.update({at: NOT_PROJECTED for at in late if results[at] is not None})
             found += [None] * len(late)
             break
         found += [None if value is None else reduce(value) for value in values]

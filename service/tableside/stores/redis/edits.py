@@ -95,9 +95,7 @@ class RecordEditor:
         """Return the arguments of the updates that the script may apply. Updates with the same objects share them."""
         plans: dict[tuple[int, bytes | None], _Planned | None] = {}
         found: list[_Planned | None] = []
-        for at, (changes, default) in enumerate(
-            zip(updates.columns["changes"], updates.column("default"), strict=True)
-        ):
+        for at, (changes, default) in enumerate(zip(updates.columns["changes"], updates.cells("default"), strict=True)):
             shared = (id(changes), default)
             if shared not in plans:
                 update = updates[at]
@@ -121,7 +119,7 @@ class RecordEditor:
 
     async def _edit(self, updates: Batch, plans: Sequence[_Planned], until: float) -> list[Reply]:
         """Call the script, and return its result for each record: `_UNCHANGED` if it left the record unchanged."""
-        tokens = updates.column("token")
+        tokens = updates.cells("token")
         elements = {token: b"" if token is None else element(token) for token in set(tokens)}
         suffixes, defaults = pack_all([b""] * len(plans)), pack_all([plan.default for plan in plans])
         rows = zip(plans, suffixes, defaults, tokens, strict=True)

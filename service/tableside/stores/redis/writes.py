@@ -106,7 +106,7 @@ class RecordWriter:
 
     def _ttls_ms(self, puts: Batch) -> list[int]:
         """Return the times to live in ms, 0 for none. At time 0 an expiry equals the time to live."""
-        ttls_s = puts.column("ttl_s")
+        ttls_s = puts.cells("ttl_s")
         distinct = {ttl_s: expiry_ms(self._spec.ttl_s if ttl_s is None else ttl_s, 0) for ttl_s in set(ttls_s)}
         return [distinct[ttl_s] for ttl_s in ttls_s]
 

@@ -82,7 +82,7 @@ class RecordWriter:
         return [decided.get(at, outcome) for at, outcome in enumerate(written)] if decided else written
 
     def _expiries(self, puts: Batch, now: int) -> list[int]:
-        ttls_s = puts.column("ttl_s")
+        ttls_s = puts.cells("ttl_s")
         expiries = {ttl_s: expiry_ms(self._spec.ttl_s if ttl_s is None else ttl_s, now) for ttl_s in set(ttls_s)}
         return [expiries[ttl_s] for ttl_s in ttls_s]
 
@@ -137,6 +137,6 @@ class RecordWriter:
 
 def _writers(puts: Batch) -> list[bytes]:
     """Return the bytes of the writers that the puts leave, empty without a token."""
-    tokens = puts.column("token")
+    tokens = puts.cells("token")
     writers = {token: b"" if token is None else pack_token(token) for token in set(tokens)}
     return [writers[token] for token in tokens]
