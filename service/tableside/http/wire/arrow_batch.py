@@ -5,6 +5,7 @@ with its other columns. In both formats, null `partitions` means all partitions.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -54,6 +55,7 @@ def decode(
     """
     check_combination(table.column_names, settings.op, settings.writer)
     batch, decoder = BatchBuilder(), _RowDecoder(spec, settings)
+    table = _expanded(table)
     for op, rows in [(settings.op, table)] if settings.op is not None else _runs(table):
         for piece in _pieces(rows):
             if expired() and batch.count:
@@ -64,13 +66,22 @@ def decode(
     return batch.build()
 
 
+def _expanded(rows: pa.Table) -> pa.Table:
+    """Return rows without dictionaries, so that the size of a part is known. The size of all rows was checked before."""
+    for index, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            with suppress(pa.ArrowNotImplementedError):  # a dictionary of views
+                rows = rows.set_column(index, field.name, rows.column(index).cast(field.type.value_type))
+    return rows
+
+
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
     """Divide rows into pieces that are decoded in one step."""
     total_bytes = sum(map(size_bytes, rows.to_batches()))
     count = max(1, min(PIECE_OPERATIONS, PIECE_BYTES * rows.num_rows // max(1, total_bytes)))
     for start in range(0, rows.num_rows, count):
         piece = rows.slice(start, count)
-        if piece.num_rows > 1 and piece.nbytes > LARGE_PIECE * PIECE_BYTES:
+        if count < rows.num_rows and piece.num_rows > 1 and piece.nbytes > LARGE_PIECE * PIECE_BYTES:
             yield from _pieces(piece)
         else:
             yield piece
