@@ -67,7 +67,7 @@ def decode(
 
 
 def _expanded(rows: pa.Table) -> pa.Table:
-    """Return rows without dictionaries, so that the size of a part is known. The size of all rows was checked before."""
+    """Return rows without dictionaries, so that the size of a part is known. The size of all was checked before."""
     for index, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
             with suppress(pa.ArrowNotImplementedError):  # a dictionary of views
