@@ -42,12 +42,7 @@ SAMPLE_INTERVAL_S = 1.0
 
 
 def create_app(
-    settings: Settings,
-    workers: int = 1,
-    file: Path | None = None,
-    accepted: Path | None = None,
-    *,
-    local: bool = False,
+    settings: Settings, workers: int = 1, file: Path | None = None, accepted: Path | None = None, *, local: bool = False
 ) -> FastAPI:
     """Return the application for these settings. It opens the stores at startup and closes them at shutdown.
 

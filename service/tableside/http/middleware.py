@@ -19,14 +19,7 @@ from ..core.concurrency import Started
 from ..core.errors import Overloaded
 from .addresses import AllowedHosts, PathPrefix
 from .endpoints import Router
-from .request_context import (
-    BODY_BYTES_MAX_KEY,
-    IN_FLIGHT_KEY,
-    PROBES,
-    SCOPE_KEY,
-    Observer,
-    RequestContext,
-)
+from .request_context import BODY_BYTES_MAX_KEY, IN_FLIGHT_KEY, PROBES, SCOPE_KEY, Observer, RequestContext
 from .request_observers import RequestSpans
 from .responses import problem_response
 

@@ -358,10 +358,7 @@ class RecordResponse(Response):
         self.body = b"" if answer.value is None else answer.value
         self.raw_headers = []
         if answer.value is not None:
-            self.raw_headers += [
-                (b"content-length", b"%d" % len(answer.value)),
-                _CONTENT_TYPE,
-            ]
+            self.raw_headers += [(b"content-length", b"%d" % len(answer.value)), _CONTENT_TYPE]
         if answer.etag is not None:
             self.raw_headers.append((b"etag", b'"%b"' % answer.etag.encode()))
         if answer.expires_ms:

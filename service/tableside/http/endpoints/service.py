@@ -31,11 +31,7 @@ JSON = json_batch.MEDIA_TYPE
 PUBLIC: dict[str, Any] = {"security": []}
 """Marks an operation that requires no token."""
 
-_FILES = {
-    "swagger-ui-bundle.js": "text/javascript",
-    "swagger-ui.css": "text/css",
-    "favicon.png": "image/png",
-}
+_FILES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css", "favicon.png": "image/png"}
 """The files of the page at /docs, from a package that contains them, and their media types."""
 
 _POLICIES = {
@@ -164,10 +160,7 @@ async def get_openapi(request: ServiceRequest) -> Response:
 @router.get(
     "/docs",
     openapi_extra=PUBLIC,
-    responses={
-        200: response("A page.", content={"text/html": {"schema": {"type": "string"}}}),
-        **errors("overloaded"),
-    },
+    responses={200: response("A page.", content={"text/html": {"schema": {"type": "string"}}}), **errors("overloaded")},
 )
 async def get_docs(request: ServiceRequest) -> Response:
     """Get a page that shows this document and sends requests, and works without a network."""
