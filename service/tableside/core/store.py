@@ -2,8 +2,7 @@
 
 Operations are values, so one method, `apply`, executes all of them. Its contract, which the shared tests check:
 
-1. One outcome per operation, in the same order. A large batch may be a `GetColumn` or a `PutColumn`, and its outcomes
-   `RecordColumns` or a `WrittenColumn`.
+1. One outcome per operation, in the same order. The operations may be a `Batch`, and the outcomes `Results`.
 2. The keys of a batch are distinct. `Table` ensures this.
 3. A failure of the store is an outcome, not an exception. An exception is a bug, or cancellation.
 4. Operations succeed or fail independently. An operation that was not executed fails. It never returns "absent".
