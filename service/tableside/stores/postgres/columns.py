@@ -1,36 +1,33 @@
 """Maps values to columns: to one `jsonb` column (a document), or to one column for each top-level member.
 
 A layout provides the SQL that yields a value's JSON text, and converts a value to the texts of the columns to write.
-On reads, PostgreSQL itself produces the JSON (`to_jsonb`), except for `bytea`, which becomes base64, and for a
-`numeric` that no JSON number equals, which becomes its decimal text. On writes, every member has the text format of its
-column type, as UTF-8 bytes: a Python string that contains one emoji takes four bytes for each character.
+On writes, every member has the text format of its column type, as UTF-8 bytes: a Python string that contains one emoji
+takes four bytes for each character.
 
 Most members that do not match the column type, and those that PostgreSQL would store in part, are rejected here with
 the column's name and type. The server rejects the others. NaN and the infinities are strings in JSON, spelled as
-PostgreSQL prints them.
+PostgreSQL prints them. The texts of times are ISO 8601 with a year from 1 to 9999 in UTC, so they sort by time, also
+together with `infinity` and `-infinity`. PostgreSQL would accept more: words such as `now`, digits that it rounds, and
+zones that it ignores.
 """
-
-# ruff: noqa: S608  # the SQL is built from names, which `quoted` quotes; values are parameters
 
 import base64
 import binascii
+import datetime as dt
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import orjson
 
-from ...core import INTEGER_MAX, INTEGER_MIN, Edits, InvalidOperation, Json, Unsupported, Update, quoted_list, values
+from ...core import Edits, InvalidOperation, Json, Unsupported, Update, quoted_list, values
 from .errors import ColumnMismatch
-from .schema import VALUE, Column, TableDefinition, literal, quoted
-from .statements import UNCHANGED, ValueSql
-from .time_texts import EXAMPLES, TIME_TYPES, TYPES_WITH_YEARS, is_beyond_years, time_fault
+from .schema import VALUE, Column, TableDefinition
+from .statements import UNCHANGED, ValueSql, columns_value_sql
 
 Texts = tuple[bytes | None, ...]
 """The texts of a row's written columns, in their order. None is NULL."""
-
-_MEMBERS_PER_CALL = 45
-"""How many members one `concat_ws` call joins. PostgreSQL functions take at most 100 arguments."""
 
 
 class DocumentLayout:
@@ -77,7 +74,7 @@ class ColumnsLayout:
         self._names = frozenset(column.name for column in self._written)
         self._times = frozenset(column.name for column in self._written if column.type in TYPES_WITH_YEARS)
         self._required = frozenset(column.name for column in self._written if column.not_null)
-        self.sql = ValueSql(self._written, _value_sql(member_columns), "true", "true")
+        self.sql = ValueSql(self._written, columns_value_sql(member_columns), "true", "true")
 
     def column_texts(self, value: bytes, before: bytes | None) -> Texts:
         """Return each column's text: None for a missing member, and for a null unless the column's type is JSON.
@@ -129,16 +126,41 @@ def _same(member: Json, other: Json) -> bool:
     return orjson.dumps(member, option=orjson.OPT_SORT_KEYS) == orjson.dumps(other, option=orjson.OPT_SORT_KEYS)
 
 
-def _value_sql(columns: list[Column]) -> str:
-    parts = [member_sql(column) for column in columns]
-    while len(parts) > _MEMBERS_PER_CALL:
-        groups = [parts[start : start + _MEMBERS_PER_CALL] for start in range(0, len(parts), _MEMBERS_PER_CALL)]
-        parts = [f"nullif(concat_ws(',', {', '.join(group)}), '')" for group in groups]
-    return f"('{{' || concat_ws(',', {', '.join(parts)}) || '}}')" if parts else "'{}'"
+# The types of columns
 
+SECOND_DIGITS_MAX = 6
+
+_DATE, _TIME, _ZONE = r"(?!0000)\d{4}-\d\d-\d\d", r"\d\d:\d\d(:\d\d(\.\d+)?)?", r"(Z|[+-]\d\d(:?\d\d){0,2})"
+_INFINITY = "|-?infinity"
+_FORMS = {
+    name: re.compile(pattern, re.ASCII)
+    for name, pattern in {
+        "date": _DATE + _INFINITY,
+        "timestamp": f"{_DATE}([T ]{_TIME})?{_INFINITY}",
+        "timestamptz": f"{_DATE}[T ]{_TIME}{_ZONE}{_INFINITY}",
+        "time": _TIME,
+        "timetz": _TIME + _ZONE,
+    }.items()
+}
+EXAMPLES = {
+    "date": "2026-11-20",
+    "timestamp": "2026-11-20T12:34:56.789",
+    "timestamptz": "2026-11-20T12:34:56.789Z",
+    "time": "12:34:56.789",
+    "timetz": "12:34:56.789Z",
+}
+_ZONED = {"timestamp": "timestamptz", "time": "timetz"}
+_IN_SPARK = {"timestamp": " (in Spark, cast it to timestamp_ntz)", "timestamptz": " (in Spark, cast it to timestamp)"}
+_FRACTION = re.compile(r"\.(\d+)", re.ASCII)
+_BEYOND_YEARS = re.compile(r"[+-]?\d{5,}-|[+-]\d{4}-|0000-|.* BC", re.ASCII)
+_EDGES = {"0001-01-01", "9999-12-31"}
+
+_YEARS = "the years are 1 to 9999 in UTC, because other texts do not sort by time"
+
+TYPES_WITH_YEARS = frozenset({"date", "timestamp", "timestamptz"})
+TIME_TYPES = frozenset({*_FORMS, "interval"})
 
 INTEGER_BOUNDS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
-FRACTIONAL_TYPES = {"float4", "float8", "numeric"}
 NON_FINITE_NUMBERS = {"NaN", "Infinity", "-Infinity"}
 JSON_TYPES = {"json", "jsonb"}
 BYTES_MAX = {"char": 1, "name": 63}
@@ -147,7 +169,7 @@ BYTES_MAX = {"char": 1, "name": 63}
 _TEXT = "it takes a string in PostgreSQL's text format"
 _EXPECTED = {
     **dict.fromkeys(INTEGER_BOUNDS, "it takes an integer in its range"),
-    **dict.fromkeys(FRACTIONAL_TYPES, "it takes a number"),
+    **dict.fromkeys(("float4", "float8"), "it takes a number"),
     "numeric": "it takes a number or its decimal text",
     "bool": "it takes a boolean",
     "bytea": "it takes a string in base64",
@@ -156,43 +178,6 @@ _EXPECTED = {
 }
 _DECIMAL = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d{1,9})?", re.ASCII)
 _PLAIN_LITERAL = re.compile(r"[A-Za-z0-9_.:+-]+", re.ASCII)
-
-
-def member_sql(column: Column) -> str:
-    """Return SQL for a column's member in the JSON text, `"name":…`. It yields NULL for NULL."""
-    name = literal(orjson.dumps(column.name).decode() + ":")
-    return f"{name} || ({_json_sql(column, f't.{quoted(column.name)}')})::text"
-
-
-def _json_sql(column: Column, content: str) -> str:
-    """Return SQL for a column's content as `jsonb`, or NULL for NULL."""
-    as_is, as_texts = f"to_jsonb({content})", f"to_jsonb({content}::text{'[]' if column.element else ''})"
-    if column.type == "bytea":
-        return f"to_jsonb({_base64_sql(content)})"
-    if column.element == "bytea":
-        each = f"ARRAY(SELECT {_base64_sql('e')} FROM unnest({content}) AS e)"
-        return f"CASE WHEN {content} IS NULL OR array_ndims({content}) > 1 THEN {as_is} ELSE to_jsonb({each}) END"
-    if column.type == "numeric":
-        trimmed = f"trim_scale({content})"
-        return f"CASE WHEN {_is_number_sql(trimmed)} THEN to_jsonb({trimmed}) ELSE {as_texts} END"
-    if column.element == "numeric":
-        each = f"SELECT bool_and({_is_number_sql('e')}) FROM unnest({content}) AS e"
-        return f"CASE WHEN ({each}) THEN {as_is} ELSE {as_texts} END"
-    return as_is
-
-
-def _base64_sql(content: str) -> str:
-    return f"translate(encode({content}, 'base64'), E'\\n', '')"
-
-
-def _is_number_sql(content: str) -> str:
-    """Return SQL for whether a `numeric` is written as a 64-bit integer, or has the shortest digits of a double."""
-    is_integer = f"scale({content}) = 0 AND {content} BETWEEN {INTEGER_MIN} AND {INTEGER_MAX}"
-    return (
-        f"CASE WHEN {is_integer} THEN true "
-        f"WHEN abs({content}) BETWEEN 1e-300 AND 1e300 THEN {content}::float8::text::numeric = {content} "
-        f"ELSE {content}::text IN ('NaN', 'Infinity', '-Infinity') END"
-    )
 
 
 def to_text(column: Column, member: Json) -> bytes | None:
@@ -220,7 +205,7 @@ def limits_texts(column: Column) -> bool:
 def _scalar_text(column: Column, type_name: str, member: Json) -> str:
     if type_name in JSON_TYPES:
         return orjson.dumps(member).decode()
-    text = _converter(type_name)(member)
+    text = _CONVERTERS.get(type_name, _string_text)(member)
     if text is None:
         raise _rejected(column, _EXPECTED.get(type_name, _TEXT))
     if (fault := _fault(column.modifier, type_name, member, text)) is not None:
@@ -230,22 +215,6 @@ def _scalar_text(column: Column, type_name: str, member: Json) -> str:
 
 def _rejected(column: Column, reason: str) -> ColumnMismatch:
     return ColumnMismatch(f"column {column.name!r} of type {column.full_type}: {reason}")
-
-
-def _converter(type_name: str) -> Callable[[Json], str | None]:
-    """Return the function that converts a member to the text of a type. It returns None for a mismatch."""
-    if type_name in INTEGER_BOUNDS:
-        bound = INTEGER_BOUNDS[type_name]
-        return lambda member: str(member) if type(member) is int and -bound <= member < bound else None
-    if type_name in FRACTIONAL_TYPES:
-        return _decimal_text if type_name == "numeric" else _number_text
-    if type_name == "bool":
-        return lambda member: {True: "true", False: "false"}[member] if isinstance(member, bool) else None
-    if type_name == "bytea":
-        return _bytes_text
-    if type_name == "hstore":
-        return _hstore_text
-    return lambda member: member if isinstance(member, str) else None
 
 
 def _fault(modifier: int | None, type_name: str, member: Json, text: str) -> str | None:
@@ -307,6 +276,30 @@ def _hstore_text(member: Json) -> str | None:
     return ",".join(f"{name}=>{value}" for name, value in pairs)
 
 
+def _string_text(member: Json) -> str | None:
+    return member if isinstance(member, str) else None
+
+
+def _bool_text(member: Json) -> str | None:
+    return orjson.dumps(member).decode() if isinstance(member, bool) else None
+
+
+def _integer_text(bound: int, member: Json) -> str | None:
+    return str(member) if type(member) is int and -bound <= member < bound else None
+
+
+_CONVERTERS: dict[str, Callable[[Json], str | None]] = {
+    **{name: partial(_integer_text, bound) for name, bound in INTEGER_BOUNDS.items()},
+    "bool": _bool_text,
+    "bytea": _bytes_text,
+    "float4": _number_text,
+    "float8": _number_text,
+    "hstore": _hstore_text,
+    "numeric": _decimal_text,
+}
+"""The functions that convert a member to the text of a type. They return None for a mismatch."""
+
+
 def _array_text(column: Column, type_name: str, member: Json) -> str:
     """Return an array literal: in braces, with quoted elements where PostgreSQL may need quotes."""
     if not isinstance(member, list):
@@ -329,3 +322,41 @@ def _element_text(text: str) -> str:
 def _in_quotes(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def time_fault(type_name: str, modifier: int | None, text: str) -> str | None:
+    """Return why a column of a time type would not store a text as it is, or None if the server decides."""
+    form = _FORMS.get(type_name)  # an interval has many forms
+    if form is not None and not form.fullmatch(text):
+        return _form_fault(type_name, text)
+    if text[:10] in _EDGES and not _has_year_in_utc(text):
+        return _YEARS
+    digits_max = SECOND_DIGITS_MAX if modifier is None else min(SECOND_DIGITS_MAX, modifier & 0xFFFF)
+    if any(len(digits.rstrip("0")) > digits_max for digits in _FRACTION.findall(text)):
+        return f"more than {digits_max} digits of a second"
+    return None
+
+
+def is_beyond_years(text: object) -> bool:
+    """Return whether a text is a time before the year 1 or after 9999, as PostgreSQL prints it."""
+    return isinstance(text, str) and _BEYOND_YEARS.match(text) is not None
+
+
+def _form_fault(type_name: str, text: str) -> str:
+    if type_name in TYPES_WITH_YEARS and is_beyond_years(text):
+        return _YEARS
+    for plain, zoned in _ZONED.items():
+        if type_name == plain and _FORMS[zoned].fullmatch(text):
+            return f"the type has no zone, so omit the zone of the member{_IN_SPARK.get(plain, '')}"
+        if type_name == zoned and _FORMS[plain].fullmatch(text):
+            return f"the member needs a zone, such as Z{_IN_SPARK.get(zoned, '')}"
+    return f"it takes a string such as {EXAMPLES[type_name]}"
+
+
+def _has_year_in_utc(text: str) -> bool:
+    """Return whether a time on the first or last day has a year from 1 to 9999 in UTC."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+        return moment.tzinfo is None or bool(moment.astimezone(dt.UTC))
+    except (ValueError, OverflowError):
+        return False

@@ -25,10 +25,12 @@ from ...core import (
 )
 from .connections import Connection
 from .reads import canonical, row_key
-from .schema import Column, quoted
+from .schema import Column, literal, quoted
 from .statements import TableSql, bytewise, key_parameter
 
-SAMPLED_PAGES = 256
+SAMPLED_BYTES = 256 * 8192
+"""256 pages on disk."""
+
 SAMPLED_ROWS_MAX = 20_000
 CODE_POINT_MAX = 0x10FFFF
 
@@ -63,9 +65,11 @@ class Scanner:
 
     async def splits(self, connection: Connection, count_max: int) -> list[bytes]:
         """Return key ranges with similar numbers of records, from a sample of the table's disk pages."""
-        pages = await connection.fetchval(self._sql.page_count)
-        percentage = min(100.0, 100.0 * SAMPLED_PAGES / pages)
-        rows = await connection.fetch(self._sql.sample, percentage, SAMPLED_ROWS_MAX)
+        table = self._sql.table
+        size_bytes = await connection.fetchval(f"SELECT pg_relation_size({literal(table)}::regclass)")
+        percentage = min(100.0, 100.0 * SAMPLED_BYTES / max(1, size_bytes))
+        sample = f"SELECT {self._sql.named_outputs} FROM {table} AS t TABLESAMPLE SYSTEM ($1) LIMIT $2"
+        rows = await connection.fetch(sample, percentage, SAMPLED_ROWS_MAX)
         keys = sorted({self._key.encode(self._key_of(row)) for row in rows})
         count = max(1, min(count_max, len(keys)))
         boundaries = [keys[len(keys) * index // count] for index in range(1, count)]

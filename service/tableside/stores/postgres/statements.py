@@ -11,14 +11,31 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import msgspec
+import orjson
 
-from .schema import EXPIRES, VERSION, WRITERS, Column, TableDefinition, is_text, qualified, quoted, side_table_name
+from ...core import INTEGER_MAX, INTEGER_MIN
+from .schema import (
+    EXPIRES,
+    VERSION,
+    WRITERS,
+    Column,
+    TableDefinition,
+    is_text,
+    literal,
+    qualified,
+    quoted,
+    side_table_name,
+)
 
 ETAG_SQL = "pg_current_xact_id()::xid::text"
 """The ID of the writing transaction, which becomes the row's `xmin`."""
 
 UNCHANGED = b"\xff"
 """Sent instead of the text of a member that a write leaves unchanged. It is not UTF-8, so no text equals it."""
+
+
+_MEMBERS_PER_CALL = 45
+"""How many members one `concat_ws` call joins. PostgreSQL functions take at most 100 arguments."""
 
 
 class ValueSql(msgspec.Struct, frozen=True):
@@ -36,7 +53,8 @@ class ValueSql(msgspec.Struct, frozen=True):
 class TableSql:
     """The statements of one table, each built when it is first used. Their first parameters are the arrays of keys.
 
-    `metadata` are the columns of the table itself that store expiry and writers.
+    `table` is the table's name in SQL. `metadata` are the columns of the table itself that store expiry and writers. If
+    `put_takes_time`, a put must check for expiry, because the writers of an expired record expire with it.
     """
 
     def __init__(self, table: TableDefinition, values: ValueSql) -> None:
@@ -44,10 +62,11 @@ class TableSql:
         self.key_columns = table.key_columns
         self.value = values.value
         self.metadata = [name for name in (EXPIRES, WRITERS) if not table.has_side_table and name in table.names]
+        self.put_takes_time = WRITERS in self.metadata
         self._values = values
-        self._table = qualified(table.schema, table.name)
+        self.table = qualified(table.schema, table.name)
         self._side = qualified(table.schema, side_table_name(table.name))
-        self._same_columns = _same_columns(self._table, table.columns, values.data)
+        self._same_columns = _same_columns(self.table, table.columns, values.data)
         self._names = [quoted(column.name) for column in table.key_columns]
         self._parts = [f"k{index}" for index in range(len(self._names))]
 
@@ -57,7 +76,7 @@ class TableSql:
     def source(self) -> str:
         """The rows of the table, joined with the side table if there is one."""
         side = f" LEFT JOIN {self._side} AS s ON {self._equal('s', self._names)}" if self.has_side_table else ""
-        return f"{self._table} AS t{side}"
+        return f"{self.table} AS t{side}"
 
     @property
     def expires(self) -> str:
@@ -142,22 +161,11 @@ class TableSql:
     def _read_rows(self) -> tuple[str, str, str]:
         """Return the alias of the keys, the rows with the keys sent, and the condition that selects them."""
         if self.has_side_table:
-            table = f"LEFT JOIN {self._table} AS t ON {self._equal('u', self._parts)}"
+            table = f"LEFT JOIN {self.table} AS t ON {self._equal('u', self._parts)}"
             side = f"LEFT JOIN {self._side} AS s ON {self._equal('u', self._parts, 's')}"
             return "u", f"{self._rows_sent()} {table} {side}", "true"
         join, selected = self._selection()
-        return "t", f"{self._table} AS t{join}", selected
-
-    @cached_property
-    def page_count(self) -> str:
-        """Takes nothing. Returns the number of the table's pages on disk."""
-        name = self._table.replace("'", "''")
-        return f"SELECT greatest(1, pg_relation_size('{name}'::regclass) / 8192)"
-
-    @cached_property
-    def sample(self) -> str:
-        """Takes a percentage of the table's pages and a limit of rows. Returns keys."""
-        return f"SELECT {', '.join(self._outputs())} FROM {self._table} AS t TABLESAMPLE SYSTEM ($1) LIMIT $2"
+        return "t", f"{self.table} AS t{join}", selected
 
     # Writing
 
@@ -171,11 +179,6 @@ class TableSql:
             changes.append(f"{quoted(WRITERS)} = {kept}")
         key = self._names[0]
         return self._insert(f"DO UPDATE SET {', '.join(changes or [f'{key} = excluded.{key}'])}")
-
-    @property
-    def put_takes_time(self) -> bool:
-        """Whether a put must check for expiry, because the writers of an expired record expire with it."""
-        return WRITERS in self.metadata
 
     @cached_property
     def insert(self) -> str:
@@ -196,7 +199,7 @@ class TableSql:
         key = self._names[0]
         locked = self._lock(self._sent(), "FOR NO KEY UPDATE")
         updated = (
-            f"UPDATE {self._table} AS t SET {', '.join(changes or [f'{key} = t.{key}'])} FROM l AS u "
+            f"UPDATE {self.table} AS t SET {', '.join(changes or [f'{key} = t.{key}'])} FROM l AS u "
             f"WHERE {self._equal('u', self._parts)}{self._returning}"
         )
         keys = ", ".join(self._outputs("l"))
@@ -209,7 +212,7 @@ class TableSql:
         Rows that other transactions lock are skipped.
         """
         locked = self._lock(self._rows_sent(["etag"], ["text"]), "FOR UPDATE")
-        deleted = f"DELETE FROM {self._table} AS t USING l WHERE {self._equal('l', self._parts)}"
+        deleted = f"DELETE FROM {self.table} AS t USING l WHERE {self._equal('l', self._parts)}"
         return f"WITH l AS MATERIALIZED ({locked}), w AS ({deleted}) SELECT {', '.join(self._outputs('l'))} FROM l"
 
     @cached_property
@@ -217,22 +220,22 @@ class TableSql:
         """Takes keys. Deletes the records. Rows without a value stay, as they store a deleted record's writers."""
         join, selected = self._selection()
         locked = (
-            f"SELECT {self._named_keys} FROM {self._table} AS t{join} "
+            f"SELECT {self._named_keys} FROM {self.table} AS t{join} "
             f"WHERE {selected} AND {self._values.present} ORDER BY {self.key_order} FOR UPDATE OF t"
         )
-        return f"WITH u AS ({locked}) DELETE FROM {self._table} AS t USING u WHERE {self._equal('u', self._parts)}"
+        return f"WITH u AS ({locked}) DELETE FROM {self.table} AS t USING u WHERE {self._equal('u', self._parts)}"
 
     @cached_property
     def sweep(self) -> str:
         """Takes the time now and a limit of rows. Deletes expired rows. It skips locked rows, so it never waits."""
-        swept, same_key = self._side if self.has_side_table else self._table, self._equal("u", self._parts)
+        swept, same_key = self._side if self.has_side_table else self.table, self._equal("u", self._parts)
         version = f", t.{quoted(VERSION)} AS version" if self.has_side_table else ""
         expired = (
             f"SELECT {self._named_keys}{version} FROM {swept} AS t WHERE t.{quoted(EXPIRES)} <= $1::bigint "
             "LIMIT $2 FOR UPDATE SKIP LOCKED"
         )
         records = (
-            f", gone AS (DELETE FROM {self._table} AS t USING u WHERE {same_key} AND t.xmin::text::bigint = u.version)"
+            f", gone AS (DELETE FROM {self.table} AS t USING u WHERE {same_key} AND t.xmin::text::bigint = u.version)"
         )
         return (
             f"WITH u AS ({expired}){records if self.has_side_table else ''} "
@@ -272,13 +275,13 @@ class TableSql:
         sent = ", ".join([*(f"u.{part}" for part in self._parts), *(sent for _, sent in self._assignments())])
         rows = f"SELECT {sent} FROM {self._sent()} WHERE {self._same_columns} ORDER BY {self._order_sent}"
         key = ", ".join(self._names)
-        return f"INSERT INTO {self._table} AS t ({names}) {rows} ON CONFLICT ({key}) {conflict}{self._returning}"
+        return f"INSERT INTO {self.table} AS t ({names}) {rows} ON CONFLICT ({key}) {conflict}{self._returning}"
 
     def _lock(self, rows: str, lock: str) -> str:
         """Return the selection of the rows sent whose rows of `t` have their etag. It locks those, and never waits."""
         condition = f"t.xmin::text = u.etag AND {self._same_columns}"
         key = self._equal("u", self._parts)
-        return f"SELECT u.* FROM {self._table} AS t JOIN {rows} ON {key} WHERE {condition} {lock} OF t SKIP LOCKED"
+        return f"SELECT u.* FROM {self.table} AS t JOIN {rows} ON {key} WHERE {condition} {lock} OF t SKIP LOCKED"
 
     # The side table
 
@@ -339,4 +342,57 @@ def _same_columns(table: str, columns: Sequence[Column], typed: Sequence[Column]
     nulls = ", ".join(["NULL"] * len(columns))
     return (
         f"(true OR EXISTS (SELECT * FROM {table} AS c WHERE {' AND '.join(['true', *types])} UNION ALL SELECT {nulls}))"
+    )
+
+
+# Values of columns
+
+
+def columns_value_sql(columns: Sequence[Column]) -> str:
+    """Return SQL for the JSON text of the members in these columns, without those that are NULL.
+
+    PostgreSQL itself produces the JSON (`to_jsonb`), except for `bytea`, which becomes base64, and for a `numeric` that
+    no JSON number equals, which becomes its decimal text.
+    """
+    parts = [_member_sql(column) for column in columns]
+    while len(parts) > _MEMBERS_PER_CALL:
+        groups = [parts[start : start + _MEMBERS_PER_CALL] for start in range(0, len(parts), _MEMBERS_PER_CALL)]
+        parts = [f"nullif(concat_ws(',', {', '.join(group)}), '')" for group in groups]
+    return f"('{{' || concat_ws(',', {', '.join(parts)}) || '}}')" if parts else "'{}'"
+
+
+def _member_sql(column: Column) -> str:
+    """Return SQL for a column's member in the JSON text, `"name":…`. It yields NULL for NULL."""
+    name = literal(orjson.dumps(column.name).decode() + ":")
+    return f"{name} || ({_json_sql(column, f't.{quoted(column.name)}')})::text"
+
+
+def _json_sql(column: Column, content: str) -> str:
+    """Return SQL for a column's content as `jsonb`, or NULL for NULL."""
+    as_is, as_texts = f"to_jsonb({content})", f"to_jsonb({content}::text{'[]' if column.element else ''})"
+    if column.type == "bytea":
+        return f"to_jsonb({_base64_sql(content)})"
+    if column.element == "bytea":
+        each = f"ARRAY(SELECT {_base64_sql('e')} FROM unnest({content}) AS e)"
+        return f"CASE WHEN {content} IS NULL OR array_ndims({content}) > 1 THEN {as_is} ELSE to_jsonb({each}) END"
+    if column.type == "numeric":
+        trimmed = f"trim_scale({content})"
+        return f"CASE WHEN {_is_number_sql(trimmed)} THEN to_jsonb({trimmed}) ELSE {as_texts} END"
+    if column.element == "numeric":
+        each = f"SELECT bool_and({_is_number_sql('e')}) FROM unnest({content}) AS e"
+        return f"CASE WHEN ({each}) THEN {as_is} ELSE {as_texts} END"
+    return as_is
+
+
+def _base64_sql(content: str) -> str:
+    return f"translate(encode({content}, 'base64'), E'\\n', '')"
+
+
+def _is_number_sql(content: str) -> str:
+    """Return SQL for whether a `numeric` is written as a 64-bit integer, or has the shortest digits of a double."""
+    is_integer = f"scale({content}) = 0 AND {content} BETWEEN {INTEGER_MIN} AND {INTEGER_MAX}"
+    return (
+        f"CASE WHEN {is_integer} THEN true "
+        f"WHEN abs({content}) BETWEEN 1e-300 AND 1e300 THEN {content}::float8::text::numeric = {content} "
+        f"ELSE {content}::text IN ('NaN', 'Infinity', '-Infinity') END"
     )
