@@ -27,7 +27,7 @@ from tableside.core.store import Capabilities, Page, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
 from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore
 from tableside.stores.partitioned import store as partitioned
-from tableside.stores.partitioned.combined_outcome import combine_outcomes
+from tableside.stores.partitioned.store import combine_outcomes
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 
 EVERY = (0, 1, 2)

@@ -8,8 +8,7 @@ import msgspec
 from pydantic import BaseModel, Field
 
 from ...core import Backend, NoOptions, StoreUnavailable, TableError, TableSpec
-from .lazy_store import LazyStore
-from .store import PartitionedStore
+from .store import LazyStore, PartitionedStore
 
 PARTITIONS_MAX = 256
 

@@ -1,33 +1,43 @@
 """The store of a partitioned table: routes each operation to the partitions it names, or to the partition of its key.
 
-Each partition is a separate store with separate policies, so a cache never contains records of two partitions.
+Each partition is a separate store with separate policies, so a cache never contains records of two partitions. It is
+opened by its first operation, because an unavailable partition must not block the others.
 """
 
 import asyncio
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import reduce
-from typing import TypeAlias
+from itertools import pairwise
+from typing import TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ...core import (
     NOT_READ,
     PAGE_SEARCH_S,
     Applied,
+    Backend,
     Capabilities,
     DeadlineExceeded,
     Get,
     InvalidOperation,
+    Key,
+    MalformedRequest,
     Operation,
     Outcome,
     Page,
     PartitionOutcome,
+    Record,
     Scan,
     Store,
+    StoreUnavailable,
     TableError,
     TableSpec,
+    Unsupported,
     Written,
     gather_bounded,
     run_until,
@@ -35,9 +45,6 @@ from ...core import (
     value_bytes,
     without_value,
 )
-from .combined_outcome import combine_outcomes
-from .lazy_store import LazyStore
-from .scans import PageBuilder, Position, Split, merged_splits, parse_position, parse_split, split_counts, to_bytes
 
 DEADLINE_GRACE_S = 0.05
 """How long after the deadline to wait for a partition. Shorter than the grace of the table, which ends all of them."""
@@ -53,6 +60,23 @@ RETURNED_BYTES_MAX = 2**26
 Placement: TypeAlias = tuple[int, ...] | InvalidOperation
 """The partitions of an operation, or the error if it names invalid ones."""
 
+Encoded = TypeVar("Encoded", "Position", "Split")
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """Where a scan continues: the partition, and the position within it. None is the partition's start."""
+
+    partition: int
+    inner: bytes | None = None
+
+
+class Split(msgspec.Struct, frozen=True, array_like=True):
+    """The partitions from `first` to `last`, both included. `inner` is a split of a single partition."""
+
+    first: int
+    last: int
+    inner: bytes | None = None
+
 
 class PartitionedStore:
     """A store over the stores of its partitions.
@@ -62,7 +86,7 @@ class PartitionedStore:
     """
 
     def __init__(
-        self, spec: TableSpec, partitions: Sequence[LazyStore], outer_stores: Sequence[Store] | None = None
+        self, spec: TableSpec, partitions: Sequence["LazyStore"], outer_stores: Sequence[Store] | None = None
     ) -> None:
         self._requested_spec = spec
         self.partitions = partitions
@@ -76,7 +100,7 @@ class PartitionedStore:
     def spec(self) -> TableSpec:
         """Return the table's spec, with the key schema of the first open partition."""
         key = next((part.spec.key for part in self.partitions if part.is_open), self._requested_spec.key)
-        return msgspec.structs.replace(self._requested_spec, key=key, partitions=len(self.partitions))
+        return replace(self._requested_spec, key=key, partitions=len(self.partitions))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -103,36 +127,46 @@ class PartitionedStore:
         starts with that partition and raises its error. A page also ends after PAGE_SEARCH_S.
         """
         count = len(self._stores)
-        split = Split(0, count - 1) if scan.split is None else parse_split(scan.split)
-        start = Position(split.first) if scan.position is None else parse_position(scan.position)
+        split = Split(0, count - 1) if scan.split is None else _decoded(scan.split, Split, "split")
+        start = Position(split.first) if scan.position is None else _decoded(scan.position, Position, "cursor")
         selected = range(count) if scan.partitions is None else scan.partitions
-        page, ends_at = PageBuilder(scan), math.inf
+        page, ends_at = _PartialPage(), math.inf
         for index in (index for index in selected if max(start.partition, split.first) <= index <= split.last):
             inner = start.inner if index == start.partition else None
-            if page.full or time.monotonic() >= ends_at:
-                return page.build(Position(index))
+            rest = replace(
+                scan,
+                limit=scan.limit - len(page.records),
+                bytes_max=scan.bytes_max - page.size_bytes,
+                split=split.inner,
+                position=inner,
+                partitions=None,
+            )
+            if rest.limit <= 0 or rest.bytes_max < 0 or time.monotonic() >= ends_at:
+                return page.ended(Position(index))
             ends_at = min(ends_at, time.monotonic() + PAGE_SEARCH_S)
             try:
                 async with asyncio.timeout(NEXT_PARTITION_TIMEOUT_S if page.records else None):
-                    found = await self._stores[index].scan(page.remaining_scan(split.inner, inner))
+                    found = await self._stores[index].scan(rest)
             except (TableError, TimeoutError):
                 if not page.records:
                     raise
-                return page.build(Position(index, inner))
+                return page.ended(Position(index, inner))
             page.add(found, index)
             if found.position is not None:
-                return page.build(Position(index, found.position))
-        return page.build(None)
+                return page.ended(Position(index, found.position))
+        return page.ended(None)
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Return the splits of every partition. If `count_max` is below the number of partitions, merge partitions."""
         count = len(self._stores)
         if count_max < count:
-            return [to_bytes(split) for split in merged_splits(count_max, count)]
-        counts = split_counts(count_max, count)
-        coroutines = [store.splits(part_max) for store, part_max in zip(self._stores, counts, strict=True)]
+            bounds = [count * index // count_max for index in range(count_max + 1)]
+            return [msgspec.msgpack.encode(Split(low, high - 1)) for low, high in pairwise(bounds)]
+        each, more = divmod(count_max, count)
+        coroutines = [store.splits(each + (index < more)) for index, store in enumerate(self._stores)]
         found = await gather_bounded(coroutines, SPLITS_CONCURRENCY_MAX)
-        return [to_bytes(Split(index, index, inner)) for index, inners in enumerate(found) for inner in inners]
+        splits = [Split(index, index, inner) for index, inners in enumerate(found) for inner in inners]
+        return [msgspec.msgpack.encode(split) for split in splits]
 
     def _placement(self, operation: Operation) -> Placement:
         try:
@@ -146,7 +180,9 @@ class PartitionedStore:
         The outcomes of the other partitions are final, so the table cannot send such a write again.
         """
         outcomes = await self._call(index, operations, until)
-        while waiting := [at for at in range(len(outcomes)) if _is_unsent_write(operations[at], outcomes[at])]:
+        while waiting := [
+            at for at, outcome in enumerate(outcomes) if outcome is NOT_READ and not isinstance(operations[at], Get)
+        ]:
             full = value_bytes(outcomes) > RETURNED_BYTES_MAX
             repeated = [without_value(operations[at]) if full else operations[at] for at in waiting]
             outcomes = list(outcomes)
@@ -156,11 +192,8 @@ class PartitionedStore:
 
     async def _call(self, index: int, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         """Call the store of a partition. End after the deadline, so that the outcomes of the others are kept."""
-        coroutine = self._stores[index].apply(operations, until)
-        if until == math.inf:
-            return await coroutine
         try:
-            return await run_until(coroutine, until + DEADLINE_GRACE_S)
+            return await run_until(self._stores[index].apply(operations, until), until + DEADLINE_GRACE_S)
         except TimeoutError:
             return [self._deadline_exceeded(operation) for operation in operations]
 
@@ -169,8 +202,91 @@ class PartitionedStore:
         return DeadlineExceeded(f"table {self._requested_spec.name!r}: the deadline passed", applied=applied)
 
 
-def _is_unsent_write(operation: Operation, outcome: Outcome) -> bool:
-    return outcome is NOT_READ and not isinstance(operation, Get)
+class LazyStore:
+    """A table's records in one backend, which may be unavailable at first.
+
+    `siblings` are the stores of all partitions of the table, including this one. Their keys must have one schema.
+    """
+
+    def __init__(self, backend: Backend, spec: TableSpec, siblings: Sequence["LazyStore"] = ()) -> None:
+        self._backend = backend
+        self._requested_spec = spec
+        self._siblings = siblings
+        self._store: Store | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the backend has opened the table."""
+        return self._store is not None
+
+    @property
+    def spec(self) -> TableSpec:
+        """Return the table's spec, or the requested one before the store is open."""
+        return self._requested_spec if self._store is None else self._store.spec
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return the store's capabilities, or the defaults before it is open."""
+        return Capabilities() if self._store is None else self._store.capabilities
+
+    async def ensure_open(self, until: float = math.inf) -> Store:
+        """Return the store, and open it first if necessary.
+
+        Raise the errors of `Backend.store`. Raise StoreUnavailable if the store is not open at the deadline, and
+        Unsupported if it does not fit the table or the other partitions.
+        """
+        if self._store is None:
+            try:
+                async with asyncio.timeout_at(None if until == math.inf else until), self._lock:
+                    if self._store is None:
+                        self._store = self._checked(await self._backend.store(self._requested_spec))
+            except TimeoutError:
+                raise StoreUnavailable(f"table {self._requested_spec.name!r}: its store does not respond") from None
+        return self._store
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+        """Apply the operations. If the store cannot be opened, its error is the outcome of each operation."""
+        store = self._store
+        if store is None:
+            try:
+                store = await self.ensure_open(until)
+            except TableError as error:
+                return [error] * len(operations)
+        return await store.apply(operations, until)
+
+    async def scan(self, scan: Scan) -> Page:
+        """Read a page of records. Raise a TableError if it cannot be read."""
+        return await (await self.ensure_open()).scan(scan)
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        """Return disjoint parts that together cover the partition."""
+        return await (await self.ensure_open()).splits(count_max)
+
+    def _checked(self, store: Store) -> Store:
+        if store.spec.ttl_s is not None and not store.capabilities.ttl:
+            raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
+        if any(other.is_open and other.spec.key != store.spec.key for other in self._siblings):
+            raise Unsupported("partitions: the table's key in this store differs from its key in the other partitions")
+        return store
+
+
+class _PartialPage:
+    """The records of several partitions that one page of a scan has so far."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[Key, Record]] = []
+        self.size_bytes = 0
+        self._partitions: list[int] = []
+
+    def add(self, page: Page, partition: int) -> None:
+        self.records += page.records
+        self._partitions += [partition] * len(page.records)
+        self.size_bytes += page.size_bytes
+
+    def ended(self, next_position: Position | None) -> Page:
+        position = None if next_position is None else msgspec.msgpack.encode(next_position)
+        return Page(self.records, position, self._partitions or None)
 
 
 def _by_partition(operations: Sequence[Operation], placements: Sequence[Placement]) -> dict[int, list[Operation]]:
@@ -200,3 +316,48 @@ def _combine(
 def _placed(index: int, outcome: Outcome) -> PartitionOutcome:
     assert isinstance(outcome, (Written, TableError))
     return PartitionOutcome(index, outcome)
+
+
+def combine_outcomes(placed: tuple[PartitionOutcome, ...]) -> Written | TableError:
+    """Return a success if every partition succeeded, else the first failure by index with the number of failures.
+
+    The result lists the outcome of each partition. The outcome of a single partition is otherwise unchanged, as in a
+    table without partitions. A write to no partition succeeds and changes nothing.
+    """
+    written = [one.outcome for one in placed if isinstance(one.outcome, Written)]
+    if len(written) < len(placed):
+        return _combined_failure(placed)
+    if len(written) == 1:
+        return replace(written[0], partitions=placed)
+    return Written(
+        None,
+        created=bool(written) and all(outcome.created for outcome in written),
+        replayed=bool(written) and all(outcome.replayed for outcome in written),
+        partitions=placed,
+    )
+
+
+def _combined_failure(placed: tuple[PartitionOutcome, ...]) -> TableError:
+    errors = {one.partition: one.outcome for one in placed if isinstance(one.outcome, TableError)}
+    first = next(iter(errors.values()))
+    combined = copy(first)
+    combined.partitions = placed
+    if len(placed) > 1:
+        indexes = ", ".join(map(str, errors))
+        combined.detail = (
+            f"{len(errors)} of {len(placed)} partitions failed ({indexes}); the first error: {first.detail}"
+        )
+        combined.args = (combined.detail,)
+        combined.retriable = all(error.retriable for error in errors.values())
+        not_applied = len(errors) == len(placed) and all(error.applied == "no" for error in errors.values())
+        combined.applied = "no" if not_applied else "unknown"
+        waits_s = [error.retry_after_s for error in errors.values() if error.retry_after_s is not None]
+        combined.retry_after_s = max(waits_s, default=None) if combined.retriable else None
+    return combined
+
+
+def _decoded(raw: bytes, kind: type[Encoded], word: str) -> Encoded:
+    try:
+        return msgspec.msgpack.decode(raw, type=kind)
+    except msgspec.MsgspecError:
+        raise MalformedRequest(f"the {word} does not belong to this table") from None
