@@ -10,7 +10,7 @@ from contract.opening import Opens
 from support.dynamodb_tables import fresh_store
 from tableside.core import NOT_READ, Get, Operation, Record
 from tableside.core.store import Store, TableSpec, now_ms
-from tableside.stores.dynamodb import batches
+from tableside.stores.dynamodb import calls
 from tableside.stores.dynamodb.client import Client
 
 
@@ -69,11 +69,11 @@ class TestTheRestOnDynalite(Dynalite, Basics, KeysAndValues, Expiry, Tokens, Sca
 async def test_a_batch_stops_reading_when_its_responses_are_large_together(
     dynamodb_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "READ_BYTES_MAX", 1)
-    monkeypatch.setattr(batches, "CALLS_CONCURRENCY", 1)
+    monkeypatch.setattr(calls, "READ_BYTES_MAX", 1)
+    monkeypatch.setattr(calls, "CALLS_CONCURRENCY", 1)
     async with fresh_store(dynamodb_client, TableSpec("t"), now_ms) as store:
-        gets: list[Operation] = [Get(f"{index}") for index in range(2 * batches.GET_KEYS_MAX + 1)]
+        gets: list[Operation] = [Get(f"{index}") for index in range(2 * calls.GET_KEYS_MAX + 1)]
         await store.apply([put("0")])
         outcomes = await store.apply(gets)
     assert isinstance(outcomes[0], Record)
-    assert outcomes[1:] == [None] * (batches.GET_KEYS_MAX - 1) + [NOT_READ] * (batches.GET_KEYS_MAX + 1)
+    assert outcomes[1:] == [None] * (calls.GET_KEYS_MAX - 1) + [NOT_READ] * (calls.GET_KEYS_MAX + 1)

@@ -352,10 +352,10 @@ async def test_errors_of_dynamodb_are_translated(
     with pytest.raises(kind):
         await limited.scan(Scan(10))
     if kind is Throttled or code.startswith("AccessDenied"):
-        await limited._items._client.ping()
+        await limited._calls._client.ping()
     else:
         with pytest.raises(StoreUnavailable):
-            await limited._items._client.ping()
+            await limited._calls._client.ping()
     limits.refuse = lambda verb: None
     assert (await record(limited, "a")).value == b'{"n":1}'
 

@@ -155,7 +155,7 @@ async def test_a_change_of_another_tool_between_read_and_write_is_detected(
         await written(store, put("a", {"n": 1, "list": [1]}))
     else:
         await put_item(dynamodb_client, name, {**KEY, "n": {"N": "1"}, "list": {"L": [{"N": "1"}]}})
-    write = store._items.write
+    write = store._calls.write
     turns: list[int] = []
 
     async def late(verb: str, parameters: dict[str, Any], until: float) -> Any:
@@ -165,7 +165,7 @@ async def test_a_change_of_another_tool_between_read_and_write_is_detected(
             await dynamodb_client.call("update_item", {"TableName": name, **change})
         return await write(verb, parameters, until)
 
-    monkeypatch.setattr(store._items, "write", late)
+    monkeypatch.setattr(store._calls, "write", late)
     await written(store, update("a", {"$inc": {"m": 1}, "$set": {"n": 2}, "$push": {"list": 1}}))
     assert same(await value(store, "a"), {"n": 2, "m": 1, "list": [1, 1]})
     turns.clear()
@@ -378,7 +378,7 @@ async def test_converting_long_values_yields_to_other_tasks(
     long = {f"m{index}": list(range(8)) for index in range(3000)}
     keys = [f"{index}" for index in range(20)]
     assert failed(await store.apply([put(key, long) for key in keys])) == []
-    items = await store._items.fetch(keys, math.inf)
+    items = await store._calls.get(keys, math.inf)
     turns = 0
 
     async def others() -> None:
@@ -397,10 +397,9 @@ async def test_converting_long_values_yields_to_other_tasks(
         return {}
 
     # DynamoDB responds immediately here, so only the conversion takes time: twenty values of each kind.
-    monkeypatch.setattr(store._items, "fetch", fetched)
-    monkeypatch.setattr(store._items, "write", written_at_once)
-    monkeypatch.setattr(store._items.batches, "get", fetched)
-    monkeypatch.setattr(store._items.batches, "write", done)
+    monkeypatch.setattr(store._calls, "write", written_at_once)
+    monkeypatch.setattr(store._calls, "get", fetched)
+    monkeypatch.setattr(store._calls, "write_many", done)
     task = asyncio.create_task(others())
     batches: list[list[Operation]] = [
         [Get(key) for key in keys],

@@ -20,8 +20,8 @@ from tableside.core.operations import Get, Operation, Record, Written
 from tableside.core.store import TableSpec, now_ms
 from tableside.stores.dynamodb.backend import DynamodbBackend
 from tableside.stores.dynamodb.client import Client
-from tableside.stores.dynamodb.expressions import native_update
 from tableside.stores.dynamodb.store import DynamodbStore
+from tableside.stores.dynamodb.updates import native_update
 
 names = st.sampled_from(["x", "y", "z.z", "name", "#", "_"])
 scalars = st.none() | st.booleans() | st.sampled_from([0, -1, 0.5, 2**63 - 1, -(2**63), 1e100, "", "s", "ü🛫"])
@@ -134,7 +134,7 @@ def test_updates_that_become_expressions() -> None:
 
 async def test_an_update_as_expression_is_one_call(store: DynamodbStore, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    client = store._items._client
+    client = store._calls._client
     call = client.call
 
     async def counted(verb: str, *rest: Any, **more: Any) -> Any:

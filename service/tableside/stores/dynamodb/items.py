@@ -8,42 +8,51 @@
 
 The etag consists of the version and a digest of the value. It therefore also changes if another tool changes the value
 but not the version.
+
+DynamoDB's numbers have 38 decimal digits, enough for every 64-bit integer and for the 17 digits that identify a double.
+Attribute types that only other tools write can be read too: a set becomes a sorted array, binary becomes base64 text,
+and a number that is not a 64-bit integer becomes the nearest double. Attributes have their wire format.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from decimal import Decimal
+from functools import partial
+from itertools import zip_longest
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import orjson
 
 from ...core import (
     EXPIRY_MS_MAX,
+    INTEGER_MAX,
     INTEGER_MIN,
     InvalidOperation,
+    Json,
     Key,
     KeySchema,
     Part,
     RecordUnreadable,
     Stored,
     TableError,
-    TooLarge,
     checked_part,
     decode,
     encode_sorted,
+    normalize_number,
     run_in_thread,
 )
-from .attribute_values import Attribute, Item, from_attribute, size_bytes, to_attribute, to_attribute_like
 
 Result = TypeVar("Result")
+Attribute: TypeAlias = dict[str, Any]
+Item: TypeAlias = dict[str, Attribute]
 
 VERSION, WRITERS, EXPIRES_MS, DELETED = "_ts_v", "_ts_w", "_ts_x", "_ts_d"
 UNNAMED_KEY = "_ts_key"
 RESERVED_PREFIX = "_ts"
 
 ITEM_BYTES_MAX = 400 * 1024
-UNCHECKED_VALUE_BYTES_MAX = ITEM_BYTES_MAX // 4
-"""A value whose text is not longer always fits into an item, because each byte counts at most three times."""
+"""DynamoDB rejects larger items."""
 
 SHORT_TEXT_BYTES_MAX = 4096
 """The maximum size of the text of a value or item that the event loop converts itself, within a millisecond."""
@@ -95,8 +104,12 @@ class ItemLayout(msgspec.Struct, frozen=True):
         """Return the texts of an item's key attributes."""
         return [item[key.name][key.kind] for key in self.keys]
 
-    def stored(self, item: Item, now_ms: int) -> Stored:
+    async def stored(self, item: Item, now_ms: int) -> Stored:
         """Return the record in an item. Raise RecordUnreadable if its value is invalid."""
+        text_bytes = len(orjson.dumps(item))  # takes a tenth of the time of the conversion
+        return await converted(text_bytes, partial(self._stored, item, now_ms))
+
+    def _stored(self, item: Item, now_ms: int) -> Stored:
         expires_ms, writers = self.expires_ms(item, now_ms), _parse_writers(item.get(WRITERS))
         version = _version_text(item.get(VERSION))
         if DELETED in item:
@@ -118,7 +131,7 @@ class ItemLayout(msgspec.Struct, frozen=True):
     def build_item(self, key: Key, stored: Stored, version: str, present: Item | None = None) -> tuple[Item, str]:
         """Return the item for a record, and its etag. Unchanged members reuse the attributes in `present`.
 
-        Raise InvalidOperation for a number that DynamoDB cannot represent, and TooLarge beyond 400 KB.
+        Raise InvalidOperation for a number that DynamoDB cannot represent.
         """
         item = {**self.key_item(key), VERSION: {"S": version}, **self.metadata(stored)}
         if stored.value is None:
@@ -127,7 +140,6 @@ class ItemLayout(msgspec.Struct, frozen=True):
         self.check_members(members)
         for name, member in members.items():
             item[name] = to_attribute(member) if present is None else to_attribute_like(member, present.get(name))
-        check_size(item, stored.value)
         return item, etag_of(version, encode_sorted(members))
 
     def metadata(self, stored: Stored) -> Item:
@@ -165,22 +177,9 @@ async def converted(text_bytes: int, convert: Callable[[], Result]) -> Result:
     return convert() if text_bytes <= SHORT_TEXT_BYTES_MAX else await run_in_thread(convert)
 
 
-def text_bytes(item: Item) -> int:
-    """Return the size of an item's JSON text, which takes a tenth of the time of its conversion."""
-    return len(orjson.dumps(item))
-
-
 def etag_of(version: str, sorted_text: bytes) -> str:
     """Return the etag of a value, whose text must have sorted members."""
     return version + hashlib.blake2b(sorted_text, digest_size=8).hexdigest()
-
-
-def check_size(item: Item, value: bytes) -> None:
-    """Raise TooLarge if an item exceeds DynamoDB's limit."""
-    if len(value) <= UNCHECKED_VALUE_BYTES_MAX:
-        return
-    if sum(size_bytes(name, attribute) for name, attribute in item.items()) > ITEM_BYTES_MAX:
-        raise TooLarge("DynamoDB: the item exceeds 400 KB")
 
 
 def _version_text(attribute: Attribute | None) -> str:
@@ -208,3 +207,91 @@ def _parse_writers(attribute: Attribute | None) -> tuple[tuple[str, int], ...]:
         return tuple((parts[at]["S"], int(parts[at + 1]["N"])) for at in range(0, len(parts), 2))
     except (KeyError, IndexError, ValueError, TypeError):
         return ()
+
+
+# Attributes
+
+MAGNITUDE_MIN = 1e-130
+MAGNITUDE_MAX = 9.9999999999999999999999999999999999999e125
+
+
+def to_attribute(member: Json) -> Attribute:
+    """Return a member's attribute. Raise InvalidOperation for a number that DynamoDB cannot represent."""
+    kind = type(member)
+    if kind is str:
+        return {"S": member}
+    if kind is int:
+        return {"N": str(member)}
+    if kind is float:
+        return {"N": _number_text(member)}  # type: ignore[arg-type]  # checked above
+    if kind is bool:
+        return {"BOOL": member}
+    if member is None:
+        return {"NULL": True}
+    if isinstance(member, dict):
+        return {"M": {name: to_attribute(inner) for name, inner in member.items()}}
+    assert isinstance(member, list)
+    return {"L": [to_attribute(inner) for inner in member]}
+
+
+def from_attribute(attribute: Attribute) -> Json:
+    """Return an attribute's member. Raise ValueError or KeyError if it is not a valid attribute."""
+    [(kind, raw)] = attribute.items()
+    if kind == "S":
+        text: str = raw
+        return text
+    return _CONVERTERS[kind](raw)
+
+
+def to_attribute_like(member: Json, present: Attribute | None) -> Attribute:
+    """Return a member's attribute, reusing the present attribute, or the parts of it, that have the same value.
+
+    So unchanged sets stay sets, and unchanged numbers keep all digits.
+    """
+    if present is None:
+        return to_attribute(member)
+    if isinstance(member, dict) and "M" in present:
+        inner = present["M"]
+        return {"M": {name: to_attribute_like(value, inner.get(name)) for name, value in member.items()}}
+    if isinstance(member, list) and "L" in present:
+        elements = present["L"]
+        pairs = zip_longest(member, elements[: len(member)])
+        return {"L": [to_attribute_like(value, element) for value, element in pairs]}
+    return present if equal_json(from_attribute(present), member) else to_attribute(member)
+
+
+def equal_json(one: Json, other: Json) -> bool:
+    """Return whether two values are the same JSON. In Python, 1, 1.0 and True are equal."""
+    return type(one) is type(other) and one == other and orjson.dumps(one) == orjson.dumps(other)
+
+
+def parse_number(text: str) -> Json:
+    """Return a number as a 64-bit integer, or else as the nearest double."""
+    try:
+        whole = int(text)
+    except ValueError:
+        exact = Decimal(text)
+        if not INTEGER_MIN <= exact <= INTEGER_MAX or exact != exact.to_integral_value():
+            return normalize_number(float(text))
+        return int(exact)
+    return whole if INTEGER_MIN <= whole <= INTEGER_MAX else normalize_number(float(whole))
+
+
+def _number_text(member: float) -> str:
+    if member and not MAGNITUDE_MIN <= abs(member) <= MAGNITUDE_MAX:
+        raise InvalidOperation("DynamoDB supports numbers with magnitudes from 1e-130 to 9.99e125")
+    return repr(member)
+
+
+_CONVERTERS: dict[str, Callable[[Any], Json]] = {
+    "S": lambda raw: raw,
+    "N": parse_number,
+    "BOOL": lambda raw: raw,
+    "NULL": lambda raw: None,
+    "M": lambda raw: {name: from_attribute(attribute) for name, attribute in raw.items()},
+    "L": lambda raw: [from_attribute(attribute) for attribute in raw],
+    "SS": sorted,
+    "NS": lambda raw: [parse_number(text) for text in sorted(raw, key=Decimal)],
+    "B": lambda raw: raw,
+    "BS": sorted,
+}

@@ -5,7 +5,6 @@ A position is the key of the last item read, in DynamoDB's notation. A split is 
 
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,10 +22,9 @@ from ...core import (
     Yielder,
     live_record,
 )
-from .attribute_values import Item
-from .compare_and_set import TableItems
-from .expressions import Placeholders
-from .items import converted, text_bytes
+from .calls import TableCalls
+from .items import Item, ItemLayout
+from .updates import Placeholders
 
 SEGMENTS_MAX = 1024
 
@@ -39,9 +37,9 @@ _POSITION = msgspec.json.Decoder(list[str])
 class PageReader:
     """Reads the pages of one table."""
 
-    def __init__(self, items: TableItems, spec: TableSpec, clock: Clock) -> None:
-        self._items = items
-        self._layout = items.layout
+    def __init__(self, calls: TableCalls, spec: TableSpec, layout: ItemLayout, clock: Clock) -> None:
+        self._calls = calls
+        self._layout = layout
         self._spec = spec
         self._clock = clock
 
@@ -73,7 +71,7 @@ class PageReader:
             key: Any = texts if len(texts) > 1 else texts[0]
             try:
                 key = self._layout.key_of(item)
-                stored = await converted(text_bytes(item), partial(self._layout.stored, item, now))
+                stored = await self._layout.stored(item, now)
             except RecordUnreadable as error:
                 raise error.of_scan(key) from None
             last, found = item, live_record(stored, now)
@@ -112,7 +110,7 @@ class PageReader:
 
     async def _call(self, verb: str, parameters: dict[str, Any]) -> dict[str, Any]:
         try:
-            return await self._items.call(verb, parameters, float("inf"))
+            return await self._calls.call(verb, parameters, float("inf"))
         except InvalidOperation:
             if "ExclusiveStartKey" in parameters:
                 raise MalformedRequest("not a position of this scan") from None

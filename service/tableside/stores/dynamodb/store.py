@@ -12,16 +12,19 @@ conditional on the absence of writers, and a batch of puts first reads which rec
 
 import math
 import secrets
+import time
 from collections.abc import Callable, Coroutine, Sequence
-from enum import Enum
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ...core import (
+    NOT_READ,
+    READ_BYTES_MAX,
     Capabilities,
     Changed,
     Clock,
     CompareAndSet,
+    DeadlineExceeded,
     Delete,
     Get,
     Operation,
@@ -37,35 +40,33 @@ from ...core import (
     Write,
     Written,
     Yielder,
+    chunks_of,
     gather_bounded,
-    is_unconditional,
     live_record,
     size_bytes,
     touched_members,
     transition,
+    value_bytes,
     with_etag,
 )
-from .attribute_values import Item
+from .calls import TableCalls, each_write
 from .client import Client
-from .compare_and_set import TableItems, each_write
 from .errors import ConditionFailed
-from .expressions import native_update
-from .items import ITEM_BYTES_MAX, WRITERS, ItemLayout, converted, text_bytes
-from .parts import in_parts
+from .items import ITEM_BYTES_MAX, WRITERS, Item, ItemLayout, converted
 from .scans import PageReader
+from .updates import VersionedItems, native_update
 
 SINGLE_CALLS_MAX = 4
 """Up to this many puts and deletes are sent as single concurrent calls. More use batch calls."""
 
 
-class NotApplied(Enum):
-    """Replaces the outcome of an operation that a method did not apply. Compare-and-set must apply it."""
+PART_WRITES_MAX = 1000
+PART_BYTES_MAX = 2**19
+"""How many writes, and how many bytes of values and updates, are in progress at a time, because an item takes up to 60
+times the memory of its JSON text. A single larger write is a part of its own."""
 
-    NOT_APPLIED = 0
-
-
-NOT_APPLIED: Literal[NotApplied.NOT_APPLIED] = NotApplied.NOT_APPLIED
-Attempt: TypeAlias = Outcome | NotApplied
+Attempt: TypeAlias = Outcome | Literal[False]
+"""The outcome of a write, or False if it is not applied: compare-and-set must apply it."""
 
 _Method: TypeAlias = Callable[[Sequence[Any], float], Coroutine[Any, Any, list[Outcome]]]
 
@@ -79,9 +80,10 @@ class DynamodbStore:
         self._layout = layout
         self._clock = clock
         self._tokens = tokens
-        self._items = TableItems(client, spec.name_in_store, layout, clock)
-        self._scans = PageReader(self._items, spec, clock)
-        self._compare = CompareAndSet(spec, self._items, clock=clock, etag=_new_version)
+        self._if_absent = _if_attribute_absent(layout.keys[0].name)
+        self._calls = TableCalls(client, spec.name_in_store, layout)
+        self._scans = PageReader(self._calls, spec, layout, clock)
+        self._compare = CompareAndSet(spec, VersionedItems(self._calls, layout, clock), clock=clock, etag=_new_version)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Apply operations: each method once for all its operations, and the methods concurrently."""
@@ -89,7 +91,7 @@ class DynamodbStore:
         for index, operation in enumerate(operations):
             methods.setdefault(self._method(operation), []).append(index)
         calls = [
-            (method if method == self._get else partial(in_parts, method))([operations[at] for at in indices], until)
+            (method if method == self._get else partial(_in_parts, method))([operations[at] for at in indices], until)
             for method, indices in methods.items()
         ]
         outcomes: list[Outcome] = [None] * len(operations)
@@ -109,15 +111,16 @@ class DynamodbStore:
     def _method(self, operation: Operation) -> _Method:
         if isinstance(operation, Get):
             return self._get
-        if operation.token is not None:
-            return self._compare_and_set if self._tokens else self._reject_tokens
-        match operation:
-            case Put(if_absent=True, if_match=None):
-                return self._create
-            case Update(if_match=None) if self._keeps_key_members(operation):
-                return self._update_all
-            case Put() | Delete() if is_unconditional(operation):
-                return self._replace_all
+        if operation.token is not None and not self._tokens:
+            return self._reject_tokens
+        if operation == _known_members(operation):
+            match operation:
+                case Put(if_absent=True):
+                    return self._create
+                case Put() | Delete():
+                    return self._replace_all
+                case Update() if self._keeps_key_members(operation):
+                    return self._update_all
         return self._compare_and_set
 
     def _keeps_key_members(self, update: Update) -> bool:
@@ -128,7 +131,7 @@ class DynamodbStore:
 
     async def _get(self, gets: Sequence[Any], until: float) -> list[Outcome]:
         consistent = self.spec.consistency == "strong"
-        found = await self._items.fetch([get.key for get in gets], until, consistent=consistent)
+        found = await self._calls.get([get.key for get in gets], until, consistent=consistent)
         now, yielder = self._clock(), Yielder()
         outcomes: list[Outcome] = []
         for item in found:
@@ -143,7 +146,7 @@ class DynamodbStore:
         return await self._compare.apply(writes, until)
 
     async def _create(self, puts: Sequence[Any], until: float) -> list[Outcome]:
-        return await self._finish(puts, await each_write(puts, self._put_if_absent, until), until)
+        return await self._finish(puts, await each_write(puts, partial(self._write_if, self._if_absent), until), until)
 
     async def _update_all(self, updates: Sequence[Any], until: float) -> list[Outcome]:
         """Apply updates as expressions where possible, else by compare-and-set."""
@@ -152,24 +155,30 @@ class DynamodbStore:
     async def _replace_all(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         if len(writes) > SINGLE_CALLS_MAX:
             return await self._finish(writes, await self._replace_many(writes, until), until)
-        return await self._finish(writes, await each_write(writes, self._replace, until), until)
+        condition = _if_attribute_absent(WRITERS) if self._tokens else {}
+        return await self._finish(writes, await each_write(writes, partial(self._write_if, condition), until), until)
 
     async def _finish(self, writes: Sequence[Any], attempts: Sequence[Attempt], until: float) -> list[Outcome]:
         """Apply by compare-and-set the writes that are not applied yet."""
-        remaining = [write for write, attempt in zip(writes, attempts, strict=True) if attempt is NOT_APPLIED]
+        remaining = [write for write, attempt in zip(writes, attempts, strict=True) if attempt is False]
         outcomes = iter(await self._compare.apply(remaining, until) if remaining else [])
-        return [next(outcomes) if isinstance(attempt, NotApplied) else attempt for attempt in attempts]
+        return [next(outcomes) if attempt is False else attempt for attempt in attempts]
 
     # Single writes
 
-    async def _put_if_absent(self, write: Write, until: float) -> Attempt:
-        """Put the record that a write creates if none exists."""
+    async def _write_if(self, condition: dict[str, Any], write: Write, until: float) -> Attempt:
+        """Put or delete an item on a condition. The item is that of a new record."""
         try:
-            item, outcome = self._new_item(write)
-            condition = _if_attribute_absent(self._layout.keys[0].name)
-            await self._items.write("put_item", {"Item": item, **condition}, until)
+            if isinstance(write, Delete):
+                verb, item = "delete_item", {"Key": self._layout.key_item(write.key)}
+                outcome: Outcome = Written(None)
+            else:
+                verb = "put_item"
+                new, outcome = await converted(size_bytes(write), partial(self._new_item, write))
+                item = {"Item": new}
+            await self._calls.write(verb, {**item, **condition}, until)
         except ConditionFailed:
-            return NOT_APPLIED
+            return False
         except TableError as error:
             return error
         return outcome
@@ -179,38 +188,23 @@ class DynamodbStore:
         fits = size_bytes(update) < ITEM_BYTES_MAX <= self.spec.value_bytes_max
         plan = native_update(update.changes) if fits else None
         if plan is None:
-            return NOT_APPLIED
+            return False
         version, now = _new_version(), self._clock()
         try:
             self._layout.check_members(touched_members(update.changes))
             expression = plan.expression(self._layout, version, self._expiry(update, now), now)
             if expression is None:
-                return NOT_APPLIED
+                return False
             key = {"Key": self._layout.key_item(update.key), "ReturnValues": "ALL_NEW"}
             on_failure = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-            result = await self._items.write("update_item", {**key, **on_failure, **expression}, until)
+            result = await self._calls.write("update_item", {**key, **on_failure, **expression}, until)
             return await self._updated_outcome(update, result["Attributes"], now)
         except ConditionFailed as failure:
             if failure.item_returned or update.default is None:
-                return NOT_APPLIED
-            return await self._put_if_absent(update, until)
+                return False
+            return await self._write_if(self._if_absent, update, until)
         except TableError as error:
             return error
-
-    async def _replace(self, write: Write, until: float) -> Attempt:
-        condition = _if_attribute_absent(WRITERS) if self._tokens else {}
-        try:
-            if isinstance(write, Delete):
-                key = {"Key": self._layout.key_item(write.key)}
-                await self._items.write("delete_item", {**key, **condition}, until)
-                return Written(None)
-            item, outcome = await converted(size_bytes(write), partial(self._new_item, write))
-            await self._items.write("put_item", {"Item": item, **condition}, until)
-        except ConditionFailed:
-            return NOT_APPLIED
-        except TableError as error:
-            return error
-        return outcome
 
     # Many writes
 
@@ -228,25 +222,23 @@ class DynamodbStore:
                     requests[index], attempts[index] = request
                 except TableError as error:
                     attempts[index] = error
-        errors = await self._items.batches.write(list(requests.values()), until)
+        errors = await self._calls.write_many(list(requests.values()), until)
         for index, failed in zip(requests, errors, strict=True):
             if failed is not None:
                 attempts[index] = failed
         return attempts
 
     async def _check_writers(self, writes: Sequence[Any], until: float) -> list[Attempt]:
-        """Read which records have writers. Return an outcome, NOT_APPLIED for those, or None for a batch write."""
-        keys = [self._layout.key_item(write.key) for write in writes]
+        """Read which records have writers. Return an outcome, False for those, or None for a batch write."""
+        items = await self._calls.get([write.key for write in writes], until, only=WRITERS)
         attempts: list[Attempt] = []
-        for write, item in zip(
-            writes, await self._items.batches.get(keys, until, consistent=True, only=[WRITERS]), strict=True
-        ):
+        for write, item in zip(writes, items, strict=True):
             if item is None and isinstance(write, Delete):
                 attempts.append(Written(None))
             elif item is None or isinstance(item, TableError):
                 attempts.append(item)
             else:
-                attempts.append(NOT_APPLIED if WRITERS in item else None)
+                attempts.append(False if WRITERS in item else None)
         return attempts
 
     def _request(self, write: Write) -> tuple[Item, Outcome]:
@@ -278,7 +270,7 @@ class DynamodbStore:
 
     async def _updated_outcome(self, update: Update, item: Item, now: int) -> Outcome:
         try:
-            stored = await converted(text_bytes(item), partial(self._layout.stored, item, now))
+            stored = await self._layout.stored(item, now)
         except RecordUnreadable as error:
             return RecordUnreadable(f"{error.detail}; the update was applied", applied="unknown")
         return Written(stored.etag, value=stored.value if update.returning else None, expires_ms=stored.expires_ms)
@@ -287,9 +279,35 @@ class DynamodbStore:
         if item is None or isinstance(item, TableError):
             return item
         try:
-            return live_record(await converted(text_bytes(item), partial(self._layout.stored, item, now)), now)
+            return live_record(await self._layout.stored(item, now), now)
         except RecordUnreadable as error:
             return error
+
+
+async def _in_parts(apply: _Method, writes: Sequence[Any], until: float) -> list[Outcome]:
+    """Apply the writes part by part, until the deadline or until the returned values exceed READ_BYTES_MAX."""
+    outcomes, returned_bytes = list[Outcome](), 0
+    for part in chunks_of(writes, PART_WRITES_MAX, PART_BYTES_MAX, size_bytes):
+        if returned_bytes > READ_BYTES_MAX:
+            results: list[Outcome] = [NOT_READ] * len(part)
+        elif time.monotonic() >= until:
+            results = [DeadlineExceeded("the deadline passed before the write was sent")] * len(part)
+        else:
+            results = await apply(part, until)
+            returned_bytes += value_bytes(results)
+        outcomes += results
+    return outcomes
+
+
+def _known_members(write: Write) -> Write:
+    """Return a write with only those members that can be applied without reading the record."""
+    match write:
+        case Put(key, value, if_absent=if_absent, ttl_s=ttl_s, returning=returning, partitions=partitions):
+            return Put(key, value, if_absent=if_absent, ttl_s=ttl_s, returning=returning, partitions=partitions)
+        case Update(key, changes, default, ttl_s=ttl_s, returning=returning, partitions=partitions):
+            return Update(key, changes, default, ttl_s=ttl_s, returning=returning, partitions=partitions)
+        case Delete(key, partitions=partitions):
+            return Delete(key, partitions=partitions)
 
 
 def _new_version() -> str:

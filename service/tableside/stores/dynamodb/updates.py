@@ -1,17 +1,56 @@
-"""Builds DynamoDB's update expressions, where they mean exactly the same as the update, and condition expressions.
+"""Changes items: by an update expression that means exactly the same as the update, or by compare-and-set.
 
 An update expression is equivalent only if the record has the expected structure: each object on a path and each array
-to extend must exist and have that type. The write's condition checks this. All other updates are decided after reading
-the record. Additions are never left to DynamoDB, which adds in decimal and without bounds.
+to extend must exist and have that type. The write's condition checks this. Additions are never left to DynamoDB, which
+adds in decimal and without bounds.
+
+All other writes are decided after reading the item. They write only the members that change, on condition that no
+member has changed since. Unchanged attributes stay as another tool wrote them, including their types.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 
-from ...core import Changes, Edits, Json, JsonObject, MergePatch, Path
-from .attribute_values import Attribute, Item, to_attribute
-from .items import DELETED, EXPIRES_MS, VERSION, ItemLayout
+from ...core import (
+    Changes,
+    Clock,
+    Edits,
+    Json,
+    JsonObject,
+    Key,
+    MergePatch,
+    Outcome,
+    Path,
+    RecordUnreadable,
+    Replacement,
+    Stored,
+    TableError,
+    Update,
+    VersionedRecord,
+    Yielder,
+    decode,
+    encode_sorted,
+    with_etag,
+)
+from .calls import TableCalls, each_write
+from .errors import ConditionFailed
+from .items import (
+    DELETED,
+    EXPIRES_MS,
+    VERSION,
+    WRITERS,
+    Attribute,
+    Item,
+    ItemLayout,
+    converted,
+    equal_json,
+    etag_of,
+    to_attribute,
+    to_attribute_like,
+)
 
 EXPRESSION_BYTES_MAX = 4096
 NAMES_MAX = EXPRESSION_BYTES_MAX // 4
@@ -189,3 +228,116 @@ def _add_edits(update: NativeUpdate, change: Edits) -> bool:
                 return False
         update.objects.update(edit.path[:length] for length in range(1, len(edit.path)))
     return True
+
+
+class ReadItem(msgspec.Struct, frozen=True):
+    """An item as it was read, None if it is absent, and its record."""
+
+    item: Item | None
+    stored: Stored | RecordUnreadable | None
+
+
+class VersionedItems:
+    """Reads the items of one table, and replaces those that have not changed since. Used by `CompareAndSet`."""
+
+    def __init__(self, calls: TableCalls, layout: ItemLayout, clock: Clock) -> None:
+        self._calls = calls
+        self._layout = layout
+        self._clock = clock
+
+    async def read(self, keys: Sequence[Key], until: float) -> Sequence[VersionedRecord | TableError]:
+        """Read records with strong consistency."""
+        items = await self._calls.get(keys, until)
+        records, yielder = [], Yielder()
+        for item in items:
+            records.append(await self._versioned(item))
+            await yielder.maybe_yield()
+        return records
+
+    async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
+        """Replace records that have not changed since they were read."""
+        return await each_write(replacements, self._replace, until)
+
+    async def _versioned(self, item: Item | TableError | None) -> VersionedRecord | TableError:
+        if isinstance(item, TableError):
+            return item
+        stored: Stored | RecordUnreadable | None = None
+        if item is not None:
+            try:
+                stored = await self._layout.stored(item, self._clock())
+            except RecordUnreadable as error:
+                stored = error
+        return VersionedRecord(stored, ReadItem(item, stored))
+
+    async def _replace(self, replacement: Replacement, until: float) -> Outcome | bool:
+        try:
+            stored = replacement.changed.stored
+            value = b"" if stored is None else stored.value or b""
+            verb, parameters, etag = await converted(len(value), partial(self._request, replacement))
+            await self._calls.write(verb, parameters, until)
+        except ConditionFailed:
+            return False
+        except TableError as error:
+            return error
+        return with_etag(replacement.changed, etag).outcome
+
+    def _request(self, replacement: Replacement) -> tuple[str, dict[str, Any], str]:
+        """Return the call that replaces a record, and the record's new etag."""
+        stored, current = replacement.changed.stored, replacement.version.item
+        placeholders = Placeholders()
+        conditions = unchanged_conditions(placeholders, self._layout, current)
+        if stored is None:
+            key = {"Key": self._layout.key_item(replacement.write.key)}
+            return "delete_item", key | (placeholders.parameters([], [], conditions) or {}), ""
+        updates = _changes_existing(replacement)
+        if updates and (changed := self._changes(replacement, stored, placeholders, conditions)) is not None:
+            return changed
+        placeholders = Placeholders()
+        present = self._layout.members(current) if updates else None
+        item, etag = self._layout.build_item(replacement.write.key, stored, stored.etag, present)
+        parameters = placeholders.parameters([], [], unchanged_conditions(placeholders, self._layout, current)) or {}
+        return "put_item", {"Item": item, **parameters}, etag
+
+    def _changes(
+        self, replacement: Replacement, stored: Stored, placeholders: Placeholders, conditions: list[str]
+    ) -> tuple[str, dict[str, Any], str] | None:
+        """Return the call that writes only changed members, or None if it exceeds a limit for expressions."""
+        found: ReadItem = replacement.version
+        assert isinstance(found.stored, Stored)
+        assert found.item is not None
+        assert found.stored.value is not None
+        assert stored.value is not None
+        item, before = found.item, decode(found.stored.value)
+        after = decode(stored.value)
+        self._layout.check_members(after)
+        changed = [name for name, member in after.items() if name not in before or not equal_json(before[name], member)]
+        removed = [name for name in before if name not in after]
+        if len(changed) + len(removed) > NAMES_MAX:
+            return None
+        wanted: Item = {name: to_attribute_like(after[name], item.get(name)) for name in changed}
+        wanted[VERSION] = {"S": stored.etag}
+        metadata = self._layout.metadata(stored)
+        if stored.writers != found.stored.writers:
+            wanted[WRITERS] = metadata[WRITERS]
+        if isinstance(replacement.write, Update) and replacement.write.ttl_s is not None:
+            for name in (self._layout.ttl_attribute, EXPIRES_MS):
+                if name in metadata:
+                    wanted[name] = metadata[name]
+                else:
+                    removed.append(name)
+        sets = [f"{placeholders.name(name)} = {placeholders.value(attribute)}" for name, attribute in wanted.items()]
+        added = after.keys() - before
+        # Another tool may have added a member that this update adds.
+        conditions += [f"attribute_not_exists({placeholders.name(name)})" for name in wanted if name in added]
+        parameters = placeholders.parameters(sets, [placeholders.name(name) for name in removed], conditions)
+        if parameters is None:
+            return None
+        key = {"Key": self._layout.key_item(replacement.write.key)}
+        return "update_item", key | parameters, etag_of(stored.etag, encode_sorted(after))
+
+
+def _changes_existing(replacement: Replacement) -> bool:
+    """Return whether a write changes members of an existing record instead of replacing the record."""
+    if not isinstance(replacement.write, Update) or not isinstance(replacement.version.stored, Stored):
+        return False
+    return not getattr(replacement.changed.outcome, "created", False)

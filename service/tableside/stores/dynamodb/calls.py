@@ -1,0 +1,227 @@
+"""Calls of DynamoDB for one table. Batches are split by DynamoDB's limits, and unprocessed items are requested again.
+
+DynamoDB lists the items that it did not process because of its limits. They are retried with increasing pauses
+until the deadline, and then reported as Throttled, never as absent or written.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...core import (
+    NOT_READ,
+    READ_BYTES_MAX,
+    DeadlineExceeded,
+    InvalidOperation,
+    Key,
+    TableError,
+    Throttled,
+    TooLarge,
+    Yielder,
+    chunks_of,
+    exponential_backoff_s,
+    gather_bounded,
+)
+from .client import Client
+from .items import Item, ItemLayout
+
+GET_KEYS_MAX = 100
+WRITE_ITEMS_MAX = 25
+WRITE_BYTES_MAX = 900_000
+"""DynamoDB accepts 16 MB in a call, but sending more than a megabyte would block the event loop."""
+
+CALLS_CONCURRENCY = 16
+"""How many batch calls of one batch run concurrently."""
+
+WRITES_CONCURRENCY = 32
+"""How many single writes of one batch run concurrently."""
+
+PAUSE_S = 0.02
+PAUSE_MAX_S = 2.0
+ROUNDS_MAX = 1000
+"""How often unprocessed items are retried. A deadline usually comes first."""
+
+AnyWrite = TypeVar("AnyWrite")
+Result = TypeVar("Result")
+
+
+class TableCalls:
+    """Reads and writes the items of one table."""
+
+    def __init__(self, client: Client, table: str, layout: ItemLayout) -> None:
+        self._client = client
+        self._table = table
+        self._layout = layout
+
+    async def call(self, verb: str, parameters: dict[str, Any], until: float, *, writes: bool = False) -> Item:
+        """Return DynamoDB's response for the table. Raise ConditionFailed or a TableError."""
+        return await self._client.call(verb, {"TableName": self._table, **parameters}, until, writes=writes)
+
+    async def write(self, verb: str, parameters: dict[str, Any], until: float) -> Item:
+        """Execute one write and return its response. Raise ConditionFailed or a TableError."""
+        return await self.call(verb, parameters, until, writes=True)
+
+    async def get(
+        self, keys: Sequence[Key], until: float, *, consistent: bool = True, only: str | None = None
+    ) -> list[Item | TableError | None]:
+        """Return the items of distinct keys, in their order. `only` is the one attribute needed besides the key."""
+        key_items, options = [self._layout.key_item(key) for key in keys], {"ConsistentRead": consistent}
+        if len(key_items) == 1 and only is None:
+            try:
+                return [(await self.call("get_item", {"Key": key_items[0], **options}, until)).get("Item")]
+            except TableError as error:
+                return [error]
+        projection = {} if only is None else self._projection(only)
+        budget = _ReadBudget()
+        calls = [
+            self._get_chunk(chunk, {**options, **projection}, budget, until)
+            for chunk in chunks_of(key_items, GET_KEYS_MAX)
+        ]
+        return [item for items in await gather_bounded(calls, CALLS_CONCURRENCY) for item in items]
+
+    async def write_many(self, requests: Sequence[Item], until: float) -> list[TableError | None]:
+        """Send PutRequests and DeleteRequests with distinct keys. Return None or an error for each."""
+        calls = [
+            self._write_chunk(chunk, until)
+            for chunk in chunks_of(requests, WRITE_ITEMS_MAX, WRITE_BYTES_MAX, _request_bytes)
+        ]
+        return [error for errors in await gather_bounded(calls, CALLS_CONCURRENCY) for error in errors]
+
+    def _projection(self, attribute: str) -> dict[str, Any]:
+        names = {f"#{at}": name for at, name in enumerate([*(key.name for key in self._layout.keys), attribute])}
+        return {"ExpressionAttributeNames": names, "ProjectionExpression": ", ".join(names)}
+
+    async def _get_chunk(
+        self, keys: Sequence[Item], options: Mapping[str, Any], budget: "_ReadBudget", until: float
+    ) -> list[Item | TableError | None]:
+        found: dict[object, Item] = {}
+
+        async def send(waiting: list[Item]) -> list[Item]:
+            request = {"RequestItems": {self._table: {**options, "Keys": waiting}}}
+            response = await self._client.call("batch_get_item", request, until)
+            budget.spend(response)
+            items = response.get("Responses", {}).get(self._table, [])
+            found.update((self._identity(item), item) for item in items)
+            unprocessed: list[Item] = response.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
+            return unprocessed
+
+        order = [self._identity(key) for key in keys]
+        waiting = dict(zip(order, keys, strict=True))
+        failed = await self._send_until_processed(send, waiting, until, budget)
+        return [failed if identity in waiting else found.get(identity) for identity in order]
+
+    async def _write_chunk(self, requests: Sequence[Item], until: float) -> list[TableError | None]:
+        async def send(waiting: list[Item]) -> list[Item]:
+            request = {"RequestItems": {self._table: waiting}}
+            response = await self._client.call("batch_write_item", request, until, writes=True)
+            unprocessed: list[Item] = response.get("UnprocessedItems", {}).get(self._table, [])
+            return unprocessed
+
+        order = [self._identity(request) for request in requests]
+        waiting = dict(zip(order, requests, strict=True))
+        failed = await self._send_until_processed(send, waiting, until, _ReadBudget())
+        errors = dict.fromkeys(waiting, failed)
+        if isinstance(failed, InvalidOperation | TooLarge) and len(waiting) > 1:
+            # One invalid request makes DynamoDB reject the whole call.
+            alone = await gather_bounded(
+                [self._write_chunk([request], until) for request in waiting.values()], CALLS_CONCURRENCY
+            )
+            errors = {identity: error for identity, [error] in zip(waiting, alone, strict=True)}
+        return [errors.get(identity) for identity in order]
+
+    async def _send_until_processed(
+        self,
+        send: Callable[[list[Item]], Awaitable[list[Item]]],
+        waiting: dict[object, Item],
+        until: float,
+        budget: "_ReadBudget",
+    ) -> TableError | None:
+        """Send the waiting items until none is returned as unprocessed. Return the error of those that still wait."""
+        backoff = _Backoff(until)
+        while waiting:
+            if budget.exceeded:
+                return NOT_READ
+            failed: TableError = Throttled("DynamoDB: items remained unprocessed until the deadline")
+            before = len(waiting)
+            try:
+                unprocessed = set(map(self._identity, await send([*waiting.values()])))
+            except Throttled as error:
+                failed = error
+            except TableError as error:
+                was_sent = not isinstance(error, DeadlineExceeded) or error.applied == "unknown"
+                return error if was_sent or not backoff.count else failed
+            else:
+                for identity in waiting.keys() - unprocessed:
+                    del waiting[identity]
+            if waiting and not await backoff.wait(progress=len(waiting) < before):
+                return failed
+        return None
+
+    def _identity(self, item: Mapping[str, Any]) -> object:
+        """Return a hashable form of the key of an item or request. DynamoDB may change the notation of a number."""
+        if "PutRequest" in item:
+            item = item["PutRequest"]["Item"]
+        elif "DeleteRequest" in item:
+            item = item["DeleteRequest"]["Key"]
+        return tuple([_key_part(item[key.name]) for key in self._layout.keys])
+
+
+async def each_write(
+    writes: Sequence[AnyWrite], call: Callable[[AnyWrite, float], Coroutine[Any, Any, Result]], until: float
+) -> list[Result | DeadlineExceeded]:
+    """Call a function for each write, for some concurrently, until the deadline. Return the results in order."""
+    yielder = Yielder()
+
+    async def one(write: AnyWrite) -> Result | DeadlineExceeded:
+        await yielder.maybe_yield()
+        if yielder.is_past(until):
+            return DeadlineExceeded("the deadline passed before the write was sent")
+        return await call(write, until)
+
+    return await gather_bounded([one(write) for write in writes], WRITES_CONCURRENCY)
+
+
+class _ReadBudget:
+    """Counts the bytes that the calls for one batch have read. Calls that are already running may exceed the limit."""
+
+    def __init__(self) -> None:
+        self._spent_bytes = 0
+
+    @property
+    def exceeded(self) -> bool:
+        return self._spent_bytes > READ_BYTES_MAX
+
+    def spend(self, response: Mapping[str, Any]) -> None:
+        headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        self._spent_bytes += int(headers.get("content-length", 0))
+
+
+class _Backoff:
+    """Waits longer while no item is processed, but never beyond the deadline."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self.count = 0
+        self._stalled = 0
+
+    async def wait(self, *, progress: bool) -> bool:
+        """Wait. Return False if there is no time for another call."""
+        self.count += 1
+        self._stalled = 0 if progress else self._stalled + 1
+        pause_s = exponential_backoff_s(self._stalled, PAUSE_S, PAUSE_MAX_S, random.random)
+        if pause_s >= self._until - time.monotonic() or self.count >= ROUNDS_MAX:
+            return False
+        await asyncio.sleep(pause_s)
+        return True
+
+
+def _key_part(attribute: Mapping[str, str]) -> object:
+    return attribute["S"] if "S" in attribute else int(attribute["N"])
+
+
+def _request_bytes(request: Item) -> int:
+    return len(msgspec.json.encode(request))
