@@ -1,15 +1,13 @@
 """The shared suite on the PostgreSQL store with tables of documents, and tests of its specific features."""
 
 import asyncio
-import itertools
 import os
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import asyncpg
@@ -40,7 +38,6 @@ from support import large_records
 from support.postgres_tables import database, new_name, psql, settings
 from tableside.core import values
 from tableside.core.backend import Backend
-from tableside.core.concurrency import Yielder
 from tableside.core.errors import (
     InvalidOperation,
     PreconditionFailed,
@@ -252,20 +249,6 @@ async def test_large_records_are_read_in_pieces(backend: PostgresBackend) -> Non
     await large_records.assert_scanned(store)
     await large_records.assert_updated_in_pieces(store)
     await large_records.delete(store)
-
-
-async def test_other_tasks_may_run_between_the_values_of_a_large_read(
-    backend: PostgresBackend, direct: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = _count_yields(monkeypatch, reads)
-    name = new_name()
-    store = await backend.store(spec(name))
-    insert = f"INSERT INTO {quoted(name)} (key, value) SELECT 'k' || n, $1::text::jsonb FROM generate_series(0, 29) n"
-    await direct.execute(insert, f'{{"n": 1.0, "text": "{"x" * 65_536}"}}')
-    *found, absent = await store.apply([Get(f"k{number}") for number in range(31)])
-    assert counted() == 30
-    assert {outcome.value[:7] for outcome in found if isinstance(outcome, Record)} == {b'{"n":1,'}
-    assert absent is None
 
 
 async def test_names_are_any_but_too_long(backend: PostgresBackend) -> None:
@@ -541,18 +524,3 @@ def test_it_equals_the_naive_table(postgres_dsn: str, full: bool) -> None:
         max_examples=12 if full else 4, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
     )
     run_state_machine_as_test(PostgresMachine, settings=few)
-
-
-def _count_yields(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Callable[[], int]:
-    """Let a module yield as often as it can, and return how to read the number of yields."""
-    yields = itertools.count()
-
-    class Counting(Yielder):
-        due = True
-
-        async def maybe_yield(self) -> None:
-            next(yields)
-            await super().maybe_yield()
-
-    monkeypatch.setattr(module, "Yielder", Counting)
-    return lambda: next(yields)

@@ -7,10 +7,10 @@ by searching all texts of a result for a few byte patterns, which takes a twenti
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -45,7 +45,6 @@ READ_KEYS_MAX = 1000
 SMALL_BYTES_MAX = 2**20
 """Values of up to this size together are searched in one step."""
 
-Found = TypeVar("Found")
 Writers = tuple[tuple[str, int], ...]
 
 _LINE_SEPARATOR = b"\n"
@@ -86,42 +85,37 @@ class RecordReader:
 
     async def get(self, keys: Sequence[Key], until: float) -> Sequence[Outcome]:
         """Return the outcomes of Gets. Large records are read in several calls."""
-        read = partial(self._read, self._records, None, self._clock())
-        return await self._gets.read(keys, partial(self._read_in_chunks, read, until))
+        return await self._gets.read(keys, partial(self._read_in_chunks, until, False))
 
     async def find(self, keys: Sequence[Key], until: float) -> Sequence[FoundRecord | TableError]:
         """Return what a write of each record needs. Expired records and tombstones are present."""
-        read = partial(self._read, self._found, FoundRecord(), None)
-        return await self._updates.read(keys, partial(self._read_in_chunks, read, until))
+        return await self._updates.read(keys, partial(self._read_in_chunks, until, True))
 
     async def _read_in_chunks(
-        self, read: Callable[..., Any], until: float, keys: Sequence[Key], budget: ReadBudget
+        self, until: float, for_write: bool, keys: Sequence[Key], budget: ReadBudget
     ) -> list[Any]:
         found: list[Any] = []
         for chunk in chunks_of(keys, READ_KEYS_MAX):
-            found += await self._retry.run_each(partial(read, budget), chunk, until)
+            found += await self._retry.run_each(partial(self._read, for_write, budget), chunk, until)
         return found
 
     async def _read(
-        self,
-        convert: Callable[[Any, int], Awaitable[Mapping[Key, Found]]],
-        absent: Found,
-        now_ms: int | None,
-        budget: ReadBudget,
-        connection: Connection,
-        keys: Sequence[Key],
-        _: Progress,
-    ) -> list[Found | TableError]:
+        self, for_write: bool, budget: ReadBudget, connection: Connection, keys: Sequence[Key], _: Progress
+    ) -> list[Any]:
         """Read records in one statement. All are NOT_READ if they are together larger than the budget."""
         if budget.exceeded:
             return [NOT_READ] * len(keys)
         parts, bytes_max = len(self._sql.key_columns), int(min(budget.left_bytes, INTEGER_MAX))
+        now_ms = None if for_write else self._clock()
         [row] = await connection.fetch(self._sql.read, *key_arrays(keys, parts), now_ms, bytes_max)
         size_bytes = row[parts] or 0
         budget.spend(size_bytes)
         if size_bytes > bytes_max:
             return [NOT_READ] * len(keys)
-        found = await convert(row, parts) if row[0] is not None else {}
+        found: dict[Key, Any] = {}
+        if row[0] is not None:
+            found = await (self._found(row, parts) if for_write else self._records(row, parts))
+        absent = FoundRecord() if for_write else None
         return [found.get(key, absent) for key in keys]
 
     async def _records(self, row: Any, parts: int) -> dict[Key, Outcome]:
