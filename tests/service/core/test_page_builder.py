@@ -9,7 +9,6 @@ from tableside.core import (
     Key,
     KeyField,
     KeySchema,
-    Page,
     PageBuilder,
     Put,
     Record,
@@ -18,7 +17,6 @@ from tableside.core import (
     TableSpec,
 )
 from tableside.core.operations import key_bytes
-from tableside.stores import partitioned
 from tableside.stores.memory import MemoryStore
 
 RECORD = Record(b"{}", "e")
@@ -67,14 +65,6 @@ def test_a_page_takes_all_records_of_a_call_or_none() -> None:
     assert not page.complete
     assert page.add_all(KEYS[:5], results(RECORDS[:5]))
     assert page.complete
-
-
-def test_the_keys_of_all_partitions_count() -> None:
-    page = partitioned.scans.PageBuilder(Scan(1000, bytes_max=90_000))
-    page.add(Page([(WIDE, RECORD)], None), 0)
-    assert not page.full
-    page.add(Page([(WIDE, RECORD)], None), 1)
-    assert page.full
 
 
 async def test_pages_of_long_keys_contain_every_record_once() -> None:

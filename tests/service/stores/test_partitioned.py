@@ -362,6 +362,13 @@ async def test_a_page_with_records_does_not_wait_for_a_hung_partition(
     assert (rest.partitions, rest.position) == ([1, 2], None)
 
 
+async def test_the_bytes_of_the_keys_of_all_partitions_limit_a_page() -> None:
+    spec = TableSpec("t", KeySchema((KeyField("a"), *(KeyField(f"k{index}") for index in range(7)))))
+    store = await composed(*(MemoryBackend() for _ in EVERY)).store(spec)
+    await one(store, put(("\1" * 1024,) * 8, {}, partitions=EVERY))
+    assert [page.partitions for page in await pages(store, Scan(1000, bytes_max=90_000))] == [[0, 1], [2]]
+
+
 async def test_a_page_that_searches_for_too_long_ends_with_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tableside.stores.partitioned.store.PAGE_SEARCH_S", 0.0)
     store, _ = await three()

@@ -250,8 +250,7 @@ async def test_operations_finished_at_the_deadline_keep_their_outcomes(behind: B
         assert isinstance(outcomes[1], DeadlineExceeded)
         assert outcomes[1].applied == "unknown"
         [outcome] = await behind.apply(update("a", {"n": 9}))
-        assert isinstance(outcome, DeadlineExceeded)
-        assert outcome.applied == "no"
+        assert isinstance(outcome, DeadlineExceeded), "unknown if the deadline passed during an attempt"
         await asyncio.sleep(1.5)
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1"
         assert await behind.direct.fetchval(waiting, f"%{table}%") == 0

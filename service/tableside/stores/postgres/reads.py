@@ -18,7 +18,6 @@ from ...core import (
     INTEGER_MAX,
     INTEGER_MIN,
     NOT_READ,
-    UPDATE_BYTES_MAX,
     BoundedReads,
     Clock,
     InvalidOperation,
@@ -62,16 +61,27 @@ class SideRow(msgspec.Struct, frozen=True):
 
 
 class FoundRecord(msgspec.Struct, frozen=True):
-    """What a write found: the record, the etag of its row (empty if there is none), and its side row."""
+    """What a write found: the record, and the etag of its row, which is empty if there is none."""
 
     stored: Stored | RecordUnreadable | None = None
     etag: str = ""
-    side: SideRow = SideRow()
 
     @property
     def value(self) -> bytes | None:
         """Return the value's JSON text, or None if there is no readable value."""
         return self.stored.value if isinstance(self.stored, Stored) else None
+
+    def with_side_row(self, side: SideRow) -> "FoundRecord":
+        """Return the same with a side row's metadata. An expiry applies only to the version it was set for."""
+        stored = self.stored
+        if stored is None:
+            tombstone = Stored(None, "", side.expires_ms, side.writers)
+            return FoundRecord(tombstone) if side.writers else self
+        if isinstance(stored, RecordUnreadable):
+            stored.writers = side.writers
+            return self
+        expires_ms = side.expires_ms if self.etag == str(side.version) else 0
+        return FoundRecord(Stored(stored.value, self.etag, expires_ms, side.writers), self.etag)
 
 
 class RecordReader:
@@ -81,79 +91,82 @@ class RecordReader:
         self._retry = retry
         self._sql = sql
         self._clock = clock
-        self._gets, self._updates = BoundedReads(), BoundedReads(UPDATE_BYTES_MAX)
+        self._parts = len(sql.key_columns)
+        self._bounded = BoundedReads()
 
     async def get(self, keys: Sequence[Key], until: float) -> Sequence[Outcome]:
         """Return the outcomes of Gets. Large records are read in several calls."""
-        return await self._gets.read(keys, partial(self._read_in_chunks, until, False))
+        return await self._bounded.read(keys, partial(self._get_in_chunks, until))
 
-    async def find(self, keys: Sequence[Key], until: float) -> Sequence[FoundRecord | TableError]:
-        """Return what a write of each record needs. Expired records and tombstones are present."""
-        return await self._updates.read(keys, partial(self._read_in_chunks, until, True))
+    async def find(
+        self, budget: ReadBudget, connection: Connection, keys: Sequence[Key], _: Progress
+    ) -> Sequence[FoundRecord | TableError]:
+        """Return what writes need. All are NOT_READ if the records are together larger than the budget."""
+        if (row := await self._read(self._sql.find, connection, keys, budget)) is None:
+            return [NOT_READ] * len(keys)
+        found = await self._found(row)
+        return [found.get(key, _ABSENT) for key in keys]
 
-    async def _read_in_chunks(
-        self, until: float, for_write: bool, keys: Sequence[Key], budget: ReadBudget
-    ) -> list[Any]:
-        found: list[Any] = []
+    async def _get_in_chunks(self, until: float, keys: Sequence[Key], budget: ReadBudget) -> list[Outcome]:
+        outcomes: list[Outcome] = []
         for chunk in chunks_of(keys, READ_KEYS_MAX):
-            found += await self._retry.run_each(partial(self._read, for_write, budget), chunk, until)
-        return found
+            outcomes += await self._retry.run_each(partial(self._get, budget), chunk, until)
+        return outcomes
+
+    async def _get(self, budget: ReadBudget, connection: Connection, keys: Sequence[Key], _: Progress) -> list[Outcome]:
+        if (row := await self._read(self._sql.read, connection, keys, budget, self._clock())) is None:
+            return [NOT_READ] * len(keys)
+        return [*map((await self._records(row)).get, keys)]
 
     async def _read(
-        self, for_write: bool, budget: ReadBudget, connection: Connection, keys: Sequence[Key], _: Progress
-    ) -> list[Any]:
-        """Read records in one statement. All are NOT_READ if they are together larger than the budget."""
+        self, statement: str, connection: Connection, keys: Sequence[Key], budget: ReadBudget, *now_ms: int
+    ) -> Any:
+        """Return the row of a statement, or None if the values are larger than the budget."""
         if budget.exceeded:
-            return [NOT_READ] * len(keys)
-        parts, bytes_max = len(self._sql.key_columns), int(min(budget.left_bytes, INTEGER_MAX))
-        now_ms = None if for_write else self._clock()
-        [row] = await connection.fetch(self._sql.read, *key_arrays(keys, parts), now_ms, bytes_max)
-        size_bytes = row[parts] or 0
+            return None
+        bytes_max = int(min(budget.left_bytes, INTEGER_MAX))
+        [row] = await connection.fetch(statement, *key_arrays(keys, self._parts), bytes_max, *now_ms)
+        size_bytes = row[self._parts] or 0
         budget.spend(size_bytes)
-        if size_bytes > bytes_max:
-            return [NOT_READ] * len(keys)
-        found: dict[Key, Any] = {}
-        if row[0] is not None:
-            found = await (self._found(row, parts) if for_write else self._records(row, parts))
-        absent = FoundRecord() if for_write else None
-        return [found.get(key, absent) for key in keys]
+        return row if size_bytes <= bytes_max else None
 
-    async def _records(self, row: Any, parts: int) -> dict[Key, Outcome]:
+    async def _records(self, row: Any) -> dict[Key, Outcome]:
         """Return the outcomes of Gets. Values that need no conversion are taken in one step if they are small."""
-        _, lines, all_objects, etags, expiries, *_ = row[parts:]
-        columns = lines.split(_LINE_SEPARATOR), etags.split(","), expiries or repeat(0)
-        if all_objects and len(lines) <= SMALL_BYTES_MAX and not needs_parsing(lines, len(row[0])):
-            return dict(zip(_keys(row, parts), map(Record, *columns), strict=True))
+        keys, lines, all_objects, columns = self._columns(row)
+        if all_objects and len(lines) <= SMALL_BYTES_MAX and not needs_parsing(lines, len(columns[0])):
+            return dict(zip(keys, map(Record, *columns), strict=True))
         yielder, found = Yielder(), dict[Key, Outcome]()
-        for key, text, etag, expires_ms in zip(_keys(row, parts), *columns, strict=False):
+        for key, text, etag, expires_ms in zip(keys, *columns, strict=False):
             if yielder.due:
                 await yielder.maybe_yield()
             value = canonical(text)
             found[key] = Record(value, etag, expires_ms) if isinstance(value, bytes) else value
         return found
 
-    async def _found(self, row: Any, parts: int) -> dict[Key, FoundRecord]:
-        _, lines, _, etags, expiries, writers, versions = row[parts:]
-        sides = map(SideRow, versions, expiries or repeat(0), map(parse_writers, writers))
-        columns = lines.split(_LINE_SEPARATOR), etags.split(","), sides
+    async def _found(self, row: Any) -> dict[Key, FoundRecord]:
+        keys, _, _, columns = self._columns(row)
         yielder, found = Yielder(), dict[Key, FoundRecord]()
-        for key, text, etag, side in zip(_keys(row, parts), *columns, strict=True):
+        for key, text, etag, expires_ms, writers in zip(keys, *columns, row[-1] or (), strict=False):
             if yielder.due:
                 await yielder.maybe_yield()
-            value = canonical(text) if text and etag else None
-            found[key] = FoundRecord(self._stored(value, etag, side), etag, side)
+            value = canonical(text) if text else None
+            if isinstance(value, RecordUnreadable):
+                value.writers = parse_writers(writers)
+                found[key] = FoundRecord(value, etag)
+            else:
+                found[key] = FoundRecord(Stored(value, etag, expires_ms, parse_writers(writers)), etag)
         return found
 
-    def _stored(
-        self, value: bytes | RecordUnreadable | None, etag: str, side: SideRow
-    ) -> Stored | RecordUnreadable | None:
-        if isinstance(value, RecordUnreadable):
-            value.writers = side.writers
-            return value
-        if value is None and not etag and not side.writers:
-            return None
-        applies = value is None or not self._sql.has_side_table or etag == str(side.version)
-        return Stored(value, etag, side.expires_ms if applies else 0, side.writers)
+    def _columns(self, row: Any) -> tuple[Iterable[Key], bytes, bool, tuple[list[bytes], list[str], Iterable[int]]]:
+        """Return the keys, the values in one text, whether all are objects, and the values, etags and expiries."""
+        if row[0] is None:
+            return [], b"", True, ([], [], [])
+        _, lines, all_objects, etags, expiries = row[self._parts : self._parts + 5]
+        keys = row[0] if self._parts == 1 else zip(*row[: self._parts], strict=True)
+        return keys, lines, all_objects, (lines.split(_LINE_SEPARATOR), etags.split(","), expiries or repeat(0))
+
+
+_ABSENT = FoundRecord()
 
 
 def key_arrays(keys: Sequence[Key], parts: int) -> list[list[Any]]:
@@ -176,10 +189,6 @@ def parse_writers(text: str | None) -> Writers:
         return _decode_writers(text)
     except msgspec.DecodeError:
         return ()
-
-
-def _keys(row: Any, parts: int) -> Iterable[Key]:
-    return cast("list[Key]", row[0]) if parts == 1 else zip(*row[:parts], strict=True)
 
 
 # The text of values

@@ -112,11 +112,9 @@ class TableSql:
         arrays = [*self._keys_sent, *(f"${len(self._parts) + 1 + at}::{kind}[]" for at, kind in enumerate(types))]
         return f"unnest({', '.join(arrays)}) AS u({', '.join([*self._parts, *columns])})"
 
-    def _equal(self, alias: str, others: Sequence[str], table: str = "t") -> str:
-        """Return the condition that the key of a table equals columns of another row."""
-        return " AND ".join(
-            f"{table}.{name} = {alias}.{other}" for name, other in zip(self._names, others, strict=True)
-        )
+    def _equal(self, alias: str, others: Sequence[str]) -> str:
+        """Return the condition that the key of `t` equals columns of another row."""
+        return " AND ".join(f"t.{name} = {alias}.{other}" for name, other in zip(self._names, others, strict=True))
 
     def _selection(self) -> tuple[str, str]:
         """Return the join and the condition that select the rows of `t` with the keys sent."""
@@ -132,40 +130,34 @@ class TableSql:
 
     @cached_property
     def read(self) -> str:
-        """Takes the time now and a limit in bytes. Returns one row, because many rows take longer to transfer.
-
-        The columns: an array for each key part, the size of the values, the values (one a line), whether all are
-        objects, the etags with commas, and the array of expiries, NULL for none. If the values are larger than the
-        limit, they are NULL. If the time is NULL, expired rows, rows without a value, and keys that are only in the
-        side table (without an etag) are returned too. Then the last columns are the arrays of writers, and of the
-        versions in the side table, whose expiries apply only to them.
-        """
-        now, bytes_max = (f"${len(self._parts) + number}::bigint" for number in (1, 2))
-        alias, rows, selected = self._read_rows()
-        lines, now_null = f"string_agg(coalesce({self.value}, ''), E'\\n')", f"FILTER (WHERE {now} IS NULL)"
-        expires, writers, version = self.expires, "NULL::text", "NULL::bigint"
-        if self.has_side_table:
-            expires = f"CASE WHEN {now} IS NULL THEN s.{quoted(EXPIRES)} ELSE {self.expires} END"
-            writers, version = f"s.{quoted(WRITERS)}::text", f"s.{quoted(VERSION)}"
-        elif WRITERS in self.metadata:
-            writers = f"t.{quoted(WRITERS)}::text"
-        return (
-            f"SELECT {', '.join(f'array_agg({output})' for output in self._outputs(alias))}, octet_length({lines}), "
-            f"CASE WHEN octet_length({lines}) <= {bytes_max} THEN convert_to({lines}, 'UTF8') END, "
-            f"bool_and({self._values.object}), string_agg(coalesce(t.xmin::text, ''), ','), "
-            f"CASE WHEN count({expires}) > 0 THEN array_agg(coalesce({expires}, 0)) END, "
-            f"array_agg({writers}) {now_null}, array_agg({version}) {now_null} "
-            f"FROM {rows} WHERE {selected} AND ({now} IS NULL OR t.xmin IS NOT NULL AND {self.live(now)})"
-        )
-
-    def _read_rows(self) -> tuple[str, str, str]:
-        """Return the alias of the keys, the rows with the keys sent, and the condition that selects them."""
-        if self.has_side_table:
-            table = f"LEFT JOIN {self.table} AS t ON {self._equal('u', self._parts)}"
-            side = f"LEFT JOIN {self._side} AS s ON {self._equal('u', self._parts, 's')}"
-            return "u", f"{self._rows_sent()} {table} {side}", "true"
+        """Takes a limit in bytes and the time now. Returns `_aggregated` of the live records."""
         join, selected = self._selection()
-        return "t", f"{self.table} AS t{join}", selected
+        live = self.live(f"${len(self._parts) + 2}::bigint")
+        return f"{self._aggregated(self.expires)} FROM {self.source}{join} WHERE {selected} AND {live}"
+
+    @cached_property
+    def find(self) -> str:
+        """Takes a limit in bytes. Returns `_aggregated` of all rows of the table itself, and the array of writers."""
+        join, selected = self._selection()
+        expires = f"t.{quoted(EXPIRES)}" if EXPIRES in self.metadata else "NULL::bigint"
+        writers = f"t.{quoted(WRITERS)}::text" if WRITERS in self.metadata else "NULL::text"
+        rows = f"{self.table} AS t{join} WHERE {selected} AND {self._same_columns}"
+        return f"{self._aggregated(expires)}, array_agg({writers}) FROM {rows}"
+
+    def _aggregated(self, expires: str) -> str:
+        """Return the outputs of a statement that returns one row, because many rows take longer to transfer.
+
+        They are an array for each key part, the size of the values, the values (one a line), whether all are objects,
+        the etags with commas, and the array of expiries, or NULL if there are none. If the values are larger than the
+        limit, they are NULL.
+        """
+        lines, bytes_max = f"string_agg(coalesce({self.value}, ''), E'\\n')", f"${len(self._parts) + 1}::bigint"
+        return (
+            f"SELECT {', '.join(f'array_agg({output})' for output in self._outputs())}, octet_length({lines}), "
+            f"CASE WHEN octet_length({lines}) <= {bytes_max} THEN convert_to({lines}, 'UTF8') END, "
+            f"bool_and({self._values.object}), string_agg(t.xmin::text, ','), "
+            f"CASE WHEN count({expires}) > 0 THEN array_agg(coalesce({expires}, 0)) END"
+        )
 
     # Writing
 
@@ -187,23 +179,31 @@ class TableSql:
 
     @cached_property
     def update(self) -> str:
-        """Takes the rows and whether to return values. Returns `_returning`, without etag and value at first.
+        """Takes the rows and whether to return values. Returns `_returning`.
 
-        A row that no longer has its etag, or that another transaction locks, is skipped. A row that is returned only
-        once, without an etag, was left unchanged by a trigger.
+        A row that no longer has its etag, or that another transaction locks, is skipped.
         """
+        locked, updated = self._update()
+        return f"WITH l AS MATERIALIZED ({locked}) {updated}"
+
+    @cached_property
+    def update_or_match(self) -> str:
+        """Is `update`, but returns first all keys that match. A trigger left those unchanged that are not repeated."""
+        locked, updated = self._update()
+        keys = ", ".join(self._outputs("l"))
+        return f"WITH l AS MATERIALIZED ({locked}), w AS ({updated}) SELECT {keys}, NULL, NULL FROM l UNION ALL TABLE w"
+
+    def _update(self) -> tuple[str, str]:
+        """Return the selection of the rows to update, and their update."""
         changes = [f"{name} = {sent}" for name, sent in self._assignments()]
         for index, (name, sent) in enumerate(self._assignments()[: len(self._values.data)]):
             unchanged = f"decode('{UNCHANGED.hex()}', 'hex')"
             changes[index] = f"{name} = CASE u.d{index} WHEN {unchanged} THEN t.{name} ELSE {sent} END"
         key = self._names[0]
-        locked = self._lock(self._sent(), "FOR NO KEY UPDATE")
-        updated = (
+        return self._lock(self._sent(), "FOR NO KEY UPDATE"), (
             f"UPDATE {self.table} AS t SET {', '.join(changes or [f'{key} = t.{key}'])} FROM l AS u "
             f"WHERE {self._equal('u', self._parts)}{self._returning}"
         )
-        keys = ", ".join(self._outputs("l"))
-        return f"WITH l AS MATERIALIZED ({locked}), w AS ({updated}) SELECT {keys}, NULL, NULL FROM l UNION ALL TABLE w"
 
     @cached_property
     def delete(self) -> str:
@@ -259,7 +259,11 @@ class TableSql:
 
     def _sent(self) -> str:
         names = [*(f"d{index}" for index in range(len(self._values.data))), *self.metadata, "etag"]
-        kinds = ["bytea"] * len(self._values.data) + [_METADATA_TYPES[name] for name in self.metadata] + ["text"]
+        kinds = (
+            ["bytea"] * len(self._values.data)
+            + ["bigint" if name == EXPIRES else "text" for name in self.metadata]
+            + ["text"]
+        )
         return self._rows_sent(names, kinds)
 
     def _assignments(self) -> list[tuple[str, str]]:
@@ -311,9 +315,6 @@ class TableSql:
     def side_delete(self) -> str:
         """Takes keys. Deletes their rows of the side table."""
         return f"DELETE FROM {self._side} AS t USING {self._rows_sent()} WHERE {self._equal('u', self._parts)}"
-
-
-_METADATA_TYPES = {EXPIRES: "bigint", WRITERS: "text"}
 
 
 def bytewise(expression: str, key: Column) -> str:
