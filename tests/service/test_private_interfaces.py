@@ -67,7 +67,7 @@ REDIS_MEMBERS: dict[type, set[str]] = {
     AbstractConnection: {"_parser", "_reader", "_writer", "can_read", "disconnect"},
     BaseParser: {"parse_error"},
 }
-"""The undocumented members of the Redis driver's classes that `stores/redis/driver.py` uses or overrides."""
+"""The undocumented members of the Redis driver's classes that `stores/redis/connection.py` uses or overrides."""
 
 
 @cache
@@ -145,7 +145,7 @@ def test_every_class_that_the_service_extends_is_listed() -> None:
 
 @pytest.mark.parametrize("cls", REDIS_MEMBERS, ids=lambda cls: cls.__name__)
 def test_the_members_of_the_redis_driver_exist_and_are_used(cls: type) -> None:
-    driver = (SERVICE / "stores" / "redis" / "driver.py").read_text(encoding="utf-8")
+    driver = (SERVICE / "stores" / "redis" / "connection.py").read_text(encoding="utf-8")
     sources = "".join(inspect.getsource(base) for base in cls.__mro__ if base.__module__.startswith("redis."))
     for name in REDIS_MEMBERS[cls]:
         assert re.search(rf"(self\.|def ){name}\b", sources), "missing in the installed version"

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from tableside.core.store import TableSpec
-from tableside.stores.redis.backend import RedisBackend, RedisSettings, RedisTableOptions
+from tableside.stores.redis.backend import RedisBackend
+from tableside.stores.redis.settings import RedisSettings, RedisTableOptions
 
 
 @asynccontextmanager

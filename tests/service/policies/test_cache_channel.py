@@ -37,7 +37,8 @@ from tableside.policies.cache.invalidation.protocol import (
     encode_messages,
 )
 from tableside.stores.memory import MemoryStore
-from tableside.stores.redis.backend import RedisBackend, RedisSettings
+from tableside.stores.redis.backend import RedisBackend
+from tableside.stores.redis.settings import RedisSettings
 
 pytestmark = pytest.mark.server
 
@@ -610,7 +611,8 @@ from tableside.core.operations import Put
 from tableside.policies.cache import Cache
 from tableside.policies.cache.invalidation.channel import Channel
 from tableside.core.store import TableSpec
-from tableside.stores.redis.backend import RedisBackend, RedisSettings
+from tableside.stores.redis.backend import RedisBackend
+from tableside.stores.redis.settings import RedisSettings
 
 async def main(url, place):
     settings = RedisSettings(url=url)

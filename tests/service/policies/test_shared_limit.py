@@ -28,7 +28,7 @@ from tableside.policies.rate_limit import Cost, Rate, RateLimit, RateLimitMetric
 from tableside.policies.rate_limit.leased import KEEP_S, SharedWindow
 from tableside.policies.rate_limit.shared import CONNECT_TIMEOUT_S, PROBE_INTERVAL_S, RESPONSE_TIMEOUT_S, SharedCredits
 from tableside.stores.memory import MemoryStore
-from tableside.stores.redis.backend import RedisSettings
+from tableside.stores.redis.settings import RedisSettings
 
 pytestmark = pytest.mark.server
 

@@ -7,7 +7,7 @@ import pytest
 from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
 
 from tableside.settings import SettingsError, validate
-from tableside.stores.redis.url import RedisUrl, parse_redis_url
+from tableside.stores.redis.settings import RedisUrl, parse_redis_url
 
 
 def faults(stores: dict[str, Any], tables: dict[str, Any] | None = None, **top: Any) -> dict[str, str]:

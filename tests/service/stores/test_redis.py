@@ -47,12 +47,13 @@ from tableside.core.errors import (
 )
 from tableside.core.operations import Delete, Get, Operation, Token, Written
 from tableside.core.store import Scan, Store, TableSpec, now_ms
-from tableside.stores.redis import keyspace, scans
-from tableside.stores.redis.backend import RedisSettings, RedisTableOptions
+from tableside.stores.redis import scans
 from tableside.stores.redis.connection import Node
 from tableside.stores.redis.keys import KeyNames, side_key
 from tableside.stores.redis.reads import RecordReader
-from tableside.stores.redis.scripts import LONG_WORD_BYTES, Command, Script, script_call
+from tableside.stores.redis.scans import scan_node
+from tableside.stores.redis.scripts import LONG_WORD_BYTES, Command, Script
+from tableside.stores.redis.settings import RedisSettings, RedisTableOptions
 
 pytestmark = pytest.mark.server
 
@@ -368,7 +369,7 @@ async def test_every_page_of_a_slow_server_has_records(store: Any, monkeypatch: 
     """A page whose time is over after its first SCAN must not begin the same SCAN again, without an end."""
     keys = [f"{index:04}" for index in range(4 * limit + 2)]
     await store.apply([put(key, {}) for key in keys])
-    monkeypatch.setattr(keyspace, "PAGE_SEARCH_S", -1.0)
+    monkeypatch.setattr(scans, "PAGE_SEARCH_S", -1.0)
     page, met, count = await store.scan(Scan(limit)), set[Any](), 1
     while page.position is not None:
         met.update(key for key, _ in page.records)
@@ -420,7 +421,7 @@ async def test_a_page_has_a_record_once_that_successive_scans_find(store: Any, m
     found_before: list[bytes] = []
 
     async def repeated(*arguments: Any) -> Any:
-        run, cursor, names = await keyspace.scan_node(*arguments)
+        run, cursor, names = await scan_node(*arguments)
         again, found_before[:] = found_before[:100], names
         return run, cursor, [*again, *names]
 
@@ -438,7 +439,7 @@ async def test_a_failed_scan_fails_the_page(store: Any, monkeypatch: pytest.Monk
     async def fails(*arguments: Any) -> Any:
         if next(replies) == failing:
             raise StoreUnavailable("lost")
-        return await keyspace.scan_node(*arguments)
+        return await scan_node(*arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(scans, "scan_node", fails)
@@ -454,7 +455,7 @@ async def test_a_page_that_searches_for_too_long_ends_early(
         many = await backend.store(own(TableSpec("many")))
         await many.apply([put(f"{index}") for index in range(1500)])
         await store.apply([put("a"), put("b")])
-        monkeypatch.setattr(keyspace, "PAGE_SEARCH_S", 0.0)
+        monkeypatch.setattr(scans, "PAGE_SEARCH_S", 0.0)
         kept: list[bool] = []
         release = Node._release
 
@@ -703,12 +704,13 @@ async def test_many_long_values_are_sent_and_received_in_several_requests(store:
     assert all(len(page.records) <= 4 for page in found)
 
 
-def test_a_long_value_is_sent_without_being_copied() -> None:
+@pytest.mark.parametrize("count", [1, 500])
+def test_a_long_value_is_sent_without_being_copied(count: int) -> None:
     long, script = b"x" * (LONG_WORD_BYTES + 1), Script("return 1")
-    words: list[Any] = ["key", b"", long, 5, "\u00e9", b"\r\n" * LONG_WORD_BYTES, -1]
-    parts = script_call(script, words[:1], words[1:], (), 0).packed()
+    names, arguments = [f"{number}" for number in range(count)], [b"", long, b"\r\n" * LONG_WORD_BYTES]
+    parts = Command((), script=script, names=[names], arguments=[arguments]).packed()
     assert any(part is long for part in parts)
-    command: Any = ("EVALSHA", script.sha, 1, *words)
+    command: Any = ("EVALSHA", script.sha, count, *names, *arguments)
     assert b"".join(parts) == pack_command(command)
 
 
@@ -717,21 +719,16 @@ def test_a_long_value_is_sent_without_being_copied() -> None:
     [
         [f"t:{number:04d}" for number in range(500)],
         [f"t:{number}" for number in range(500)],
-        [f"t:\u00e9{number:04d}" for number in range(500)],
-        [f"t:\u00e9{number:04d}" if number % 2 else f"t:e{number:04d}" for number in range(500)],
+        [f"t:\u00e9{number}" if number % 2 else f"t:e{number}" for number in range(500)],
         ["t:\r\n$4"] * 500,
         [""] * 500,
     ],
-    ids=["one length", "several lengths", "beyond ASCII", "one length, several in UTF-8", "lines", "empty"],
+    ids=["one length", "several lengths", "beyond ASCII", "lines", "empty"],
 )
-@pytest.mark.parametrize(
-    "arguments",
-    [[], [b"x" * length for length in range(200)], [b"", "\u00e9", -1, 2**60, b"\r\n"], [b"x" * (LONG_WORD_BYTES + 1)]],
-    ids=["none", "bytes", "several types", "long"],
-)
-def test_long_commands_are_packed_like_the_driver_packs_them(names: list[str], arguments: list[Any]) -> None:
+@pytest.mark.parametrize("arguments", [[], [b"x" * length for length in range(200)]], ids=["none", "bytes"])
+def test_long_commands_are_packed_like_the_driver_packs_them(names: list[str], arguments: list[bytes]) -> None:
     words: Any = ("MGET", *names, *arguments)
-    assert b"".join(Command(("MGET",), names=names, arguments=arguments).packed()) == pack_command(words)
+    assert b"".join(Command(("MGET",), names=[names], arguments=[arguments]).packed()) == pack_command(words)
 
 
 async def test_concurrent_first_updates_lose_nothing(redis_url: str) -> None:

@@ -25,14 +25,13 @@ from tableside.core.errors import DeadlineExceeded, InvalidOperation, RecordUnre
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.core.write_health import WriteHealth
-from tableside.stores.redis.backend import RedisBackend, RedisSettings, RedisTableOptions, create_servers
-from tableside.stores.redis.cluster import Cluster
+from tableside.stores.redis.backend import RedisBackend
 from tableside.stores.redis.connection import Node
-from tableside.stores.redis.keys import KeyNames, slot_of
-from tableside.stores.redis.partition_index import PartitionIndex
+from tableside.stores.redis.keys import ALL_SLOTS, KeyNames, PartitionIndex, parse_slots, slot_of
 from tableside.stores.redis.scripts import Command
+from tableside.stores.redis.servers import Cluster
+from tableside.stores.redis.settings import RedisSettings, RedisTableOptions, create_servers
 from tableside.stores.redis.store import RedisStore
-from tableside.stores.redis.topology import ALL_SLOTS, parse_slots
 
 pytestmark = pytest.mark.server
 

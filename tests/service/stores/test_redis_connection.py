@@ -19,10 +19,9 @@ from support.redis_tables import connected
 from tableside.core.errors import StoreUnavailable, TableError
 from tableside.core.operations import Get, Record
 from tableside.core.store import TableSpec
-from tableside.stores.redis.backend import RedisSettings, create_servers
-from tableside.stores.redis.connection import Node
-from tableside.stores.redis.driver import BUFFER_BYTES_MAX, ReplyReceiver
+from tableside.stores.redis.connection import BUFFER_BYTES_MAX, Node, ReplyReceiver
 from tableside.stores.redis.scripts import Command
+from tableside.stores.redis.settings import RedisSettings, create_servers
 
 pytestmark = pytest.mark.server
 

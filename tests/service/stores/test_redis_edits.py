@@ -19,7 +19,7 @@ from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Toke
 from tableside.core.store import Store, TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.connection import Node
-from tableside.stores.redis.edit_script import EDITED_BYTES_MAX
+from tableside.stores.redis.edits import EDITED_BYTES_MAX
 
 pytestmark = pytest.mark.server
 

@@ -21,8 +21,8 @@ from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Scan, TableSpec
 from tableside.core.write_health import WriteHealth
-from tableside.stores.redis.backend import RedisSettings, create_servers
 from tableside.stores.redis.keys import KeyNames
+from tableside.stores.redis.settings import RedisSettings, create_servers
 from tableside.stores.redis.store import RedisStore
 
 pytestmark = pytest.mark.server

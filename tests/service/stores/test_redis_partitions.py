@@ -18,10 +18,11 @@ from tableside.core.errors import InvalidOperation, MalformedRequest, StoreUnava
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Key, Operation, Token
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.redis import keyspace
-from tableside.stores.redis.backend import RedisTableOptions
-from tableside.stores.redis.keyspace import Position
-from tableside.stores.redis.write_scripts import COMPLETE_SCRIPT, EXPIRED_MAX
+from tableside.stores.redis import scans
+from tableside.stores.redis.partition_scans import COMPLETE_SCRIPT
+from tableside.stores.redis.scans import Position
+from tableside.stores.redis.scripts import EXPIRED_MAX
+from tableside.stores.redis.settings import RedisTableOptions
 
 pytestmark = pytest.mark.server
 
@@ -340,7 +341,7 @@ async def test_only_the_run_that_was_scanned_is_marked(tool: Any) -> None:
 async def test_completing_the_index_of_a_large_database_takes_several_pages(
     store: Any, tool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyspace, "ROUNDS_MAX", 3)
+    monkeypatch.setattr(scans, "ROUNDS_MAX", 3)
     await tool.mset({f"filler:{index}": "" for index in range(20_000)})
     await tool.mset({f"visits:u:{day}": "{}" for day in range(100)})
     found = await pages(store, Scan(1000, partition="u"))

@@ -24,7 +24,7 @@ from tableside.policies.rate_limit.metrics import RateLimitMetrics
 from tableside.policies.rate_limit.policy import Rate, RateLimit
 from tableside.settings.settings import StoreSettings
 from tableside.stores.memory import MemoryStore
-from tableside.stores.redis.backend import RedisSettings
+from tableside.stores.redis.settings import RedisSettings
 
 pytestmark = pytest.mark.server
 

@@ -1,6 +1,7 @@
-"""Records in Redis: a single server or a cluster.
+"""Records in Redis: a single server, the primary of Sentinels, or a cluster.
 
-`backend` opens the connections, and `store` decides how to run each operation. `reads`, `writes`, `compare_and_set` and
-`scans` run operations with the commands and scripts of `scripts`. `connection`, `driver`, `cluster` and `topology`
-send commands to the nodes. `keys` and `records` define the names of Redis keys and the format of records.
+`settings` reads the configuration, `backend` opens tables, and `store` decides how to apply each operation, which
+`reads`, `writes`, `edits`, `scans` and `partition_scans` do with their scripts. `scripts` has the Lua that scripts
+share. `servers` and `connection` send commands. `keys` and `records` define the names of Redis keys and the format of
+records.
 """

@@ -1,7 +1,8 @@
 """One Redis node: a bounded pool of connections, and requests of several commands in one round trip each.
 
 A connection carries one request at a time. It is reused only if all replies to the request have arrived, so a reply is
-never used as the reply to another request.
+never used as the reply to another request. The driver connects and authenticates. Then requests and replies are
+exchanged without it, because it reads each reply from a stream by several coroutines, which copy its bytes.
 """
 
 import asyncio
@@ -9,9 +10,11 @@ import re
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
+from hiredis import Reader
 from redis import exceptions
+from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
 from ...core import (
     NOT_READ,
@@ -26,9 +29,11 @@ from ...core import (
     gather_bounded,
     run_until,
 )
-from .driver import BudgetExceeded, NodeConnection, Reply
 from .errors import from_connection_error
 from .scripts import LONG_WORD_BYTES, Command
+
+Reply: TypeAlias = Any
+"""A reply of the server. Error replies are exceptions of the driver. A TableError means that no reply arrived."""
 
 Send: TypeAlias = Callable[[list[bytes], int], Coroutine[Any, Any, list[Reply]]]
 """Sends the bytes of one request, in parts, and returns as many replies."""
@@ -38,6 +43,9 @@ EXPIRY_UNKNOWN = object()
 
 INFO_KEYSPACE = b"*2\r\n$4\r\nINFO\r\n$8\r\nkeyspace\r\n"
 
+BUFFER_BYTES_MAX = 2**20
+"""A parser keeps a buffer of the size of the replies until the next ones arrive. Larger buffers are freed before."""
+
 REQUEST_COMMANDS_MAX = 1000
 REQUEST_BYTES_MAX = 2**20
 REQUESTS_CONCURRENCY_MAX = 4
@@ -45,6 +53,18 @@ REQUESTS_CONCURRENCY_MAX = 4
 
 ROLE = b"*1\r\n$4\r\nROLE\r\n"
 ASKING = b"*1\r\n$6\r\nASKING\r\n"
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of commands.
+
+    With `writes`, commands without a reply may have been applied. Commands whose replies exceed the `budget` return
+    NOT_READ. With `check_expiry`, they return EXPIRY_UNKNOWN if keys of the database expire.
+    """
+
+    writes: bool
+    budget: ReadBudget | None
+    check_expiry: bool
 
 
 class Node:
@@ -56,7 +76,7 @@ class Node:
 
     def __init__(
         self,
-        make_connection: Callable[[], NodeConnection],
+        make_connection: "Callable[[], NodeConnection]",
         database: int,
         connections_max: int,
         connect_timeout_s: float,
@@ -77,20 +97,15 @@ class Node:
         self._closed = False
 
     async def run(
-        self,
-        commands: Sequence[Command],
-        until: float,
-        *,
-        writes: bool = False,
-        asking: bool = False,
-        budget: ReadBudget | None = None,
+        self, commands: Sequence[Command], until: float, *, asking: bool = False, **options: Unpack[RunOptions]
     ) -> list[Reply]:
         """Send commands, several in a request, and return the reply to each.
 
-        With `writes`, commands without a reply may have been applied. With `asking`, the node accepts commands for a
-        slot that it is importing. Commands whose replies exceed the `budget` return NOT_READ.
+        With `asking`, the node accepts commands for a slot that it is importing. See `RunOptions` for the others.
         """
-        send = partial(self.send, until=until, writes=writes, budget=budget)
+        send: Send = partial(self.send, until=until, writes=options.get("writes", False), budget=options.get("budget"))
+        if options.get("check_expiry"):
+            send = partial(self._send_with_check, send)
         if len(commands) == 1 and not asking:  # A call for single operations: most calls.
             replies = await send(commands[0].packed(), 1)
         else:
@@ -103,18 +118,6 @@ class Node:
             ):
                 replies[index] = reply
         return replies
-
-    async def read(
-        self, commands: Sequence[Command], until: float, *, asking: bool = False, budget: ReadBudget | None = None
-    ) -> list[Reply]:
-        """Send commands that read values and return the replies, or EXPIRY_UNKNOWN if keys of the database expire.
-
-        Each request ends with a query for the number of expiring keys. It counts every expiring record that was read
-        just before, unless the record has been replaced or removed since.
-        """
-        send = partial(self.send, until=until, budget=budget)
-        requests = [self._read(request, send, asking) for request in chunks_of(commands, REQUEST_COMMANDS_MAX)]
-        return [reply for replies in await gather_bounded(requests, REQUESTS_CONCURRENCY_MAX) for reply in replies]
 
     async def send(
         self, parts: list[bytes], count: int, until: float, *, writes: bool = False, budget: ReadBudget | None = None
@@ -176,17 +179,19 @@ class Node:
         answers = await gather_bounded(calls, REQUESTS_CONCURRENCY_MAX)
         return [reply for replies in answers for reply in replies[stride - 1 :: stride]]
 
-    async def _read(self, commands: Sequence[Command], send: Send, asking: bool) -> list[Reply]:
-        prefix, stride = ([ASKING], 2) if asking else ([], 1)
-        packed = [part for command in commands for part in prefix + command.packed()]
-        *replies, keyspace = await send([*packed, INFO_KEYSPACE], stride * len(commands) + 1)
-        if isinstance(keyspace, TableError):
-            return [keyspace] * len(commands)
-        if isinstance(keyspace, bytes) and not self._has_expiring.search(keyspace):
-            return replies[stride - 1 :: stride]
-        return [EXPIRY_UNKNOWN] * len(commands)
+    async def _send_with_check(self, send: Send, parts: list[bytes], count: int) -> list[Reply]:
+        """Send a request that ends with a query for the number of expiring keys.
 
-    async def _acquire(self) -> NodeConnection:
+        It counts every expiring record that was read just before, unless the record has been replaced or removed since.
+        """
+        *replies, keyspace = await send([*parts, INFO_KEYSPACE], count + 1)
+        if isinstance(keyspace, TableError):
+            return [keyspace] * count
+        if isinstance(keyspace, bytes) and not self._has_expiring.search(keyspace):
+            return replies
+        return [EXPIRY_UNKNOWN] * count
+
+    async def _acquire(self) -> "NodeConnection":
         if self._closed:
             raise StoreUnavailable("the connections to Redis are closed")
         while self._idle:
@@ -211,7 +216,7 @@ class Node:
                 connection.abort()
         return connection
 
-    async def _check_role(self, connection: NodeConnection) -> None:
+    async def _check_role(self, connection: "NodeConnection") -> None:
         if not self._primary_only:
             return
         replies: list[Reply] = []
@@ -226,7 +231,7 @@ class Node:
         while self._idle:
             self._idle.pop().abort()
 
-    def _release(self, connection: NodeConnection | None, *, reusable: bool) -> None:
+    def _release(self, connection: "NodeConnection | None", *, reusable: bool) -> None:
         self._in_use -= 1
         if connection is None:
             return
@@ -249,3 +254,140 @@ def _bytes(parts: Sequence[bytes]) -> int:
 def _joined(parts: list[bytes]) -> list[bytes]:
     """Return the parts as one, unless one is long."""
     return parts if max(map(len, parts)) > LONG_WORD_BYTES else [b"".join(parts)]
+
+
+class BudgetExceeded(Exception):
+    """The replies to a request have more bytes than its budget."""
+
+
+class ReplyReceiver(asyncio.Protocol):
+    """Parses the replies to one request at a time."""
+
+    def __init__(self, make_parser: Callable[[], Reader]) -> None:
+        self.is_reusable = True
+        self._make_parser = make_parser
+        self._parser = make_parser()
+        self._loop = asyncio.get_running_loop()
+        self._complete: asyncio.Future[None] | None = None
+        self._replies: list[Reply] = []
+        self._count = 0
+        self._budget: ReadBudget | None = None
+        self._received_bytes = 0
+
+    def expect(self, replies: list[Reply], count: int, budget: ReadBudget | None) -> asyncio.Future[None]:
+        """Return a future that is done when `count` replies have been appended, or the connection has failed."""
+        self._replies, self._count, self._budget, self._received_bytes = replies, count, budget, 0
+        self._complete = self._loop.create_future()
+        return self._complete
+
+    def data_received(self, data: bytes) -> None:
+        """Append the replies that are complete."""
+        if self._complete is None:
+            self.is_reusable = False
+            return
+        self._received_bytes += len(data)
+        if self._budget is not None:
+            self._budget.spend(len(data))
+            if self._budget.exceeded:
+                self._end(BudgetExceeded())
+                return
+        parser, replies = self._parser, self._replies
+        try:
+            parser.feed(data)
+            while len(replies) < self._count:
+                if (reply := parser.gets()) is False:
+                    return
+                replies.append(reply)
+        except exceptions.InvalidResponse as error:
+            self._end(error)
+            return
+        self.is_reusable = not parser.has_data()
+        self._end(None)
+
+    def eof_received(self) -> None:
+        """End the request: the server sends nothing more."""
+        self.connection_lost(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the request."""
+        self._end(error or exceptions.ConnectionError("the server closed the connection"))
+
+    def _end(self, error: Exception | None) -> None:
+        complete, self._complete = self._complete, None
+        self._replies = []
+        if error is not None or self._received_bytes > BUFFER_BYTES_MAX:
+            self._parser = self._make_parser()
+        if complete is None or complete.done():  # No request, or a cancelled one.
+            self.is_reusable = False
+        elif error is None:
+            complete.set_result(None)
+        else:
+            complete.set_exception(error)
+
+
+class NodeConnection:
+    """A connection of the driver whose streams are replaced once it has connected. It carries one request at a time."""
+
+    _writer: asyncio.StreamWriter | None
+    _reader: asyncio.StreamReader | None
+    _parser: Any
+    _receiver: ReplyReceiver | None = None
+
+    async def connect(self) -> None:
+        """Connect and authenticate by the driver."""
+        await super().connect()  # type: ignore[misc]  # a method of the driver's connections
+        if self._writer is None or self._writer.transport.is_closing() or await self.can_read():  # type: ignore[attr-defined]  # likewise
+            raise exceptions.ConnectionError("the server closed the connection, or has sent unexpected data")
+        self._receiver = ReplyReceiver(self._new_parser)
+        self._writer.transport.set_protocol(self._receiver)
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether the connection is open, and has received only replies to its requests."""
+        return self._receiver is not None and self._receiver.is_reusable
+
+    async def exchange(
+        self, parts: Sequence[bytes], replies: list[Reply], count: int, budget: ReadBudget | None
+    ) -> None:
+        """Send a request of `count` commands, and append their replies to `replies` as they arrive.
+
+        Raise BudgetExceeded if they have too many bytes, and an error of the driver or OSError if the connection fails.
+        """
+        assert self._writer is not None
+        assert self._receiver is not None
+        complete = self._receiver.expect(replies, count, budget)
+        self._writer.transport.writelines(parts)
+        await complete
+
+    async def disconnect(self, *_: Any, **__: Any) -> None:
+        """Close the connection, as the driver does after errors, without waiting for a peer that does not read."""
+        self.abort()
+
+    def abort(self) -> None:
+        """Close the connection without sending the rest of its data."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+        self._writer = self._reader = None
+
+    def _new_parser(self) -> Reader:
+        return Reader(protocolError=exceptions.InvalidResponse, replyError=self._parser.parse_error)
+
+
+class _TcpConnection(NodeConnection, Connection):
+    """A connection over TCP."""
+
+
+class _TlsConnection(NodeConnection, SSLConnection):
+    """A connection over TLS."""
+
+
+class _UnixConnection(NodeConnection, UnixDomainSocketConnection):
+    """A connection over a Unix socket."""
+
+
+CONNECTION_TYPES: dict[type[Any] | None, Callable[..., NodeConnection]] = {
+    None: _TcpConnection,
+    SSLConnection: _TlsConnection,
+    UnixDomainSocketConnection: _UnixConnection,
+}
+"""Our subclasses of the driver's connection classes."""

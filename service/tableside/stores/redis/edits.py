@@ -1,12 +1,13 @@
 """Updates that a script applies in one round trip: edits of top-level members whose operators have `in_text`.
 
-The script applies an update only if `transition` has the same result (see `edit_script`). All others, and all errors,
-are decided by compare-and-set.
+The script changes a record only if the result is certain, and equals that of `transition`: the text is one that the
+service wrote, each changed member is at the top level before any nested object, and numbers are integers that Lua
+represents exactly. In canonical text, `"name":` after `{` or `,` is always the name of a member, because a quote within
+a string is escaped. Compare-and-set decides all other updates, and all errors.
 """
 
 import re
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -16,55 +17,132 @@ from ...core import (
     OPERATORS,
     Batch,
     Changed,
-    Changes,
     CompareAndSet,
     Edits,
+    Operation,
     Outcome,
     Results,
-    TableError,
     TableSpec,
     Update,
     Written,
-    chunks_of,
     transition,
 )
-from .connection import REQUEST_BYTES_MAX
-from .driver import Reply
-from .edit_script import EDITED_BYTES_MAX, INTEGER_MAX
-from .errors import from_unexpected_reply
-from .keys import KeyNames
-from .record_scripts import RecordBatch, RecordScripts
+from .connection import Reply
 from .records import etag_of, pack_all, value_of
-from .tokens import element
-from .topology import COMMAND_KEYS_MAX, Servers
+from .scripts import WITH_TOKEN, RecordScript
+from .writes import UNDECIDED, RecordScripts, decided, failures, shared, token_elements
+
+INTEGER_MAX = 2**53 - 1
+"""The largest integer that Lua's arithmetic represents exactly, also as the result of an addition."""
+
+EDITED_BYTES_MAX = 4096
+"""The maximum size of the text of a value that the script edits, of a default, and of the edits of one record."""
 
 RESULT_BYTES_MAX = 3 * EDITED_BYTES_MAX
 """More than the script's longest result: it checks no other limit on values."""
 
-_UNCHANGED = 0
-"""The script's result for a record that it left unchanged."""
-
 _SIMPLE_NAME = re.compile("[A-Za-z0-9_-]+")
 
+EDIT = RecordScript(
+    WITH_TOKEN
+    + f"""
+local INTEGER_MAX, EDITED_BYTES_MAX = {INTEGER_MAX}, {EDITED_BYTES_MAX}
 
-class _Planned(msgspec.Struct, frozen=True):
+-- Returns the text of the new value of a member and the position after the present one; nil if it is not certain.
+local function replaced(body, at, operator, operand, text)
+  if operator == '$set' then
+    return text, string.match(body, '^[%w.+-]+()', at) or string.match(body, '^"[^"\\\\]*"()', at)
+  end
+  local digits, stop = string.match(body, '^(-?%d+)()', at)
+  if not digits or digits == '-0' then return nil end
+  local number = tonumber(digits)
+  if math.abs(number) > INTEGER_MAX then return nil end
+  if operator == '$inc' then
+    local sum = number + operand
+    if math.abs(sum) > INTEGER_MAX then return nil end
+    return string.format('%.0f', sum), stop
+  end
+  local better = operator == '$min' and operand < number or operator == '$max' and operand > number
+  return better and text or digits, stop
+end
+
+-- Returns an object's text after one edit, or nil if the effect is not certain. `name` is `"member":`.
+local function edited(body, operator, name, operand, text)
+  local first, last = string.find(body, name, 2, true)
+  if operator == 'absent' then return not first and body or nil end
+  if not first then return string.sub(body, 1, -2) .. (body == '{{}}' and '' or ',') .. name .. text .. '}}' end
+  local nested = string.find(body, '{{', 2, true)
+  if (nested and nested < first) or (first > 2 and string.byte(body, first - 1) ~= 44) then return nil end
+  local new, stop = replaced(body, last + 1, operator, operand, text)
+  local following = stop and string.byte(body, stop)
+  if following ~= 44 and following ~= 125 then return nil end
+  return string.sub(body, 1, last) .. new .. string.sub(body, stop)
+end
+
+-- Returns a value's text after all edits, or nil if the effect is not certain.
+local function all_edited(value, edits)
+  if #value > EDITED_BYTES_MAX + 16 or string.byte(value) ~= 123 then return nil end
+  if string.sub(value, -17, -13) ~= '}}\\r\\t\\r\\t' then return nil end
+  local body = string.sub(value, 1, -17)
+  for _, edit in ipairs(edits) do
+    body = edited(body, unpack(edit))
+    if not body then return nil end
+  end
+  return body
+end
+
+local unpacked = {{}}
+
+-- Edits records. Arguments:
+-- 1  the edits in MessagePack: operator, name, operand and its text. `absent` requires that there is no such member.
+--    Empty: the script leaves the record unchanged.
+-- 2  the whitespace that follows the value
+-- 3  the value to put if the record is absent, without this whitespace (empty: none)
+-- 4  its time to live in ms (0: no expiry)
+-- 5  the token as an element of the side key (empty: none)
+-- Returns for each record its value, its expiry in Unix ms (0: never), and 1 if it was absent; or {UNDECIDED}.
+return for_each(function(key, side, at)
+  if argument(1, at) == '' then return {UNDECIDED} end
+  local value, token, tokens = redis.call('GET', key), argument(5, at), nil
+  if token ~= '' then
+    tokens = with_token(redis.pcall('GET', side), value, token)
+    if not tokens then return {UNDECIDED} end
+  end
+  local created, expires = 0, nil
+  if value then
+    local packed = argument(1, at)
+    unpacked[packed] = unpacked[packed] or cmsgpack.unpack(packed)
+    local body = all_edited(value, unpacked[packed])
+    if not body then return {UNDECIDED} end
+    value = body .. argument(2, at)
+    expires = put(key, side, value, 0, true)
+  else
+    if argument(3, at) == '' then return {UNDECIDED} end
+    value, created = argument(3, at) .. argument(2, at), 1
+    expires = put(key, side, value, expiry(argument(4, at)))
+  end
+  if tokens then set(side, tokens, expires) end
+  return {{value, expires, created}}, expires
+end)
+"""
+)
+
+
+class _Plan(msgspec.Struct, frozen=True):
     """The script's arguments for an update: the edits, and the value to put if the record is absent."""
 
     edits: bytes
-    default: bytes
-    default_ttl_ms: int
+    default: bytes = b""
+    default_ttl_ms: int = 0
 
-    @property
-    def size_bytes(self) -> int:
-        return len(self.edits) + len(self.default)
+
+_NO_PLAN = _Plan(b"")
 
 
 class RecordEditor:
     """Updates records of one table."""
 
-    def __init__(self, servers: Servers, names: KeyNames, scripts: RecordScripts, spec: TableSpec) -> None:
-        self._servers = servers
-        self._names = names
+    def __init__(self, scripts: RecordScripts, spec: TableSpec) -> None:
         self._scripts = scripts
         self._spec = spec
 
@@ -73,85 +151,66 @@ class RecordEditor:
 
         `compare_and_set` applies the others, and updates of records that it is retrying.
         """
-        plans = self._plans(updates)
-        edited = [
-            at
-            for at, (plan, key) in enumerate(zip(plans, updates.keys, strict=True))
-            if plan is not None and not compare_and_set.is_contended(key)
+        plans = [
+            _NO_PLAN if plan is None or compare_and_set.is_contended(key) else plan
+            for plan, key in zip(self._plans(updates), updates.keys, strict=True)
         ]
-        outcomes: dict[int, Outcome] = {}
-        if edited:
-            sent = updates if len(edited) == len(updates) else updates.at(edited)
-            results = await self._edit(sent, [plan for at in edited if (plan := plans[at]) is not None], until)
-            if _UNCHANGED not in results and len(edited) == len(updates):
-                return _results(sent, results)
-            found = zip(edited, _results(sent, results), results, strict=True)
-            outcomes = {at: outcome for at, outcome, result in found if result != _UNCHANGED}
-        others = [at for at in range(len(updates)) if at not in outcomes]
-        outcomes.update(zip(others, await compare_and_set.apply(updates.at(others), until), strict=True))
-        return [outcomes[at] for at in range(len(updates))]
+        if plans.count(_NO_PLAN) == len(plans):
+            return await compare_and_set.apply(updates, until)
+        results = await self._edit(updates, plans, until)
+        return await decided(_results(updates, results), updates, results, compare_and_set, until)
 
-    def _plans(self, updates: Batch) -> list[_Planned | None]:
-        """Return the arguments of the updates that the script may apply. Updates with the same objects share them."""
-        plans: dict[tuple[int, bytes | None], _Planned | None] = {}
-        found: list[_Planned | None] = []
-        for at, (changes, default) in enumerate(zip(updates.columns["changes"], updates.cells("default"), strict=True)):
-            shared = (id(changes), default)
-            if shared not in plans:
-                update = updates[at]
-                assert isinstance(update, Update)
-                plans[shared] = self._planned(update)
-            found.append(plans[shared])
+    def _plans(self, updates: Batch) -> list[_Plan | None]:
+        """Return the plans of the updates that the script may apply. Updates with equal edits share one."""
+        plans: dict[tuple[bytes, bytes | None], _Plan | None] = {}
+        found: list[_Plan | None] = []
+        for at, (changes, default) in enumerate(zip(updates.cells("changes"), updates.cells("default"), strict=True)):
+            plan = None
+            if isinstance(changes, tuple) and len(changes) == 1 and isinstance(edits := changes[0], Edits):
+                text = _ENCODER.encode(edits), default  # 1 and True have different texts, although they are equal.
+                if text not in plans:
+                    plans[text] = self._plan(edits, updates[at])
+                plan = plans[text]
+            found.append(plan)
         return found
 
-    def _planned(self, update: Update) -> _Planned | None:
-        if self._spec.value_bytes_max < RESULT_BYTES_MAX:
+    def _plan(self, edits: Edits, update: Operation) -> _Plan | None:
+        packed = _packed(edits, self._spec.key.names)
+        if packed is None or self._spec.value_bytes_max < RESULT_BYTES_MAX:
             return None
-        edits = _packed(update.changes, self._spec.key.names)
-        if edits is None or update.default is None:
-            return None if edits is None else _Planned(edits, b"", 0)
+        assert isinstance(update, Update)
+        if update.default is None:
+            return _Plan(packed)
         # At time 0 the expiry equals the time to live, which Redis counts from the server's time.
         created = transition(None, update, self._spec, now_ms=0, etag="")
         if not isinstance(created, Changed) or created.stored is None or created.stored.value is None:
             return None
         value = created.stored.value
-        return _Planned(edits, value, created.stored.expires_ms) if len(value) <= EDITED_BYTES_MAX else None
+        return _Plan(packed, value, created.stored.expires_ms) if len(value) <= EDITED_BYTES_MAX else None
 
-    async def _edit(self, updates: Batch, plans: Sequence[_Planned], until: float) -> list[Reply]:
-        """Call the script, and return its result for each record: `_UNCHANGED` if it left the record unchanged."""
-        tokens = updates.cells("token")
-        elements = {token: b"" if token is None else element(token) for token in set(tokens)}
-        suffixes, defaults = pack_all([b""] * len(plans)), pack_all([plan.default for plan in plans])
-        rows = zip(plans, suffixes, defaults, tokens, strict=True)
-        arguments = [
-            (plan.edits, suffix, default if plan.default else b"", plan.default_ttl_ms, elements[token])
-            for plan, suffix, default, token in rows
+    async def _edit(self, updates: Batch, plans: Sequence[_Plan], until: float) -> list[Reply]:
+        """Call the script, and return its result for each record: UNDECIDED if it left the record unchanged."""
+        columns = [
+            shared([plan.edits for plan in plans]),
+            pack_all([b""] * len(plans)),
+            shared([plan.default for plan in plans]),
+            shared([b"%d" % plan.default_ttl_ms for plan in plans]),
+            token_elements(updates.cells("token")),
         ]
-        batch = RecordBatch(self._names.for_keys(updates.keys), updates.keys, arguments)
-        sizes = [plan.size_bytes for plan in plans]
-        commands = [
-            self._scripts.edit(batch, part, group.slot, part)
-            for group in self._servers.groups(batch.names)
-            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
-        ]
-        results: list[Reply] = [None] * len(plans)
-        for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
-            whole = type(reply) is list and len(reply) == len(command.positions)
-            for at, result in zip(command.positions, reply if whole else repeat(reply), strict=False):
-                results[at] = result
-        return results
+        return await self._scripts.run(EDIT, updates.keys, columns, until)
 
 
-def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
-    """Return the edits in MessagePack, or None if the script cannot apply the changes.
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def _packed(edits: Edits, key_names: frozenset[str]) -> bytes | None:
+    """Return the script's edits in MessagePack, or None if it cannot apply them.
 
     A stored member that is named like a key field makes the script leave the record unchanged.
     """
-    if not isinstance(changes, tuple) or len(changes) != 1 or not isinstance(changes[0], Edits):
-        return None
-    words: list[tuple[str, str, int, bytes]] = [("absent", f'"{name}":', 0, b"") for name in sorted(key_names)]
+    words: list[tuple[str, str, int, str]] = [("absent", f'"{name}":', 0, "") for name in sorted(key_names)]
     size_bytes = 0
-    for edit in changes[0].edits:
+    for edit in edits.edits:
         [name, *below] = edit.path
         number = edit.operand if type(edit.operand) is int and abs(edit.operand) <= INTEGER_MAX else None
         in_text = OPERATORS[edit.operator].in_text
@@ -162,17 +221,14 @@ def _packed(changes: Changes, key_names: frozenset[str]) -> bytes | None:
         size_bytes += len(name) + len(text)
         if size_bytes > EDITED_BYTES_MAX:
             return None
-        words.append((edit.operator, f'"{name}":', number or 0, text))
-    packed = msgspec.msgpack.encode([(operator, name, number, text.decode()) for operator, name, number, text in words])
+        words.append((edit.operator, f'"{name}":', number or 0, text.decode()))
+    packed = _ENCODER.encode(words)
     return packed if len(packed) <= EDITED_BYTES_MAX else None
 
 
 def _results(updates: Batch, results: Sequence[Reply]) -> Results:
     """Return the outcomes of updates from the script's results: the value, the expiry and whether it is new."""
-    failed: dict[int, TableError] = {
-        at: from_unexpected_reply(result, "unknown") for at, result in enumerate(results) if not _is_written(result)
-    }
-    edited = [(b"", 0, 0) if at in failed else result for at, result in enumerate(results)] if failed else results
+    edited = [result if type(result) is list else (b"", 0, 0) for result in results]
     raws, expiries_ms, created = zip(*edited, strict=True)
     columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
     if any(created):
@@ -180,10 +236,6 @@ def _results(updates: Batch, results: Sequence[Reply]) -> Results:
     if any(expiries_ms):
         columns["expires_ms"] = expiries_ms
     if "returning" in updates.columns:
-        both = zip(raws, updates.columns["returning"], strict=True)
+        both = zip(raws, updates.cells("returning"), strict=True)
         columns["value"] = [value_of(raw) if returning else None for raw, returning in both]
-    return Results(Written, columns, failed)
-
-
-def _is_written(result: Reply) -> bool:
-    return type(result) is list and len(result) == 3 and type(result[0]) is bytes
+    return Results(Written, columns, failures(results))

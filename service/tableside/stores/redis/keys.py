@@ -1,23 +1,32 @@
-"""Names of Redis keys: for records and their side keys, and the hash slot of a name among the 16,384 of a cluster.
+"""Names of Redis keys: for records, their side keys and the indexes of partitions, and the hash slots of names.
 
 The name of a record's Redis key is the table's prefix and the record's key: a string unchanged, an integer in decimal,
 the parts of a composite key joined by `:`, with `:` and `%` percent-encoded within the parts. With `hash_tag` the first
 part is in braces, with `{` and `}` percent-encoded as well, so that a cluster keeps a partition in one slot. The side
-key stores the tokens of the record's writers. Its name has the same slot as the record's.
+key stores the tokens of the record's writers. Its name has the same one of the 16,384 slots as the record's.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, TypeAlias
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from ...core import Key, KeySchema, Part, Scan, TableError, checked_part, part_from_text
+from ...core import Key, KeySchema, MalformedRequest, Part, Scan, TableError, checked_part, part_from_text
 
 NamedKey: TypeAlias = tuple[str, Key]
 """The name of a record's Redis key, and the record's key."""
 
+IndexEntry: TypeAlias = tuple[str, str, bytes]
+"""A record's entry: the name of the index, the name of the set of members that expire, and the member."""
+
 SLOT_COUNT = REDIS_CLUSTER_HASH_SLOTS
+ALL_SLOTS = frozenset(range(SLOT_COUNT))
+_ALL_SLOTS_TEXT = f"0-{SLOT_COUNT - 1}"
+
+SPLITS_PER_NODE_MAX = 8
+"""Each split of a node scans all names of the node, so more splits would cost more than they gain."""
 
 TABLES_KEY = "_ts:tables"
 """The Redis set of the names of tables that were opened with `create`."""
@@ -112,6 +121,63 @@ class KeyNames:
         return checked_part(text.decode(), kind) if kind == "string" else part_from_text(text, kind)
 
 
+class PartitionIndex:
+    """The indexes of the partitions of one table: the sort keys of each partition's records, in order.
+
+    An index is a sorted set whose members all have score 0, so Redis orders them by their bytes. A member encodes the
+    parts of a key after the first so that the order of the bytes is the order of the keys. A second sorted set has the
+    members that expire, with their expiry as score. Both are in the slot of the partition's records, and the scripts
+    that write a record update them in the same step. `exclusive`: only the service adds records to the table.
+    """
+
+    def __init__(self, names: KeyNames, schema: KeySchema, *, exclusive: bool = False) -> None:
+        self.exclusive = exclusive
+        self._names = names
+        self._sort_key = KeySchema(schema.fields[1:])
+
+    def entries(self, keys: Iterable[Key]) -> list[IndexEntry]:
+        """Return the index entries of records."""
+        found: dict[Part, tuple[str, str]] = {}
+        entries = []
+        for key in keys:
+            assert isinstance(key, tuple)
+            names = found.get(key[0])
+            if names is None:
+                start = self._names.partition_start(key[0])
+                names = found[key[0]] = f"_tsi:{start}", f"_tsx:{start}"
+            entries.append((*names, self._member(key)))
+        return entries
+
+    def name(self, partition: Part) -> str:
+        """Return the name of a partition's index."""
+        return f"_tsi:{self._names.partition_start(partition)}"
+
+    def key(self, partition: Part, member: bytes) -> Key | None:
+        """Return the record's key for a member, or None if the service would not write the member."""
+        try:
+            rest = self._sort_key.decode(member)
+            key = (partition, *(rest if isinstance(rest, tuple) else (rest,)))
+            return key if self._member(key) == member else None
+        except (UnicodeDecodeError, OverflowError):
+            return None
+
+    def bounds(self, prefix: str | None, after: bytes | None) -> tuple[bytes, bytes]:
+        """Return the bounds, in the notation of ZRANGE BYLEX, of the members with a prefix that follow `after`.
+
+        Raise InvalidOperation for a prefix of an integer.
+        """
+        low, high = self._sort_key.bounds(None, prefix)
+        start = b"[" + low if after is None or after < low else b"(" + after
+        return start, b"+" if high is None else b"(" + high
+
+    def mark(self, slot: int | None) -> str:
+        """Return the name of the mark that the indexes are complete: of a cluster's slot, or of a single server."""
+        return f"_tsc:{'' if slot is None else slot_tag(slot)}{self._names.prefix}"
+
+    def _member(self, key: tuple[Part, ...]) -> bytes:
+        return self._sort_key.encode(key[1:] if self._sort_key.composite else key[1])
+
+
 def slot_of(name: str) -> int:
     """Return the hash slot of a name."""
     return key_slot(name.encode())
@@ -130,12 +196,10 @@ def side_key(name: str) -> str:
     return f"_tss:{slot_tag(slot_of(name))}{name}"
 
 
-def with_side_keys(names: Sequence[str]) -> list[str]:
-    """Return each name, and the name of its side key after it."""
+def side_keys(names: Sequence[str]) -> list[str]:
+    """Return the names of the side keys of records."""
     usual = "}" not in "".join(names)
-    woven = [""] * (2 * len(names))
-    woven[::2], woven[1::2] = names, [f"_ts:{{{name}}}" for name in names] if usual else map(side_key, names)
-    return woven
+    return [f"_ts:{{{name}}}" for name in names] if usual else list(map(side_key, names))
 
 
 def has_hash_tag(name: str) -> bool:
@@ -158,6 +222,55 @@ def _slot_tags() -> list[int]:
         tags.setdefault(key_slot(b"%d" % number), number)
         number += 1
     return [tags[slot] for slot in range(SLOT_COUNT)]
+
+
+def format_slots(slots: Iterable[int]) -> str:
+    """Return slots as text in ranges: `0-5460,5470`."""
+    ranges: list[list[int]] = []
+    for slot in sorted(slots):
+        if ranges and ranges[-1][1] == slot - 1:
+            ranges[-1][1] = slot
+        else:
+            ranges.append([slot, slot])
+    return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in ranges)
+
+
+def parse_slots(text: str) -> frozenset[int]:
+    """Return slots from the text of `format_slots`. Raise ValueError for other text."""
+    if text == _ALL_SLOTS_TEXT:
+        return ALL_SLOTS
+    slots: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.partition("-")
+        first, last = int(low), int(high if dash else low)
+        if not 0 <= first <= last < SLOT_COUNT:
+            raise ValueError("not a range of slots")
+        slots.update(range(first, last + 1))
+    return ALL_SLOTS if len(slots) == SLOT_COUNT else frozenset(slots)
+
+
+def slots_of_split(split: bytes | None) -> frozenset[int]:
+    """Return the slots of a split. None is the whole table. Raise MalformedRequest if the bytes are not a split."""
+    try:
+        return ALL_SLOTS if split is None else parse_slots(split.decode())
+    except ValueError:
+        raise MalformedRequest("the split does not belong to this table") from None
+
+
+def slot_splits(nodes: Sequence[frozenset[int]], count_max: int) -> list[bytes]:
+    """Divide all slots into at most `count_max` splits. With enough splits, none has slots of two nodes."""
+    if not nodes:
+        return [format_slots(ALL_SLOTS).encode()]
+    each = min(max(1, count_max // len(nodes)), SPLITS_PER_NODE_MAX)
+    pieces = [_piece(slots, at, each) for slots in nodes for at in range(each)]
+    parts = [set(chain.from_iterable(pieces[at::count_max])) for at in range(min(count_max, len(pieces)))]
+    parts[0] |= ALL_SLOTS.difference(*nodes)
+    return [format_slots(part).encode() for part in parts if part]
+
+
+def _piece(slots: frozenset[int], at: int, count: int) -> list[int]:
+    ordered = sorted(slots)
+    return ordered[len(ordered) * at // count : len(ordered) * (at + 1) // count]
 
 
 def _escape(part: Part) -> str:

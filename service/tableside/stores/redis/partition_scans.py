@@ -13,16 +13,23 @@ from msgspec.structs import replace
 
 from ...core import Page, Part, Scan, TableError
 from .errors import from_unexpected_reply
-from .keys import KeyNames, NamedKey, slot_of
-from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, page_end, rounds, scan_node
-from .pages import NamedPageBuilder, Reading
-from .partition_index import PartitionIndex
+from .keys import ALL_SLOTS, KeyNames, NamedKey, PartitionIndex, format_slots, slot_of
 from .reads import RecordReader
-from .record_scripts import RecordScripts, script_results
-from .scans import table_records
-from .scripts import Command, script_call
-from .topology import ALL_SLOTS, Servers, format_slots
-from .write_scripts import COMPLETE_SCRIPT
+from .scans import (
+    COUNT_MAX,
+    COUNT_SPARSE_MAX,
+    Keyspace,
+    NamedPageBuilder,
+    Position,
+    Reading,
+    page_end,
+    rounds,
+    scan_node,
+    table_records,
+)
+from .scripts import Command, RecordScript, Script
+from .servers import Servers
+from .writes import RecordScripts
 
 MEMBERS_MAX = 512
 """How many members of the index to read in one call."""
@@ -30,19 +37,52 @@ MEMBERS_MAX = 512
 _IN_INDEX = b"i"
 """Begins a position in the index, followed by the last member that was returned."""
 
+INDEX = RecordScript("""
+-- Makes the index agree with the records, without arguments. Writes nothing if it already does, as for scans of a
+-- read-only replica. Returns 0 for each record.
+local results = {}
+for at = 1, count do
+  local index, expiring, member = KEYS[count * 2 + at], KEYS[count * 3 + at], argument(1, at)
+  local succeeded, error = pcall(function()
+    local expires = redis.call('PEXPIRETIME', KEYS[at])
+    local indexed, score = redis.call('ZSCORE', index, member), redis.call('ZSCORE', expiring, member)
+    if (expires ~= ABSENT) == (indexed ~= false) and math.max(expires, 0) == tonumber(score or 0) then return end
+    local changes = changes_of(index, expiring)
+    if expires == ABSENT then remove(changes, member) else add(changes, member, math.max(expires, 0)) end
+  end)
+  results[at] = succeeded and 0 or failure(error)
+end
+write_indexes()
+return results
+""")
+
+COMPLETE_SCRIPT = Script("""
+-- Sets KEYS[1], the mark of a complete index, if the server's run id is ARGV[1]. Returns whether it is.
+if not string.find(redis.call('INFO', 'server'), 'run_id:' .. ARGV[1], 1, true) then return 0 end
+redis.call('SET', KEYS[1], '1')
+return 1
+""")
+
 
 class PartitionScanner:
     """Reads pages of one partition. `exclusive`: only the service adds records to the table."""
 
     def __init__(
-        self, servers: Servers, names: KeyNames, reads: RecordReader, index: PartitionIndex, *, exclusive: bool
+        self,
+        servers: Servers,
+        names: KeyNames,
+        reads: RecordReader,
+        index: PartitionIndex,
+        scripts: RecordScripts,
+        *,
+        exclusive: bool,
     ) -> None:
         self._servers = servers
         self._keyspace = Keyspace(servers)
         self._names = names
         self._reads = reads
         self._index = index
-        self._scripts = RecordScripts(index)
+        self._scripts = scripts
         self._exclusive = exclusive
 
     async def page(self, scan: Scan, partition: Part) -> Page:
@@ -135,22 +175,15 @@ class PartitionScanner:
 
     async def _update_index(self, records: Sequence[NamedKey]) -> list[TableError]:
         """Make the index agree with these records, and return errors."""
-        names, keys = [name for name, _ in records], [key for _, key in records]
-        commands = [
-            self._scripts.index(names, keys, group.positions, group.slot) for group in self._servers.groups(names)
-        ]
-        replies = await self._servers.run(commands, math.inf, writes=True) if commands else []
-        results = [
-            result
-            for command, reply in zip(commands, replies, strict=True)
-            for result in script_results(reply, len(command.positions))
-        ]
+        if not records:
+            return []
+        results = await self._scripts.run(INDEX, [key for _, key in records], [], math.inf)
         return [result for result in results if isinstance(result, TableError)]
 
     async def _set_marks(self, slots: frozenset[int], run: str) -> None:
         """Mark the indexes of slots as complete, unless another server now has their place."""
         marked = sorted(slots) if self._servers.is_cluster else [0]
-        commands = [script_call(COMPLETE_SCRIPT, [self._mark(slot)], [run], (), slot) for slot in marked]
+        commands = [Command((), (), slot, COMPLETE_SCRIPT, [[self._mark(slot)]], [[run]]) for slot in marked]
         replies = await self._servers.run(commands, math.inf, writes=True)
         _raise_first([from_unexpected_reply(reply) for reply in replies if type(reply) is not int])
 

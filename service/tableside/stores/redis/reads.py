@@ -5,26 +5,46 @@ that also returns the expiry and type of each record is used for small reads, an
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain
 
 import msgspec
 
 from ...core import BoundedReads, Key, Outcome, ReadBudget, Results, TableError
-from .connection import EXPIRY_UNKNOWN
-from .driver import Reply
+from .connection import EXPIRY_UNKNOWN, Reply
 from .errors import from_unexpected_reply
 from .keys import KeyNames, slot_of
 from .records import read_all, wrong_type
-from .scripts import READ_SCRIPT, Command, script_call
-from .topology import Servers
+from .scripts import FAILURE, Command, Script
+from .servers import Servers
 
 SCRIPT_RECORDS_MAX = 16
 """Reads of up to this many records are faster with the script."""
 
 EXPIRY_CHECK_S = 1.0
 """How long to assume that a database has expiring records after it had some."""
+
+READ = Script(
+    FAILURE
+    + """
+-- Returns three lists: the values (nil: absent), their expiries in Unix ms (empty if none expires), and the positions
+-- of keys that are not strings.
+local values, expiries, wrong_types, expiring = {}, {}, {}, false
+for index, key in ipairs(KEYS) do
+  local value, expires = redis.pcall('GET', key), 0
+  if type(value) == 'table' then
+    if string.sub(value.err, 1, 9) ~= 'WRONGTYPE' then return failure(value) end
+    wrong_types[#wrong_types + 1] = index
+    value = false
+  elseif value then
+    expires = redis.call('PEXPIRETIME', key)
+    if expires > 0 then expiring = true else expires = 0 end
+  end
+  values[index], expiries[index] = value, expires
+end
+return {values, expiring and expiries or {}, wrong_types}
+"""
+)
 
 
 class ScriptResult(msgspec.Struct, frozen=True):
@@ -39,9 +59,7 @@ class ScriptResult(msgspec.Struct, frozen=True):
 
     def results(self) -> Results:
         """Return the outcomes of Gets."""
-        found = read_all(self.values, self.expiries)
-        failed = {**found.failed, **dict.fromkeys(self.wrong_types, wrong_type())}
-        return Results(found.kind, found.columns, failed)
+        return _results(self.values, dict.fromkeys(self.wrong_types, wrong_type()), self.expiries)
 
 
 class RecordReader:
@@ -66,19 +84,26 @@ class RecordReader:
     async def _get_names(self, until: float, names: Sequence[str], budget: ReadBudget) -> Sequence[Outcome]:
         if len(names) <= SCRIPT_RECORDS_MAX or time.monotonic() < self._expiring_until:
             return await self._get_by_script(names, until, budget)
-        commands = self._plain_commands(names)
-        reading = _Reading(len(names))
-        for command, reply in zip(commands, await self._servers.read(commands, until, budget), strict=True):
-            reading.add(command.positions, reply, is_single=self._servers.is_cluster)
-        if reading.expiring:
-            self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
-        results, retried = reading.results(), reading.expiring
-        if not self._servers.is_cluster:
-            retried = retried + await self._absent_names_that_exist(names, reading.absent, until)
-        if not retried:
+        commands, raws = self._plain_commands(names), list[bytes | None]([None]) * len(names)
+        failed, retried = dict[int, TableError](), list[int]()
+        replies = await self._servers.run(commands, until, budget=budget, check_expiry=True)
+        for command, reply in zip(commands, replies, strict=True):
+            positions, found = command.positions, reply if type(reply) is list else [reply]
+            if reply is EXPIRY_UNKNOWN:
+                self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
+                retried += positions
+            elif len(found) == len(positions) and set(map(type, found)) <= _STRINGS:
+                raws[positions[0] : positions[-1] + 1] = found
+                if not self._servers.is_cluster and None in found:
+                    retried += [at for at in positions if raws[at] is None]
+            else:
+                failed.update(dict.fromkeys(positions, from_unexpected_reply(reply)))
+        results = _results(raws, failed)
+        # MGET returns nothing for lists and hashes.
+        exact = await self._get_by_script([names[at] for at in retried], until, budget) if retried else []
+        if not any(exact):
             return results
         outcomes = [*results]
-        exact = await self._get_by_script([names[position] for position in retried], until, budget)
         for position, outcome in zip(retried, exact, strict=True):
             outcomes[position] = outcome
         return outcomes
@@ -90,17 +115,10 @@ class RecordReader:
 
         If there are `side_names`, the result also contains the side key of each position, after the records.
         """
-        groups = self._servers.groups(names)
-        commands = [
-            script_call(
-                READ_SCRIPT,
-                [keys[position] for keys in (names, side_names) if keys for position in group.positions],
-                (),
-                group.positions,
-                group.slot,
-            )
-            for group in groups
-        ]
+        commands = []
+        for positions, slot in self._servers.groups(names):
+            columns = [[keys[at] for at in positions] for keys in (names, side_names) if keys]
+            commands.append(Command((), positions, slot, READ, columns))
         replies = await self._servers.run(commands, until, budget=budget)
         keys_per_position = 2 if side_names else 1
         return [
@@ -124,51 +142,16 @@ class RecordReader:
     def _plain_commands(self, names: Sequence[str]) -> list[Command]:
         if self._servers.is_cluster:
             return [Command(("GET", name), (index,), slot_of(name)) for index, name in enumerate(names)]
-        groups = [group.positions for group in self._servers.groups(names)]
-        return [Command(("MGET",), part, names=names[part[0] : part[-1] + 1]) for part in groups]
-
-    async def _absent_names_that_exist(self, names: Sequence[str], absent: Sequence[int], until: float) -> list[int]:
-        """Return the positions of keys that MGET returned as `absent` but exist: lists, hashes and other types."""
-        groups = self._servers.groups([names[index] for index in absent])
-        parts = [[absent[position] for position in group.positions] for group in groups]
-        commands = [Command(("EXISTS",), part, names=[names[index] for index in part]) for part in parts]
-        replies = await self._servers.run(commands, until) if commands else []
-        return list(chain.from_iterable(part for part, reply in zip(parts, replies, strict=True) if reply != 0))
+        groups = self._servers.groups(names)
+        return [Command(("MGET",), part, names=[names[part[0] : part[-1] + 1]]) for part, _ in groups]
 
 
-class _Reading:
-    """The replies to one reading call.
-
-    `expiring` are the positions of records that may expire, which must be read by the script. `absent` are the ones
-    without a string.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.expiring: list[int] = []
-        self._raws: list[bytes | None] = [None] * count
-        self._failed: dict[int, TableError] = {}
-
-    def add(self, positions: Sequence[int], reply: Reply, *, is_single: bool) -> None:
-        """Add the reply of a command: a list, or a value if the command `is_single`."""
-        raws = [reply] if is_single and not isinstance(reply, TableError | Exception) else reply
-        if reply is EXPIRY_UNKNOWN:
-            self.expiring += positions
-        elif type(raws) is list and len(raws) == len(positions) and set(map(type, raws)) <= _STRINGS:
-            self._raws[positions[0] : positions[-1] + 1] = raws
-        else:
-            self._failed.update(dict.fromkeys(positions, from_unexpected_reply(reply)))
-
-    @property
-    def absent(self) -> list[int]:
-        others = {*self.expiring, *self._failed}
-        if None not in self._raws:
-            return []
-        return [at for at, raw in enumerate(self._raws) if raw is None and at not in others]
-
-    def results(self) -> Results:
-        """Return the outcomes of Gets."""
-        found = read_all(self._raws)
-        return Results(found.kind, found.columns, {**found.failed, **self._failed}) if self._failed else found
+def _results(
+    raws: Sequence[bytes | None], failed: Mapping[int, TableError], expiries_ms: Sequence[int] = ()
+) -> Results:
+    """Return the outcomes of Gets. Those in `failed` have no value."""
+    found = read_all(raws, expiries_ms)
+    return Results(found.kind, found.columns, {**found.failed, **failed}) if failed else found
 
 
 _STRINGS = {bytes, type(None)}

@@ -9,9 +9,7 @@ first element is 0 for the tombstone of a deleted record.
 """
 
 import contextlib
-import itertools
 import os
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,19 +39,11 @@ _RANDOM_LENGTH = 12
 _SUFFIX_LENGTH = len(_MARKER) + _RANDOM_LENGTH
 _VALUE_END = b"}" + _MARKER
 _BRACE = ord("{")
-_RANDOM_HALVES = [bytes(run) for run in itertools.product(b" \t\n\r", repeat=_RANDOM_LENGTH // 2)]
-_HALVES = len(_RANDOM_HALVES)
 _WHITESPACE = bytes(b" \t\n\r"[byte % 4] for byte in range(256))
 
 _WRONG_TYPE = "another tool wrote the record: the Redis key is not a string"
 _NOT_AN_OBJECT = "another tool wrote the record, and it is not a valid JSON object"
 _INVALID_WRITERS = "another tool wrote the record's side key, and it does not contain writers' tokens"
-
-
-def pack(value: bytes) -> bytes:
-    """Return the bytes of a record, which differ in each call."""
-    first, second = divmod(random.getrandbits(24), _HALVES)
-    return b"".join((value, _MARKER, _RANDOM_HALVES[first], _RANDOM_HALVES[second]))
 
 
 def pack_all(values: Sequence[bytes]) -> list[bytes]:

@@ -1,18 +1,29 @@
-"""Lua scripts and commands in the form that is sent, and the script that reads several records."""
+"""Commands in the form that is sent, and the Lua that all scripts share.
+
+A script for many records gets its arguments in columns (see `RecordScript`), handles the records one by one in one
+atomic step, and returns a result or an error for each. Times are by the server's clock.
+"""
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, AnyStr
+from typing import Any, AnyStr, TypeAlias
 
 import msgspec
 from hiredis import pack_command
-from redis.connection import PythonRespSerializer
+
+from ...core import EXPIRY_MS_MAX, WRITERS_MAX
 
 LONG_WORD_BYTES = 65_536
 """Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""
 
-LONG_COMMAND_NAMES = 16
-"""Commands with so many names are packed in fewer steps: the driver takes 0.1 us for each word."""
+SHORT_COMMAND_WORDS = 32
+"""Commands with more words are packed column by column: the driver takes 0.1 us for each word."""
+
+EXPIRED_MAX = 16
+"""How many expired records one write removes from the index of its partition."""
+
+Column: TypeAlias = Sequence[str] | Sequence[bytes]
+"""A word for each record of a command."""
 
 
 class Script:
@@ -23,80 +34,61 @@ class Script:
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-class PackedWords(msgspec.Struct, frozen=True):
-    """The names and arguments of a command as they are sent, each after its length: their numbers, and their texts."""
-
-    names: int
-    arguments: int
-    texts: tuple[bytes, ...]
-
-
 class Command(msgspec.Struct, frozen=True):
     """One command, or one call of a script, on keys of one slot.
 
-    `positions` are the positions of its records in the caller's batch. `names` and `arguments`, or both in the form
-    that is sent, follow the `words`.
+    `positions` are the positions of its records in the caller's batch. The columns of `names` and `arguments` follow
+    the `words`, of which a call of a script has none.
     """
 
-    words: tuple[Any, ...]
+    words: tuple[str | bytes | int, ...]
     positions: Sequence[int] = ()
     slot: int = 0
     script: Script | None = None
-    names: Sequence[str] = ()
-    arguments: Sequence[str | bytes | int] = ()
-    packed_words: PackedWords | None = None
+    names: Sequence[Column] = ()
+    arguments: Sequence[Column] = ()
 
     def packed(self, *, script_text: bool = False) -> list[bytes]:
-        """Return the bytes to send, in parts: each word above `LONG_WORD_BYTES` is one.
+        """Return the bytes to send, in parts: words above `LONG_WORD_BYTES` are not copied.
 
         `script_text` sends the script itself, for a server that has not loaded it.
         """
-        words, more = self.words, self.packed_words or self._packed_words()
+        words: Any = self.words
+        columns = [*self.names, *self.arguments]
         if self.script is not None:
             head = ("EVAL", self.script.text) if script_text else ("EVALSHA", self.script.sha)
-            words = (*head, len(self.names) if more is None else more.names)
-        if more is not None:
-            _, _, start = pack_command(words).partition(b"\r\n")
-            return [b"*%d\r\n%b" % (len(words) + more.names + more.arguments, start), *more.texts]
-        words += (*self.names, *self.arguments)
-        if True in [type(word) is bytes and len(word) > LONG_WORD_BYTES for word in words]:
-            parts: list[bytes] = PythonRespSerializer(LONG_WORD_BYTES, _encode).pack(*words)  # type: ignore[no-untyped-call]
-            return parts
-        return [pack_command(words)]
-
-    def _packed_words(self) -> PackedWords | None:
-        """Return the names and arguments packed, or None if names are few or not ASCII, or an argument is long."""
-        if len(self.names) < LONG_COMMAND_NAMES:
-            return None
-        names = _packed_texts(self.names, "$%d\r\n", "\r\n")
-        arguments = [word if type(word) is bytes else _encode(word) for word in self.arguments]
-        if not names.isascii() or max(map(len, arguments), default=0) > LONG_WORD_BYTES:
-            return None
-        texts = names.encode(), _packed_texts(arguments, b"$%d\r\n", b"\r\n")
-        return PackedWords(len(self.names), len(arguments), texts)
+            words = (*head, sum(map(len, self.names)))
+        count = len(words) + sum(map(len, columns))
+        if count <= SHORT_COMMAND_WORDS:
+            flat: Any = (*words, *(word for column in columns for word in column))
+            if max([len(word) for word in flat if type(word) is bytes], default=0) <= LONG_WORD_BYTES:
+                return [pack_command(flat)]
+        _, _, start = pack_command(words).partition(b"\r\n")
+        return [b"*%d\r\n%b" % (count, start), *(part for column in columns for part in _packed_column(column))]
 
 
-def _packed_texts(texts: Sequence[AnyStr], length_form: AnyStr, end: AnyStr) -> AnyStr:
-    """Return texts as they are sent, each after its length. The length is wrong for a string that is not ASCII."""
-    lengths = list(map(len, texts))
+def _packed_column(words: Column) -> list[bytes]:
+    """Return words as they are sent, each after its length."""
+    encoded: Any = words
+    if words and type(words[0]) is str:
+        text = "".join(_packed(encoded, "$%d\r\n", "\r\n"))
+        if text.isascii():  # Otherwise the lengths are wrong.
+            return [text.encode()]
+        encoded = list(map(str.encode, encoded))
+    return _packed(encoded, b"$%d\r\n", b"\r\n")
+
+
+def _packed(words: Sequence[AnyStr], length_form: AnyStr, end: AnyStr) -> list[AnyStr]:
+    """Return words after their lengths, as one text unless a word is long."""
+    lengths = list(map(len, words))
     before = {length: length_form % length for length in set(lengths)}
-    if len(before) == 1:
+    is_long = max(before, default=0) > LONG_WORD_BYTES
+    if len(before) == 1 and not is_long:
         [start] = before.values()
-        return start + (end + start).join(texts) + end
-    parts = [end] * (3 * len(texts))
-    parts[::3], parts[1::3] = [before[length] for length in lengths], texts
-    return end[:0].join(parts)
-
-
-def _encode(word: str | bytes | int) -> bytes:
-    return word if isinstance(word, bytes) else str(word).encode()
-
-
-def script_call(
-    script: Script, names: Sequence[str], arguments: Sequence[str | bytes | int], positions: Sequence[int], slot: int
-) -> Command:
-    """Return the command that calls a script on the keys with these names."""
-    return Command((), positions, slot, script, names, arguments)
+        return [start + (end + start).join(words) + end]
+    parts = [end] * (3 * len(words))
+    parts[::3], parts[1::3] = [before[length] for length in lengths], words
+    return parts if is_long else [end[:0].join(parts)]
 
 
 FAILURE = """
@@ -115,24 +107,217 @@ local function failure(error)
 end
 """
 
-READ_SCRIPT = Script(
+_WRITE = (
     FAILURE
-    + """
--- Returns three lists: the values (nil: absent), their expiries in Unix ms (empty if none expires), and the positions
--- of keys that are not strings.
-local values, expiries, wrong_types, expiring = {}, {}, {}, false
-for index, key in ipairs(KEYS) do
-  local value, expires = redis.pcall('GET', key), 0
-  if type(value) == 'table' then
-    if string.sub(value.err, 1, 9) ~= 'WRONGTYPE' then return failure(value) end
-    wrong_types[#wrong_types + 1] = index
-    value = false
-  elseif value then
-    expires = redis.call('PEXPIRETIME', key)
-    if expires > 0 then expiring = true else expires = 0 end
-  end
-  values[index], expiries[index] = value, expires
+    + f"""
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- What PEXPIRETIME returns for an absent key.
+local ABSENT = -2
+
+-- Returns the expiry for a time to live in ms (0: never).
+local function expiry(ttl)
+  local expires = now + tonumber(ttl)
+  return (expires > now and expires < {EXPIRY_MS_MAX}) and expires or 0
 end
-return {values, expiring and expiries or {}, wrong_types}
+
+-- Sets a string and its expiry in Unix ms (0: never).
+local function set(key, value, expires)
+  if expires > 0 then redis.call('SET', key, value, 'PXAT', string.format('%.0f', expires))
+  else redis.call('SET', key, value) end
+end
+
+-- Puts a record. Its side key keeps the tokens of writers and expires with the record. The side key begins with [1 for
+-- a record and with [0 for a tombstone. If the record is absent, [1 is stale: the record has expired, or another tool
+-- has removed it. Returns the expiry twice: as the result, and for the index.
+local function put(key, side, value, expires, keep)
+  local has_side = redis.call('EXISTS', side) == 1
+  local stale = has_side and redis.call('GETRANGE', side, 1, 1) ~= '0' and redis.call('EXISTS', key) == 0
+  if keep then
+    expires = math.max(redis.call('PEXPIRETIME', key), 0)
+    redis.call('SET', key, value, 'KEEPTTL')
+  else
+    set(key, value, expires)
+  end
+  if stale then redis.call('UNLINK', side)
+  elseif has_side then
+    redis.call('SETRANGE', side, 1, '1')
+    if expires > 0 then redis.call('PEXPIREAT', side, string.format('%.0f', expires))
+    else redis.call('PERSIST', side) end
+  end
+  return expires, expires
+end
 """
 )
+
+WITH_TOKEN = f"""
+-- Returns whether a sequence is below another. Numbers of Lua are doubles, so their digits are compared.
+local function is_below(sequence, other)
+  return #sequence < #other or (#sequence == #other and sequence < other)
+end
+
+-- Returns the text of the side key after a write with a token, or nil if it is not certain that the token is new.
+-- Without a record only a tombstone counts: the tokens of an expired record expire with it.
+local function with_token(side, exists, token)
+  if type(side) == 'table' then return nil end
+  local found, kept = {{}}, {{}}
+  if side and (exists or string.byte(side, 2) ~= 49) then
+    local writer, sequence = string.match(token, '^%["([^"]*)",(%d+)%]$')
+    for element, other, last in string.gmatch(side, '(%["([^"\\\\]*)",(%d+)%])') do
+      table.insert(found, element)
+      if other ~= writer then table.insert(kept, element)
+      elseif not is_below(last, sequence) then return nil end
+    end
+    if #found == 0 or '[1,' .. table.concat(found, ',') .. ']' ~= side then return nil end
+    while #kept >= {WRITERS_MAX} do table.remove(kept, 1) end
+  end
+  table.insert(kept, token)
+  return '[1,' .. table.concat(kept, ',') .. ']'
+end
+"""
+
+_INDEX = f"""
+local indexes = {{}}
+
+-- Raises an error if the user may not run a command that the indexes need: it would fail after records are written.
+local function check_permissions(index, expiring)
+  for _, command in ipairs({{
+    {{'ZADD', index, 0, ''}}, {{'ZREM', index, ''}}, {{'ZADD', expiring, 0, ''}}, {{'ZREM', expiring, ''}},
+    {{'ZRANGE', expiring, 0, 0}}, {{'PEXPIREAT', index, 0}}, {{'PERSIST', index}},
+  }}) do
+    if not redis.acl_check_cmd(unpack(command)) then
+      error({{err = "NOPERM to run the '" .. command[1] .. "' command"}})
+    end
+  end
+end
+
+-- Returns the changes to the index of a partition. Raises an error, before the record is written, if the index cannot
+-- be. A command that writes would do as a check, but after it Redis accepts writes without memory.
+local function changes_of(index, expiring)
+  local changes = indexes[index]
+  if not changes then
+    check_permissions(index, expiring)
+    redis.call('ZCARD', index)
+    local expires = redis.call('ZCARD', expiring) > 0
+    changes = {{expiring = expiring, expires = expires, added = {{}}, removed = {{}}, scored = {{}}, unscored = {{}}}}
+    indexes[index] = changes
+  end
+  return changes
+end
+
+-- Adds a member, with the expiry of its record in Unix ms (0: never).
+local function add(changes, member, expires)
+  table.insert(changes.added, 0)
+  table.insert(changes.added, member)
+  if expires > 0 then
+    table.insert(changes.scored, string.format('%.0f', expires))
+    table.insert(changes.scored, member)
+  else
+    table.insert(changes.unscored, member)
+  end
+end
+
+local function remove(changes, member)
+  table.insert(changes.removed, member)
+  table.insert(changes.unscored, member)
+end
+
+local function run(command, key, arguments)
+  if #arguments > 0 then redis.call(command, key, unpack(arguments)) end
+end
+
+-- Removes some members whose records have expired.
+local function remove_expired(index, expiring)
+  local expired = redis.call(
+    'ZRANGE', expiring, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, {EXPIRED_MAX})
+  run('ZREM', index, expired)
+  run('ZREM', expiring, expired)
+end
+
+-- Lets the index of a partition expire with the last record, if all records expire.
+local function set_index_expiry(index, expiring)
+  local last = redis.call('ZRANGE', expiring, -1, -1, 'WITHSCORES')[2]
+  local all = last and redis.call('ZCARD', index) == redis.call('ZCARD', expiring)
+  for _, key in ipairs({{index, expiring}}) do
+    if all then redis.call('PEXPIREAT', key, last) else redis.call('PERSIST', key) end
+  end
+end
+
+-- Writes all changes to the indexes.
+local function write_indexes()
+  for index, changes in pairs(indexes) do
+    local expiring = changes.expiring
+    run('ZADD', index, changes.added)
+    run('ZREM', index, changes.removed)
+    if changes.expires or #changes.scored > 0 then
+      run('ZADD', expiring, changes.scored)
+      run('ZREM', expiring, changes.unscored)
+      remove_expired(index, expiring)
+      set_index_expiry(index, expiring)
+    end
+  end
+end
+"""
+
+_COLUMNS = """
+-- ARGV: the form of the columns (a letter for each: `n` has a word for each record, `1` one word for all), and then the
+-- columns, one after the other. KEYS are columns too, with a word for each record.
+local count, starts, steps = #KEYS / KEY_COLUMNS, {}, {}
+local last = 1
+for at = 1, #ARGV[1] do
+  steps[at] = string.byte(ARGV[1], at) == 110 and 1 or 0
+  starts[at] = last + 1 - steps[at]
+  last = last + (steps[at] == 1 and count or 1)
+end
+
+-- Returns an argument of a record.
+local function argument(column, record)
+  return ARGV[starts[column] + steps[column] * record]
+end
+"""
+
+_PLAIN = """
+local function write_indexes() end
+
+local function apply_to(apply, at)
+  return (apply(KEYS[at], KEYS[count + at], at))
+end
+"""
+
+_INDEXED = """
+-- The columns of KEYS are the records, their side keys, the indexes of their partitions, and the members that expire.
+-- The last column of arguments are the members of the indexes.
+local function apply_to(apply, at)
+  local index, expiring, member = KEYS[count * 2 + at], KEYS[count * 3 + at], argument(#starts, at)
+  local changes = changes_of(index, expiring)
+  local result, expires = apply(KEYS[at], KEYS[count + at], at)
+  if expires == ABSENT then remove(changes, member) elseif expires then add(changes, member, expires) end
+  return result
+end
+"""
+
+_EACH = """
+-- Calls apply(record, side key, number of the record) for each record and returns the results and errors.
+local function for_each(apply)
+  local results = {}
+  for at = 1, count do
+    local succeeded, result = pcall(apply_to, apply, at)
+    results[at] = succeeded and result or failure(result)
+  end
+  write_indexes()
+  return results
+end
+"""
+
+
+class RecordScript:
+    """A script that writes records of a table, after the Lua above, which gives it `for_each` and `argument`.
+
+    The script is `indexed` for a table whose partitions have indexes, and `plain` for other tables, which may have a
+    faster `shortcut` before the text.
+    """
+
+    def __init__(self, text: str, *, shortcut: str = "") -> None:
+        self.plain = Script("local KEY_COLUMNS = 2" + _COLUMNS + _WRITE + _PLAIN + _EACH + shortcut + text)
+        self.indexed = Script("local KEY_COLUMNS = 4" + _COLUMNS + _WRITE + _INDEX + _INDEXED + _EACH + text)

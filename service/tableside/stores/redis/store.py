@@ -21,17 +21,13 @@ from ...core import (
     apply_by_kind,
     apply_in_groups,
 )
-from .compare_and_set import RedisVersionedRecords
 from .edits import RecordEditor
-from .keys import KeyNames
-from .partition_index import PartitionIndex
+from .keys import KeyNames, PartitionIndex, slot_splits
 from .partition_scans import PartitionScanner
 from .reads import RecordReader
-from .record_scripts import RecordScripts
 from .scans import TableScanner
-from .tokens import is_simple
-from .topology import Servers, slot_splits
-from .writes import RecordWriter
+from .servers import Servers
+from .writes import RecordScripts, RecordWriter, RedisVersionedRecords, is_simple, shared
 
 
 class RedisStore:
@@ -55,19 +51,20 @@ class RedisStore:
         self.capabilities = Capabilities(tokens=never_evicts, sorted_scan=False, partition_scan=exclusive)
         self._servers = servers
         self._health = health
-        self._names = names
         self._reads = RecordReader(servers, names)
-        scripts = RecordScripts(index)
-        self._writes = RecordWriter(servers, names, scripts, spec)
+        scripts = RecordScripts(servers, names, index)
+        self._writes = RecordWriter(scripts, spec)
+        self._edits = RecordEditor(scripts, spec)
         self._scans = TableScanner(servers, names, self._reads)
         self._partition_scans = (
-            None if index is None else PartitionScanner(servers, names, self._reads, index, exclusive=exclusive)
+            None
+            if index is None
+            else PartitionScanner(servers, names, self._reads, index, scripts, exclusive=exclusive)
         )
         # The server's clock decides expiry: with a clock that is always 0, expiry times are times to live.
         compare_and_set = partial(CompareAndSet, spec, clock=lambda: 0)
-        self._conditional = compare_and_set(RedisVersionedRecords(servers, names, self._reads, scripts, tokened=False))
-        self._tokened = compare_and_set(RedisVersionedRecords(servers, names, self._reads, scripts, tokened=True))
-        self._edits = RecordEditor(servers, names, scripts, spec)
+        self._conditional = compare_and_set(RedisVersionedRecords(names, self._reads, scripts, tokened=False))
+        self._tokened = compare_and_set(RedisVersionedRecords(names, self._reads, scripts, tokened=True))
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
@@ -90,12 +87,13 @@ class RedisStore:
             names, plain, tokened = {"key", "token"}, "delete", "decide once"
         if not batch.has_only(*names):
             plain, tokened = "decide", "decide once"
-        if (tokens := batch.columns.get("token")) is None:
+        if "token" not in batch.columns:
             return [plain] * len(batch)
-        ways = {token: tokened if is_simple(token) else "decide once" for token in set(tokens) - {None}}
-        if not self.capabilities.tokens:
-            ways = dict.fromkeys(ways, "unsupported")
-        return [plain if token is None else ways[token] for token in tokens]
+        once, uncertain = (tokened, "decide once") if self.capabilities.tokens else ("unsupported", "unsupported")
+        tokens = batch.cells("token")
+        distinct = shared(tokens)
+        ways = [plain if token is None else once if is_simple(token) else uncertain for token in distinct]
+        return ways * (len(tokens) // len(distinct))
 
     async def _write(self, way: str, batch: Batch, until: float) -> Sequence[Outcome]:
         match way:

@@ -1,128 +1,370 @@
-"""Puts and deletes without conditions: many in one call of a script."""
+"""Writes of many records by scripts: puts and deletes without conditions, and compare-and-set.
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+Compare-and-set reads records, and replaces those whose bytes have not changed. Comparing bytes also detects writes of
+other tools. Side keys with the tokens of writers are read and compared only for writes that carry a token.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
 
 from ...core import (
+    UPDATE_BYTES_MAX,
     Batch,
+    BoundedReads,
     CompareAndSet,
+    Key,
     Outcome,
+    ReadBudget,
+    Replacement,
     Results,
     TableError,
     TableSpec,
+    Token,
+    Update,
+    VersionedRecord,
     Written,
     chunks_of,
     expiry_ms,
 )
-from .connection import REQUEST_BYTES_MAX
-from .keys import KeyNames
-from .put_scripts import UNDECIDED
-from .record_scripts import RecordBatch, RecordScripts, script_results
-from .records import etag_of, pack_all
-from .scripts import Command
-from .tokens import element
-from .topology import COMMAND_KEYS_MAX, Servers
+from .connection import REQUEST_BYTES_MAX, Reply
+from .errors import from_unexpected_reply
+from .keys import KeyNames, PartitionIndex, side_keys
+from .reads import RecordReader, ScriptResult
+from .records import etag_of, pack_all, pack_writers, stored, wrong_type
+from .scripts import WITH_TOKEN, Column, Command, RecordScript
+from .servers import COMMAND_KEYS_MAX, Servers
 
-MakeCommand: TypeAlias = Callable[[Sequence[str], Sequence[int], int], Command]
-"""Makes the command for a part of a batch, from the names of all records, the part's positions, and its slot."""
+Item = TypeVar("Item")
+
+UNDECIDED = -1
+"""The result of a script for a record that it left unchanged: compare-and-set decides the write."""
+
+RECORD_CHANGED = -1
+"""The script's result for a record that has changed since it was read."""
+
+PUT = RecordScript(
+    """
+-- Puts records. Arguments: the value and the time to live in ms (0: no expiry).
+-- Returns for each record its expiry in Unix ms (0: never).
+return for_each(function(key, side, at) return put(key, side, argument(1, at), expiry(argument(2, at))) end)
+""",
+    shortcut="""
+-- Puts all records without looking at each side key. Returns nil, without a change, if one of them has a side key, or
+-- if the first command fails: the user may lack its permission, or the server memory.
+local function put_all()
+  if redis.pcall('EXISTS', unpack(KEYS, count + 1)) ~= 0 then return nil end
+  local pairs, results, expiring = {}, {}, false
+  for at = 1, count do
+    pairs[at * 2 - 1], pairs[at * 2], results[at] = KEYS[at], argument(1, at), expiry(argument(2, at))
+    expiring = expiring or results[at] > 0
+  end
+  if not expiring then return redis.pcall('MSET', unpack(pairs)).ok and results end
+  for at = 1, count do
+    local succeeded, error = pcall(set, KEYS[at], pairs[at * 2], results[at])
+    if not succeeded then results[at] = failure(error) end
+  end
+  return results
+end
+
+local stored = put_all()
+if stored then return stored end
+""",
+)
+
+PUT_ONCE = RecordScript(
+    WITH_TOKEN
+    + f"""
+-- Puts records. Arguments: the value, the time to live in ms (0: no expiry), and the token as in the side key.
+-- Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED} if it is not certain that the token is new.
+return for_each(function(key, side, at)
+  local tokens = with_token(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, argument(3, at))
+  if not tokens then return {UNDECIDED} end
+  local expires = expiry(argument(2, at))
+  set(key, argument(1, at), expires)
+  set(side, tokens, expires)
+  return expires, expires
+end)
+"""
+)
+
+DELETE = RecordScript("""
+-- Deletes records, without arguments. Returns 0 for each record.
+return for_each(function(key, side)
+  if redis.call('UNLINK', key) == 1 then redis.call('UNLINK', side) end
+  return 0, ABSENT
+end)
+""")
+
+
+REPLACE = RecordScript(f"""
+-- Replaces records that have not changed. Arguments:
+-- 1  the expected state: a absent, v the value that follows, o another type than a string
+-- 2  the expected value
+-- 3  the action: p put, k put and keep the expiry, d delete
+-- 4  the value to put
+-- 5  the time to live in ms (0: no expiry)
+-- 6  whether the write carries a token: t, or u if not
+-- 7  the expected side key (empty: absent)
+-- 8  the new side key
+-- Returns for each record its expiry in Unix ms (0: never), or {RECORD_CHANGED} if it differs from the expected state.
+return for_each(function(key, side, at)
+  local found = redis.pcall('GET', key)
+  local state = found and 'v' or 'a'
+  if type(found) == 'table' then
+    if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
+    state = 'o'
+  end
+  if state ~= argument(1, at) or (state == 'v' and found ~= argument(2, at)) then return {RECORD_CHANGED} end
+  local action, tokened = argument(3, at), argument(6, at) == 't'
+  if tokened and (redis.call('GET', side) or '') ~= argument(7, at) then return {RECORD_CHANGED} end
+  local expires = expiry(argument(5, at))
+  if action == 'd' then
+    redis.call('UNLINK', key)
+    if not tokened then redis.call('UNLINK', side) end
+  else
+    expires = put(key, side, argument(4, at), expires, action == 'k')
+  end
+  if tokened then set(side, argument(8, at), expires) end
+  if action == 'd' then return 0, ABSENT end
+  return expires, expires
+end)
+""")
+
+
+class RecordScripts:
+    """Calls scripts for many records of one table."""
+
+    def __init__(self, servers: Servers, names: KeyNames, index: PartitionIndex | None) -> None:
+        self._servers = servers
+        self._names = names
+        self._index = index
+
+    async def run(
+        self, script: RecordScript, keys: Sequence[Key], columns: Sequence[Column], until: float
+    ) -> list[Reply]:
+        """Call a script for records, in one round trip per node, and return the result or error of each.
+
+        A column of arguments has a word for each record, or one word for all.
+        """
+        names = self._names.for_keys(keys)
+        key_columns: list[Column] = [names, side_keys(names)]
+        if self._index is not None:
+            *index_names, members = zip(*self._index.entries(keys), strict=True)
+            key_columns, columns = [*key_columns, *index_names], [*columns, members]
+        count, sizes, commands = len(names), _sizes(columns, len(names)), []
+        chosen = script.plain if self._index is None else script.indexed
+        form = "".join("n" if len(column) == count else "1" for column in columns)
+        for positions, slot in self._servers.groups(names):
+            for part in chunks_of(positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__):
+                sent = [_at(column, part) for column in key_columns]
+                arguments = [_at(column, part) if len(column) == count else column for column in columns]
+                commands.append(Command((), part, slot, chosen, sent, [[form], *arguments]))
+        results: list[Reply] = [None] * count
+        for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
+            for position, result in zip(command.positions, _results(reply, len(command.positions)), strict=True):
+                results[position] = result
+        return results
+
+
+def _sizes(columns: Sequence[Column], count: int) -> list[int]:
+    """Return the bytes of the arguments of each record, without words for all records."""
+    lengths = [list(map(len, column)) for column in columns if len(column) == count]
+    return lengths[0] if len(lengths) == 1 else list(map(sum, zip(*lengths, strict=True))) or [0] * count
+
+
+def _at(column: Any, positions: Sequence[int]) -> Column:
+    if isinstance(positions, range):
+        return column[positions.start : positions.stop]  # type: ignore[no-any-return]
+    return [column[at] for at in positions]
+
+
+def _results(reply: Reply, count: int) -> Sequence[Any]:
+    """Return the result of each record from the reply of a script: an integer, a list or an error."""
+    if type(reply) is not list or len(reply) != count:
+        return [from_unexpected_reply(reply, "unknown")] * count
+    if set(map(type, reply)) <= {int, list}:
+        return reply
+    return [one if type(one) in (int, list) else from_unexpected_reply(one, "unknown") for one in reply]
 
 
 class RecordWriter:
     """Writes records of one table without reading them first."""
 
-    def __init__(self, servers: Servers, names: KeyNames, scripts: RecordScripts, spec: TableSpec) -> None:
-        self._servers = servers
-        self._names = names
+    def __init__(self, scripts: RecordScripts, spec: TableSpec) -> None:
         self._scripts = scripts
         self._spec = spec
 
     async def put(self, puts: Batch, until: float) -> Results:
-        """Apply puts without conditions and tokens in one round trip per node."""
-        raws, ttls_ms = pack_all(puts.columns["value"]), self._ttls_ms(puts)
-        distinct = set(ttls_ms)
-
-        def command(names: Sequence[str], part: Sequence[int], slot: int) -> Command:
-            if self._scripts.indexed:
-                batch = RecordBatch(names, puts.keys, [*zip(raws, ttls_ms, strict=True)])
-                return self._scripts.write(batch, part, slot)
-            values: list[bytes | int] = [raws[at] for at in part]
-            if distinct != {0}:
-                values += [*distinct] if len(distinct) == 1 else [ttls_ms[at] for at in part]
-            return self._scripts.put([names[at] for at in part], values, part, slot)
-
-        return _written(puts, raws, await self._run(command, puts.keys, raws, until))
+        """Apply puts without conditions and tokens."""
+        raws = pack_all(puts.cells("value"))
+        return _written(puts, raws, await self._scripts.run(PUT, puts.keys, [raws, self._ttls_ms(puts)], until))
 
     async def put_once(self, puts: Batch, compare_and_set: CompareAndSet, until: float) -> Sequence[Outcome]:
-        """Apply puts with simple tokens and without conditions in one round trip per node.
+        """Apply puts with simple tokens and without conditions.
 
         `compare_and_set` applies those whose tokens are not certainly new, and those of records that it is retrying.
         """
-        raws, ttls_ms = pack_all(puts.columns["value"]), self._ttls_ms(puts)
-        elements = {token: element(token) for token in set(puts.columns["token"])}
-        arguments = [*zip(raws, ttls_ms, [elements[token] for token in puts.columns["token"]], strict=True)]
-        contended = [at for at, key in enumerate(puts.keys) if compare_and_set.is_contended(key)]
-        if contended:
+        if any(map(compare_and_set.is_contended, puts.keys)):
             return await compare_and_set.apply(puts, until)
-
-        def command(names: Sequence[str], part: Sequence[int], slot: int) -> Command:
-            return self._scripts.put_once(RecordBatch(names, puts.keys, arguments), part, slot)
-
-        results = await self._run(command, puts.keys, raws, until)
-        written = _written(puts, raws, results)
-        undecided = [at for at, result in enumerate(results) if result == UNDECIDED]
-        if not undecided:
-            return written
-        outcomes = [*written]
-        decided = await compare_and_set.apply(puts.at(undecided), until)
-        for at, outcome in zip(undecided, decided, strict=True):
-            outcomes[at] = outcome
-        return outcomes
+        raws, tokens = pack_all(puts.cells("value")), token_elements(puts.cells("token"))
+        results = await self._scripts.run(PUT_ONCE, puts.keys, [raws, self._ttls_ms(puts), tokens], until)
+        return await decided(_written(puts, raws, results), puts, results, compare_and_set, until)
 
     async def delete(self, deletes: Batch, until: float) -> Results:
-        """Apply deletes without conditions and tokens in one round trip per node."""
-        batch_arguments = [(b"", 0)] * len(deletes)
+        """Apply deletes without conditions and tokens."""
+        results = await self._scripts.run(DELETE, deletes.keys, [], until)
+        return Results(Written, {"etag": [None] * len(deletes)}, failures(results))
 
-        def command(names: Sequence[str], part: Sequence[int], slot: int) -> Command:
-            return self._scripts.write(RecordBatch(names, deletes.keys, batch_arguments), part, slot)
-
-        results = await self._run(command, deletes.keys, [b""] * len(deletes), until)
-        return Results(Written, {"etag": [None] * len(deletes)}, _failed(results))
-
-    async def _run(
-        self, command: MakeCommand, keys: Sequence[Any], raws: Sequence[bytes], until: float
-    ) -> list[int | TableError]:
-        """Call a script for all records, and return the result of each."""
-        names, sizes = self._names.for_keys(keys), list(map(len, raws))
-        commands = [
-            command(names, part, group.slot)
-            for group in self._servers.groups(names)
-            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
-        ]
-        results: list[int | TableError] = [0] * len(names)
-        for sent, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
-            for position, result in zip(sent.positions, script_results(reply, len(sent.positions)), strict=True):
-                results[position] = result
-        return results
-
-    def _ttls_ms(self, puts: Batch) -> list[int]:
+    def _ttls_ms(self, puts: Batch) -> Column:
         """Return the times to live in ms, 0 for none. At time 0 an expiry equals the time to live."""
-        ttls_s = puts.cells("ttl_s")
-        distinct = {ttl_s: expiry_ms(self._spec.ttl_s if ttl_s is None else ttl_s, 0) for ttl_s in set(ttls_s)}
-        return [distinct[ttl_s] for ttl_s in ttls_s]
+        ttls_s = shared(puts.cells("ttl_s"))
+        words = {s: b"%d" % expiry_ms(self._spec.ttl_s if s is None else s, 0) for s in set(ttls_s)}
+        return [words[ttl_s] for ttl_s in ttls_s]
 
 
-def _written(puts: Batch, raws: Sequence[bytes], results: Sequence[int | TableError]) -> Results:
+async def decided(
+    written: Results, writes: Batch, results: Sequence[Reply], compare_and_set: CompareAndSet, until: float
+) -> Sequence[Outcome]:
+    """Return the outcomes of a script's results, after `compare_and_set` has applied the undecided writes."""
+    if UNDECIDED not in results:
+        return written
+    outcomes, undecided = [*written], [at for at, result in enumerate(results) if result == UNDECIDED]
+    for at, outcome in zip(undecided, await compare_and_set.apply(writes.at(undecided), until), strict=True):
+        outcomes[at] = outcome
+    return outcomes
+
+
+def shared(column: Sequence[Item]) -> Sequence[Item]:
+    """Return a column, or only its first element if all are equal."""
+    return column[:1] if column.count(column[0]) == len(column) else column
+
+
+def is_simple(token: Token) -> bool:
+    """Return whether a script can compare the token with those of a side key."""
+    return _SIMPLE_WRITER.fullmatch(token.writer) is not None
+
+
+def token_elements(tokens: Sequence[Token | None]) -> Column:
+    """Return simple tokens as elements of a side key, empty for None."""
+    return [
+        b"" if token is None else b'["%b",%d]' % (token.writer.encode(), token.sequence) for token in shared(tokens)
+    ]
+
+
+_SIMPLE_WRITER = re.compile(r"[ !#-\[\]-~]+")
+"""The names of writers that have no escapes in JSON: printable ASCII without quotes and backslashes."""
+
+
+def _written(puts: Batch, raws: Sequence[bytes], results: Sequence[Any]) -> Results:
     """Return the outcomes of puts, where each result is an expiry or an error."""
     columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
     if "returning" in puts.columns:
-        both = zip(puts.columns["value"], puts.columns["returning"], strict=True)
+        both = zip(puts.cells("value"), puts.cells("returning"), strict=True)
         columns["value"] = [value if returning else None for value, returning in both]
     if any(results):
         columns["expires_ms"] = results
-    return Results(Written, columns, _failed(results))
+    return Results(Written, columns, failures(results))
 
 
-def _failed(results: Sequence[int | TableError]) -> dict[int, TableError]:
+def failures(results: Sequence[Reply]) -> dict[int, TableError]:
+    """Return the errors among the results of records, by their positions."""
     if set(map(type, results)) <= {int}:
         return {}
     return {at: result for at, result in enumerate(results) if isinstance(result, TableError)}
+
+
+class RecordBytes(msgspec.Struct, frozen=True):
+    """The bytes that were read. `state` is `a` for absent, `v` for a value, `o` for another type than a string."""
+
+    state: bytes
+    value: bytes = b""
+    side: bytes = b""
+
+
+class RedisVersionedRecords:
+    """Reads and replaces records of one table, with their side keys if `tokened`."""
+
+    def __init__(self, names: KeyNames, reads: RecordReader, scripts: RecordScripts, *, tokened: bool) -> None:
+        self._names = names
+        self._reads = reads
+        self._scripts = scripts
+        self._tokened = tokened
+        self._bounded = BoundedReads(UPDATE_BYTES_MAX)
+
+    async def read(self, keys: Sequence[Key], until: float) -> Sequence[VersionedRecord | TableError]:
+        """Read records with their expiry. Large records are read in several calls."""
+        return await self._bounded.read(self._names.for_keys(keys), partial(self._read, until))
+
+    async def _read(
+        self, until: float, names: Sequence[str], budget: ReadBudget
+    ) -> Sequence[VersionedRecord | TableError]:
+        side_names = side_keys(names) if self._tokened else []
+        records: dict[int, VersionedRecord | TableError] = {}
+        for positions, found in await self._reads.read_by_script(names, until, side_names, budget):
+            for at, position in enumerate(positions):
+                records[position] = (
+                    found if isinstance(found, TableError) else _versioned_record(found, at, len(positions))
+                )
+        return [records[position] for position in range(len(names))]
+
+    async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
+        """Replace records that have not changed since they were read. The outcomes include the expiry."""
+        keys = [replacement.write.key for replacement in replacements]
+        values = [_value(replacement) for replacement in replacements]
+        raws = [raw if value else b"" for raw, value in zip(pack_all(values), values, strict=True)]
+        columns = [*zip(*map(_arguments, replacements, raws), strict=True)]
+        results = await self._scripts.run(REPLACE, keys, columns, until)
+        return [*map(_outcome, replacements, raws, results)]
+
+
+def _versioned_record(found: ScriptResult, at: int, count: int) -> VersionedRecord:
+    """Return the record at an index. The side keys, if any were read, follow the `count` records."""
+    raw, side = found.values[at], None
+    if len(found.values) > count:
+        side = found.values[at + count]
+    if at in found.wrong_types:
+        return VersionedRecord(wrong_type(side), RecordBytes(b"o", b"", side or b""))
+    expires_ms = found.expiries[at] if found.expiries else 0
+    version = RecordBytes(b"a" if raw is None else b"v", raw or b"", side or b"")
+    return VersionedRecord(stored(raw, expires_ms, side), version)
+
+
+def _value(replacement: Replacement) -> bytes:
+    """Return the new value, empty to delete the record."""
+    new = replacement.changed.stored
+    return b"" if new is None or new.value is None else new.value
+
+
+def _arguments(replacement: Replacement, raw: bytes) -> tuple[bytes, ...]:
+    version: RecordBytes = replacement.version
+    new = replacement.changed.stored
+    ttl_ms = 0 if new is None else new.expires_ms
+    side = (b"u", b"", b"")
+    if replacement.write.token is not None:
+        assert new is not None
+        side = (b"t", version.side, pack_writers(new.writers, deleted=not raw))
+    return (version.state, version.value, _action(replacement, raw), raw, b"%d" % ttl_ms, *side)
+
+
+def _action(replacement: Replacement, raw: bytes) -> bytes:
+    """Return the script's action: `d` delete, `k` put and keep the expiry, `p` put."""
+    if not raw:
+        return b"d"
+    exists = replacement.version.state == b"v"
+    return b"k" if exists and isinstance(replacement.write, Update) and replacement.write.ttl_s is None else b"p"
+
+
+def _outcome(replacement: Replacement, raw: bytes, result: Reply) -> Outcome | bool:
+    if isinstance(result, TableError):
+        return result
+    if result == RECORD_CHANGED:
+        return False
+    if not raw:
+        return True
+    outcome = replacement.changed.outcome
+    assert isinstance(outcome, Written)
+    return Written(etag_of(raw), outcome.created, False, outcome.value, result)

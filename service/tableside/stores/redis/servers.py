@@ -1,0 +1,373 @@
+"""Where commands go: to a single server, to the primary that Sentinels name, or to the nodes of a Redis Cluster."""
+
+import asyncio
+import contextlib
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, Unpack
+
+from redis import exceptions
+
+from ...core import (
+    Connections,
+    DeadlineExceeded,
+    InvalidOperation,
+    StoreMisconfigured,
+    StoreUnavailable,
+    TableError,
+    exponential_backoff_s,
+    gather_bounded,
+)
+from .connection import Node, Reply, RunOptions
+from .errors import from_error_reply, from_unexpected_reply
+from .keys import ALL_SLOTS, SLOT_COUNT, slot_of
+from .scripts import Command
+
+Address: TypeAlias = tuple[str, int]
+
+KeyGroup: TypeAlias = tuple[Sequence[int], int]
+"""The positions of names that one command may contain, and their slot: 0 on a single server."""
+
+COMMAND_KEYS_MAX = 1000
+"""How many keys one command may name."""
+
+ASK_INTERVAL_S = 0.25
+"""How often the Sentinels are asked for the primary."""
+
+ANSWER_TIMEOUT_S = 0.8
+"""How long to wait for a Sentinel."""
+
+ASK_PAUSE_S = 0.05
+"""The shortest time between two questions, while the primary fails."""
+
+ATTEMPTS_MAX = 64
+RETRY_PAUSE_S = 0.005
+RETRY_PAUSE_MAX_S = 0.25
+NODES_CONCURRENCY_MAX = 64
+SLOTS_TIMEOUT_S = 0.8
+"""How long to wait for a node's slot map before trying another node."""
+
+_CLUSTER_SLOTS = b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n"
+_REDIRECTED = (exceptions.AskError, exceptions.TryAgainError)  # in the driver, MovedError is an AskError
+
+
+class SingleServer:
+    """A single server."""
+
+    is_cluster = False
+
+    def __init__(self, node: Node | None) -> None:
+        self._node = node
+
+    async def run(self, commands: Sequence[Command], until: float, **options: Unpack[RunOptions]) -> list[Reply]:
+        """Send commands and return the reply to each. See `Node.run`."""
+        try:
+            node = self._node or await self._primary(until)
+        except TableError as error:
+            return [error] * len(commands)
+        replies = await node.run(commands, until, **options)
+        self._observe(replies)
+        return replies
+
+    def groups(self, names: Sequence[str]) -> list[KeyGroup]:
+        """Group names by their number only."""
+        count = len(names)
+        return [(range(at, min(at + COMMAND_KEYS_MAX, count)), 0) for at in range(0, count, COMMAND_KEYS_MAX)]
+
+    async def nodes(self, until: float) -> list[tuple[Node, frozenset[int]]]:
+        """Return the server, which serves all slots."""
+        return [(self._node or await self._primary(until), ALL_SLOTS)]
+
+    def connections(self) -> Connections:
+        """Return the current number of connections."""
+        return Connections(0, 0, 0) if self._node is None else self._node.connections()
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._node is not None:
+            self._node.close()
+
+    async def _primary(self, until: float) -> Node:
+        """Return the node once it is known."""
+        raise NotImplementedError
+
+    def _observe(self, replies: Sequence[Reply]) -> None:
+        """See the replies to commands."""
+
+
+class Sentinels:
+    """The Sentinels that watch the primary of a service."""
+
+    def __init__(self, nodes: Sequence[Node], service: str) -> None:
+        self._nodes = nodes
+        self._service = service
+
+    async def primary(self, until: float) -> Address:
+        """Return the address of the primary in the newest configuration that any Sentinel has.
+
+        Raise StoreUnavailable if no Sentinel responds, StoreMisconfigured if none knows the service.
+        """
+        ask = Command(("SENTINEL", "MASTER", self._service))
+        until = min(until, time.monotonic() + ANSWER_TIMEOUT_S)
+        answers = await gather_bounded([node.run([ask], until) for node in self._nodes], len(self._nodes))
+        known = [dict(zip(answer[::2], answer[1::2], strict=True)) for [answer] in answers if type(answer) is list]
+        if not known:
+            raise self._failure([answer for [answer] in answers])
+        newest = max(known, key=lambda state: int(state[b"config-epoch"]))
+        return newest[b"ip"].decode(), int(newest[b"port"])
+
+    def close(self) -> None:
+        """Close all connections."""
+        for node in self._nodes:
+            node.close()
+
+    def _failure(self, answers: list[Reply]) -> TableError:
+        if any(type(answer) is exceptions.ResponseError and "No such master" in str(answer) for answer in answers):
+            return StoreMisconfigured(f"the Sentinels do not know the service {self._service!r} of the store's `url`")
+        errors = [from_unexpected_reply(answer) for answer in answers]
+        for error in errors:
+            if isinstance(error, StoreMisconfigured):
+                detail = error.detail.replace("Redis", "Sentinel").replace("`password`", "`sentinel_password`")
+                return StoreMisconfigured(detail.replace("`username`", "`sentinel_username`"))
+        return StoreUnavailable("no Sentinel responds")
+
+
+class SentinelServer(SingleServer):
+    """The server that the Sentinels name as primary: reads and writes go to it only.
+
+    Redis may accept writes for seconds on a primary that has been replaced, and loses them. So the Sentinels are asked
+    several times a second, and connections to another server than the one that they name are closed.
+    """
+
+    def __init__(self, sentinels: Sentinels, make_node: Callable[[Address], Node]) -> None:
+        super().__init__(None)
+        self._sentinels = sentinels
+        self._make_node = make_node
+        self._address: Address | None = None
+        self._asking = asyncio.Lock()
+        self._failed = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._watching is not None:
+            self._watching.cancel()
+        self._sentinels.close()
+        super().close()
+
+    async def _primary(self, until: float) -> Node:
+        while self._node is None:
+            try:
+                async with asyncio.timeout_at(None if until == math.inf else until), self._asking:
+                    if self._node is None:
+                        await self._ask(until)
+            except TimeoutError:
+                raise DeadlineExceeded("the deadline passed before the Sentinels named a primary") from None
+        return self._node
+
+    async def _ask(self, until: float) -> None:
+        """Replace the node if the Sentinels name another server. Calls in flight finish on the old one."""
+        address = await self._sentinels.primary(until)
+        if address != self._address:
+            if self._node is not None:
+                self._node.close()
+            self._address, self._node = address, self._make_node(address)
+        self._watching = self._watching or asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._failed.wait(), ASK_INTERVAL_S)
+                await asyncio.sleep(ASK_PAUSE_S)
+            self._failed.clear()
+            with contextlib.suppress(TableError):  # Without Sentinels, the last known primary is used.
+                await self._ask(time.monotonic() + ANSWER_TIMEOUT_S)
+
+    def _observe(self, replies: Sequence[Reply]) -> None:
+        """Ask the Sentinels soon if the last reply shows that the primary may have changed."""
+        if replies and isinstance(replies[-1], StoreUnavailable | exceptions.ReadOnlyError):
+            self._failed.set()
+
+
+class Cluster:
+    """The nodes of a Redis Cluster, discovered from `seed`. Each command goes to the node that serves its slot.
+
+    Nodes reply MOVED or ASK for a slot that another node serves, and TRYAGAIN for a slot that is migrating. The node
+    has not run such a command, so the command is sent again, until the deadline at the latest.
+    """
+
+    is_cluster = True
+
+    def __init__(self, seed: Address, make_node: Callable[[Address], Node]) -> None:
+        self._seed = seed
+        self._make_node = make_node
+        self._nodes: dict[Address, Node] = {}
+        self._owners: list[Address | None] = [None] * SLOT_COUNT
+        self._stale = True
+        self._refresh_lock = asyncio.Lock()
+        self._next_node_index = 0
+
+    async def run(self, commands: Sequence[Command], until: float, **options: Unpack[RunOptions]) -> list[Reply]:
+        """Send commands to the nodes of their slots and return the reply to each."""
+        call = _RoutedCall(commands)
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                await self._refresh_slots(until)
+            except TableError as error:
+                call.record(call.pending, [error] * len(call.pending))
+                break
+            await self._send_pending(call, until, options)
+            pause_s = exponential_backoff_s(attempt, RETRY_PAUSE_S, RETRY_PAUSE_MAX_S, random.random)
+            if not call.pending or time.monotonic() + pause_s >= until:
+                break
+            if attempt or call.migrating:
+                await asyncio.sleep(pause_s)
+        return call.replies
+
+    def groups(self, names: Sequence[str]) -> list[KeyGroup]:
+        """Group names by their slots."""
+        by_slot: dict[int, list[int]] = {}
+        for position, name in enumerate(names):
+            by_slot.setdefault(slot_of(name), []).append(position)
+        return [
+            (positions[start : start + COMMAND_KEYS_MAX], slot)
+            for slot, positions in by_slot.items()
+            for start in range(0, len(positions), COMMAND_KEYS_MAX)
+        ]
+
+    async def nodes(self, until: float) -> list[tuple[Node, frozenset[int]]]:
+        """Fetch the slot map and return the primary nodes with their slots."""
+        self._stale = True
+        await self._refresh_slots(until)
+        owned: dict[Address, set[int]] = {}
+        for slot, address in enumerate(self._owners):
+            if address is not None:
+                owned.setdefault(address, set()).add(slot)
+        return [(self._node(address), frozenset(slots)) for address, slots in sorted(owned.items())]
+
+    def connections(self) -> Connections:
+        """Return the current number of connections to all known nodes."""
+        nodes = [node.connections() for node in self._nodes.values()]
+        return Connections(
+            sum(node.in_use for node in nodes), sum(node.open for node in nodes), sum(node.most for node in nodes)
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        for node in self._nodes.values():
+            node.close()
+
+    # Routing
+
+    async def _send_pending(self, call: "_RoutedCall", until: float, options: RunOptions) -> None:
+        """Send pending commands to their nodes, and update the slot map from redirections in the replies."""
+        targets: dict[tuple[Address, bool], list[int]] = {}
+        unserved = []
+        for index in call.pending:
+            address = call.ask_targets.get(index) or self._owners[call.commands[index].slot]
+            if address is None:
+                unserved.append(index)
+            else:
+                targets.setdefault((address, index in call.ask_targets), []).append(index)
+        calls = [
+            self._node(address).run([call.commands[index] for index in indexes], until, asking=asking, **options)
+            for (address, asking), indexes in targets.items()
+        ]
+        all_replies = await gather_bounded(calls, NODES_CONCURRENCY_MAX) if calls else []
+        call.record(unserved, [exceptions.ClusterDownError("no node serves the slot")] * len(unserved))
+        self._stale = self._stale or bool(unserved)
+        for ((host, _), _), indexes, replies in zip(targets, targets.values(), all_replies, strict=True):
+            call.record(indexes, replies, host)
+            self._follow_redirections(host, replies)
+        call.pending = [index for index in call.pending if isinstance(call.replies[index], _REDIRECTED)]
+
+    def _follow_redirections(self, host: str, replies: Iterable[Reply]) -> None:
+        for reply in replies:
+            if isinstance(reply, exceptions.MovedError):
+                self._owners[reply.slot_id] = (reply.host or host, reply.port)
+                self._stale = True
+            elif isinstance(reply, StoreUnavailable | exceptions.ClusterDownError | exceptions.ReadOnlyError):
+                self._stale = True  # Another node may serve the slots now.
+
+    # The slot map
+
+    async def _refresh_slots(self, until: float) -> None:
+        """Fetch the slot map if it may have changed, or wait while another call fetches it.
+
+        Raise StoreUnavailable if no node responds, DeadlineExceeded if the deadline passes first.
+        """
+        if not self._stale:
+            return
+        try:
+            async with asyncio.timeout_at(None if until == math.inf else until), self._refresh_lock:
+                if self._stale:
+                    self._set_owners(await self._fetch_slots(until))
+                    self._stale = False
+        except TimeoutError:
+            raise DeadlineExceeded("the deadline passed before the Redis Cluster returned its slot map") from None
+
+    async def _fetch_slots(self, until: float) -> list[tuple[int, int, Address]]:
+        error: TableError = StoreUnavailable("no node of the Redis Cluster responds")
+        known = [*dict.fromkeys([*self._nodes, self._seed])]
+        # Start with another node each time: a call with a short deadline cannot get past a silent node.
+        first = self._next_node_index % len(known)
+        for address in known[first:] + known[:first]:
+            node_deadline = min(until, time.monotonic() + SLOTS_TIMEOUT_S)
+            self._next_node_index += 1
+            [reply] = await self._node(address).send([_CLUSTER_SLOTS], 1, node_deadline)
+            if isinstance(reply, list):
+                return [(low, high, _address(owner, address[0])) for low, high, owner, *_ in reply]
+            if "cluster support disabled" in str(reply):
+                raise InvalidOperation("this Redis is not a cluster: its `stores` entry must not set `cluster: true`")
+            if not isinstance(reply, DeadlineExceeded):  # This is the timeout of one node, not the call's deadline.
+                error = reply if isinstance(reply, TableError) else from_error_reply(reply)
+        raise error
+
+    def _set_owners(self, ranges: list[tuple[int, int, Address]]) -> None:
+        self._owners = [None] * SLOT_COUNT
+        for low, high, address in ranges:
+            self._owners[low : high + 1] = [address] * (high + 1 - low)
+        known = {address for _, _, address in ranges}
+        for address in [address for address in self._nodes if address not in known]:
+            self._nodes.pop(address).close()
+
+    def _node(self, address: Address) -> Node:
+        if address not in self._nodes:
+            self._nodes[address] = self._make_node(address)
+        return self._nodes[address]
+
+
+Servers: TypeAlias = SingleServer | Cluster
+
+
+class _RoutedCall:
+    """Commands of one call, their replies, and the redirections still to follow."""
+
+    def __init__(self, commands: Sequence[Command]) -> None:
+        self.commands = commands
+        self.replies: list[Reply] = [None] * len(commands)
+        self.pending: Sequence[int] = range(len(commands))
+        self.ask_targets: dict[int, Address] = {}
+        """Nodes to send commands to once, instead of the owners of their slots (ASK redirections)."""
+
+    @property
+    def migrating(self) -> bool:
+        """Whether a pending command must wait for the migration of its slot."""
+        return any(isinstance(self.replies[index], exceptions.TryAgainError) for index in self.pending)
+
+    def record(self, indexes: Sequence[int], replies: Sequence[Reply], host: str = "") -> None:
+        """Record a node's replies to commands. `host` is the node's host."""
+        for index, reply in zip(indexes, replies, strict=True):
+            self.replies[index] = reply
+            self.ask_targets.pop(index, None)
+            if isinstance(reply, exceptions.AskError) and not isinstance(reply, exceptions.MovedError):
+                self.ask_targets[index] = (reply.host or host, reply.port)
+
+
+def _address(owner: Any, queried_host: str) -> Address:
+    """Return a node's address. A node that does not report a host has the host of the queried node."""
+    host, port = owner[0], owner[1]
+    name = host.decode() if isinstance(host, bytes) else ""
+    return (name if name not in ("", "?") else queried_host), int(port)
