@@ -202,7 +202,7 @@ class Answers(WithinPolicy):
         page = await policy.scan(scan)
         assert any(asked is scan for asked in within.asked)
         assert page == await within.scan(scan)
-        assert same(values.decode(dict((await policy.scan(Scan(100))).records)["a1"].value), {"n": 2})
+        assert same(values.decode(dict([*(await policy.scan(Scan(100))).records])["a1"].value), {"n": 2})
 
     async def test_a_failed_scan_raises_and_the_next_succeeds(self, policy: Policy, within: Within) -> None:
         await written(policy, put("a"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.scripted import Scripted
+from support.scripted import Divided, Scripted
 from tableside.core.errors import StoreUnavailable
 from tableside.core.operations import Key, Operation, Outcome
 from tableside.core.store import Capabilities, Page, Policy, Scan, Store, TableSpec
@@ -89,7 +89,7 @@ class WithinPolicy(Opens):
 
     @asynccontextmanager
     async def closing(self, within: Within, time: Time) -> AsyncIterator[Policy]:
-        policy = self.around(within, time)
+        policy = Divided(self.around(within, time))
         yield policy
         within.open.set()
         async with asyncio.timeout(PATIENCE_S):

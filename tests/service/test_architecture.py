@@ -120,7 +120,7 @@ STORE_API = {
 
 FRAMEWORKS = {"fastapi", "starlette", "uvicorn", "typer", "httpx"}
 DRIVERS = {"rocksdict", "aioboto3", "aiobotocore", "boto3", "redis", "asyncpg", "psycopg"}
-USES_REDIS = [("policies", "cache", "invalidation", "channel"), ("policies", "rate_limit", "shared")]
+USES_REDIS = [("policies", "cache", "channel"), ("policies", "cache", "messages"), ("policies", "rate_limit", "shared")]
 """Replicas invalidate each other's caches and share credits through a Redis server. Its driver may not be installed."""
 
 
@@ -246,7 +246,7 @@ def test_there_are_no_import_cycles(package: Path) -> None:
 
 def test_kinds_of_store_and_policies_are_independent() -> None:
     kinds = {reference.partition(":")[0].partition(".")[0] for reference in registry._KINDS.values()}
-    policies = {part for file in modules(SERVICE / "policies") for part in name(file, SERVICE)[1:2]}
+    policies = {part for file in modules(SERVICE / "policies") for part in name(file, SERVICE)[1:2]} - {"metrics"}
     assert kinds
     assert policies
     for file in modules(SERVICE / "stores") + modules(SERVICE / "policies"):
@@ -277,8 +277,7 @@ def misplaced(file: Path) -> set[str]:
         return set()
     # Authentication reads ASGI scopes and fetches keys.
     frameworks = FRAMEWORKS if layer(own[0]) < layer("http") and own[0] != "auth" else set()
-    uses_redis = own[:3] == ("policies", "cache", "invalidation") or own in USES_REDIS
-    drivers = set() if own[0] == "stores" else DRIVERS - ({"redis"} if uses_redis else set())
+    drivers = set() if own[0] == "stores" else DRIVERS - ({"redis"} if own in USES_REDIS else set())
     return tops(file, SERVICE) & (frameworks | drivers)
 
 

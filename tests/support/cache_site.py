@@ -7,14 +7,15 @@ from support.scripted import Scripted
 from support.virtual_time import now
 from tableside.core.operations import Get, Key, Operation, Outcome, Record
 from tableside.core.store import TableSpec
-from tableside.policies.cache import Cache, CacheMetrics
+from tableside.policies.cache import Cache
+from tableside.policies.metrics import PolicyMetrics
 from tableside.stores.memory import MemoryStore
 
 
 class Site:
     """A cache around a store, both on the loop's clock. The store contains only record `a` with n = 0."""
 
-    def __init__(self, spec: TableSpec | None = None, metrics: CacheMetrics | None = None, **given: Any) -> None:
+    def __init__(self, spec: TableSpec | None = None, metrics: PolicyMetrics | None = None, **given: Any) -> None:
         spec = spec or TableSpec("t")
         self.memory = MemoryStore(spec, self.now_ms)
         self.store = Scripted(self.memory)

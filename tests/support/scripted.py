@@ -3,7 +3,9 @@
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from tableside.core import apply_by_kind
 from tableside.core.errors import DeadlineExceeded, TableError
 from tableside.core.operations import Get, Operation, Outcome
 from tableside.core.store import Page, Policy, Scan, Store, TableSpec
@@ -72,6 +74,15 @@ class Scripted(Policy):
         finally:
             self.under_way -= 1
         return takes_s <= left_s
+
+
+class Divided(Policy):
+    """Calls a policy like `Table`: with operations of one kind, at least one."""
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+        if not operations:
+            return []
+        return await apply_by_kind(operations, partial(self._inner.apply, until=until))
 
 
 def _unfinished(operation: Operation) -> DeadlineExceeded:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .. import stores
 from ..core import Backend, StoreUnavailable, TableError
 from ..core.backend import place_of
-from ..policies import cache
+from ..policies import PolicyMetrics
 from ..settings import Settings, StoreSettings
 
 if TYPE_CHECKING:
-    from ..policies.cache.invalidation.channel import Channel
+    from ..policies.cache.channel import Channel
     from ..policies.rate_limit.shared import SharedCredits
 
 log = logging.getLogger(__name__)
@@ -111,16 +111,16 @@ class ReplicaLinks:
     Each link is opened, and its driver imported, when a table first names its store.
     """
 
-    def __init__(self, stores: Mapping[str, StoreSettings], caches: cache.CacheMetrics) -> None:
+    def __init__(self, stores: Mapping[str, StoreSettings], metrics: PolicyMetrics) -> None:
         self._stores = stores
-        self._caches = caches
+        self._metrics = metrics
         self._channels: dict[str, Channel] = {}
         self._limiters: dict[str, SharedCredits] = {}
 
     def channel(self, store: str) -> "Channel":
         """Return the channel where caches publish the keys that were written."""
         if store not in self._channels:
-            from ..policies.cache.invalidation.channel import Channel
+            from ..policies.cache.channel import Channel
 
             redis = self._redis(store)
             self._channels[store] = Channel(
@@ -129,7 +129,7 @@ class ReplicaLinks:
                 cluster=redis.cluster,
                 connect_timeout_s=redis.connect_timeout_s,
                 address=redis.primary if redis.service else None,
-                metrics=self._caches,
+                metrics=self._metrics,
             )
         return self._channels[store]
 

@@ -49,7 +49,7 @@ class Catalog:
         self._settings = settings
         self._backends = backends
         self._environment = environment
-        self._replicas = ReplicaLinks(settings.stores, environment.metrics.cache)
+        self._replicas = ReplicaLinks(settings.stores, environment.metrics.policies)
         allowed = settings.retry_budget
         self._budgets = {
             name: RetryBudget(allowed.share, allowed.per_s / environment.workers)
@@ -178,7 +178,7 @@ class Catalog:
         now, metrics = time.monotonic(), self._environment.metrics
         for name, backend in self._backends.items():
             if name in self._budgets:
-                metrics.retry.budget.labels(name).set(self._budgets[name].remaining(now))
+                metrics.policies.retry_budget.labels(name).set(self._budgets[name].remaining(now))
             if (connections := connections_of(backend)) is not None:
                 for state, count in msgspec.structs.asdict(connections).items():
                     metrics.connections.labels(name, state).set(count)

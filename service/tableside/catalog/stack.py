@@ -1,14 +1,30 @@
 """Builds the stack of policies around a table's store: which ones, and their order, from its settings."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from ..core import Store
+from ..core import Get, Operation, Store, Update
 from ..core.store import Policy, SharesUpdates
-from ..policies import Cache, bulkhead, cache, coalesce, rate_limit, retry, store_metrics, timeout
-from ..policies.cache import Peers
+from ..policies import (
+    UNLIMITED,
+    Bulkhead,
+    Cache,
+    CallerLimit,
+    Coalesce,
+    Cost,
+    Peers,
+    PolicyMetrics,
+    Rate,
+    RateLimit,
+    Retry,
+    RetryBudget,
+    RetrySchedule,
+    StoreCalls,
+    Timeout,
+)
 from ..settings import BatchSettings, CacheSettings, CostSettings, DirectionSettings, TableSettings
 from ..stores.partitioned import PartitionedStore
 from ..telemetry import Traces
@@ -16,20 +32,16 @@ from . import table_metrics
 from .backends import ReplicaLinks
 from .store_in_flight import PartitionLimit, StoreInFlight
 
+if TYPE_CHECKING:
+    from ..policies.rate_limit.shared import SharedCredits
+
 
 class StackMetrics:
     """The metrics of every policy, shared by the tables of one catalog."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.operations = table_metrics.OperationMetrics(registry)
-        self.store_calls = store_metrics.StoreCallMetrics(registry)
-        self.cache = cache.CacheMetrics(registry)
-        self.coalesce = coalesce.CoalesceMetrics(registry)
-        self.retry = retry.RetryMetrics(registry)
-        self.rate_limit = rate_limit.RateLimitMetrics(registry)
-        self.caller_limit = rate_limit.CallerLimitMetrics(registry)
-        self.bulkhead = bulkhead.BulkheadMetrics(registry)
-        self.timeout = timeout.TimeoutMetrics(registry)
+        self.policies = PolicyMetrics(registry)
         self.connections = Gauge(
             "tableside_store_connections",
             "Connections of a store: in use (including those being opened), open, and the limit (most).",
@@ -53,7 +65,7 @@ class StackContext(msgspec.Struct, frozen=True):
     remote: bool = True
     share: float = 1.0
     traces: Traces | None = None
-    budget: retry.RetryBudget | None = None
+    budget: RetryBudget | None = None
     replicas: ReplicaLinks | None = None
     in_flight: StoreInFlight | None = None
     partitions: "tuple[StackContext, ...]" = ()
@@ -102,55 +114,49 @@ def _limit(part: Stack, context: StackContext) -> Policy:
 def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack:
     """Put the policies around a store, the innermost first: limits apply to every attempt, and a cache hit is free."""
     read, write = settings.read, settings.write
-    metrics, remote, share = context.metrics, context.remote, context.share
-    inner: Policy = store_metrics.StoreCalls(store, context.kind, metrics=metrics.store_calls, traces=context.traces)
+    remote, share = context.remote, context.share
+    metrics, traces = context.metrics.policies, context.traces
+    inner: Policy = StoreCalls(store, context.kind, metrics=metrics, traces=traces)
     if read.timeout_s is not None or write.timeout_s is not None:
-        inner = timeout.Timeout(inner, read_s=read.timeout_s, write_s=write.timeout_s, metrics=metrics.timeout)
+        inner = Timeout(inner, read_s=read.timeout_s, write_s=write.timeout_s, metrics=metrics)
     if remote or "concurrency_max" in settings.model_fields_set:
-        inner = bulkhead.Bulkhead(inner, settings.concurrency_max, metrics=metrics.bulkhead, traces=context.traces)
+        inner = Bulkhead(inner, settings.concurrency_max, metrics=metrics, traces=traces)
     if read.rate_per_s is not None or write.rate_per_s is not None:
         shared = _shared(settings, context.replicas)
         part = 1.0 if shared is not None else share
-        inner = rate_limit.RateLimit(
+        inner = RateLimit(
             inner,
             read=_rate(read.rate_per_s, read.burst, part),
             write=_rate(write.rate_per_s, write.burst, part),
             cost=_cost(settings.cost),
             shared=shared,
             share=share,
-            metrics=metrics.rate_limit,
-            traces=context.traces,
+            metrics=metrics,
+            traces=traces,
         )
     if remote or read.retries_configured or write.retries_configured:
-        inner = retry.Retry(
+        inner = Retry(
             inner,
             read=_attempts(read),
             write=_attempts(write),
             budget=context.budget,
-            metrics=metrics.retry,
-            traces=context.traces,
+            metrics=metrics,
+            traces=traces,
         )
-    if (batch := settings.batch) is not None:
-        inner = coalesce.Coalesce(
+    batch, shared_singles = settings.batch, _shared_singles(store, settings.batch or BatchSettings(), remote=remote)
+    if batch is not None or shared_singles:
+        inner = Coalesce(
             inner,
-            operations_max=batch.operations_max,
-            bytes_max=batch.bytes_max,
-            linger_s=batch.linger_s,
-            metrics=metrics.coalesce,
-            traces=context.traces,
-        )
-    batch = settings.batch or BatchSettings()
-    if remote and batch.linger_s is None:
-        inner = coalesce.SharedSingles(
-            inner,
-            gets_max=batch.operations_max if batch.share_reads else 0,
-            updates_max=store.updates_per_call_max if isinstance(store, SharesUpdates) else 0,
-            metrics=metrics.coalesce,
-            traces=context.traces,
+            operations_max=UNLIMITED if batch is None else batch.operations_max,
+            bytes_max=UNLIMITED if batch is None else batch.bytes_max,
+            linger_s=None if batch is None else batch.linger_s,
+            singles=shared_singles,
+            metrics=metrics,
+            traces=traces,
         )
     caching = None
     if (kept := settings.cache) is not None:
-        inner = caching = cache.Cache(
+        inner = caching = Cache(
             inner,
             records_max=kept.records_max,
             bytes_max=kept.bytes_max,
@@ -158,21 +164,31 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack
             absent_ttl_s=kept.absent_ttl_s,
             writes=kept.writes,
             channel=_channel(kept, context.replicas),
-            metrics=metrics.cache,
-            traces=context.traces,
+            metrics=metrics,
+            traces=traces,
         )
     if read.caller_rate_per_s is not None or write.caller_rate_per_s is not None:
-        inner = rate_limit.CallerLimit(
+        inner = CallerLimit(
             inner,
             read=_rate(read.caller_rate_per_s, read.caller_burst, share),
             write=_rate(write.caller_rate_per_s, write.caller_burst, share),
-            metrics=metrics.caller_limit,
-            traces=context.traces,
+            metrics=metrics,
+            traces=traces,
         )
     return Stack(inner, (inner,), () if caching is None else (caching,))
 
 
-def _shared(settings: TableSettings, replicas: ReplicaLinks | None) -> rate_limit.CreditSource | None:
+def _shared_singles(store: Store, batch: BatchSettings, *, remote: bool) -> dict[type[Operation], int]:
+    """Return how many single operations of a kind share a call without lingering."""
+    if not remote:
+        return {}
+    gets_max = batch.operations_max if batch.share_reads else 0
+    updates_max = store.updates_per_call_max if isinstance(store, SharesUpdates) else 0
+    maximum: dict[type[Operation], int] = {Get: gets_max, Update: updates_max}
+    return {kind: count_max for kind, count_max in maximum.items() if count_max}
+
+
+def _shared(settings: TableSettings, replicas: ReplicaLinks | None) -> "SharedCredits | None":
     return replicas.limiter(settings.limiter) if replicas is not None and settings.limiter is not None else None
 
 
@@ -180,8 +196,8 @@ def _channel(settings: CacheSettings, replicas: ReplicaLinks | None) -> Peers | 
     return replicas.channel(settings.channel) if replicas is not None and settings.channel is not None else None
 
 
-def _attempts(direction: DirectionSettings) -> retry.RetrySchedule:
-    return retry.RetrySchedule(
+def _attempts(direction: DirectionSettings) -> RetrySchedule:
+    return RetrySchedule(
         direction.attempts_max,
         direction.backoff,
         direction.pause_s,
@@ -190,9 +206,9 @@ def _attempts(direction: DirectionSettings) -> retry.RetrySchedule:
     )
 
 
-def _rate(per_s: float | None, burst: float | None, share: float) -> rate_limit.Rate | None:
-    return None if per_s is None else rate_limit.Rate(per_s, burst).scaled(share)
+def _rate(per_s: float | None, burst: float | None, share: float) -> Rate | None:
+    return None if per_s is None else Rate(per_s, burst).scaled(share)
 
 
-def _cost(settings: CostSettings) -> rate_limit.Cost:
-    return rate_limit.Cost(**settings.model_dump())
+def _cost(settings: CostSettings) -> Cost:
+    return Cost(**settings.model_dump())

@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from ..core import (
@@ -22,6 +23,7 @@ from ..core import (
     TableSpec,
     TooLarge,
     Yielder,
+    apply_by_kind,
     chunks_of,
     run_until,
 )
@@ -38,8 +40,6 @@ Result = TypeVar("Result")
 
 COMPARED_KEYS = 1000
 """How many keys of a batch are compared before other requests have a turn."""
-
-_UNANSWERED: tuple[Applied, Applied] = ("no", "unknown")
 
 GRACE_S = 0.1
 """Extra time after the deadline for the store to return and report the operations that it has finished."""
@@ -83,7 +83,7 @@ class Table:
         self._enter(count, body_bytes)
         try:
             until = self._until(deadline_s)
-            [outcome] = await self._apply([operation], until)
+            [outcome] = await self._send([operation], until)
             if outcome is NOT_READ:
                 [outcome] = await self._apply_all([operation], until, ValueRoom(math.inf))
         finally:
@@ -253,13 +253,16 @@ class Table:
         return outcomes
 
     async def _apply(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+        return await apply_by_kind(operations, partial(self._send, until=until))
+
+    async def _send(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+        """Apply operations of one kind."""
         if until <= time.monotonic():
             return [self._deadline_exceeded("no")] * len(operations)
         try:
             return await run_until(self._store.apply(operations, until), until + GRACE_S)
         except TimeoutError:
-            errors = {applied: self._deadline_exceeded(applied) for applied in _UNANSWERED}
-            return [errors[applied_if_unanswered(operation)] for operation in operations]
+            return [self._deadline_exceeded(applied_if_unanswered(operations))] * len(operations)
 
     def _until(self, deadline_s: float | None) -> float:
         allowed_s = self.deadline_s if deadline_s is None else min(deadline_s, self.deadline_s)

@@ -1,13 +1,9 @@
-"""Reads and writes of one batch: classify them, count them, and apply them separately.
+"""The direction of a call, reads or writes. `Table` divides batches, so that all operations of a call have the same."""
 
-The keys of a batch are distinct and its operations independent, so a batch may be divided.
-"""
-
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal
 
 from .batch import Batch, Results
-from .concurrency import gather_bounded
 from .errors import Applied
 from .operations import Get, Operation, Outcome, Record, Written
 
@@ -15,40 +11,16 @@ Direction = Literal["read", "write"]
 
 DIRECTIONS: tuple[Direction, Direction] = ("read", "write")
 
-ApplyOperations: TypeAlias = Callable[[Sequence[Operation]], Coroutine[Any, Any, Sequence[Outcome]]]
-"""Applies operations and returns one outcome for each, in their order."""
+
+def direction(operations: Sequence[Operation]) -> Direction:
+    """Return whether a call reads or writes. It has at least one operation."""
+    kind = operations.kind if isinstance(operations, Batch) else type(operations[0])
+    return "read" if kind is Get else "write"
 
 
-def direction(operation: Operation) -> Direction:
-    """Return whether an operation reads or writes."""
-    return "read" if isinstance(operation, Get) else "write"
-
-
-def applied_if_unanswered(operation: Operation) -> Applied:
-    """Return whether an operation that was sent but got no response may have been applied."""
-    return "no" if isinstance(operation, Get) else "unknown"
-
-
-async def apply_by_direction(
-    operations: Sequence[Operation], read: ApplyOperations, write: ApplyOperations
-) -> list[Outcome]:
-    """Apply the reads with one function and the writes with another, concurrently. Keep the order of outcomes."""
-    positions: dict[Direction, list[int]] = {"read": [], "write": []}
-    for position, operation in enumerate(operations):
-        positions[direction(operation)].append(position)
-    coroutines = [
-        apply([operations[position] for position in positions[name]])
-        for name, apply in zip(DIRECTIONS, (read, write), strict=True)
-    ]
-    outcomes: list[Outcome] = [None] * len(operations)
-    groups = await gather_bounded(coroutines, len(coroutines))
-    for group_positions, group in zip(positions.values(), groups, strict=True):
-        for position, outcome in zip(group_positions, group, strict=True):
-            outcomes[position] = outcome
-    return outcomes
-
-
-_SUCCESSES = frozenset({Record, Written, type(None)})
+def applied_if_unanswered(operations: Sequence[Operation]) -> Applied:
+    """Return whether the operations of a call that was sent but got no response may have been applied."""
+    return "no" if direction(operations) == "read" else "unknown"
 
 
 def count_reads(operations: Sequence[Operation]) -> int:
@@ -56,6 +28,16 @@ def count_reads(operations: Sequence[Operation]) -> int:
     if isinstance(operations, Batch):
         return len(operations) if operations.kind is Get else 0
     return list(map(type, operations)).count(Get)
+
+
+def at_positions(operations: Sequence[Operation], positions: Sequence[int]) -> Sequence[Operation]:
+    """Return the operations at some positions, in columns if all operations are."""
+    if isinstance(operations, Batch):
+        return operations.at(positions)
+    return [operations[position] for position in positions]
+
+
+_SUCCESSES = frozenset({Record, Written, type(None)})
 
 
 def all_succeeded(outcomes: Sequence[Outcome]) -> bool:

@@ -1,31 +1,18 @@
 """Limits the concurrent calls of a table's store, so that they do not pile up when the store is slow.
 
 Calls wait in order of arrival, until their deadline. Scans and splits count as calls. The table's deadline cancels
-them. A batch is one call, even if the timeout policy divides it into reads and writes because their timeouts differ.
+them.
 """
 
 import asyncio
 import math
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter
-
 from ..core import Operation, Outcome, Page, Scan, Store
 from ..core.errors import Overloaded
 from ..core.store import Policy
 from ..telemetry import Traces, wait_span
-
-
-class BulkheadMetrics:
-    """The metrics that the tables of one catalog share."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.calls = Counter(
-            "tableside_bulkhead_calls",
-            "Calls that found the limit reached, by whether they were sent later (waited) or not (refused).",
-            ("table", "outcome"),
-            registry=registry,
-        )
+from .metrics import PolicyMetrics
 
 
 class Bulkhead(Policy):
@@ -36,7 +23,7 @@ class Bulkhead(Policy):
         inner: Store,
         concurrency_max: int,
         *,
-        metrics: BulkheadMetrics | None = None,
+        metrics: PolicyMetrics | None = None,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
@@ -45,8 +32,8 @@ class Bulkhead(Policy):
         self._slots = asyncio.Semaphore(concurrency_max)
         self._concurrency_max = concurrency_max
         self._traces = traces
-        table = inner.spec.name
-        self._counters = {name: metrics.calls.labels(table, name) for name in ("waited", "refused")} if metrics else {}
+        counter = (metrics or PolicyMetrics()).bulkhead_calls
+        self._waited, self._refused = (counter.labels(inner.spec.name, outcome) for outcome in ("waited", "refused"))
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Send the operations when a slot is free. Without a free slot by `until`, return Overloaded and send none."""
@@ -85,14 +72,10 @@ class Bulkhead(Policy):
                 async with asyncio.timeout_at(None if until == math.inf else until):
                     await self._slots.acquire()
         except TimeoutError:
-            self._count("refused")
+            self._refused.inc()
             return False
-        self._count("waited")
+        self._waited.inc()
         return True
-
-    def _count(self, outcome: str) -> None:
-        if outcome in self._counters:
-            self._counters[outcome].inc()
 
     def _overloaded(self) -> Overloaded:
         busy = f"table {self.spec.name!r}: {self._concurrency_max} calls of its store (concurrency_max) were in flight"

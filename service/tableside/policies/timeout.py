@@ -12,18 +12,10 @@ import math
 import time
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter
-
-from ..core import DeadlineExceeded, Operation, Outcome, Store, StoreUnavailable, TableError
-from ..core.directions import (
-    DIRECTIONS,
-    all_succeeded,
-    applied_if_unanswered,
-    apply_by_direction,
-    count_reads,
-    direction,
-)
+from ..core import DeadlineExceeded, Operation, Outcome, Store, StoreUnavailable
+from ..core.directions import Direction, all_succeeded, applied_if_unanswered, direction
 from ..core.store import Policy
+from .metrics import PolicyMetrics
 
 GRACE_S = 0.1
 """Extra time after the timeout for the store to return and report the operations that it has finished."""
@@ -32,49 +24,25 @@ GRACE_AT_DEADLINE_S = GRACE_S / 2
 """Extra time at the caller's deadline: shorter than that of the table, which would lose the finished outcomes."""
 
 
-class TimeoutMetrics:
-    """The metrics that the tables of one catalog share."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.operations = Counter(
-            "tableside_attempt_timeouts",
-            "Operations that timed out in one attempt, counted for each attempt.",
-            ("table", "direction"),
-            registry=registry,
-        )
-
-
 class Timeout(Policy):
     """A store with a timeout for each call.
 
-    `read_s` and `write_s` are seconds above 0, or None for no limit except the caller's deadline. A call with reads and
-    writes is divided if their timeouts make a difference.
+    `read_s` and `write_s` are seconds above 0, or None for no limit except the caller's deadline.
     """
 
     def __init__(
-        self, inner: Store, *, read_s: float | None, write_s: float | None, metrics: TimeoutMetrics | None = None
+        self, inner: Store, *, read_s: float | None, write_s: float | None, metrics: PolicyMetrics | None = None
     ) -> None:
         super().__init__(inner)
-        self._read_s = _checked(read_s)
-        self._write_s = _checked(write_s)
-        table = inner.spec.name
-        self._counters = {name: metrics.operations.labels(table, name) for name in DIRECTIONS} if metrics else {}
+        self._timeouts_s: dict[Direction, float] = {"read": _checked(read_s), "write": _checked(write_s)}
+        counter = (metrics or PolicyMetrics()).timeouts
+        self._counters = {way: counter.labels(inner.spec.name, way) for way in self._timeouts_s}
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Send the operations with an earlier deadline."""
-        now = time.monotonic()
-        read_until, write_until = min(until, now + self._read_s), min(until, now + self._write_s)
-        if read_until == write_until:
-            return await self._attempt(operations, read_until, until)
-        if (gets := count_reads(operations)) in (0, len(operations)):
-            return await self._attempt(operations, read_until if gets else write_until, until)
-        return await apply_by_direction(
-            operations,
-            lambda some: self._attempt(some, read_until, until),
-            lambda some: self._attempt(some, write_until, until),
-        )
-
-    async def _attempt(self, operations: Sequence[Operation], limit: float, until: float) -> Sequence[Outcome]:
+        way = direction(operations)
+        timeout_s = self._timeouts_s[way]
+        limit = min(until, time.monotonic() + timeout_s)
         if limit == math.inf:
             return await self._inner.apply(operations, until)
         try:
@@ -83,23 +51,17 @@ class Timeout(Policy):
         except TimeoutError:
             if not bound.expired():
                 raise
-            outcomes = [self._deadline_exceeded(operation) for operation in operations]
+            detail = f"table {self.spec.name!r}: the deadline was over, and the store did not return by itself"
+            outcomes = [DeadlineExceeded(detail, applied=applied_if_unanswered(operations))] * len(operations)
         if limit == until or all_succeeded(outcomes):
             return outcomes
-        return [self._as_unavailable(*both) for both in zip(operations, outcomes, strict=True)]
+        return [self._as_unavailable(outcome, way, timeout_s) for outcome in outcomes]
 
-    def _deadline_exceeded(self, operation: Operation) -> TableError:
-        detail = f"table {self.spec.name!r}: the deadline was over, and the store did not return by itself"
-        return DeadlineExceeded(detail, applied=applied_if_unanswered(operation))
-
-    def _as_unavailable(self, operation: Operation, outcome: Outcome) -> Outcome:
+    def _as_unavailable(self, outcome: Outcome, way: Direction, timeout_s: float) -> Outcome:
         """Convert DeadlineExceeded of the attempt, but not of the caller's deadline, to StoreUnavailable."""
         if not isinstance(outcome, DeadlineExceeded):
             return outcome
-        way = direction(operation)
-        if way in self._counters:
-            self._counters[way].inc()
-        timeout_s = self._read_s if way == "read" else self._write_s
+        self._counters[way].inc()
         detail = f"table {self.spec.name!r}: the store did not finish the {way} within the timeout_s of {timeout_s:g} s"
         return StoreUnavailable(detail, applied=outcome.applied)
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from contract import StoreContract, Time, same, update
 from support.naive import Naive, Sent
-from support.scripted import Scripted
+from support.scripted import Divided, Scripted
 from support.virtual_time import in_virtual_time
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
@@ -108,7 +108,7 @@ class TestEveryPolicyIdle(StoreContract):
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         @asynccontextmanager
         async def opened() -> AsyncIterator[Store]:
-            store = stacked(MemoryStore(spec), EVERYTHING)
+            store = Divided(stacked(MemoryStore(spec), EVERYTHING))
             yield store
             await store.close()
 

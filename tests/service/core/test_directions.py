@@ -1,35 +1,25 @@
-"""The reads and writes of one call are separated, and their outcomes are merged in order."""
-
-from collections.abc import Sequence
+"""The direction of a call decides its limits, and whether it may have been applied."""
 
 import pytest
 
 from contract import put, update
-from tableside.core.directions import applied_if_unanswered, apply_by_direction, direction
-from tableside.core.operations import Delete, Get, Operation, Outcome, Written
+from tableside.core import Batch
+from tableside.core.directions import applied_if_unanswered, at_positions, direction
+from tableside.core.operations import Delete, Get, Operation
 
-MIXED: list[Operation] = [put("a"), Get("b"), Delete("c"), Get("d"), update("e", {})]
-
-
-def test_only_gets_are_reads() -> None:
-    assert [direction(operation) for operation in MIXED] == ["write", "read", "write", "read", "write"]
-    assert [applied_if_unanswered(operation) for operation in MIXED] == ["unknown", "no", "unknown", "no", "unknown"]
+WRITES: list[Operation] = [put("a"), Delete("a"), update("a", {})]
 
 
-async def test_separate_directions_have_outcomes_in_order() -> None:
-    async def read(some: Sequence[Operation]) -> list[Outcome]:
-        assert [operation.key for operation in some] == ["b", "d"]
-        return [None, None]
-
-    async def write(some: Sequence[Operation]) -> list[Outcome]:
-        return [Written(str(operation.key)) for operation in some]
-
-    assert await apply_by_direction(MIXED, read, write) == [Written("a"), None, Written("c"), None, Written("e")]
+@pytest.mark.parametrize("operation", [Get("a"), *WRITES])
+def test_only_calls_of_gets_are_reads(operation: Operation) -> None:
+    expected = ("read", "no") if isinstance(operation, Get) else ("write", "unknown")
+    for call in ([operation] * 2, Batch.of([operation] * 2)):
+        assert (direction(call), applied_if_unanswered(call)) == expected
 
 
-async def test_an_exception_of_one_direction_is_raised() -> None:
-    async def broken(some: Sequence[Operation]) -> list[Outcome]:
-        raise RuntimeError("broken")
-
-    with pytest.raises(RuntimeError, match="broken"):
-        await apply_by_direction(MIXED, broken, broken)
+def test_a_part_of_a_call_in_columns_is_in_columns() -> None:
+    gets = [Get(key) for key in "abc"]
+    assert at_positions(gets, [2, 0]) == [Get("c"), Get("a")]
+    part = at_positions(Batch.of(gets), [2, 0])
+    assert isinstance(part, Batch)
+    assert part == [Get("c"), Get("a")]

@@ -13,7 +13,8 @@ from support.virtual_time import in_virtual_time, now
 from tableside.core.errors import Overloaded
 from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Page, Policy, Scan, Store
-from tableside.policies.bulkhead import Bulkhead, BulkheadMetrics
+from tableside.policies.bulkhead import Bulkhead
+from tableside.policies.metrics import PolicyMetrics
 
 
 class TestBulkheadOfOne(PolicyContract):
@@ -109,7 +110,7 @@ async def test_an_exception_in_a_call_frees_its_slot() -> None:
 async def test_scans_are_calls_too() -> None:
     store = slow()
     registry = CollectorRegistry()
-    policy = Bulkhead(store, 1, metrics=BulkheadMetrics(registry))
+    policy = Bulkhead(store, 1, metrics=PolicyMetrics(registry))
     started = now()
     await asyncio.gather(policy.scan(Scan(1)), policy.apply([Get("a")]), policy.scan(Scan(1)), policy.splits(1))
     assert store.under_way_max == 1
@@ -126,7 +127,7 @@ def test_at_least_one_call_is_admitted() -> None:
 @in_virtual_time
 async def test_calls_that_waited_and_that_were_refused_are_counted() -> None:
     registry = CollectorRegistry()
-    policy = Bulkhead(slow(), 1, metrics=BulkheadMetrics(registry))
+    policy = Bulkhead(slow(), 1, metrics=PolicyMetrics(registry))
     await asyncio.gather(*(policy.apply([put(f"{index}")], now() + 2.5) for index in range(5)))
 
     def count(outcome: str) -> float | None:

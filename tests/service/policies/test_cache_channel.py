@@ -26,9 +26,9 @@ from support.scripted import Scripted
 from tableside.core.errors import InvalidOperation, StoreUnavailable
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record
 from tableside.core.store import TableSpec
-from tableside.policies.cache import Cache, CacheMetrics
-from tableside.policies.cache.invalidation.channel import Channel
-from tableside.policies.cache.invalidation.protocol import (
+from tableside.policies.cache import Cache
+from tableside.policies.cache.channel import Channel
+from tableside.policies.cache.messages import (
     KEYS_MAX,
     MESSAGE_BYTES_MAX,
     Message,
@@ -36,6 +36,7 @@ from tableside.policies.cache.invalidation.protocol import (
     decode_message,
     encode_messages,
 )
+from tableside.policies.metrics import PolicyMetrics
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.backend import RedisBackend
 from tableside.stores.redis.settings import RedisSettings
@@ -72,7 +73,7 @@ class Replica:
     """A cache with its own invalidation channel, around a store that all replicas share."""
 
     def __init__(
-        self, store: MemoryStore, channel: Channel, registry: CollectorRegistry, metrics: CacheMetrics
+        self, store: MemoryStore, channel: Channel, registry: CollectorRegistry, metrics: PolicyMetrics
     ) -> None:
         self.store = Scripted(store)
         self.channel = channel
@@ -109,10 +110,8 @@ async def replicas(*urls: str, cluster: bool = False) -> AsyncIterator[list[Repl
         made = []
         for url in urls:
             registry = CollectorRegistry()
-            metrics = CacheMetrics(registry)
-            channel = await Channel.open(
-                connection(url), store="bus", cluster=cluster, connect_timeout_s=0.5, metrics=metrics
-            )
+            metrics = PolicyMetrics(registry)
+            channel = Channel(connection(url), store="bus", cluster=cluster, connect_timeout_s=0.5, metrics=metrics)
             stack.push_async_callback(channel.close)
             made.append(Replica(store, channel, registry, metrics))
             stack.push_async_callback(made[-1].cache.close)
@@ -465,9 +464,7 @@ async def test_the_channel_recovers_from_every_network_fault(
 async def test_a_channel_opens_and_closes_without_a_server() -> None:
     async with asyncio.timeout(SOON_S):
         registry = CollectorRegistry()
-        channel = await Channel.open(
-            connection(f"redis://{HOST}:{free_port()}/0"), store="bus", metrics=CacheMetrics(registry)
-        )
+        channel = Channel(connection(f"redis://{HOST}:{free_port()}/0"), store="bus", metrics=PolicyMetrics(registry))
         cache = Cache(
             Scripted(), records_max=9, bytes_max=2**20, ttl_s=9, absent_ttl_s=0, channel=channel, metrics=None
         )
@@ -493,7 +490,7 @@ async def test_a_missing_permission_to_publish_is_logged_once(
         async with replicas(redis_url) as [other]:
             await other.value()
             way = f"redis://listener:secret@{parts.hostname}:{parts.port}/0"
-            channel = await Channel.open(connection(way), store="bus")
+            channel = Channel(connection(way), store="bus")
             member = channel.subscribe(other.cache.spec.name_in_store, lambda keys: None, lambda: None, lambda _: None)
             await until(lambda: channel.up)
             member.publish(["a"])
@@ -609,7 +606,7 @@ WRITER = """
 import asyncio, sys
 from tableside.core.operations import Put
 from tableside.policies.cache import Cache
-from tableside.policies.cache.invalidation.channel import Channel
+from tableside.policies.cache.channel import Channel
 from tableside.core.store import TableSpec
 from tableside.stores.redis.backend import RedisBackend
 from tableside.stores.redis.settings import RedisSettings
@@ -617,7 +614,7 @@ from tableside.stores.redis.settings import RedisSettings
 async def main(url, place):
     settings = RedisSettings(url=url)
     backend = await RedisBackend.open(settings)
-    channel = await Channel.open(settings.connection(), store="bus")
+    channel = Channel(settings.connection(), store="bus")
     store = await backend.store(TableSpec("t", stored_as=place))
     cache = Cache(store, records_max=9, bytes_max=2**20, ttl_s=9, absent_ttl_s=0, writes="through", channel=channel)
     while not channel.up:

@@ -16,7 +16,7 @@ from tableside.core.errors import StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Policy, TableSpec
 from tableside.policies.cache import Cache
-from tableside.policies.cache.peers import OnKeys
+from tableside.policies.cache.policy import OnKeys
 from tableside.stores.memory import MemoryStore
 
 ROOMY = {"records_max": 100, "bytes_max": 2**20, "ttl_s": 3600.0, "absent_ttl_s": 600.0}

@@ -3,11 +3,12 @@
 import asyncio
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
 from support.virtual_time import in_virtual_time, now
+from tableside.policies.metrics import PolicyMetrics
 from tableside.policies.rate_limit import Rate
-from tableside.policies.rate_limit.leased import KEEP_S, LEASE_S, Lease, LeasedBucket
+from tableside.policies.rate_limit.shared import KEEP_S, LEASE_S, Lease, LeasedBucket
 
 
 class Limiter:
@@ -36,8 +37,9 @@ class Limiter:
         return Lease(0.0, (least - self.credit) / self.per_s)
 
 
-def bucket(limiter: Limiter, per_s: float = 100, fallbacks: Counter | None = None) -> LeasedBucket:
+def bucket(limiter: Limiter, per_s: float = 100, metrics: PolicyMetrics | None = None) -> LeasedBucket:
     rate = Rate(per_s)
+    fallbacks = (metrics or PolicyMetrics()).limiter_fallbacks.labels("t", "read")
     return LeasedBucket(limiter, rate.burst_credits, rate, rate.scaled(0.5).bucket(), fallbacks)
 
 
@@ -140,13 +142,15 @@ async def test_a_deadline_ends_the_wait_in_the_line_too() -> None:
 @in_virtual_time
 async def test_without_the_shared_limiter_a_local_share_is_used() -> None:
     registry = CollectorRegistry()
-    counter = Counter("fallbacks", "Counted.", registry=registry)
     limiter = Limiter(1000)
     limiter.away = True
-    leased = bucket(limiter, per_s=100, fallbacks=counter)
+    leased = bucket(limiter, per_s=100, metrics=PolicyMetrics(registry))
     started = now()
     for _ in range(150):
         assert await take_credits(leased) == 1
     assert now() - started == pytest.approx(2, abs=0.1), "50 at once, and then 50 a second"
     assert limiter.given == []
-    assert registry.get_sample_value("fallbacks_total") == limiter.questions
+    assert (
+        registry.get_sample_value("tableside_rate_limit_fallbacks_total", {"table": "t", "direction": "read"})
+        == limiter.questions
+    )

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import pytest
 
 from contract import PolicyContract, Time, put, update
-from support.scripted import Scripted
+from support.scripted import Divided, Scripted
 from support.spans import Spans
 from support.virtual_time import in_virtual_time, now
 from tableside.core.errors import Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.rate_limit import Cost, Rate, RateLimit
-from tableside.policies.rate_limit.bucket import Bucket
+from tableside.policies.rate_limit.credits import Bucket
 from tableside.stores.memory import MemoryStore
 
 
@@ -46,10 +46,9 @@ async def passed_at(policy: RateLimit, *operations: Operation, left_s: float = 6
 
 async def empty(policy: RateLimit, *, read: float = 0, write: float = 0) -> None:
     """Remove this many credits from the buckets."""
-    for credit, cost in ((policy._read, read), (policy._write, write)):
-        if cost:
-            assert credit is not None
-            assert credit.try_take(cost)
+    for way, gate in policy._gates.items():
+        if cost := read if way == "read" else write:
+            assert gate._credits_of().try_take(cost)
 
 
 def test_each_kind_has_a_cost_and_sizes_are_rounded_up_to_kib() -> None:
@@ -91,7 +90,8 @@ async def test_a_free_operation_never_waits_or_fails() -> None:
     await asyncio.sleep(0)
     assert await passed_at(policy, Delete("a")) == 0
     assert await passed_at(policy, *[Get(f"{index}") for index in range(1000)]) == 0
-    outcomes = await policy.apply([put("a"), Delete("b"), put("c"), Delete("d"), Get("e")], now() + 0.1)
+    operations: list[Operation] = [put("a"), Delete("b"), put("c"), Delete("d"), Get("e")]
+    outcomes = await Divided(policy).apply(operations, now() + 0.1)
     assert [type(outcome) for outcome in outcomes] == [Throttled, Written, Throttled, Written, type(None)]
     waiting.cancel()
 
@@ -173,7 +173,7 @@ async def test_gets_without_a_fixed_cost_wait_while_credits_are_owed() -> None:
     policy = RateLimit(Scripted(memory), read=Rate(10, 5), write=None, cost=Cost(get=0, kib=1))
     assert await passed_at(policy, Get("a")) == 0
     assert await passed_at(policy, Get("a")) == pytest.approx(0.5)
-    assert await passed_at(policy, put("w"), Get("a")) == pytest.approx(1.0)
+    assert await passed_at(policy, Get("a")) == pytest.approx(1.0)
     [refused] = await policy.apply([Get("b")], now() + 0.5)
     assert isinstance(refused, Throttled)
 
@@ -206,10 +206,11 @@ async def test_costs_in_any_interval_are_limited_by_rate_and_burst_or_one_operat
         between_s = paid[last][0] - paid[first][0]
         assert sum(cost for _, cost in paid[first : last + 1]) <= 40 + largest + 200 * between_s + 2.1
     assert {type(outcome) for outcome in outcomes} == {Written, Throttled}
-    assert isinstance(policy._write, Bucket)
-    assert policy._write._queued_cost == 0
+    bucket = policy._gates["write"]._credits_of()
+    assert isinstance(bucket, Bucket)
+    assert bucket._queued_cost == 0
     await asyncio.sleep(10)
-    assert policy._write.full
+    assert bucket.full
 
 
 @in_virtual_time

@@ -24,9 +24,16 @@ from support.virtual_time import now
 from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Put
 from tableside.core.store import Policy, Store, TableSpec
-from tableside.policies.rate_limit import Cost, Rate, RateLimit, RateLimitMetrics
-from tableside.policies.rate_limit.leased import KEEP_S, SharedWindow
-from tableside.policies.rate_limit.shared import CONNECT_TIMEOUT_S, PROBE_INTERVAL_S, RESPONSE_TIMEOUT_S, SharedCredits
+from tableside.policies.metrics import PolicyMetrics
+from tableside.policies.rate_limit import Cost, Rate, RateLimit
+from tableside.policies.rate_limit.shared import (
+    CONNECT_TIMEOUT_S,
+    KEEP_S,
+    PROBE_INTERVAL_S,
+    RESPONSE_TIMEOUT_S,
+    SharedCredits,
+    SharedWindow,
+)
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.settings import RedisSettings
 
@@ -240,7 +247,7 @@ async def test_without_redis_a_replica_uses_a_local_limit_until_redis_recovers(
     rate = Rate(100)
     async with FaultProxy(where["host"], where["port"]) as proxy:
         url = f"redis://{where['host']}:{proxy.port}/0"
-        async with replicas(url, table, 1, read=rate, share=0.5, metrics=RateLimitMetrics(registry)) as [
+        async with replicas(url, table, 1, read=rate, share=0.5, metrics=PolicyMetrics(registry)) as [
             (policy, one_store)
         ]:
             await run_callers(policy, 0.5, 5)
@@ -284,7 +291,7 @@ async def test_a_cluster_that_was_never_reachable_blocks_no_call(table: str, unu
     """The driver raises a separate error in this case, unrelated to the errors of a single server."""
     registry = CollectorRegistry()
     async with shared(f"redis://127.0.0.1:{unused_tcp_port}", cluster=True) as credit:
-        policy = RateLimit(store(table), read=Rate(50), write=None, shared=credit, metrics=RateLimitMetrics(registry))
+        policy = RateLimit(store(table), read=Rate(50), write=None, shared=credit, metrics=PolicyMetrics(registry))
         outcomes: list[Outcome] = []
         for _ in range(50):
             outcomes += await policy.apply([Get("a")], now() + 5)
@@ -300,7 +307,7 @@ async def test_shared_limits_work_on_a_cluster(redis_cluster_urls: list[str], ta
     registry = CollectorRegistry()
     inner = store(table)
     async with shared(url, cluster=True) as credit:
-        policy = RateLimit(inner, read=Rate(100), write=Rate(5), shared=credit, metrics=RateLimitMetrics(registry))
+        policy = RateLimit(inner, read=Rate(100), write=Rate(5), shared=credit, metrics=PolicyMetrics(registry))
         await asyncio.gather(run_callers(policy, 1.5, 5), run_callers(policy, 1.5, 5, put("a")))
     gets = [(at, 1) for at, [operation] in zip(inner.called_at, inner.calls, strict=True) if type(operation) is Get]
     assert 100 <= len(gets) <= 100 + 100 * 1.6
@@ -318,9 +325,7 @@ async def test_user_and_password_are_used_and_never_shown(
             registry = CollectorRegistry()
             settings = RedisSettings.model_validate({"url": url, "username": "default", "password": password})
             credit = SharedCredits.open(settings.connection())
-            policy = RateLimit(
-                store(table), read=Rate(10), write=None, shared=credit, metrics=RateLimitMetrics(registry)
-            )
+            policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=PolicyMetrics(registry))
             assert await policy.apply([Get("a")], now() + 5) == [None]
             assert fallbacks(registry, table) == away
             assert password not in repr(credit)
@@ -347,9 +352,7 @@ async def test_redis_may_be_behind_tls_or_a_socket(tmp_path: Path, table: str, i
         for url in (f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}", f"unix://{socket}"):
             registry = CollectorRegistry()
             credit = SharedCredits.open(RedisSettings.model_validate({"url": url}).connection())
-            policy = RateLimit(
-                store(table), read=Rate(10), write=None, shared=credit, metrics=RateLimitMetrics(registry)
-            )
+            policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=PolicyMetrics(registry))
             assert await policy.apply([Get("a")], now() + 5) == [None]
             assert fallbacks(registry, table) == 0
             await credit.close()

@@ -8,13 +8,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put, update
-from support.scripted import Scripted
+from support.scripted import Divided, Scripted
 from support.virtual_time import in_virtual_time, now
 from tableside.catalog.table import Table
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store
-from tableside.policies.timeout import GRACE_S, Timeout, TimeoutMetrics
+from tableside.policies.metrics import PolicyMetrics
+from tableside.policies.timeout import GRACE_S, Timeout
 
 
 class TestTimeout(PolicyContract):
@@ -76,11 +77,12 @@ async def test_a_store_that_ignores_its_deadline_is_cancelled_shortly_after() ->
     store = Scripted()
     store.deaf, store.takes_s = True, lambda operations: 3600
     started = now()
-    outcomes = await Timeout(store, read_s=1, write_s=1).apply([Get("a"), put("b")], until=started + 10)
+    policy = Divided(Timeout(store, read_s=1, write_s=1))
+    outcomes = await policy.apply([Get("a"), put("b")], until=started + 10)
     assert now() == pytest.approx(started + 1 + GRACE_S)
     error(outcomes[0], StoreUnavailable, "no")
     error(outcomes[1], StoreUnavailable, "unknown")
-    assert store.cancelled == 1
+    assert store.cancelled == 2
 
 
 @in_virtual_time
@@ -103,18 +105,10 @@ async def test_each_direction_of_a_call_has_a_separate_timeout() -> None:
     store.takes_s = lambda operations: 60 if isinstance(operations[0], Get) else 1.5
     operations: list[Operation] = [Get("a"), put("b"), Get("c"), update("d", {"n": 1}, {})]
     for write_s in (2.0, None):
-        outcomes = await Timeout(store, read_s=1, write_s=write_s).apply(operations, until=now() + 10)
+        policy = Divided(Timeout(store, read_s=1, write_s=write_s))
+        outcomes = await policy.apply(operations, until=now() + 10)
         assert [type(outcome) for outcome in outcomes] == [StoreUnavailable, Written, StoreUnavailable, Written]
-    assert [[operation.key for operation in call] for call in store.calls] == [["a", "c"], ["b", "d"]] * 2
-
-
-@in_virtual_time
-async def test_directions_with_the_same_deadline_are_not_divided() -> None:
-    store = Scripted()
-    await Timeout(store, read_s=2, write_s=2).apply([Get("a"), put("b")], until=now() + 10)
-    await Timeout(store, read_s=20, write_s=30).apply([Get("a"), put("b")], until=now() + 10)
-    assert len(store.calls) == 2
-    assert store.untils == [now() + 2, now() + 10]
+    assert [[operation.key for operation in call] for call in store.calls] == [["a", "c"], ["b"], ["d"]] * 2
 
 
 @in_virtual_time
@@ -131,12 +125,12 @@ async def test_without_a_timeout_calls_are_unlimited() -> None:
 async def test_cancellation_and_the_stores_own_timeout_error_pass_through() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 60
-    task = asyncio.create_task(Timeout(store, read_s=1, write_s=2).apply([Get("a"), put("b")], until=now() + 10))
+    task = asyncio.create_task(Timeout(store, read_s=1, write_s=2).apply([Get("a")], until=now() + 10))
     await asyncio.sleep(0.5)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert store.cancelled == 2
+    assert store.cancelled == 1
 
     class Broken(Scripted):
         async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
@@ -156,7 +150,7 @@ def test_a_timeout_is_above_nothing(timeout_s: float) -> None:
 async def test_timeouts_are_counted_by_direction() -> None:
     registry = CollectorRegistry()
     store = Scripted()
-    policy = Timeout(store, read_s=1, write_s=2, metrics=TimeoutMetrics(registry))
+    policy = Divided(Timeout(store, read_s=1, write_s=2, metrics=PolicyMetrics(registry)))
     await policy.apply([Get("a"), put("b")], until=now() + 10)
     store.takes_s = lambda operations: 60
     await policy.apply([Get("a"), Get("b"), put("c")], until=now() + 10)

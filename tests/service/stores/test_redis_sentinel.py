@@ -19,9 +19,8 @@ from tableside.catalog.backends import ReplicaLinks
 from tableside.core.errors import StoreMisconfigured, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Written
 from tableside.core.store import TableSpec
-from tableside.policies.cache.metrics import CacheMetrics
-from tableside.policies.rate_limit.metrics import RateLimitMetrics
-from tableside.policies.rate_limit.policy import Rate, RateLimit
+from tableside.policies.metrics import PolicyMetrics
+from tableside.policies.rate_limit import Rate, RateLimit
 from tableside.settings.settings import StoreSettings
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.settings import RedisSettings
@@ -209,8 +208,8 @@ async def test_the_shared_limit_and_the_channel_follow_the_primary(tmp_path: Pat
     registry = CollectorRegistry()
     with redis_sentinel(tmp_path) as watched:
         settings = RedisSettings.model_validate({"url": watched.url})
-        links = ReplicaLinks({"s": StoreSettings("redis", settings)}, CacheMetrics(registry))
-        channel, metrics = links.channel("s"), RateLimitMetrics(registry)
+        links = ReplicaLinks({"s": StoreSettings("redis", settings)}, PolicyMetrics(registry))
+        channel, metrics = links.channel("s"), PolicyMetrics(registry)
         limit = RateLimit(
             MemoryStore(TableSpec("t")), read=Rate(1000), write=None, shared=links.limiter("s"), metrics=metrics
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ...core import Clock, Get, Key, Operation, Outcome, Record
+from ...core import Clock, Get, Key, Outcome, Record
 
 ENTRY_BYTES = 200
 """Measured memory of an entry without its key and record: its slot in the dictionary and in the LRU order."""
@@ -42,7 +42,7 @@ class Entries:
 
     def fill(
         self,
-        operations: Sequence[Operation],
+        gets: Sequence[Get],
         positions: Iterable[int],
         outcomes: list[Outcome],
         now: float,
@@ -55,13 +55,12 @@ class Entries:
         entries, rest, oldest = self._entries, [], now
         now_ms = clock()
         for position in positions:
-            operation = operations[position]
-            entry = entries.get(operation.key) if type(operation) is Get else None
+            get = gets[position]
+            entry = entries.get(get.key)
             if entry is None or now >= entry.fresh_until:
                 rest.append(position)
                 continue
-            max_age_s = operation.max_age_s  # type: ignore[union-attr]  # only a Get has found an entry
-            if max_age_s is not None and not 0 < max_age_s >= now - entry.read_at:
+            if get.max_age_s is not None and not 0 < get.max_age_s >= now - entry.read_at:
                 rest.append(position)
                 continue
             if (record := entry.record) is not None:
@@ -69,7 +68,7 @@ class Entries:
                     rest.append(position)
                     continue
                 outcomes[position] = Record(record.value, record.etag, record.expires_ms, now - entry.read_at)
-            entries.move_to_end(operation.key)
+            entries.move_to_end(get.key)
             if entry.read_at < oldest:
                 oldest = entry.read_at
         return rest, oldest

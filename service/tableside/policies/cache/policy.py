@@ -12,16 +12,27 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, Protocol, cast
 
-from ...core import Clock, DeadlineExceeded, Get, Key, Operation, Outcome, Record, Store, TableError, Written, now_ms
+from ...core import Clock, DeadlineExceeded, Get, Key, Operation, Outcome, Record, Store, TableError, now_ms
+from ...core.directions import at_positions, direction
 from ...core.store import Policy
 from ...telemetry import Traces, current_link, wait_span
+from ..metrics import CacheMetrics, PolicyMetrics
 from .entries import Entries
-from .loads import Load, Loads, young_enough
-from .metrics import CacheMetrics, TableCacheMetrics
-from .peers import Peers
-from .writes import Writes, may_have_written, with_values, without_values, written_records
+from .in_flight import (
+    Load,
+    Loads,
+    Writes,
+    may_have_written,
+    with_values,
+    without_values,
+    written_records,
+    young_enough,
+)
+
+OnKeys = Callable[[Sequence[Key] | None], None]
+"""Receives the keys that another replica wrote, or None if it may have written any key."""
 
 
 class Cache(Policy):
@@ -42,10 +53,10 @@ class Cache(Policy):
         ttl_s: float,
         absent_ttl_s: float,
         writes: Literal["around", "through"] = "around",
-        channel: Peers | None = None,
+        channel: "Peers | None" = None,
         clock: Clock = now_ms,
         monotonic: Callable[[], float] = time.monotonic,
-        metrics: CacheMetrics | None = None,
+        metrics: PolicyMetrics | None = None,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
@@ -55,7 +66,7 @@ class Cache(Policy):
         self._loads = Loads()
         self._writes = Writes()
         self._through = writes == "through"
-        self._metrics = None if metrics is None else TableCacheMetrics(metrics, inner.spec.name, inner.spec.partition)
+        self._metrics = CacheMetrics(metrics or PolicyMetrics(), inner.spec.name, inner.spec.partition)
         self._traces = traces
         self._suspended = False
         self._subscription = None
@@ -74,17 +85,20 @@ class Cache(Policy):
         self._suspended = False
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
-        """Answer gets from the entries, and send the remaining operations in one call of the store."""
+        """Answer gets from the entries, and read the others in one call of the store. Pass on writes."""
+        if direction(operations) == "write":
+            return await self._write(operations, until)
         if self._suspended:
-            return await self._bypass(operations, until)
-        outcomes: list[Outcome] = [None] * len(operations)
-        positions: Sequence[int] = range(len(operations))
+            return await self._inner.apply(operations, until)
+        gets = cast("list[Get]", [*operations])
+        outcomes: list[Outcome] = [None] * len(gets)
+        positions: Sequence[int] = range(len(gets))
         while positions:
             now = self._monotonic()
-            asked, oldest = self._entries.fill(operations, positions, outcomes, now, self._clock)
-            if self._metrics is not None and len(asked) < len(positions):
+            asked, oldest = self._entries.fill(gets, positions, outcomes, now, self._clock)
+            if len(asked) < len(positions):
                 self._metrics.count_hits(len(positions) - len(asked), now - oldest)
-            positions = await self._load_or_join(operations, asked, outcomes, until) if asked else ()
+            positions = await self._load_or_join(operations, gets, asked, outcomes, until) if asked else ()
         return outcomes
 
     async def close(self) -> None:
@@ -95,20 +109,26 @@ class Cache(Policy):
         await super().close()
 
     async def _load_or_join(
-        self, operations: Sequence[Operation], positions: Sequence[int], outcomes: list[Outcome], until: float
+        self,
+        operations: Sequence[Operation],
+        gets: Sequence[Get],
+        positions: Sequence[int],
+        outcomes: list[Outcome],
+        until: float,
     ) -> Sequence[int]:
-        """Wait for loads that others began, and send the rest. Return the positions of gets that must try again."""
-        joined = self._joined(operations, positions)
+        """Wait for loads that others began, and read the rest. Return the positions of gets that must try again."""
+        joined = self._joined(gets, positions)
         own = [position for position in positions if position not in joined] if joined else positions
-        asked = [operations[position] for position in own]
-        if self._metrics is not None:
-            self._metrics.count_misses(asked, len(joined))
+        bypassed = sum(gets[position].max_age_s == 0 for position in own)
+        self._metrics.count_misses(len(own), bypassed, len(joined))
         loads = set(joined.values())
         for load in loads:
             load.waiting += 1
         try:
             if own:
-                for position, answer in zip(own, await self._call(asked, until), strict=True):
+                asked = operations if len(own) == len(gets) else at_positions(operations, own)
+                answers = await self._load(asked, [gets[position] for position in own], until)
+                for position, answer in zip(own, answers, strict=True):
                     outcomes[position] = answer
             for load in loads:
                 with wait_span(None if load.ended else self._traces, "cache wait", [load.link]):
@@ -117,90 +137,68 @@ class Cache(Policy):
             for load in loads:
                 self._loads.leave(load)
         for position, load in joined.items():
-            outcomes[position] = self._joined_outcome(operations[position], load, until)
+            outcomes[position] = self._joined_outcome(gets[position], load, until)
         again = [position for position in joined if outcomes[position] is _TRY_AGAIN]
         return again if again and time.monotonic() < until else ()
 
-    async def _bypass(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
-        """Send the operations, and track only the writes: they may end after the cache is resumed."""
-        writes = [operation.key for operation in operations if type(operation) is not Get]
-        self._before(writes)
-        # Other writes of these keys may bypass this cache, so the records that these writes leave are unknown.
-        self._writes.mark_contested(writes)
-        return await self._write(operations, writes, until) if writes else await self._inner.apply(operations, until)
-
-    def _joined(self, operations: Sequence[Operation], positions: Sequence[int]) -> dict[int, Load]:
+    def _joined(self, gets: Sequence[Get], positions: Sequence[int]) -> dict[int, Load]:
         if not self._loads:
             return {}
         now = self._monotonic()
-        found = ((position, self._loads.joinable(operations[position], now)) for position in positions)
+        found = ((position, self._loads.joinable(gets[position], now)) for position in positions)
         return {position: load for position, load in found if load is not None}
 
-    async def _call(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
-        """Send operations in one call of the store, which other gets may join if it has a get."""
-        writes = [operation.key for operation in operations if type(operation) is not Get]
-        sent = with_values(operations) if writes and self._through else operations
-        self._before(writes)
-        if len(writes) == len(operations):
-            outcomes = await self._write(sent, writes, until)
-        else:
-            outcomes = await self._load(sent, writes, until)
-        return outcomes if sent is operations else without_values(operations, outcomes)
+    async def _load(self, operations: Sequence[Operation], gets: Sequence[Get], until: float) -> Sequence[Outcome]:
+        """Read records in one call of the store, which other gets may join. `operations` are the gets."""
+        call, link = self._inner.apply(operations, until), current_link(self._traces)
+        load = Load(gets, call, self._monotonic(), until, link)
+        self._loads.start(load, lambda: self._load_ended(load))
+        load.waiting += 1
+        try:
+            return await asyncio.shield(load.task)
+        finally:
+            self._loads.leave(load)
 
-    async def _write(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> Sequence[Outcome]:
+    def _load_ended(self, load: Load) -> None:
+        """Cache the records of a load, except those whose keys had a write that began or ended since the load began."""
+        keys = self._loads.finish(load) - self._writes.keys()
+        if keys and not load.failed:
+            found = zip(load.keys, load.task.result(), strict=True)
+            self._entries.put([(key, outcome) for key, outcome in found if key in keys], load.read_at)
+        self._update_gauges()
+
+    async def _write(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+        keys = [operation.key for operation in operations]
+        self._writes.begin(keys)
+        self._forget(keys)
+        if self._suspended:
+            # Other writes of these keys may bypass this cache, so the records that these writes leave are unknown.
+            self._writes.mark_contested(keys)
+        sent = with_values(operations) if self._through and not self._suspended else operations
         outcomes: Sequence[Outcome] | None = None
         began = self._monotonic()
         try:
-            outcomes = await self._inner.apply(operations, until)
+            outcomes = await self._inner.apply(sent, until)
         finally:
-            self._after(operations, writes, outcomes, began)
+            self._write_ended(keys, outcomes, began)
         await self._flush(until)
-        return outcomes
+        return outcomes if sent is operations else without_values(operations, outcomes)
 
-    async def _load(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> Sequence[Outcome]:
-        call, link = self._inner.apply(operations, until), current_link(self._traces)
-        load = Load(operations, call, self._monotonic(), until, link)
-        self._loads.start(load, lambda: self._load_ended(load, writes))
-        load.waiting += 1
-        try:
-            outcomes = await asyncio.shield(load.task)
-        finally:
-            self._loads.leave(load)
-        if writes:
-            await self._flush(until)
-        return outcomes
-
-    def _load_ended(self, load: Load, writes: Sequence[Key]) -> None:
-        """Cache the records of a load, except those whose keys had a write that began or ended since the load began."""
-        keys = self._loads.finish(load) - self._writes.keys()
-        outcomes = None if load.failed else load.task.result()
-        if outcomes is not None and keys:
-            found = zip(load.operations, outcomes, strict=True)
-            self._entries.put([(asked.key, outcome) for asked, outcome in found if asked.key in keys], load.read_at)
-        self._after(load.operations, writes, outcomes, load.read_at)
-
-    def _before(self, writes: Sequence[Key]) -> None:
-        self._writes.begin(writes)
-        self._forget(writes)
-
-    def _after(
-        self, operations: Sequence[Operation], writes: Sequence[Key], outcomes: Sequence[Outcome] | None, began: float
-    ) -> None:
+    def _write_ended(self, keys: Sequence[Key], outcomes: Sequence[Outcome] | None, began: float) -> None:
         """Drop the entries of written keys, cache the records they are known to have, and publish the keys.
 
         If the call failed, `outcomes` is None.
         """
-        if writes:
-            alone = self._writes.end(writes)
-            self._forget(writes)
-            ended = writes if outcomes is None else _maybe_written(operations, outcomes)
-            if outcomes is not None and self._through and not self._suspended:
-                found = zip(operations, outcomes, strict=True)
-                self._entries.put(
-                    written_records((asked.key, outcome) for asked, outcome in found if asked.key in alone), began
-                )
-            if self._subscription is not None and ended:
-                self._subscription.publish(ended)
+        alone = self._writes.end(keys)
+        self._forget(keys)
+        written: Sequence[Key] = keys
+        if outcomes is not None:
+            pairs = [*zip(keys, outcomes, strict=True)]
+            written = [key for key, outcome in pairs if may_have_written(outcome)]
+            if self._through and not self._suspended:
+                self._entries.put(written_records(pair for pair in pairs if pair[0] in alone), began)
+        if self._subscription is not None and written:
+            self._subscription.publish(written)
         self._update_gauges()
 
     async def _flush(self, until: float) -> None:
@@ -209,8 +207,7 @@ class Cache(Policy):
 
     def _on_written(self, keys: Sequence[Key] | None) -> None:
         """Drop the keys that another replica wrote. Loads and writes of them in flight may have older values."""
-        if self._metrics is not None:
-            self._metrics.received.inc(1 if keys is None else len(keys))
+        self._metrics.received.inc(1 if keys is None else len(keys))
         if keys is None:
             self._forget_all()
         else:
@@ -219,8 +216,7 @@ class Cache(Policy):
             self._update_gauges()
 
     def _on_sent(self, keys: int) -> None:
-        if self._metrics is not None:
-            self._metrics.sent.inc(keys)
+        self._metrics.sent.inc(keys)
 
     def _forget(self, keys: Sequence[Key]) -> None:
         self._loads.forget(keys)
@@ -233,10 +229,9 @@ class Cache(Policy):
         self._update_gauges()
 
     def _update_gauges(self) -> None:
-        if self._metrics is not None:
-            self._metrics.update_size(len(self._entries), self._entries.size_bytes, self._entries.evictions)
+        self._metrics.update_size(len(self._entries), self._entries.size_bytes, self._entries.evictions)
 
-    def _joined_outcome(self, get: Operation, load: Load, until: float) -> Outcome:
+    def _joined_outcome(self, get: Get, load: Load, until: float) -> Outcome:
         """Return the outcome of a joined load for this get, or `_TRY_AGAIN` if it does not answer this get."""
         if not load.ended or load.task.cancelled():
             return _TRY_AGAIN
@@ -246,20 +241,43 @@ class Cache(Policy):
         age_s = self._monotonic() - load.read_at
         if not young_enough(get, age_s):
             return _TRY_AGAIN
-        if outcome is None or isinstance(outcome, Written):
+        if not isinstance(outcome, Record):
             return outcome
         if 0 < outcome.expires_ms <= self._clock():
             return _TRY_AGAIN
         return Record(outcome.value, outcome.etag, outcome.expires_ms, age_s)
 
 
-def _maybe_written(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> list[Key]:
-    return [
-        operation.key
-        for operation, outcome in zip(operations, outcomes, strict=True)
-        if type(operation) is not Get and may_have_written(outcome)
-    ]
-
-
 _TRY_AGAIN = DeadlineExceeded("the deadline was over while another get read the record")
 """Marks a get that must try again. If its deadline has passed, this is its outcome."""
+
+
+class Subscription(Protocol):
+    """The subscription of one cache to a channel."""
+
+    def publish(self, keys: Sequence[Key]) -> None:
+        """Publish to the other replicas that these keys were written. Return immediately."""
+        ...
+
+    async def flushed(self, until: float) -> None:
+        """Wait until the channel has accepted all keys published so far, but only shortly. Raise nothing."""
+        ...
+
+    def leave(self) -> None:
+        """End the subscription."""
+        ...
+
+
+class Peers(Protocol):
+    """A channel to all other replicas."""
+
+    def subscribe(
+        self, table: str, on_keys: OnKeys, on_lost: Callable[[], None], on_sent: Callable[[int], None]
+    ) -> Subscription:
+        """Subscribe a cache of the table with this name in its store.
+
+        `on_keys` is called with the keys that other replicas wrote. `on_lost` is called whenever the connection to the
+        channel is established (again), because messages may have been missed before. `on_sent` is called with the
+        number of keys that were published. All keys of the table count as one.
+        """
+        ...

@@ -1,7 +1,5 @@
-"""Coalescing: operations that arrive together share one call of the store, and large calls are divided."""
+"""Coalescing: shared calls of the store, and the order of operations on one key."""
 
-from .metrics import CoalesceMetrics
-from .policy import Coalesce
-from .shared_singles import SharedSingles
+from .policy import UNLIMITED, Coalesce
 
-__all__ = ["Coalesce", "CoalesceMetrics", "SharedSingles"]
+__all__ = ["UNLIMITED", "Coalesce"]

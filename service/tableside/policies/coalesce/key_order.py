@@ -10,7 +10,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from ...core import Key, Operation
-from .waiters import Slot
+from .slots import Slot
 
 _KEY = attrgetter("key")
 

@@ -6,13 +6,11 @@ deadline is rejected as soon as that is certain, with the time after which to re
 this policy is inside of `retry`. The cost of a record that a get found is charged afterwards, so later calls wait for
 it.
 
-A limit applies to this process, unless its credits are shared by all replicas (`shared`). Each caller can have limits
-in operations per second (`per_caller`). That policy is the outermost one. Scans cost nothing.
+A limit applies to this process, unless its credits are shared by all replicas (`shared`). Each caller can have
+limits in operations per second (`CallerLimit`). That policy is the outermost one. Scans cost nothing.
 """
 
-from .credits import Cost
-from .metrics import CallerLimitMetrics, RateLimitMetrics
-from .per_caller import CallerLimit
-from .policy import CreditSource, Rate, RateLimit
+from .credits import Rate
+from .policy import CallerLimit, Cost, RateLimit
 
-__all__ = ["CallerLimit", "CallerLimitMetrics", "Cost", "CreditSource", "Rate", "RateLimit", "RateLimitMetrics"]
+__all__ = ["CallerLimit", "Cost", "Rate", "RateLimit"]

@@ -1,16 +1,33 @@
-"""The interface of a source of credits, and the cost of operations in credits."""
+"""A token bucket: credits arrive at a fixed rate, and calls wait for them in a fair queue.
 
+A waiting call takes one share of credits at a time and then joins the end of the queue again. A call that needs many
+credits therefore delays others by at most one share. An operation that costs more than the bucket's capacity waits
+until the bucket is full and leaves a debt, and later calls wait for it.
+"""
+
+import asyncio
 import math
+import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
-from ...core import Delete, Get, Operation, Outcome, Put, Record, Update
-from ...core.operations import size_bytes
-
 ROUNDING = 1e-6
 """Tolerance for the rounding of fractional credits: a smaller deficit counts as none."""
+
+DEBT_S = 10.0
+"""Maximum debt, as the time until its credits arrive: one large record blocks a table no longer than this."""
+
+SHARE_S = 0.1
+"""The credits of this time are one share: the longest time that one waiting call delays the next."""
+
+TIMER_MIN_S = 0.001
+"""Shortest timer: the clock of an event loop may have this resolution."""
+
+TIMER_LATENESS_S = 0.01
+"""Delay of a timer that loses no credits: for waiting calls, the bucket fills this much above the burst."""
 
 
 class Credits(Protocol):
@@ -44,10 +61,6 @@ class Credits(Protocol):
         ...
 
 
-DEBT_S = 10.0
-"""Maximum debt, as the time until its credits arrive: one large record blocks a table no longer than this."""
-
-
 def affordable(costs: Sequence[float], credit: float, burst: float) -> tuple[int, float]:
     """Return how many of the first of these costs the credit pays, and their sum.
 
@@ -61,46 +74,153 @@ def affordable(costs: Sequence[float], credit: float, burst: float) -> tuple[int
     return len(costs), total
 
 
-KIB = 1024
+class _Waiter(msgspec.Struct, frozen=True):
+    """A waiting operation or share: its cost, the credits that must be available, and the future to resolve."""
+
+    cost: float
+    need: float
+    granted: asyncio.Future[None]
 
 
-class Cost(msgspec.Struct, frozen=True):
-    """Credits for an operation of each kind, and for each started KiB that a write sends or a get finds.
+class Bucket:
+    """A bucket that gains `per_s` credits per second, up to `burst`. It starts full."""
 
-    0 means free.
-    """
-
-    get: float = 1.0
-    put: float = 1.0
-    update: float = 1.0
-    delete: float = 1.0
-    kib: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Reject costs that are negative or infinite."""
-        if not all(0 <= cost < math.inf for cost in (self.get, self.put, self.update, self.delete, self.kib)):
-            raise ValueError("a cost must be at least 0, and finite")
+    def __init__(self, per_s: float, burst: float) -> None:
+        self.burst = burst
+        self._per_s = per_s
+        self._share = max(1.0, min(burst, per_s * SHARE_S))
+        self._credits = burst
+        self._counted_at = -math.inf
+        self._queue: deque[_Waiter] = deque()
+        self._queued_cost = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def uniform(self) -> bool:
-        """Return whether every operation costs one credit, so that their costs need not be computed."""
-        return self == Cost()
+    def full(self) -> bool:
+        """Return whether the bucket is full and has no queue, like a new one."""
+        self._fill()
+        return not self._queue and self._credits + ROUNDING >= self.burst
 
-    def of(self, operation: Operation) -> float:
-        """Return the cost of an operation that is charged before it is sent."""
-        match operation:
-            case Get():
-                return self.get
-            case Put():
-                return self.put + self._size_cost(len(operation.value))
-            case Update():
-                return self.update + (self._size_cost(size_bytes(operation)) if self.kib else 0.0)
-            case Delete():
-                return self.delete
+    def try_take(self, cost: float) -> bool:
+        """Take the credits if they are available and no call waits. Return whether they were taken."""
+        self._fill()
+        if self._queue or self._credits + ROUNDING < cost:
+            return False
+        self._credits -= cost
+        return True
 
-    def found_cost(self, outcomes: Sequence[Outcome]) -> float:
-        """Return the additional cost of gets for the records that they found."""
-        return sum(self._size_cost(len(outcome.value)) for outcome in outcomes if isinstance(outcome, Record))
+    def take_some(self, costs: Sequence[float]) -> int:
+        """Pay as many of the first of these costs as there are credits for, if no call waits. Return their number."""
+        self._fill()
+        if self._queue:
+            return 0
+        count, cost = affordable(costs, self._credits, self.burst)
+        self._credits -= cost
+        return count
 
-    def _size_cost(self, size_bytes: int) -> float:
-        return self.kib * -(-size_bytes // KIB)
+    async def take(self, costs: Sequence[float], until: float) -> int:
+        """Wait for credits to pay the first of these costs, at most one share. Return their number.
+
+        Return 0 immediately if the credits cannot be available by `until`.
+        """
+        self._fill()
+        available = self._credits - self._queued_cost + (until - self._counted_at) * self._per_s
+        count, cost = affordable(costs, min(available, self._share), self.burst)
+        if not count:
+            count, cost = 1, costs[0]
+            if available + ROUNDING < self._need(cost):
+                return 0
+        await self._wait_in_queue(cost)
+        return count
+
+    def refund(self, cost: float) -> None:
+        """Return credits that were taken and not used."""
+        self._credits += cost
+        self._grant()
+
+    def charge(self, cost: float) -> None:
+        """Take credits that may not be available yet. Later calls wait for them."""
+        self._fill()
+        self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
+
+    def wait_s(self, cost: float) -> float:
+        """Return the seconds until an operation of this cost can pass, after all waiting calls."""
+        self._fill()
+        return max(0.0, (self._queued_cost + self._need(cost) - self._credits) / self._per_s)
+
+    def _need(self, cost: float) -> float:
+        return min(cost, self.burst)
+
+    async def _wait_in_queue(self, cost: float) -> None:
+        waiter = _Waiter(cost, self._need(cost), asyncio.get_running_loop().create_future())
+        self._queue.append(waiter)
+        self._queued_cost += cost
+        self._set_timer()
+        try:
+            await waiter.granted
+        except asyncio.CancelledError:
+            if waiter.granted.cancelled():
+                self._queued_cost -= cost
+                self._grant()
+            else:
+                self.refund(cost)
+            raise
+
+    def _fill(self) -> None:
+        now = time.monotonic()
+        most = self.burst + (self._per_s * TIMER_LATENESS_S if self._queue else 0)
+        if self._credits < most:
+            self._credits = min(most, self._credits + (now - self._counted_at) * self._per_s)
+        self._counted_at = now
+
+    def _grant(self) -> None:
+        """Give the available credits to the first in the queue, and set a timer for the next."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._fill()
+        while self._queue:
+            waiter = self._queue[0]
+            if not waiter.granted.done():
+                if self._credits + ROUNDING < waiter.need:
+                    break
+                self._credits -= waiter.cost
+                self._queued_cost -= waiter.cost
+                waiter.granted.set_result(None)
+            self._queue.popleft()
+        if not self._queue:
+            self._queued_cost = 0.0  # Without the rounding errors of the sums.
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._queue:
+            missing_s = (self._queue[0].need - self._credits) / self._per_s
+            self._timer = asyncio.get_running_loop().call_later(max(TIMER_MIN_S, missing_s), self._grant)
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """Credits per second, which may be a fraction, and the credits that can be used after a pause (`burst`).
+
+    The default burst is the credits of one second, at least one.
+    """
+
+    per_s: float
+    burst: float | None = None
+
+    def __post_init__(self) -> None:
+        """Reject rates that would let no operation pass."""
+        if not 0 < self.per_s < math.inf or (self.burst is not None and not 1 <= self.burst < math.inf):
+            raise ValueError("a rate must be above 0 per second, its burst at least 1, and both finite")
+
+    @property
+    def burst_credits(self) -> float:
+        """Return the burst, or its default."""
+        return self.burst if self.burst is not None else max(1.0, self.per_s)
+
+    def bucket(self) -> Bucket:
+        """Return a full bucket with this rate."""
+        return Bucket(self.per_s, self.burst_credits)
+
+    def scaled(self, share: float) -> "Rate":
+        """Return this fraction of the rate."""
+        return Rate(self.per_s * share, max(1.0, self.burst_credits * share))

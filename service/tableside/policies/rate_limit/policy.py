@@ -1,66 +1,76 @@
-"""The rate limit policy: credits for the reads and the writes of a table."""
+"""Limits of tables and of callers: calls pay for their operations with credits, or wait for them."""
 
+import asyncio
 import math
-from collections.abc import Sequence
-from typing import Protocol
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...core import Get, Operation, Outcome, Store
-from ...core.directions import Direction, apply_by_direction, count_reads
+from ...core import Delete, Get, Operation, Outcome, Put, Record, Store, Throttled, Update
+from ...core.caller_context import CALLER
+from ...core.directions import Direction, direction
+from ...core.operations import size_bytes
 from ...core.store import Policy
-from ...telemetry import Traces
-from .bucket import Bucket
-from .credits import Cost, Credits
-from .gate import Gate
-from .metrics import LimitCounters, RateLimitMetrics
+from ...telemetry import Counter, Histogram, Traces, wait_span
+from ..metrics import PolicyMetrics
+from .credits import Bucket, Credits, Rate
+
+if TYPE_CHECKING:
+    from .shared import SharedCredits
+
+RETRY_AFTER_MIN_S = 0.001
+
+CALLERS_MAX = 10_000
+
+EVICTION_CANDIDATES_MAX = 8
+"""Number of buckets that are examined to find one that can be evicted."""
+
+KIB = 1024
 
 
-class Rate(msgspec.Struct, frozen=True):
-    """Credits per second, which may be a fraction, and the credits that can be used after a pause (`burst`).
+class Cost(msgspec.Struct, frozen=True):
+    """Credits for an operation of each kind, and for each started KiB that a write sends or a get finds.
 
-    The default burst is the credits of one second, at least one.
+    0 means free.
     """
 
-    per_s: float
-    burst: float | None = None
+    get: float = 1.0
+    put: float = 1.0
+    update: float = 1.0
+    delete: float = 1.0
+    kib: float = 0.0
 
     def __post_init__(self) -> None:
-        """Reject rates that would let no operation pass."""
-        if not 0 < self.per_s < math.inf or (self.burst is not None and not 1 <= self.burst < math.inf):
-            raise ValueError("a rate must be above 0 per second, its burst at least 1, and both finite")
+        """Reject costs that are negative or infinite."""
+        if not all(0 <= cost < math.inf for cost in (self.get, self.put, self.update, self.delete, self.kib)):
+            raise ValueError("a cost must be at least 0, and finite")
 
     @property
-    def burst_credits(self) -> float:
-        """Return the burst, or its default."""
-        return self.burst if self.burst is not None else max(1.0, self.per_s)
+    def uniform(self) -> bool:
+        """Return whether every operation costs one credit, so that their costs need not be computed."""
+        return self == Cost()
 
-    def bucket(self) -> Bucket:
-        """Return a full bucket with this rate."""
-        return Bucket(self.per_s, self.burst_credits)
+    def of(self, operation: Operation) -> float:
+        """Return the cost of an operation that is charged before it is sent."""
+        match operation:
+            case Get():
+                return self.get
+            case Put():
+                return self.put + self._size_cost(len(operation.value))
+            case Update():
+                return self.update + (self._size_cost(size_bytes(operation)) if self.kib else 0.0)
+            case Delete():
+                return self.delete
 
-    def scaled(self, share: float) -> "Rate":
-        """Return this fraction of the rate."""
-        return Rate(self.per_s * share, max(1.0, self.burst_credits * share))
+    def found_cost(self, outcomes: Sequence[Outcome]) -> float:
+        """Return the additional cost of gets for the records that they found."""
+        return sum(self._size_cost(len(outcome.value)) for outcome in outcomes if isinstance(outcome, Record))
 
-
-class CreditSource(Protocol):
-    """A source of credits that several processes share."""
-
-    def credits(
-        self,
-        table: str,
-        direction: Direction,
-        rate: Rate,
-        own: Rate,
-        metrics: RateLimitMetrics | None,
-        partition: int | None = None,
-    ) -> Credits:
-        """Return the credits of one direction of a table or of one of its partitions.
-
-        While the source cannot be reached, credits come from this process's `own` rate.
-        """
-        ...
+    def _size_cost(self, size_bytes: int) -> float:
+        return self.kib * -(-size_bytes // KIB)
 
 
 class RateLimit(Policy):
@@ -77,93 +87,195 @@ class RateLimit(Policy):
         read: Rate | None,
         write: Rate | None,
         cost: Cost | None = None,
-        shared: CreditSource | None = None,
+        shared: "SharedCredits | None" = None,
         share: float = 1.0,
-        metrics: RateLimitMetrics | None = None,
+        metrics: PolicyMetrics | None = None,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
         self._cost = cost or Cost()
-        self._uniform = self._cost.uniform
-        table, places = inner.spec.name, (shared, share, metrics, inner.spec.partition)
-        self._read = _credits(table, "read", read, *places)
-        self._write = _credits(table, "write", write, *places)
-        self._charge_found = self._cost.kib > 0 and self._read is not None
-        self._gates: dict[Direction, Gate] = {
-            direction: Gate(
-                inner, self._cost, _name(table, direction, rate), LimitCounters(metrics, table, direction), traces
-            )
-            for direction, rate in _configured(read, write)
-        }
+        self._shared = shared
+        self._share = share
+        self._metrics = metrics or PolicyMetrics()
+        self._traces = traces
+        rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
+        self._gates = {way: self._gate(way, rate) for way, rate in rates if rate is not None}
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
         """Send the operations as their credits arrive. Operations without credits in time get Throttled."""
-        gets = count_reads(operations)
-        if gets == len(operations):
-            if self._uniform and self._read is not None and self._read.try_take(gets):
-                return await self._inner.apply(operations, until)
-            return await self._reads(operations, until)
-        if gets == 0:
-            if self._uniform and self._write is not None and self._write.try_take(len(operations)):
-                return await self._inner.apply(operations, until)
-            return await self._writes(operations, until)
-        if self._pay_all(operations, gets):
-            outcomes = await self._inner.apply(operations, until)
-            if self._read is not None and self._charge_found:
-                self._read.charge(self._cost.found_cost(outcomes))
-            return outcomes
-        return await apply_by_direction(
-            operations, lambda some: self._reads(some, until), lambda some: self._writes(some, until)
-        )
+        gate = self._gates.get(direction(operations))
+        return await (self._inner if gate is None else gate).apply(operations, until)
 
-    async def _reads(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
-        if self._read is None:
-            return await self._inner.apply(operations, until)
-        return await self._gates["read"].apply(operations, until, self._read, charge_found=self._charge_found)
+    def _gate(self, way: Direction, rate: Rate) -> "Gate":
+        table = self.spec.name
+        credit = self._credits(way, rate)
+        name = f"table {table!r}: its {way} limit (rate_per_s) of {rate.per_s:g} credits per second"
+        counters = self._metrics.throttled.labels(table, way), self._metrics.throttle_seconds.labels(table, way)
+        return Gate(self._inner, lambda: credit, name, *counters, self._traces, self._cost)
 
-    async def _writes(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
-        if self._write is None:
-            return await self._inner.apply(operations, until)
-        return await self._gates["write"].apply(operations, until, self._write, charge_found=False)
+    def _credits(self, way: Direction, rate: Rate) -> Credits:
+        if self._shared is None:
+            return rate.bucket()
+        own = rate.scaled(self._share)
+        return self._shared.credits(self.spec.name, way, rate, own, self._metrics, self.spec.partition)
 
-    def _pay_all(self, operations: Sequence[Operation], gets: int) -> bool:
-        """Pay for all reads and writes if there are credits for both. Return whether they are paid."""
-        reading, writing = self._costs(operations, gets)
-        if self._read is not None and not self._read.try_take(reading):
-            return False
-        if self._write is None or writing == 0 or self._write.try_take(writing):
-            return True
-        if self._read is not None:
-            self._read.refund(reading)
-        return False
 
-    def _costs(self, operations: Sequence[Operation], gets: int) -> tuple[float, float]:
+class Gate:
+    """Sends operations of one direction of a table when they are paid.
+
+    `credits_of` returns the credits that pay for a call. `name` describes the limit in error details.
+    """
+
+    def __init__(
+        self,
+        inner: Store,
+        credits_of: Callable[[], Credits],
+        name: str,
+        throttled: Counter,
+        waited_s: Histogram,
+        traces: Traces | None,
+        cost: Cost,
+    ) -> None:
+        self._inner = inner
+        self._credits_of = credits_of
+        self._name = name
+        self._throttled_count = throttled
+        self._waited_s = waited_s
+        self._traces = traces
+        self._cost = cost
+        self._uniform = cost.uniform
+
+    async def apply(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+        """Send the operations when they are paid. Operations that cannot be paid in time get Throttled."""
+        credit = self._credits_of()
         if self._uniform:
-            return gets, len(operations) - gets
-        writes = (operation for operation in operations if not isinstance(operation, Get))
-        return gets * self._cost.get, sum(map(self._cost.of, writes))
+            if credit.try_take(len(operations)):
+                return await self._inner.apply(operations, until)
+            return await self._in_parts(operations, [1.0] * len(operations), until, credit)
+        costs = [self._cost.of(operation) for operation in operations]
+        total, charged_later = sum(costs), self._cost.kib > 0 and direction(operations) == "read"
+        if (total == 0 and not charged_later) or credit.try_take(total):
+            return await self._send(operations, until, credit)
+        return await self._in_parts(operations, costs, until, credit)
+
+    async def _in_parts(
+        self, operations: Sequence[Operation], costs: list[float], until: float, credit: Credits
+    ) -> Sequence[Outcome]:
+        """Send each part when its credits have arrived, without waiting for the outcomes of earlier parts."""
+        taken = await self._take(costs, until, credit)
+        if taken == len(operations):
+            return await self._send(operations, until, credit)
+        parts: list[asyncio.Task[Sequence[Outcome]]] = []
+        sent = 0
+        try:
+            async with asyncio.TaskGroup() as group:
+                while taken:
+                    part = operations[sent : sent + taken]
+                    parts.append(group.create_task(self._send(part, until, credit)))
+                    sent += taken
+                    taken = await self._take(costs[sent:], until, credit)
+                throttled = self._throttled(costs[sent:], credit)
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [outcome for part in parts for outcome in part.result()] + throttled
+
+    async def _send(self, operations: Sequence[Operation], until: float, credit: Credits) -> Sequence[Outcome]:
+        outcomes = await self._inner.apply(operations, until)
+        if self._cost.kib:
+            credit.charge(self._cost.found_cost(outcomes))
+        return outcomes
+
+    async def _take(self, costs: list[float], until: float, credit: Credits) -> int:
+        if not costs:
+            return 0
+        if taken := credit.take_some(costs):
+            return taken
+        started = time.monotonic()
+        if started + credit.wait_s(costs[0]) > until + RETRY_AFTER_MIN_S:
+            return 0
+        with wait_span(self._traces, "rate limit wait"):
+            taken = await credit.take(costs, until)
+        if (waited_s := time.monotonic() - started) > 0:
+            self._waited_s.observe(waited_s)
+        return taken
+
+    def _throttled(self, costs: list[float], credit: Credits) -> list[Outcome]:
+        if not costs:
+            return []
+        self._throttled_count.inc(len(costs))
+        wait_s = max(RETRY_AFTER_MIN_S, credit.wait_s(costs[0]))
+        return [Throttled(f"{self._name} leaves no credit before the deadline", retry_after_s=wait_s)] * len(costs)
 
 
-def _credits(
-    table: str,
-    direction: Direction,
-    rate: Rate | None,
-    shared: CreditSource | None,
-    share: float,
-    metrics: RateLimitMetrics | None,
-    partition: int | None,
-) -> Credits | None:
-    if rate is None:
-        return None
-    if shared is None:
-        return rate.bucket()
-    return shared.credits(table, direction, rate, rate.scaled(share), metrics, partition)
+class CallerLimit(Policy):
+    """A store with limits on each caller's reads and writes, by the caller's name. None means no limit.
+
+    It is the outermost policy, so operations that a cache answers count too. The credits belong to this process. At
+    most `callers_max` callers have a bucket. For a new caller, a full bucket is evicted: it is like a new one. If none
+    of the least recently used buckets is full, new callers share one bucket.
+    """
+
+    def __init__(
+        self,
+        inner: Store,
+        *,
+        read: Rate | None,
+        write: Rate | None,
+        callers_max: int = CALLERS_MAX,
+        metrics: PolicyMetrics | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        super().__init__(inner)
+        if callers_max < 1:
+            raise ValueError("callers_max is at least 1")
+        metrics, table = metrics or PolicyMetrics(), inner.spec.name
+        self._gates: dict[Direction, Gate] = {}
+        rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
+        for way, rate in rates:
+            if rate is None:
+                continue
+            limit = f"table {table!r}: the {way} limit of each caller (caller_rate_per_s)"
+            name = f"{limit} of {rate.per_s:g} operations per second"
+            counters = metrics.caller_throttled.labels(table, way), metrics.caller_throttle_seconds.labels(table, way)
+            self._gates[way] = Gate(inner, Buckets(rate, callers_max).of_caller, name, *counters, traces, Cost())
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+        """Send the operations as the caller's credits arrive. Operations without credits in time get Throttled."""
+        gate = self._gates.get(direction(operations))
+        return await (self._inner if gate is None else gate).apply(operations, until)
 
 
-def _configured(read: Rate | None, write: Rate | None) -> list[tuple[Direction, Rate]]:
-    rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
-    return [(direction, rate) for direction, rate in rates if rate is not None]
+class Buckets:
+    """A bucket for each of at most `callers_max` callers, and a shared one for callers beyond that."""
 
+    def __init__(self, rate: Rate, callers_max: int) -> None:
+        self._rate = rate
+        self._callers_max = callers_max
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._shared = rate.bucket()
 
-def _name(table: str, direction: Direction, rate: Rate) -> str:
-    return f"table {table!r}: its {direction} limit (rate_per_s) of {rate.per_s:g} credits per second"
+    def __len__(self) -> int:
+        """Return the number of callers with a bucket."""
+        return len(self._buckets)
+
+    def of_caller(self) -> Bucket:
+        """Return the bucket of the current request's caller."""
+        return self.of(CALLER.get())
+
+    def of(self, name: str) -> Bucket:
+        """Return a caller's bucket."""
+        if (bucket := self._buckets.get(name)) is not None:
+            self._buckets.move_to_end(name)
+            return bucket
+        if len(self._buckets) >= self._callers_max and not self._evict_one():
+            return self._shared
+        bucket = self._buckets[name] = self._rate.bucket()
+        return bucket
+
+    def _evict_one(self) -> bool:
+        for _ in range(min(EVICTION_CANDIDATES_MAX, len(self._buckets))):
+            name, bucket = self._buckets.popitem(last=False)
+            if bucket.full:
+                return True
+            self._buckets[name] = bucket  # At the end: the next call examines others.
+        return False

@@ -2,25 +2,24 @@
 
 Redis delivers messages only while a replica is subscribed, so its caches drop all entries whenever the subscription is
 established (again). A replica ignores its own messages.
+
+This module is imported only for tables that use a channel, because it needs the Redis driver.
 """
 
 import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
 from redis.exceptions import AuthenticationError, NoPermissionError
 
-from ....core import Key, TableError
-from ..metrics import CacheMetrics
-from ..peers import OnKeys
-from .connection import Demoted, Locate, connector
-from .protocol import Message
-from .publisher import Publisher
-from .subscriber import Subscriber
+from ...core import Key, TableError
+from ..metrics import PolicyMetrics
+from .messages import Demoted, Message, Publisher, Subscriber, connector
+from .policy import OnKeys
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ CLOSE_FLUSH_MAX_S = 1.0
 
 
 class ChannelSubscription(msgspec.Struct, frozen=True, eq=False):
-    """The subscription of one cache: see `peers.Subscription`."""
+    """The subscription of one cache: see `cache.Subscription`."""
 
     channel: "Channel"
     table: str
@@ -60,11 +59,11 @@ class Channel:
         store: str,
         cluster: bool = False,
         connect_timeout_s: float = 2.0,
-        address: Locate | None = None,
-        metrics: CacheMetrics | None = None,
+        address: Callable[[], Awaitable[tuple[str, int]]] | None = None,
+        metrics: PolicyMetrics | None = None,
     ) -> None:
         self._store = store
-        self._metrics = metrics
+        self._metrics = metrics or PolicyMetrics()
         self._sender = secrets.token_bytes(8)
         self._subscriptions: dict[str, list[ChannelSubscription]] = {}
         self._subscribed: bool | None = None
@@ -80,32 +79,6 @@ class Channel:
         self._tasks = [asyncio.create_task(self._subscriber.run()), asyncio.create_task(self._publisher.run())]
         self._update_gauge()
 
-    @classmethod
-    async def open(
-        cls,
-        connection: Mapping[str, Any],
-        *,
-        store: str,
-        cluster: bool = False,
-        connect_timeout_s: float = 2.0,
-        address: Locate | None = None,
-        metrics: CacheMetrics | None = None,
-    ) -> "Channel":
-        """Return a channel that connects in the background, and retries until it succeeds.
-
-        `connection` are the driver's connection arguments, and `store` is the name of the Redis store in the settings.
-        With `cluster`, the connection is to any node of a Redis Cluster. `address` returns the host and port, if they
-        are not among the arguments.
-        """
-        return cls(
-            connection,
-            store=store,
-            cluster=cluster,
-            connect_timeout_s=connect_timeout_s,
-            address=address,
-            metrics=metrics,
-        )
-
     @property
     def up(self) -> bool:
         """Return whether this replica is subscribed and can publish."""
@@ -114,7 +87,7 @@ class Channel:
     def subscribe(
         self, table: str, on_keys: OnKeys, on_lost: Callable[[], None], on_sent: Callable[[int], None]
     ) -> ChannelSubscription:
-        """Subscribe a cache of the table with this name in its store: see `peers.Peers`."""
+        """Subscribe a cache of the table with this name in its store: see `cache.Peers`."""
         subscription = ChannelSubscription(self, table, on_keys, on_lost, on_sent)
         self._subscriptions.setdefault(table, []).append(subscription)
         return subscription
@@ -162,7 +135,7 @@ class Channel:
     def _on_subscriber_changed(self, error: BaseException | None) -> None:
         if error is None:
             self._drop_all()
-        elif self._subscribed and self._metrics is not None:
+        elif self._subscribed:
             self._metrics.channel_losses.labels(self._store).inc()
         self._subscribed = self._log_change(self._subscribed, error, "no longer receives the writes of other replicas")
         self._update_gauge()
@@ -185,8 +158,7 @@ class Channel:
                 subscription.on_lost()
 
     def _update_gauge(self) -> None:
-        if self._metrics is not None:
-            self._metrics.channel_up.labels(self._store).set(int(self.up))
+        self._metrics.channel_up.labels(self._store).set(int(self.up))
 
 
 def _reason(error: BaseException) -> str:

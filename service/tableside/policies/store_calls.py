@@ -9,49 +9,27 @@ from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from opentelemetry.trace import SpanKind
-from prometheus_client import CollectorRegistry
 
 from ..core import Operation, Outcome, Page, Scan, Store, TableError
 from ..core.directions import all_succeeded
 from ..core.store import Policy
 from ..telemetry import Attribute, Histogram, Traces, current_context
+from .metrics import PolicyMetrics
 
 Result = TypeVar("Result")
-
-_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
-
-
-class StoreCallMetrics:
-    """The metrics that the tables of one catalog share."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.seconds = Histogram(
-            "tableside_store_call_duration_seconds",
-            "Time of one call of a table's store, by its kind (apply, scan, splits) and outcome: ok, cancelled, or the "
-            "code of the first operation that failed.",
-            ("table", "call", "outcome"),
-            buckets=_BUCKETS_S,
-            registry=registry,
-        )
-        self.operations = Histogram(
-            "tableside_store_call_operations",
-            "Operations in one call of a table's store.",
-            ("table",),
-            buckets=_COUNTS,
-            registry=registry,
-        )
 
 
 class StoreCalls(Policy):
     """A store whose calls are timed and traced. `kind` is the kind of the store, for the span."""
 
-    def __init__(self, inner: Store, kind: str, *, metrics: StoreCallMetrics, traces: Traces | None = None) -> None:
+    def __init__(
+        self, inner: Store, kind: str, *, metrics: PolicyMetrics | None = None, traces: Traces | None = None
+    ) -> None:
         super().__init__(inner)
         self._kind = kind
-        self._metrics = metrics
+        self._metrics = metrics or PolicyMetrics()
         self._traces = traces
-        self._operations = metrics.operations.labels(inner.spec.name)
+        self._operations = self._metrics.call_operations.labels(inner.spec.name)
         self._seconds: dict[tuple[str, str], Histogram] = {}
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
@@ -103,7 +81,7 @@ class StoreCalls(Policy):
     def _observe(self, call: str, outcome: str, started: float) -> None:
         # A lookup by labels costs more than timing.
         if (child := self._seconds.get((call, outcome))) is None:
-            child = self._seconds[call, outcome] = self._metrics.seconds.labels(self.spec.name, call, outcome)
+            child = self._seconds[call, outcome] = self._metrics.call_seconds.labels(self.spec.name, call, outcome)
         child.observe(time.perf_counter() - started)
 
 

@@ -1,0 +1,198 @@
+"""The metrics of all policies: by table, store or direction, and never by key or caller."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from ..telemetry import Counter, Histogram
+
+_AGES_S = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+_CALLS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_COALESCED_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+_THROTTLED_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
+_OPERATIONS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
+
+
+class PolicyMetrics:
+    """The metrics that the tables of one catalog share. Without a registry, they are counted and not shown."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+
+        def gauge(name: str, text: str, label: str, workers: Any = "livesum") -> Gauge:
+            return Gauge(name, text, (label,), registry=registry, multiprocess_mode=workers)
+
+        self.call_seconds = histogram(
+            "tableside_store_call_duration_seconds",
+            "Time of one call of a table's store, by its kind (apply, scan, splits) and outcome: ok, cancelled, or the "
+            "code of the first operation that failed.",
+            _CALLS_S,
+            *("table", "call", "outcome"),
+        )
+        self.call_operations = histogram(
+            "tableside_store_call_operations", "Operations in one call of a table's store.", _OPERATIONS, "table"
+        )
+        self.timeouts = counter(
+            "tableside_attempt_timeouts",
+            "Operations that timed out in one attempt, counted for each attempt.",
+            *("table", "direction"),
+        )
+        self.bulkhead_calls = counter(
+            "tableside_bulkhead_calls",
+            "Calls that found the limit reached, by whether they were sent later (waited) or not (refused).",
+            *("table", "outcome"),
+        )
+        self.throttled = counter(
+            "tableside_rate_limit_throttled",
+            "Operations that the table's own rate limit rejected.",
+            *("table", "direction"),
+        )
+        self.throttle_seconds = histogram(
+            "tableside_rate_limit_wait_seconds",
+            "Time that calls waited for credits; only calls that had to wait, once for each part.",
+            _THROTTLED_S,
+            *("table", "direction"),
+        )
+        self.limiter_fallbacks = counter(
+            "tableside_rate_limit_fallbacks",
+            "Times that the limiter shared by replicas could not be reached, so the replica used its own credits.",
+            *("table", "direction"),
+        )
+        self.caller_throttled = counter(
+            "tableside_caller_limit_throttled",
+            "Operations that their caller's own limit rejected.",
+            *("table", "direction"),
+        )
+        self.caller_throttle_seconds = histogram(
+            "tableside_caller_limit_wait_seconds",
+            "Time that calls waited for their caller's own limit; only calls that had to wait, once for each part.",
+            _THROTTLED_S,
+            *("table", "direction"),
+        )
+        self.retries = counter(
+            "tableside_retries", "Operations retried, counted for each retry.", *("table", "direction")
+        )
+        self.retries_given_up = counter(
+            "tableside_retries_given_up",
+            "Operations with a retriable error that were not retried, by what was exhausted.",
+            *("table", "direction", "reason"),
+        )
+        self.retry_budget = gauge(
+            "tableside_retry_budget_operations",
+            "Operations of a store that could be retried now; below 1 none.",
+            "store",
+        )
+        self.coalesced_operations = histogram(
+            "tableside_call_operations",
+            "Operations in one call of the store, by the reason for sending it: direct, waited, full.",
+            _OPERATIONS,
+            *("table", "reason"),
+        )
+        self.coalesce_seconds = histogram(
+            "tableside_coalesce_wait_seconds",
+            "How long the first operation of a shared call waited for others.",
+            _COALESCED_S,
+            "table",
+        )
+        self.coalesced_gets = counter(
+            "tableside_coalesced_gets", "Gets that received the outcome of another get of the same key.", "table"
+        )
+        self.cache_gets = counter(
+            "tableside_cache_gets",
+            "Gets by the source of the outcome: hit is the cache, miss a read of the store, coalesced a read that "
+            "another get had begun, bypassed a read because the caller accepted no cached record.",
+            *("table", "outcome"),
+        )
+        self.cache_age_seconds = histogram(
+            "tableside_cache_age_seconds", "Age of the oldest record from the cache in one call.", _AGES_S, "table"
+        )
+        self.cache_evictions = counter(
+            "tableside_cache_evictions", "Records and absences that were evicted from a full cache.", "table"
+        )
+        self.cache_records = gauge("tableside_cache_records", "Records and absences in a cache.", "table")
+        self.cache_bytes = gauge("tableside_cache_bytes", "Memory of a cache's entries.", "table")
+        self.cache_invalidations = counter(
+            "tableside_cache_invalidations",
+            "Written keys that this replica published to others (sent), or received from them; all keys of a table at "
+            "once count as one.",
+            *("table", "direction"),
+        )
+        self.channel_up = gauge(
+            "tableside_cache_channel_up",
+            "1 while this replica is subscribed to the channel and can publish, by the store of the channel.",
+            "store",
+            "livemin",
+        )
+        self.channel_losses = counter(
+            "tableside_cache_channel_losses",
+            "Times that this replica lost its subscription, by the store of the channel.",
+            "store",
+        )
+        self.cache_sizes: dict[str, dict[int | None, tuple[int, int]]] = {}
+        """The records and bytes of each partition's cache, by table."""
+
+
+class CacheMetrics:
+    """The metrics of one table's cache, or of one partition's."""
+
+    def __init__(self, metrics: PolicyMetrics, table: str, partition: int | None = None) -> None:
+        self._partition = partition
+        self._by_partition = metrics.cache_sizes.setdefault(table, {})
+        self._hits, self._misses, self._coalesced, self._bypassed = (
+            metrics.cache_gets.labels(table, outcome) for outcome in ("hit", "miss", "coalesced", "bypassed")
+        )
+        self._age_seconds = metrics.cache_age_seconds.labels(table)
+        self._evictions = metrics.cache_evictions.labels(table)
+        self._records = metrics.cache_records.labels(table)
+        self._bytes = metrics.cache_bytes.labels(table)
+        self.sent, self.received = (
+            metrics.cache_invalidations.labels(table, direction) for direction in ("sent", "received")
+        )
+        self._evictions_counted = 0
+
+    def count_hits(self, gets: int, age_s: float) -> None:
+        """Count the gets of one call that the cache answered. `age_s` is the age of the oldest record."""
+        self._hits.inc(gets)
+        self._age_seconds.observe(age_s)
+
+    def count_misses(self, gets: int, bypassed: int, joined: int) -> None:
+        """Count gets that read the store, those of them that accept no cached record, and gets that join a load."""
+        self._misses.inc(gets - bypassed)
+        self._bypassed.inc(bypassed)
+        self._coalesced.inc(joined)
+
+    def update_size(self, records: int, size_bytes: int, evictions: int) -> None:
+        """Update the gauges, and the counter of evictions from their total."""
+        self._by_partition[self._partition] = records, size_bytes
+        if len(self._by_partition) > 1:
+            records, size_bytes = map(sum, zip(*self._by_partition.values(), strict=True))
+        self._records.set(records)
+        self._bytes.set(size_bytes)
+        self._evictions.inc(evictions - self._evictions_counted)
+        self._evictions_counted = evictions
+
+
+class CoalesceMetrics:
+    """The metrics of the shared calls of one table."""
+
+    def __init__(self, metrics: PolicyMetrics, table: str) -> None:
+        self._wait_seconds = metrics.coalesce_seconds.labels(table)
+        self._shared_gets = metrics.coalesced_gets.labels(table)
+        self._operations = {
+            reason: metrics.coalesced_operations.labels(table, reason) for reason in ("direct", "waited", "full")
+        }
+
+    def direct(self, operations: int) -> None:
+        """Count a call that was sent without waiting."""
+        self._operations["direct"].observe(operations)
+
+    def shared(self, operations: int, callers: int, waited_s: float, *, full: bool) -> None:
+        """Count a call that waited for others. `callers` is the number of callers that receive its outcomes."""
+        self._operations["full" if full else "waited"].observe(operations)
+        self._wait_seconds.observe(waited_s)
+        self._shared_gets.inc(callers - operations)

@@ -1,0 +1,270 @@
+"""Retries: repeats operations that failed with a transient error, within limits of time, attempts and a budget.
+
+Errors: operations with a `retriable` error are retried, with two exceptions. DeadlineExceeded means that the caller's
+deadline has passed (an attempt that timed out is StoreUnavailable, see `timeout`). Overloaded means that the service
+sheds load, and retries would add load. Throttled, Contended and StoreUnavailable are retried, each after a pause.
+
+Writes: a write is retried if it was certainly not applied, or if it has a token that lets the record recognize the
+repetition. A write without a token that may have been applied is never retried, not even an unconditional put or
+delete. An acknowledged write of another caller between the two applications would be lost. An abandoned attempt may
+also arrive after the repetition was acknowledged, and undo the caller's next write.
+
+Outcomes: the last attempt gives the outcome. If an earlier attempt may have been applied, an error has `applied`
+"unknown". A write with a token whose first attempt was applied, but whose response was lost, has the outcome
+`replayed`. The write is in the record once. Its etag and value are the record's current ones, which may come from a
+later write. Whether a retry or an earlier request of the caller applied it cannot be determined.
+
+Scans are not retried.
+"""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from ..core import (
+    DeadlineExceeded,
+    Get,
+    Operation,
+    Outcome,
+    Store,
+    StoreUnavailable,
+    TableError,
+    exponential_backoff_s,
+)
+from ..core.bounded_reads import NotRead
+from ..core.directions import Direction, all_succeeded, at_positions, direction
+from ..core.errors import Overloaded
+from ..core.store import Policy
+from ..telemetry import Traces, wait_span
+from .metrics import PolicyMetrics
+
+BackoffKind = Literal["exponential", "fixed", "none"]
+
+
+class RetrySchedule(msgspec.Struct, frozen=True):
+    """When to retry. `attempts_max` counts all attempts, including the first.
+
+    The pause before attempt n + 1 depends on the strategy. "exponential": random between 0 and `pause_s` * 2 ** (n - 1)
+    seconds, at most `pause_max_s`. "fixed": `pause_s`. "none": no pause. All attempts end `total_s` after the first one
+    began, if that is given.
+    """
+
+    attempts_max: int = 3
+    backoff: BackoffKind = "exponential"
+    pause_s: float = 0.05
+    pause_max_s: float = 2.0
+    total_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Reject values that are out of range or contradict each other."""
+        if self.attempts_max < 1:
+            raise ValueError("attempts_max must be at least 1")
+        if not (0 <= self.pause_s <= self.pause_max_s < math.inf):
+            raise ValueError("pause_s must be at least 0 s and at most pause_max_s")
+        if self.total_s is not None and not self.total_s > 0:
+            raise ValueError("retry_total_s must be above 0 s")
+        if self.backoff == "fixed" and self.attempts_max > 1 and self.pause_s >= self.ends_at(0.0):
+            raise ValueError("retry_total_s must be above a fixed pause_s: otherwise no attempt is repeated")
+
+    def pause(self, attempt: int, jitter: Callable[[], float]) -> float:
+        """Return the pause after an attempt, in seconds. `jitter` returns a random number from 0 to 1."""
+        match self.backoff:
+            case "none":
+                return 0.0
+            case "fixed":
+                return self.pause_s
+            case "exponential":
+                return exponential_backoff_s(attempt - 1, self.pause_s, self.pause_max_s, jitter)
+
+    def ends_at(self, started: float) -> float:
+        """Return the end of the total time of attempts that began at `started`, or infinity if there is no limit."""
+        return math.inf if self.total_s is None else started + self.total_s
+
+
+class RetryBudget:
+    """Limits retries to the fraction `share` of recent operations, plus `per_s` per second.
+
+    New operations earn credit, which decays over `window_s`. Retries spend it. With any credit left, a whole call may
+    be retried, even a larger one: it leaves a debt, and no call is retried until the debt is paid. So one lost
+    connection does not fail a batch, and the fraction is still kept on average.
+    """
+
+    def __init__(self, share: float = 0.2, per_s: float = 10.0, window_s: float = 10.0) -> None:
+        if share < 0 or per_s < 0 or not window_s > 0:
+            raise ValueError("a budget's share and rate are at least 0, its window above 0 s")
+        self._share = share
+        self._per_s = per_s
+        self._window_s = window_s
+        self._reserve = per_s * window_s
+        self._credit = self._reserve
+        self._counted_at = -math.inf
+
+    def earn(self, count: int, now: float) -> None:
+        """Record so many new operations. `now` is in seconds of any clock."""
+        self._update(now)
+        self._credit += self._share * count
+
+    def spend(self, count: int, now: float) -> bool:
+        """Return whether so many operations may be retried, and if so, spend the credit."""
+        self._update(now)
+        if self._credit < 1:
+            return False
+        self._credit -= count
+        return True
+
+    def remaining(self, now: float) -> float:
+        """Return how many operations could be retried now. Below 1, none can, and a negative number is the debt."""
+        self._update(now)
+        return self._credit
+
+    def _update(self, now: float) -> None:
+        """Update the credit to `now`: it grows up to the reserve, and decays above it."""
+        passed_s = now - self._counted_at
+        self._counted_at = now
+        if self._credit > self._reserve:
+            self._credit = self._reserve + (self._credit - self._reserve) * math.exp(-passed_s / self._window_s)
+        else:
+            self._credit = min(self._reserve, self._credit + self._per_s * passed_s)
+
+
+class Retry(Policy):
+    """A store that retries reads and writes, each by its own schedule.
+
+    If the store returned a time to wait, the pause begins after it. The default times of error classes are for callers
+    and are ignored. If the pause would reach the deadline, the error is returned immediately. If the total time ends
+    before the caller's deadline, unfinished operations get StoreUnavailable. All tables of a store share one budget.
+    """
+
+    def __init__(
+        self,
+        inner: Store,
+        *,
+        read: RetrySchedule,
+        write: RetrySchedule,
+        budget: RetryBudget | None = None,
+        jitter: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        metrics: PolicyMetrics | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        super().__init__(inner)
+        self._schedules: dict[Direction, RetrySchedule] = {"read": read, "write": write}
+        self._budget = budget or RetryBudget()
+        self._jitter = jitter
+        self._sleep = sleep
+        self._metrics = metrics or PolicyMetrics()
+        self._traces = traces
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+        """Send the operations, and retry the ones with a transient error."""
+        now = time.monotonic()
+        self._budget.earn(len(operations), now)
+        way = direction(operations)
+        total = self._schedules[way].ends_at(now)
+        outcomes = await self._attempt(operations, way, until, total)
+        if all_succeeded(outcomes):
+            return outcomes
+        return await self._retry_failed(operations, way, outcomes, until, total)
+
+    async def _retry_failed(
+        self, operations: Sequence[Operation], way: Direction, first: Sequence[Outcome], until: float, total: float
+    ) -> list[Outcome]:
+        outcomes = list(first)
+        failed = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, TableError)]
+        attempt = 1
+        while failed := await self._choose_and_pause(operations, way, outcomes, failed, attempt, until, total):
+            attempt += 1
+            again = await self._attempt(at_positions(operations, failed), way, until, total)
+            for position, outcome in zip(failed, again, strict=True):
+                outcomes[position] = _merge(outcomes[position], outcome)
+        return outcomes
+
+    async def _attempt(
+        self, operations: Sequence[Operation], way: Direction, until: float, total: float
+    ) -> Sequence[Outcome]:
+        """Send the operations. All attempts end at the caller's deadline `until`, or at the `total` time."""
+        outcomes = await self._inner.apply(operations, min(until, total))
+        if until <= total or all_succeeded(outcomes):
+            return outcomes
+        return [self._as_unavailable(outcome, way) for outcome in outcomes]
+
+    def _as_unavailable(self, outcome: Outcome, way: Direction) -> Outcome:
+        """Convert DeadlineExceeded of the total time, but not of the caller's deadline, to StoreUnavailable."""
+        if not isinstance(outcome, DeadlineExceeded):
+            return outcome
+        total_s = self._schedules[way].total_s
+        detail = f"table {self.spec.name!r}: the store did not finish the {way} within the retry_total_s of {total_s} s"
+        return StoreUnavailable(detail, applied=outcome.applied)
+
+    async def _choose_and_pause(
+        self,
+        operations: Sequence[Operation],
+        way: Direction,
+        outcomes: list[Outcome],
+        failed: list[int],
+        attempt: int,
+        until: float,
+        total: float,
+    ) -> list[int]:
+        """Choose which of the failed operations to retry, pause, and return their positions."""
+        able = [position for position in failed if _repeatable(operations[position], outcomes[position])]
+        if not able:
+            return []
+        schedule, now = self._schedules[way], time.monotonic()
+        if attempt >= schedule.attempts_max:
+            self._give_up(way, len(able), "attempts")
+            return []
+        pause_s = schedule.pause(attempt, self._jitter)
+        waits_s = {position: _hint_s(outcomes[position]) + pause_s for position in able}
+        before_deadline = [position for position in able if now + waits_s[position] < until]
+        self._give_up(way, len(able) - len(before_deadline), "deadline")
+        chosen = [position for position in before_deadline if now + waits_s[position] < total]
+        self._give_up(way, len(before_deadline) - len(chosen), "total")
+        if chosen and not self._budget.spend(len(chosen), now):
+            self._give_up(way, len(chosen), "budget")
+            return []
+        if chosen:
+            await self._pause(max(waits_s[position] for position in chosen))
+            self._metrics.retries.labels(self.spec.name, way).inc(len(chosen))
+        return chosen
+
+    async def _pause(self, seconds: float) -> None:
+        with wait_span(self._traces if seconds > 0 else None, "retry pause"):
+            await self._sleep(seconds)
+
+    def _give_up(self, way: Direction, count: int, reason: str) -> None:
+        if count:
+            self._metrics.retries_given_up.labels(self.spec.name, way, reason).inc(count)
+
+
+def _repeatable(operation: Operation, outcome: Outcome) -> bool:
+    """Return whether a retry may succeed and cannot apply a write twice."""
+    if not isinstance(outcome, TableError) or not outcome.retriable:
+        return False
+    if isinstance(outcome, DeadlineExceeded | Overloaded | NotRead):
+        return False
+    return isinstance(operation, Get) or outcome.applied == "no" or operation.token is not None
+
+
+def _hint_s(outcome: Outcome) -> float:
+    """Return the time that the store itself asked to wait."""
+    assert isinstance(outcome, TableError)
+    return outcome.retry_hint_s or 0.0
+
+
+def _merge(before: Outcome, now: Outcome) -> Outcome:
+    """Return the outcome of a retry. If an earlier attempt may have been applied, so may an operation with an error."""
+    assert isinstance(before, TableError)
+    if not isinstance(now, TableError) or before.applied == "no" or now.applied == "unknown":
+        return now
+    return type(now)(
+        f"{now.detail} (an earlier attempt may have been applied)",
+        applied="unknown",
+        retry_after_s=now.retry_hint_s,
+        retriable=now.retriable,
+    )
