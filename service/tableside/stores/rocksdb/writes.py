@@ -62,6 +62,7 @@ class RecordWriter:
 
         `raws` are the present records, empty if the table has no writers.
         """
+        turn.spend(sum(map(len, filter(None, raws))), 0)
         now, versions = self._database.now_ms(), self._database.next_versions(len(puts))
         expiries_ms, writers = self._expiries(puts, now), _writers(puts)
         packed: list[bytes | None] = [*map(pack_value, puts.columns["value"], versions, expiries_ms, writers)]
