@@ -10,7 +10,7 @@ import pytest
 from service.http.api_client import ARROW, JSON, ON_EVERY_STORE, ApiClient, check_refused, fresh, read, statuses, stream
 from support.pieces import finish
 from tableside.core.projection import VALUES_MIN
-from tableside.http.wire.arrow_limits import decompressed_bytes
+from tableside.http.wire.arrow_stream import decompressed_bytes
 
 T = "arrow"
 

@@ -34,7 +34,6 @@ from tableside.http.responses import encoded_response
 from tableside.http.wire import (
     arrow_answers,
     arrow_batch,
-    arrow_limits,
     arrow_stream,
     json_batch,
     operation_texts,
@@ -42,7 +41,7 @@ from tableside.http.wire import (
     projections,
 )
 from tableside.http.wire.answers import answer
-from tableside.http.wire.arrow_keys import decode_keys
+from tableside.http.wire.arrow_batch import decode_keys
 from tableside.http.wire.body_parts import PART_BYTES_MIN
 
 T = "costs"
@@ -108,30 +107,30 @@ def test_views_of_one_text_are_counted_before_they_are_read() -> None:
 
 def test_a_stream_has_a_limited_number_of_messages() -> None:
     schema = pa.schema([("key", pa.utf8())])
-    within = batches(schema, arrow_limits.MESSAGES_MAX - 2)
+    within = batches(schema, arrow_stream.MESSAGES_MAX - 2)
     assert finish(arrow_stream.read(within, BYTES_MAX, OPERATIONS_MAX)).num_rows == 0
-    with pytest.raises(TooLarge, match=f"at most {arrow_limits.MESSAGES_MAX} messages"):
-        finish(arrow_stream.read(batches(schema, arrow_limits.MESSAGES_MAX), BYTES_MAX, OPERATIONS_MAX))
+    with pytest.raises(TooLarge, match=f"at most {arrow_stream.MESSAGES_MAX} messages"):
+        finish(arrow_stream.read(batches(schema, arrow_stream.MESSAGES_MAX), BYTES_MAX, OPERATIONS_MAX))
 
 
 def test_a_schema_has_a_limited_size_and_is_refused_before_it_is_decoded() -> None:
-    schema = pa.schema([("key", pa.utf8())], metadata={"x": "y" * arrow_limits.METADATA_BYTES_MAX})
-    with pytest.raises(TooLarge, match=f"of an Arrow message may have at most {arrow_limits.METADATA_BYTES_MAX}"):
+    schema = pa.schema([("key", pa.utf8())], metadata={"x": "y" * arrow_stream.METADATA_BYTES_MAX})
+    with pytest.raises(TooLarge, match=f"of an Arrow message may have at most {arrow_stream.METADATA_BYTES_MAX}"):
         finish(arrow_stream.read(batches(schema, 1), BYTES_MAX, OPERATIONS_MAX))
 
 
 def test_the_metadata_of_a_record_batch_have_a_limited_size() -> None:
     schema = pa.schema([("key", pa.utf8())])
-    columns = arrow_limits.METADATA_BYTES_MAX // 32
+    columns = arrow_stream.METADATA_BYTES_MAX // 32
     batch = pa.record_batch([pa.array([1], pa.int8())] * columns, names=["c"] * columns)
     body = batches(schema, 0)[:-8] + bytes(batch.serialize())
-    with pytest.raises(TooLarge, match=f"of an Arrow message may have at most {arrow_limits.METADATA_BYTES_MAX}"):
+    with pytest.raises(TooLarge, match=f"of an Arrow message may have at most {arrow_stream.METADATA_BYTES_MAX}"):
         finish(arrow_stream.read(body, BYTES_MAX, OPERATIONS_MAX))
 
 
 def test_the_metadata_of_many_messages_are_read_in_pieces() -> None:
     body = batches(pa.schema([("key", pa.utf8())]), 100)
-    _, turns = counted(arrow_limits.decompressed_bytes(body))
+    _, turns = counted(arrow_stream.decompressed_bytes(body))
     assert turns > 100
 
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 from ...core import Record, Results, TableError, chunks_of
 from ...core.concurrency import PIECE_OPERATIONS, Pieces
 from .answers import RECORD_NOT_FOUND, Answer, rfc3339
-from .arrow_parts import binary_column, encode_stream
-from .body_parts import Encoded
+from .body_parts import Encoded, binary_column, encode_stream
 from .problems import status
 
 _COLUMNS = [

@@ -1,14 +1,21 @@
-"""Reads an Arrow IPC stream into a table, within the limits of a request."""
+"""Reads an Arrow IPC stream into a table, within the limits of a request.
 
-from collections.abc import Callable, Iterator
+The columns have known names and types. Rows of a dictionary or a view may share the same bytes, and a compressed buffer
+states the length it expands to. A short stream can therefore describe more text than fits into memory, so its size is
+checked before anything is decompressed or copied. A dictionary of text or of single numbers is accepted, because its
+size is known before it is expanded. A dictionary of anything else is not.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...core import MalformedRequest, TooLarge
 from ...core.concurrency import Pieces
-from .arrow_columns import check_types
-from .arrow_limits import decompressed_bytes, list_items, size_bytes
+from .operation_members import display_name
 
 LIST_ITEMS_MAX = 100_000
 """The maximum number of items of all lists in a stream."""
@@ -73,3 +80,215 @@ def _bounded(
 
 def _too_many_bytes(bytes_max: int) -> TooLarge:
     return TooLarge(f"a body may have at most {bytes_max} bytes once it is decompressed")
+
+
+KEY_PARTS_MAX = 8
+"""The maximum number of fields of a struct of key parts. A table has no more."""
+
+
+def check_types(schema: pa.Schema) -> None:
+    """Raise MalformedRequest if a column is unknown, occurs twice or has the wrong type."""
+    _read_names(schema)
+    if len(set(schema.names)) != len(schema.names):
+        raise MalformedRequest("a column occurs twice")
+    for field in schema:
+        if field.name not in _TYPES:
+            raise MalformedRequest(f"a batch has no column {display_name(field.name)}")
+        if not _TYPES[field.name](field.type):
+            raise MalformedRequest(f"column {field.name!r} has the wrong type")
+
+
+def check_combination(names: list[str], op: str | None, writer: str | None) -> None:
+    """Raise MalformedRequest if the columns and the parameters `op` and `writer` do not belong together."""
+    if "key" not in names:
+        raise MalformedRequest("a batch needs a column key")
+    if ("op" in names) == (op is not None):
+        raise MalformedRequest("op must be either a column or a parameter")
+    if "writer" in names and writer is not None:
+        raise MalformedRequest("writer must be either a column or a parameter")
+    if ("sequence" in names) != ("writer" in names or writer is not None):
+        raise MalformedRequest(
+            "a column sequence requires writer, as a column or parameter, and writer requires the column"
+        )
+
+
+def _read_names(fields: Iterable[pa.Field]) -> None:
+    """Read all column and field names, because PyArrow raises an error for invalid UTF-8 in them only on access."""
+    for field in fields:
+        _ = field.name
+        _read_names(field.type.field(index) for index in range(field.type.num_fields))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_part(kind: pa.DataType) -> bool:
+    return _is_text(kind) or bool(pa.types.is_integer(kind))
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return bool(binary) or _is_text(kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _or_dictionary(accepts: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
+    return lambda kind: accepts(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    is_part = _or_dictionary(_is_part)
+    if not pa.types.is_struct(kind):
+        return is_part(kind)
+    return kind.num_fields <= KEY_PARTS_MAX and all(is_part(field.type) for field in kind)
+
+
+def _is_partitions(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_integer(kind.value_type)
+
+
+_TYPES: dict[str, Callable[[pa.DataType], bool]] = {
+    "key": _is_key,
+    "op": _or_dictionary(_is_text),
+    "value": _or_dictionary(_is_json),
+    "update": _or_dictionary(_is_json),
+    "default": _or_dictionary(_is_json),
+    "if_match": _or_dictionary(_is_text),
+    "if_absent": _or_dictionary(pa.types.is_boolean),
+    "ttl_s": _or_dictionary(_is_number),
+    "sequence": _or_dictionary(pa.types.is_integer),
+    "writer": _or_dictionary(_is_text),
+    "partitions": _is_partitions,
+}
+
+
+MESSAGES_MAX = 1000
+"""The maximum number of messages of a stream. Each takes some microseconds to read, even without rows."""
+
+METADATA_BYTES_MAX = 2**18
+"""The maximum size of a message's metadata: the schema, or the places of the columns' buffers."""
+
+VIEW_INTS = 4
+VIEW_BYTES = 16
+"""A view consists of four 32-bit integers. The first is its length."""
+
+
+def size_bytes(batch: pa.RecordBatch) -> int:
+    """Return the size of a batch, with bytes that rows share counted for each of them."""
+    size: int = batch.nbytes
+    return size + sum(_shared_bytes(column) for column in batch.columns)
+
+
+def _shared_bytes(column: pa.Array) -> int:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return sum(_shared_bytes(column.field(index)) for index in range(kind.num_fields))
+    if not (pa.types.is_dictionary(kind) or _is_view(kind)) or (lengths := text_lengths(column)) is None:
+        return 0
+    return pc.sum(lengths).as_py() or 0
+
+
+def text_lengths(column: pa.Array) -> pa.Array | None:
+    """Return the size of each row's text in bytes, None for a column without text."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _lengths(column.dictionary).take(column.indices) if _has_lengths(kind.value_type) else None
+    return _lengths(column) if _has_lengths(kind) else None
+
+
+def list_items(batch: pa.RecordBatch) -> int:
+    """Return the number of items in all lists of a batch."""
+    lists = [column for column in batch.columns if pa.types.is_list(column.type) or pa.types.is_large_list(column.type)]
+    return sum(len(column.values) for column in lists)
+
+
+def _lengths(column: pa.Array) -> pa.Array:
+    if not _is_view(column.type):
+        return pc.binary_length(column)
+    if not len(column):
+        return pa.array([], pa.int64())  # An empty column may lack the buffer.
+    first, last = VIEW_BYTES * column.offset, VIEW_BYTES * (column.offset + len(column))
+    views = memoryview(column.buffers()[1])[first:last].cast("i")  # The bytes after the last view may be incomplete.
+    return pc.max_element_wise(pa.array(views[::VIEW_INTS].tolist(), pa.int64()), 0)  # Views may be invalid.
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _has_lengths(kind: pa.DataType) -> bool:
+    types = pa.types
+    text = types.is_string(kind) or types.is_large_string(kind)
+    return bool(text or types.is_binary(kind) or types.is_large_binary(kind)) or _is_view(kind)
+
+
+_HEADER, _DICTIONARY_DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3
+"""Positions of fields in their FlatBuffers tables: Message, DictionaryBatch, and twice RecordBatch."""
+
+_DICTIONARY, _RECORDS = "dictionary", "record batch"
+
+
+def decompressed_bytes(body: bytes) -> Pieces[int]:
+    """Return the decompressed size of a stream's compressed buffers.
+
+    Raise ValueError or ArrowException if it is invalid, TooLarge if it has too many messages or too much metadata.
+    """
+    size = 0
+    for message in _messages(body):
+        if message.type in (_DICTIONARY, _RECORDS):
+            size += sum(_decompressed_lengths(message))
+        yield
+    return size
+
+
+def _messages(body: bytes) -> Iterator[pa.ipc.Message]:
+    reader = pa.ipc.MessageReader.open_stream(body)
+    for _ in range(MESSAGES_MAX):
+        try:
+            message = reader.read_next_message()
+        except StopIteration:
+            return
+        if message.metadata.size > METADATA_BYTES_MAX:
+            raise TooLarge(f"the metadata of an Arrow message may have at most {METADATA_BYTES_MAX} bytes")
+        yield message
+    raise TooLarge(f"an Arrow stream may have at most {MESSAGES_MAX} messages, such as record batches")
+
+
+def _decompressed_lengths(message: pa.ipc.Message) -> Iterator[int]:
+    metadata, body = memoryview(message.metadata), memoryview(message.body)
+    try:
+        table = _follow(metadata, _field(metadata, _follow(metadata, 0), _HEADER))
+        if message.type == _DICTIONARY:
+            table = _follow(metadata, _field(metadata, table, _DICTIONARY_DATA))
+        if not _field(metadata, table, _COMPRESSION):
+            return
+        vector = _follow(metadata, _field(metadata, table, _BUFFERS))
+        for index in range(_unpack("<I", metadata, vector)):
+            offset, size = struct.unpack_from("<qq", metadata, vector + 4 + 16 * index)
+            if size:
+                yield max(0, _unpack("<q", body, offset))
+    except struct.error as error:
+        raise ValueError("a message's metadata point outside the message") from error
+
+
+def _field(metadata: memoryview, table: int, place: int) -> int:
+    """Return the position of a table's field, 0 if the field is absent."""
+    fields = table - _unpack("<i", metadata, table)
+    inside = 4 + 2 * place < _unpack("<H", metadata, fields)
+    within = _unpack("<H", metadata, fields + 4 + 2 * place) if inside else 0
+    return table + within if within else 0
+
+
+def _follow(metadata: memoryview, position: int) -> int:
+    return position + _unpack("<I", metadata, position)
+
+
+def _unpack(form: str, data: memoryview, position: int) -> int:
+    if position < 0:
+        raise struct.error("position before the beginning")
+    found: int = struct.unpack_from(form, data, position)[0]
+    return found

@@ -1,5 +1,6 @@
 """Divides the body of a JSON batch into the texts of its operations, without making objects of their members."""
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -8,7 +9,6 @@ import msgspec
 from ...core import MalformedRequest, TooLarge
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.json_text import NotJson, not_json
-from .operation_position import operation_at
 
 LOCATED_BYTES_MAX = 2**21
 """The exact position of an error is reported only for bodies of at most this size, because it is found by parsing."""
@@ -131,3 +131,31 @@ def _reason(error: msgspec.DecodeError, at: int = 0) -> str:
     """Return the reason in an error of msgspec. `at` is where in the data the decoded part began."""
     text = str(error).removeprefix("JSON is malformed: ")
     return _AT_BYTE.sub(lambda found: str(at + int(found[0])), text)
+
+
+SEARCHED_BYTES_MAX = 2**20
+"""The search decodes the operations before the position again, so it is limited to a few milliseconds."""
+
+_SEPARATOR = re.compile(r"\s*,\s*")
+_SPACE = re.compile(r"\s*")
+
+
+def operation_at(body: bytes, position: int | None) -> int | None:
+    """Return the index of the operation that contains the first wrong byte of a body.
+
+    Return None if the byte is in no operation, or so far from the start that the search would take too long.
+    """
+    start = _START.match(body)
+    if start is None or position is None or not start.end() <= position <= SEARCHED_BYTES_MAX:
+        return None
+    text = body[:position].decode(errors="replace")
+    decoder, index, at = json.JSONDecoder(), 0, start.end()
+    while True:
+        try:
+            _, at = decoder.raw_decode(text, _SPACE.match(text, at).end())  # type: ignore[union-attr]  # always matches
+        except (ValueError, RecursionError):
+            return index
+        comma = _SEPARATOR.match(text, at)
+        if comma is None:
+            return index if text[at:].isspace() or at == len(text) else None
+        index, at = index + 1, comma.end()

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ...core import KeyedRecords, Page, Part, Record, Results, TableSpec, chunks_of
 from ...core.concurrency import PIECE_OPERATIONS, Pieces
-from . import arrow_answers, arrow_parts
+from . import arrow_answers, body_parts
 from .answers import rfc3339
 from .body_parts import Encoded, joined
 from .projections import project_outcomes
@@ -50,7 +50,7 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
         results = Results.of([record for _, record in records])
         assert results is not None  # They are all records.
         records = KeyedRecords([key for key, _ in records], results)
-    values = yield from arrow_parts.binary_column(records.records.cells("value"))
+    values = yield from body_parts.binary_column(records.records.cells("value"))
     yield
     columns = [_key_column(records.keys, spec), values, pa.array(records.records.cells("etag"), pa.utf8())]
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
@@ -62,7 +62,7 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
         columns.append(pa.array(page.partitions or [], pa.int32()))
         schema = schema.append(pa.field("partition", pa.int32()))
     metadata = {} if cursor is None else {"cursor": cursor}
-    return arrow_parts.encode_stream(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
+    return body_parts.encode_stream(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
 
 
 def _key_column(keys: Sequence[Any], spec: TableSpec) -> pa.Array:
