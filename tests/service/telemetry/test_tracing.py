@@ -129,7 +129,7 @@ async def test_a_shared_call_is_in_the_first_trace_with_links_to_the_others() ->
     store = Coalesce(Traced(watch.traces), operations_max=100, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
     first, second, third = await asyncio.gather(
         watch.request("one", store, [Get("a")]),
-        watch.request("two", store, [put("b")]),
+        watch.request("two", store, [Get("b")]),
         watch.request("three", store, [Get("a")]),
     )
     waits = [watch.child_of(request, "coalesce wait") for request in (first, second, third)]
