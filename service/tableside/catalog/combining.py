@@ -6,6 +6,7 @@ Two puts, for example, become one: the last. Operations that cannot be combined 
 import math
 from collections import Counter, deque
 from collections.abc import Sequence
+from functools import cache
 from itertools import chain
 
 import msgspec
@@ -181,11 +182,23 @@ def _age_max_s(get: Get) -> float:
     return math.inf if get.max_age_s is None else get.max_age_s
 
 
+_COMBINABLE = frozenset({"key", "value", "changes", "default", "partitions"})
+"""The members that a combined write may have. A write in which another one differs from its default is sent alone."""
+
+
 def _plain(write: Put | Update) -> bool:
-    """Return whether a write is unconditional, in at most one partition, and without token, TTL or returned value."""
-    conditional = write.if_match is not None or (isinstance(write, Put) and write.if_absent)
-    several = write.partitions is not None and len(write.partitions) > 1
-    return not (conditional or several or write.token or write.returning or write.ttl_s is not None)
+    """Return whether a write is in at most one partition, and has only members that may be combined."""
+    if write.partitions is not None and len(write.partitions) > 1:
+        return False
+    return all(getattr(write, name) == default for name, default in _other_members(type(write)))
+
+
+@cache
+def _other_members(kind: type[Put] | type[Update]) -> tuple[tuple[str, object], ...]:
+    """Return the members of a write that prevent combining, with their defaults."""
+    defaults = reversed(kind.__struct_defaults__)
+    members = zip(reversed(kind.__struct_fields__), defaults, strict=False)
+    return tuple((name, default) for name, default in members if name not in _COMBINABLE)
 
 
 def set_outcomes(
