@@ -6,6 +6,7 @@ atomic step, and returns a result or an error for each. Times are by the server'
 
 import hashlib
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, AnyStr, TypeAlias
 
 import msgspec
@@ -60,7 +61,7 @@ class Command(msgspec.Struct, frozen=True):
             words = (*head, sum(map(len, self.names)))
         count = len(words) + sum(map(len, columns))
         if count <= SHORT_COMMAND_WORDS:
-            flat: Any = (*words, *(word for column in columns for word in column))
+            flat: Any = tuple(chain(words, *columns))
             if max([len(word) for word in flat if type(word) is bytes], default=0) <= LONG_WORD_BYTES:
                 return [pack_command(flat)]
         _, _, start = pack_command(words).partition(b"\r\n")
