@@ -205,11 +205,11 @@ async def test_sentinels_and_redis_have_passwords_of_their_own(tmp_path: Path) -
 
 
 async def test_the_shared_limit_and_the_channel_follow_the_primary(tmp_path: Path) -> None:
-    registry = CollectorRegistry()
+    metrics = PolicyMetrics(CollectorRegistry())
     with redis_sentinel(tmp_path) as watched:
         settings = RedisSettings.model_validate({"url": watched.url})
-        links = ReplicaLinks({"s": StoreSettings("redis", settings)}, PolicyMetrics(registry))
-        channel, metrics = links.channel("s"), PolicyMetrics(registry)
+        links = ReplicaLinks({"s": StoreSettings("redis", settings)}, metrics)
+        channel = links.channel("s")
         limit = RateLimit(
             MemoryStore(TableSpec("t")), read=Rate(1000), write=None, shared=links.limiter("s"), metrics=metrics
         )
