@@ -88,8 +88,8 @@ def answers(outcomes: Sequence[Outcome], *, bytes_max: int) -> Pieces[list[Answe
 
 def rfc3339(expires_ms: int) -> str:
     """Format Unix milliseconds as an RFC 3339 time in UTC."""
-    text = datetime.fromtimestamp(expires_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    seconds, milliseconds = divmod(expires_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z"
 
 
 def _written(written: Written, fields: Fields) -> Answer:
