@@ -84,6 +84,7 @@ def expected(spec: TableSpec, raw: Any) -> Any:
     try:
         if not isinstance(raw, dict):
             raise TypeError
+        operation_members.check_value_texts(spec, json.dumps(raw).encode())
         only = operation_members.fields(raw.get("fields"))
         return operation_members.operation(spec, raw), only
     except TypeError:
