@@ -319,6 +319,17 @@ def test_a_get_sees_an_earlier_write_of_the_same_loop_turn() -> None:
     run(main())
 
 
+def test_a_get_does_not_overtake_a_waiting_write() -> None:
+    async def main() -> None:
+        coalesce = Coalesce(RecordingStore(takes_s=1.0), **LARGE)
+        operations: list[Operation] = [Get("a"), put("a", {"n": 1}), Get("a")]
+        first, _, last = await asyncio.gather(*(one(coalesce, operation) for operation in operations))
+        assert first is None
+        assert isinstance(last, Record)
+
+    run(main())
+
+
 def test_a_busy_key_does_not_delay_others() -> None:
     async def main() -> None:
         store = RecordingStore(takes_s=1.0)
