@@ -91,7 +91,7 @@ STORE_API = {
         "Replacement",
     ),
     *("Batch", "KeyedRecords", "Results", "apply_by_kind", "apply_in_groups", "joined_outcomes"),
-    *("etag_column", "have_text", "may_be_column"),
+    *("etag_column", "have_text", "may_be_column", "text_of"),
     *("PAGE_SEARCH_S", "PAGE_SKIPPED_MAX", "PageBuilder"),
     *("WriteHealth", "WritesRejected"),
     *("Page", "Range", "Scan", "prefix_end", "quoted_list", "ranges_between", "scan_range"),

@@ -4,7 +4,7 @@ Values are immutable, and functions are pure except functions that run tasks. Bu
 from this package. It imports no other package of Tableside.
 """
 
-from .arrow_texts import etag_column, have_text, may_be_column
+from .arrow_texts import etag_column, have_text, may_be_column, text_of
 from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
 from .batch import Batch, KeyedRecords, Results, apply_by_kind, apply_in_groups, joined_outcomes
@@ -189,6 +189,7 @@ __all__ = [
     "scan_range",
     "size_bytes",
     "target_partitions",
+    "text_of",
     "touched_members",
     "transition",
     "url_place",

@@ -20,11 +20,14 @@ def may_be_column(raws: Sequence[bytes | None]) -> bool:
 
 def have_text(column: pa.Array, start: int, stop: int, text: bytes) -> bool:
     """Return whether all texts of a column that are not null have the same text between two positions."""
-    part = pc.binary_slice(column, start, stop)
-    places = memoryview(part.buffers()[1]).cast("i")
-    first, last = places[part.offset], places[part.offset + len(part)]
-    found = memoryview(part.buffers()[2])[first:last].tobytes() if first < last else b""
-    return found == text * int(len(column) - column.null_count)
+    return text_of(pc.binary_slice(column, start, stop)) == text * int(len(column) - column.null_count)
+
+
+def text_of(column: pa.Array) -> bytes:
+    """Return all texts of a column, which has at least one cell, one after another."""
+    places = memoryview(column.buffers()[1]).cast("i")
+    first, last = places[column.offset], places[column.offset + len(column)]
+    return memoryview(column.buffers()[2])[first:last].tobytes() if first < last else b""
 
 
 def etag_column(etags: bytes, like: pa.Array) -> pa.Array:

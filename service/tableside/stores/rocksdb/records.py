@@ -12,7 +12,6 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,9 +26,11 @@ from ...core import (
     TooLarge,
     encode,
     etag_column,
+    have_text,
     live_record,
     may_be_column,
     parse,
+    text_of,
 )
 
 FORMAT_VERSION = 1
@@ -112,41 +113,24 @@ def stored_for_write(raw: bytes | None) -> Stored | RecordUnreadable | None:
 
 def read_all(raws: Sequence[bytes | None], now_ms: int) -> Results:
     """Return the outcomes of Gets."""
-    heads = {raw[:2] for raw in raws if raw is not None}
-    if not heads <= {_PLAIN}:
-        return _read_each(raws, now_ms)
-    if may_be_column(raws) and (results := _read_columns(raws)) is not None:
-        return results
-    # Two slices for all records: `raw[a:b]` makes one for each.
-    value, version = slice(_VERSION_END, None), slice(2, _VERSION_END)
-    columns: dict[str, Sequence[Any]] = {
-        "value": [None if raw is None else raw[value] for raw in raws],
-        "etag": [None if raw is None else raw[version].hex() for raw in raws],
-    }
-    return Results(Record, columns)
+    if may_be_column(raws) and (columns := _read_columns(raws)) is not None:
+        return columns
+    results = Results.of([read(raw, now_ms) for raw in raws])
+    assert results is not None  # They are all records, absent or errors.
+    return results
 
 
 def _read_columns(raws: Sequence[bytes | None]) -> Results | None:
-    """Return the outcomes of Gets of records without expiry and writers, or None if one was cut off."""
+    """Return the outcomes of Gets, or None if a record has an expiry or writers, was cut off, or is of another tool."""
     column = pa.array(raws, pa.binary())
-    etags = b"".join([_NO_VERSION if raw is None else raw[2:_VERSION_END] for raw in raws]).hex().encode()
+    if not have_text(column, 0, 2, _PLAIN):
+        return None
+    versions = pc.binary_slice(column, 2, _VERSION_END)
+    etags = text_of(versions.fill_null(_NO_VERSION) if versions.null_count else versions).hex().encode()
     if len(etags) != 2 * len(_NO_VERSION) * len(raws):
         return None
-    return Results(
-        Record, {"value": pc.binary_slice(column, _VERSION_END, _LONGEST), "etag": etag_column(etags, column)}
-    )
-
-
-def _read_each(raws: Sequence[bytes | None], now_ms: int) -> Results:
-    """Return the outcomes of Gets of records that may expire, or have writers."""
-    found = [read(raw, now_ms) for raw in raws]
-    records = [one if isinstance(one, Record) else None for one in found]
-    columns: dict[str, Sequence[Any]] = {
-        "value": [None if record is None else record.value for record in records],
-        "etag": [None if record is None else record.etag for record in records],
-        "expires_ms": [0 if record is None else record.expires_ms for record in records],
-    }
-    return Results(Record, columns, {at: one for at, one in enumerate(found) if isinstance(one, TableError)})
+    values = pc.binary_slice(column, _VERSION_END, _LONGEST)
+    return Results(Record, {"value": values, "etag": etag_column(etags, column)})
 
 
 def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
