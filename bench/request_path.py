@@ -16,8 +16,7 @@ from types import FrameType
 from typing import Any, cast
 
 import pyarrow as pa
-from examples.demo.service import free_port
-from examples.demo.service import running as running_service
+from examples.demo.service import free_port, running as running_service
 from examples.demo.session import session
 from pyspark.sql.functions import col, lit
 from uvicorn import Config

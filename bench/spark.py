@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 from examples.demo.service import running
 from examples.demo.session import session
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 
 from tableside_spark import Table
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from examples.demo.service import running
 from examples.demo.session import session
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import SparkSession, functions as f
 
 from tableside_client import Client
 from tableside_spark.datasource.options import default_splits

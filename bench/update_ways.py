@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import redis
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, functions as f
 from pyspark.sql.functions import col, lit
 
 from tableside_client import Client

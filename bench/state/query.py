@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import SparkSession, functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .java import jvm

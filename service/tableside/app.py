@@ -14,8 +14,15 @@ from fastapi import FastAPI
 
 from . import __version__
 from .auth import Auth
-from .catalog import AdmissionMetrics as InFlightMetrics
-from .catalog import Catalog, Environment, InFlight, Reloader, StackMetrics, log_start
+from .catalog import (
+    AdmissionMetrics as InFlightMetrics,
+    Catalog,
+    Environment,
+    InFlight,
+    Reloader,
+    StackMetrics,
+    log_start,
+)
 from .core import TableError
 from .http import (
     AccessLog,
@@ -32,8 +39,7 @@ from .http import (
     openapi,
     routes,
 )
-from .http.console import read_timed
-from .http.console import routes as console_routes
+from .http.console import read_timed, routes as console_routes
 from .settings import Fault, LimitSettings, Settings, SettingsError
 from .telemetry import Exposition, logs, trace_export
 

@@ -6,8 +6,7 @@
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
-from datetime import time as time_of_day
+from datetime import date, datetime, time as time_of_day
 from decimal import Decimal
 from math import isfinite
 from typing import Any

@@ -11,8 +11,7 @@ from hostile.slow_callers import SlowCallers
 from support.raw_http import Connection
 from support.served import RECORD, Served, served
 from tableside.http import middleware
-from tableside.server import connection as protocol
-from tableside.server import response_sender, server
+from tableside.server import connection as protocol, response_sender, server
 
 pytestmark = pytest.mark.server
 

@@ -18,8 +18,10 @@ from typing import Self
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
 

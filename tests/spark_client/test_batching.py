@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tableside_spark.executor.chunks import ChunkSize, chunks
 

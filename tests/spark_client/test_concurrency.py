@@ -1,7 +1,6 @@
 """A job stays within its share of the service's limits and within the caller's bounds."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.plan.concurrency import JOB_SHARE, concurrency

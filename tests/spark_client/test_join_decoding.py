@@ -4,8 +4,11 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 
 from support.running import Service, running
 from tableside_client import Client

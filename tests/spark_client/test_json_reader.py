@@ -5,8 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from pyspark.sql.types import DayTimeIntervalType, IntegerType, MapType, StringType, StructField, StructType
 
 from spark_client.reading_cases import CASES, MISFIT

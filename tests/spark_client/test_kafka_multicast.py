@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 
 from spark_client.kafka_placement.keys import placed
 from spark_client.kafka_streams import Copies, counted, drain, fill, held, stream_of

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 
 from spark_client.kafka_sessions import ATTEMPTS
 from spark_client.kafka_streams import Copies, counted, drain, fill, held, stream_of

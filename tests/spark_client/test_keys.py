@@ -1,8 +1,7 @@
 """Keys of a chunk: each is requested once, and its result is assigned to every row."""
 
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tableside_spark.executor.key_columns import distinct_keys
 

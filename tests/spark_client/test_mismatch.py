@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
 from support.running import Service, running

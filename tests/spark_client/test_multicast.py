@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    Column,
+    DataFrame,
+    Observation,
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.functions import col, lit
 
 from spark_client.kafka_placement.keys import placed

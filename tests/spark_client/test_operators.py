@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 
 from tableside.core import update_operators
 from tableside_client.operators import OPERATORS, UpdateOperator

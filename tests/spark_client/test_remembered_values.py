@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tableside_spark.executor.key_columns import distinct_keys
 from tableside_spark.executor.remembered_values import KeyMemory, RememberedLimits

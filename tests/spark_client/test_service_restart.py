@@ -9,8 +9,11 @@ from pathlib import Path
 import httpx
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.functions import col, lit
 
 from spark_client.restarted_service import RestartedService

@@ -10,8 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.functions import col, lit
 
 from servers.process import free_port

@@ -8,8 +8,11 @@ import psutil
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    Observation,
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.functions import col, lit
 
 from spark_client.sessions import session

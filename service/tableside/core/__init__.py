@@ -1,199 +1,133 @@
 """The API for stores: operations, outcomes, errors, keys, and the interfaces that a store implements.
 
 Values are immutable, and functions are pure except functions that run tasks. Built-in stores and plug-ins import only
-from this package. It imports no other package of Tableside.
+from this package. It imports no other package of Tableside. An import with `as` exports its name.
 """
 
-from .arrow_texts import etag_column, have_text, may_be_column, text_of
-from .backend import Backend, BackendType, Connections, NoOptions
-from .backoff import exponential_backoff_s
-from .batch import Batch, KeyedRecords, Results, apply_by_kind, apply_in_groups, joined_outcomes
+from .arrow_texts import (
+    etag_column as etag_column,
+    have_text as have_text,
+    may_be_column as may_be_column,
+    text_of as text_of,
+)
+from .backend import Backend as Backend, BackendType as BackendType, Connections as Connections, NoOptions as NoOptions
+from .backoff import exponential_backoff_s as exponential_backoff_s
+from .batch import (
+    Batch as Batch,
+    KeyedRecords as KeyedRecords,
+    Results as Results,
+    apply_by_kind as apply_by_kind,
+    apply_in_groups as apply_in_groups,
+    joined_outcomes as joined_outcomes,
+)
 from .bounded_reads import (
-    NOT_READ,
-    READ_BYTES_MAX,
-    UPDATE_BYTES_MAX,
-    BoundedReads,
-    ReadBudget,
-    value_bytes,
-    without_value,
+    NOT_READ as NOT_READ,
+    READ_BYTES_MAX as READ_BYTES_MAX,
+    UPDATE_BYTES_MAX as UPDATE_BYTES_MAX,
+    BoundedReads as BoundedReads,
+    ReadBudget as ReadBudget,
+    value_bytes as value_bytes,
+    without_value as without_value,
 )
-from .changes import Changes, Edits, MergePatch
-from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
-from .concurrency import Yielder, chunks_of, gather_bounded, run_in_thread
-from .deadlines import run_until
+from .changes import Changes as Changes, Edits as Edits, MergePatch as MergePatch
+from .compare_and_set import (
+    CompareAndSet as CompareAndSet,
+    Replacement as Replacement,
+    VersionedRecord as VersionedRecord,
+)
+from .concurrency import (
+    Yielder as Yielder,
+    chunks_of as chunks_of,
+    gather_bounded as gather_bounded,
+    run_in_thread as run_in_thread,
+)
+from .deadlines import run_until as run_until
 from .errors import (
-    Applied,
-    Contended,
-    DeadlineExceeded,
-    Internal,
-    InvalidOperation,
-    MalformedRequest,
-    RecordUnreadable,
-    StoreMisconfigured,
-    StoreUnavailable,
-    TableError,
-    TableNotFound,
-    Throttled,
-    TooLarge,
-    Unsupported,
-    WritesRejected,
+    Applied as Applied,
+    Contended as Contended,
+    DeadlineExceeded as DeadlineExceeded,
+    Internal as Internal,
+    InvalidOperation as InvalidOperation,
+    MalformedRequest as MalformedRequest,
+    RecordUnreadable as RecordUnreadable,
+    StoreMisconfigured as StoreMisconfigured,
+    StoreUnavailable as StoreUnavailable,
+    TableError as TableError,
+    TableNotFound as TableNotFound,
+    Throttled as Throttled,
+    TooLarge as TooLarge,
+    Unsupported as Unsupported,
+    WritesRejected as WritesRejected,
 )
-from .json_text import check_elements
-from .key_ranges import Range, ranges_between, scan_range
-from .keys import KeyField, KeySchema, PartType, checked_part, part_from_text, prefix_end
+from .json_text import check_elements as check_elements
+from .key_ranges import Range as Range, ranges_between as ranges_between, scan_range as scan_range
+from .keys import (
+    KeyField as KeyField,
+    KeySchema as KeySchema,
+    PartType as PartType,
+    checked_part as checked_part,
+    part_from_text as part_from_text,
+    prefix_end as prefix_end,
+)
 from .operations import (
-    NO_EXPIRY,
-    Delete,
-    Get,
-    Key,
-    Operation,
-    Outcome,
-    Part,
-    PartitionOutcome,
-    Put,
-    Record,
-    Token,
-    Update,
-    Write,
-    Written,
-    size_bytes,
+    NO_EXPIRY as NO_EXPIRY,
+    Delete as Delete,
+    Get as Get,
+    Key as Key,
+    Operation as Operation,
+    Outcome as Outcome,
+    Part as Part,
+    PartitionOutcome as PartitionOutcome,
+    Put as Put,
+    Record as Record,
+    Token as Token,
+    Update as Update,
+    Write as Write,
+    Written as Written,
+    size_bytes as size_bytes,
 )
-from .page_builder import PAGE_SEARCH_S, PAGE_SKIPPED_MAX, PageBuilder
-from .partitioner import target_partitions
-from .path_set import Path
-from .proxies import EnvironmentProxy, environment_proxy
-from .quoting import quoted_list
-from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
+from .page_builder import (
+    PAGE_SEARCH_S as PAGE_SEARCH_S,
+    PAGE_SKIPPED_MAX as PAGE_SKIPPED_MAX,
+    PageBuilder as PageBuilder,
+)
+from .partitioner import target_partitions as target_partitions
+from .path_set import Path as Path
+from .proxies import EnvironmentProxy as EnvironmentProxy, environment_proxy as environment_proxy
+from .quoting import quoted_list as quoted_list
+from .store import (
+    Capabilities as Capabilities,
+    Clock as Clock,
+    Page as Page,
+    Scan as Scan,
+    Store as Store,
+    TableSpec as TableSpec,
+    now_ms as now_ms,
+)
 from .transitions import (
-    EXPIRY_MS_MAX,
-    WRITERS_MAX,
-    Changed,
-    Stored,
-    Transition,
-    expiry_ms,
-    is_unconditional,
-    live_record,
-    transition,
-    with_etag,
+    EXPIRY_MS_MAX as EXPIRY_MS_MAX,
+    WRITERS_MAX as WRITERS_MAX,
+    Changed as Changed,
+    Stored as Stored,
+    Transition as Transition,
+    expiry_ms as expiry_ms,
+    is_unconditional as is_unconditional,
+    live_record as live_record,
+    transition as transition,
+    with_etag as with_etag,
 )
-from .update_operators import OPERATORS
-from .updates import touched_members
-from .urls import check_port, checked_url, url_place
-from .values import INTEGER_MAX, INTEGER_MIN, Json, JsonObject, decode, encode, encode_sorted, normalize_number, parse
-from .write_health import WriteHealth
-
-__all__ = [
-    "EXPIRY_MS_MAX",
-    "INTEGER_MAX",
-    "INTEGER_MIN",
-    "NOT_READ",
-    "NO_EXPIRY",
-    "OPERATORS",
-    "PAGE_SEARCH_S",
-    "PAGE_SKIPPED_MAX",
-    "READ_BYTES_MAX",
-    "UPDATE_BYTES_MAX",
-    "WRITERS_MAX",
-    "Applied",
-    "Backend",
-    "BackendType",
-    "Batch",
-    "BoundedReads",
-    "Capabilities",
-    "Changed",
-    "Changes",
-    "Clock",
-    "CompareAndSet",
-    "Connections",
-    "Contended",
-    "DeadlineExceeded",
-    "Delete",
-    "Edits",
-    "EnvironmentProxy",
-    "Get",
-    "Internal",
-    "InvalidOperation",
-    "Json",
-    "JsonObject",
-    "Key",
-    "KeyField",
-    "KeySchema",
-    "KeyedRecords",
-    "MalformedRequest",
-    "MergePatch",
-    "NoOptions",
-    "Operation",
-    "Outcome",
-    "Page",
-    "PageBuilder",
-    "Part",
-    "PartType",
-    "PartitionOutcome",
-    "Path",
-    "Put",
-    "Range",
-    "ReadBudget",
-    "Record",
-    "RecordUnreadable",
-    "Replacement",
-    "Results",
-    "Scan",
-    "Store",
-    "StoreMisconfigured",
-    "StoreUnavailable",
-    "Stored",
-    "TableError",
-    "TableNotFound",
-    "TableSpec",
-    "Throttled",
-    "Token",
-    "TooLarge",
-    "Transition",
-    "Unsupported",
-    "Update",
-    "VersionedRecord",
-    "Write",
-    "WriteHealth",
-    "WritesRejected",
-    "Written",
-    "Yielder",
-    "apply_by_kind",
-    "apply_in_groups",
-    "check_elements",
-    "check_port",
-    "checked_part",
-    "checked_url",
-    "chunks_of",
-    "decode",
-    "encode",
-    "encode_sorted",
-    "environment_proxy",
-    "etag_column",
-    "expiry_ms",
-    "exponential_backoff_s",
-    "gather_bounded",
-    "have_text",
-    "is_unconditional",
-    "joined_outcomes",
-    "live_record",
-    "may_be_column",
-    "normalize_number",
-    "now_ms",
-    "parse",
-    "part_from_text",
-    "prefix_end",
-    "quoted_list",
-    "ranges_between",
-    "run_in_thread",
-    "run_until",
-    "scan_range",
-    "size_bytes",
-    "target_partitions",
-    "text_of",
-    "touched_members",
-    "transition",
-    "url_place",
-    "value_bytes",
-    "with_etag",
-    "without_value",
-]
+from .update_operators import OPERATORS as OPERATORS
+from .updates import touched_members as touched_members
+from .urls import check_port as check_port, checked_url as checked_url, url_place as url_place
+from .values import (
+    INTEGER_MAX as INTEGER_MAX,
+    INTEGER_MIN as INTEGER_MIN,
+    Json as Json,
+    JsonObject as JsonObject,
+    decode as decode,
+    encode as encode,
+    encode_sorted as encode_sorted,
+    normalize_number as normalize_number,
+    parse as parse,
+)
+from .write_health import WriteHealth as WriteHealth

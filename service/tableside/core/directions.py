@@ -9,8 +9,6 @@ from .operations import Get, Operation, Outcome, Record, Written
 
 Direction = Literal["read", "write"]
 
-DIRECTIONS: tuple[Direction, Direction] = ("read", "write")
-
 
 def direction(operations: Sequence[Operation]) -> Direction:
     """Return whether a call reads or writes. It has at least one operation."""

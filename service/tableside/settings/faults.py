@@ -1,8 +1,7 @@
 """Faults in a configuration, in the words of the file. Validation collects them, so that one run reports all."""
 
 import difflib
-from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Set as AbstractSet
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 import msgspec

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    DataFrame,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 
 from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.plan.frames import is_remote

@@ -3,9 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql import types as T  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    Column,
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+    types as T,  # noqa: N812 - its name everywhere
+)
 
 from tableside_spark.executor.operation_batch import PARTITION
 from tableside_spark.versions import require

@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    Column,
+    DataFrame,
+    Window,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 
 from tableside_spark.executor.operation_batch import DELETE, INVALID, LATER_PARTS, PROBLEM, ROWS, internal
 from tableside_spark.plan import fold

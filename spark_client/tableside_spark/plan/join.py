@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    DataFrame,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tableside_client.paths import joined

@@ -5,9 +5,11 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql import types as T  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    Column,
+    functions as F,  # noqa: N812 - its name everywhere
+    types as T,  # noqa: N812 - its name everywhere
+)
 
 from tableside_client.operators import Kind
 from tableside_spark.versions import VariantType

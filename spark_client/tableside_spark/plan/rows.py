@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    Column,
+    DataFrame,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.types import BooleanType, DataType, DecimalType, MapType, StringType, StructType
 
 from tableside_client.operators import WHOLE_UPDATE

@@ -9,8 +9,10 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    Column,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.types import DateType, TimestampType
 
 from tableside_client.operators import EACH, MERGE_PATCH, OPERATORS, WHOLE_UPDATE, Kind, UpdateOperator

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    DataFrame,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from tableside_spark.executor.operation_batch import ROWS, Token, internal

@@ -16,8 +16,10 @@ from functools import lru_cache
 from typing import Any, Self
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 
 from tableside_client.connection import Connection, shared_client
 from tableside_client.errors import PreconditionFailed, RecordNotFound, TableError, TableNotFound

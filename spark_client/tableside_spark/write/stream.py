@@ -4,8 +4,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    DataFrame,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 
 from tableside_spark.executor.operation_batch import PROBLEM, Token
 from tableside_spark.plan.frames import is_remote

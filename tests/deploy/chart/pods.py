@@ -10,8 +10,7 @@ from pathlib import Path
 import httpx
 
 from deploy.chart.rendering import Object, Values, configuration, container, merged, pod, render
-from servers.process import Server, free_port
-from servers.process import running as running_server
+from servers.process import Server, free_port, running as running_server
 
 TOKEN = "tst-0123456789"
 TOKENS = f"- {{name: test, sha256: {hashlib.sha256(TOKEN.encode()).hexdigest()}, read: ['*'], write: ['*']}}\n"

@@ -10,8 +10,7 @@ import pytest
 
 from servers.install import ensure_command
 from servers.process import Server, free_port, running
-from support.running import Service
-from support.running import running as running_service
+from support.running import Service, running as running_service
 
 pytestmark = pytest.mark.server
 

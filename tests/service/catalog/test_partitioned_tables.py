@@ -9,8 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import put, update
-from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics
-from tableside.catalog.admission import InFlight
+from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics, InFlight
 from tableside.catalog.catalog import Catalog, Environment
 from tableside.catalog.stack import StackMetrics
 from tableside.catalog.table import Table

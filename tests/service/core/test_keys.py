@@ -4,8 +4,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, settings, strategies as st
 
 from contract import COMPOSITE, INTEGERS, STRINGS, THREE_PARTS, UNUSUAL_KEYS
 from tableside.core.errors import InvalidOperation, MalformedRequest

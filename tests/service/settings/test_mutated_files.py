@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scripts.bootstrap import ROOT
 from tableside.settings import Fault, Settings, SettingsError, load_text, validate

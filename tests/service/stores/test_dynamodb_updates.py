@@ -5,14 +5,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
 from contract import one, put, record, same, update, value, written
 from service.test_stateful import Machine
-from support.dynamodb_tables import a_name, fresh_table, make, opened
-from support.dynamodb_tables import settings as client_settings
+from support.dynamodb_tables import a_name, fresh_table, make, opened, settings as client_settings
 from tableside.core import updates, values
 from tableside.core.backend import Backend
 from tableside.core.errors import InvalidOperation

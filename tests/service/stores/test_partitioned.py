@@ -25,8 +25,7 @@ from tableside.core.operations import Get, Operation, Outcome, PartitionOutcome,
 from tableside.core.partitioner import default_partition
 from tableside.core.store import Capabilities, Page, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
-from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore
-from tableside.stores.partitioned import store as partitioned
+from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore, store as partitioned
 from tableside.stores.partitioned.store import combine_outcomes
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 

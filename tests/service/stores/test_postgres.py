@@ -13,8 +13,7 @@ from typing import Any
 import asyncpg
 import msgspec
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as hypothesis_settings
+from hypothesis import HealthCheck, settings as hypothesis_settings
 from hypothesis.stateful import run_state_machine_as_test
 from pydantic import ValidationError
 
@@ -51,8 +50,7 @@ from tableside.core.errors import (
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.postgres import backend as postgres_backend
-from tableside.stores.postgres import connections, reads, scans
+from tableside.stores.postgres import backend as postgres_backend, connections, reads, scans
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
 

@@ -9,8 +9,7 @@ from typing import Any
 import asyncpg
 import msgspec
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as hypothesis_settings
+from hypothesis import HealthCheck, settings as hypothesis_settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from contract import (

@@ -14,8 +14,7 @@ import pytest
 
 from contract import one, put, update, value, written
 from servers.postgres import postgres
-from servers.proxy import Connection as ProxyConnection
-from servers.proxy import FaultProxy
+from servers.proxy import Connection as ProxyConnection, FaultProxy
 from support.postgres_tables import database, new_name, psql
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from redis.asyncio import Redis
 
 from contract import COMPOSITE, one, put, record, refused, update, value, written

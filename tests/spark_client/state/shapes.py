@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped] # its types are a distribution of their own
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    DataFrame,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 from pyspark.sql.functions import col
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 

@@ -15,8 +15,7 @@ import pytest
 
 from servers.process import free_port
 from servers.proxy import FaultProxy
-from spark_client.state.java import Java
-from spark_client.state.java import java as java_process
+from spark_client.state.java import Java, java as java_process
 from spark_client.state.scripted_service import Reply, Request, Scripted, problem, refusal, results, scripted
 from support.running import Service, running
 

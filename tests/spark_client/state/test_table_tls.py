@@ -15,8 +15,7 @@ import pytest
 
 from servers.process import free_port
 from spark_client.secured import secured
-from spark_client.state.java import Java
-from spark_client.state.java import java as java_process
+from spark_client.state.java import Java, java as java_process
 from support.certificates import Authority, Signed
 from support.running import Service
 

@@ -4,8 +4,12 @@ An expression can read properties of its JVM. If executors run in the driver's J
 failures with system properties.
 """
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import (
+    Column,
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 
 PROPERTY = "tableside.test.trouble"
 KEY = "k3"

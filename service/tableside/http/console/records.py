@@ -37,8 +37,7 @@ from ...core import (
 )
 from ...core.errors import PreconditionFailed
 from ...core.transitions import checked_ttl_s
-from ..wire import operation_members as members
-from ..wire import request_headers
+from ..wire import operation_members as members, request_headers
 from ..wire.answers import rfc3339
 from ..wire.cursors import open_sealed, seal
 from ..wire.partitions import choose_partitions, parse_query

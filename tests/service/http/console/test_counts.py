@@ -6,8 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import put
-from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics
-from tableside.catalog.admission import InFlight
+from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics, InFlight
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
 from tableside.catalog.table_metrics import TableMetrics
