@@ -23,8 +23,8 @@ from tableside.http.endpoints import routes
 from tableside.http.endpoints.requests import ServiceRequest
 from tableside.http.endpoints.routing import Endpoint
 from tableside.http.request_context import SCOPE_KEY, RequestContext
-from tableside.http.wire import arrow_batch, arrow_stream, cursors, json_batch, partitions
-from tableside.http.wire.decoded_batch import DecodedBatch
+from tableside.http.wire import arrow_batch, arrow_stream, json_batch, pages, partitions
+from tableside.http.wire.operation_columns import DecodedBatch
 from tableside.http.wire.request_headers import check_accepts, matches_etag, preferred_media_type
 
 PLAIN = TableSpec("t")
@@ -118,8 +118,8 @@ def header_lines(data: bytes) -> None:
 def sealed_texts(data: bytes) -> None:
     """Open cursors and splits: the raw input, and the input after sealing it correctly."""
     with contextlib.suppress(TableError):
-        cursors.open_sealed(data.decode("latin-1"), "cursor", "scan", "t")
-    position = cursors.open_sealed(cursors.seal(data, "scan", "t"), "cursor", "scan", "t")
+        pages.open_sealed(data.decode("latin-1"), "cursor", "scan", "t")
+    position = pages.open_sealed(pages.seal(data, "scan", "t"), "cursor", "scan", "t")
     scan_range(PLAIN, Scan(10, position=position))
     scan_range(PLAIN, Scan(10, split=position))
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from hostile.seeds import batches, stream
-from tableside.http.wire import cursors
+from tableside.http.wire import pages
 
 MARKER = "mar5ker"
 TABLES = ("mem", "rocks", "pages", "spread", "none")
@@ -160,8 +160,8 @@ class Requests:
         position = dice.choice((b"", b"\xff" * 9, MARKER.encode(), dice.randbytes(20), b"6162-.63", b"a\0" * 600))
         table = dice.choice(TABLES)
         shared = ("spread", 2) if table == "spread" else (table,)
-        cursor = cursors.seal(position, "scan", *shared, None, None, None)
-        split = cursors.seal(position, "split", *shared)
+        cursor = pages.seal(position, "scan", *shared, None, None, None)
+        split = pages.seal(position, "split", *shared)
         said = dice.choice(
             (f"cursor={cursor}", f"split={split}", f"cursor={base64.urlsafe_b64encode(position).decode()}")
         )

@@ -11,7 +11,6 @@ from .arrow_texts import (
     text_of as text_of,
 )
 from .backend import Backend as Backend, BackendType as BackendType, Connections as Connections, NoOptions as NoOptions
-from .backoff import exponential_backoff_s as exponential_backoff_s
 from .batch import (
     Batch as Batch,
     KeyedRecords as KeyedRecords,
@@ -38,6 +37,7 @@ from .compare_and_set import (
 from .concurrency import (
     Yielder as Yielder,
     chunks_of as chunks_of,
+    exponential_backoff_s as exponential_backoff_s,
     gather_bounded as gather_bounded,
     run_in_thread as run_in_thread,
 )
@@ -58,6 +58,7 @@ from .errors import (
     TooLarge as TooLarge,
     Unsupported as Unsupported,
     WritesRejected as WritesRejected,
+    quoted_list as quoted_list,
 )
 from .json_text import check_elements as check_elements
 from .key_ranges import Range as Range, ranges_between as ranges_between, scan_range as scan_range
@@ -93,8 +94,6 @@ from .page_builder import (
 )
 from .partitioner import target_partitions as target_partitions
 from .path_set import Path as Path
-from .proxies import EnvironmentProxy as EnvironmentProxy, environment_proxy as environment_proxy
-from .quoting import quoted_list as quoted_list
 from .store import (
     Capabilities as Capabilities,
     Clock as Clock,
@@ -118,7 +117,13 @@ from .transitions import (
 )
 from .update_operators import OPERATORS as OPERATORS
 from .updates import touched_members as touched_members
-from .urls import check_port as check_port, checked_url as checked_url, url_place as url_place
+from .urls import (
+    EnvironmentProxy as EnvironmentProxy,
+    check_port as check_port,
+    checked_url as checked_url,
+    environment_proxy as environment_proxy,
+    url_place as url_place,
+)
 from .values import (
     INTEGER_MAX as INTEGER_MAX,
     INTEGER_MIN as INTEGER_MIN,

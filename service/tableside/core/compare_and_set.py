@@ -15,8 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from .backoff import exponential_backoff_s
-from .concurrency import Yielder, gather_bounded
+from .concurrency import Yielder, exponential_backoff_s, gather_bounded
 from .errors import Contended, DeadlineExceeded, RecordUnreadable, TableError
 from .operations import Key, Operation, Outcome, Write
 from .store import Clock, TableSpec, now_ms

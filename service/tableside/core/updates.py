@@ -7,13 +7,11 @@ applied in order as one step. Functions are pure: JSON text in, JSON text out, o
 from collections.abc import Callable, Iterator
 
 from . import values
-from .array_sets import ArraySets
 from .changes import Change, Changes, Edits, MergePatch
-from .errors import InvalidOperation, TooLarge
+from .errors import InvalidOperation, TooLarge, quoted
 from .json_text import check_elements
 from .path_set import Path, PathSet, overlap
-from .quoting import quoted
-from .update_operators import OPERATORS, Edit, apply_edit, dotted, fault
+from .update_operators import OPERATORS, ArraySets, Edit, apply_edit, dotted, fault
 from .values import Json, JsonObject, copied, kind_of
 
 CHANGES_MAX = 10_000

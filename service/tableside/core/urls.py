@@ -1,6 +1,11 @@
-"""Checks URLs in settings, and shortens them for logs."""
+"""Checks URLs in settings, shortens them for logs, and finds the proxy for an address by the rules of the client."""
 
+import os
+import re
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 
 def checked_url(url: str) -> str:
@@ -30,3 +35,68 @@ def url_place(url: str) -> str:
     if url.count("@") != parts.netloc.count("@"):
         return "an address with an unencoded password"
     return parts.netloc.rpartition("@")[2] + parts.path
+
+
+_PORTS = {"http": 80, "https": 443}
+_WITH_PORT = re.compile(r"(\[.*\]|[^:]*):(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentProxy:
+    """The URL of a proxy, which may have a password, and the variable that names it."""
+
+    url: str = field(repr=False)
+    variable: str
+
+    def __str__(self) -> str:
+        place = self.url.rpartition("@")[2].rpartition("://")[2].strip("/")
+        return f"the proxy {place} of {self.variable} (NO_PROXY names the hosts without a proxy)"
+
+
+def environment_proxy(url: str) -> EnvironmentProxy | None:
+    """Return the proxy for requests to a URL, None if there is none, or if `NO_PROXY` names the host.
+
+    Loopback addresses have none. The variables may have lower or upper case.
+    """
+    parts, found = urlsplit(url), getproxies()
+    scheme = next((scheme for scheme in (parts.scheme, "all") if found.get(scheme)), None)
+    host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(parts.scheme)
+    excluded = (_excludes(name, host, port) for name in re.split(r"[,\s]+", found.get("no", "").lower()) if name)
+    if scheme is None or _is_loopback(host) or any(excluded):
+        return None
+    proxy, variable = found[scheme], f"{scheme}_proxy"
+    used = variable if os.environ.get(variable) else variable.upper()
+    return EnvironmentProxy(proxy if "://" in proxy else f"http://{proxy}", used)
+
+
+def _excludes(name: str, host: str, port: int | None) -> bool:
+    """Return whether an element of `NO_PROXY` names a host. It is `*`, a domain, an address or a network.
+
+    It may end with a port.
+    """
+    name = name.rpartition("://")[2]
+    if (parts := _WITH_PORT.fullmatch(name)) is not None:
+        name = parts[1]
+        if int(parts[2]) != port:
+            return False
+    domain = name.strip("[]").removeprefix("*").strip(".")
+    if not domain:
+        return name == "*"
+    if (address := _address(host)) is None:
+        return host == domain or host.endswith(f".{domain}")
+    try:
+        return address in ip_network(domain, strict=False)
+    except ValueError:
+        return False
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return (host == "localhost" or host.endswith(".localhost")) if address is None else address.is_loopback
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tableside.core.quoting import NAME_CHARACTERS_MAX, NAMES_MAX, quoted, quoted_list
+from tableside.core.errors import NAME_CHARACTERS_MAX, NAMES_MAX, quoted, quoted_list
 
 
 @pytest.mark.parametrize(

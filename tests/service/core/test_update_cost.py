@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tableside.core import array_sets, values
+from tableside.core import update_operators, values
 from tableside.core.changes import Edits
 from tableside.core.errors import InvalidOperation, TooLarge
 from tableside.core.json_text import ELEMENTS_MAX
@@ -30,8 +30,8 @@ class Count:
 
 @pytest.fixture
 def hashed(monkeypatch: pytest.MonkeyPatch) -> Count:
-    count = Count(array_sets._identity)
-    monkeypatch.setattr(array_sets, "_identity", count)
+    count = Count(update_operators._identity)
+    monkeypatch.setattr(update_operators, "_identity", count)
     return count
 
 

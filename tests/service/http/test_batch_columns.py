@@ -24,7 +24,7 @@ from tableside.core import (
 )
 from tableside.http.wire import arrow_answers, arrow_batch, json_batch, operation_members
 from tableside.http.wire.answers import answer
-from tableside.http.wire.decoded_batch import DecodedBatch
+from tableside.http.wire.operation_columns import DecodedBatch
 
 SPECS = [
     TableSpec("t"),

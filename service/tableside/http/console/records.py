@@ -39,7 +39,7 @@ from ...core.errors import PreconditionFailed
 from ...core.transitions import checked_ttl_s
 from ..wire import operation_members as members, request_headers
 from ..wire.answers import rfc3339
-from ..wire.cursors import open_sealed, seal
+from ..wire.pages import open_sealed, seal
 from ..wire.partitions import choose_partitions, parse_query
 from ..wire.problems import UnsupportedMediaType
 

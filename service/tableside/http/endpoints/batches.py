@@ -19,7 +19,7 @@ from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch
 from ..wire.answers import RECORD_NOT_FOUND, answers, with_errors, with_max_age
 from ..wire.body_parts import Encoded
-from ..wire.decoded_batch import DecodedBatch
+from ..wire.operation_columns import DecodedBatch
 from ..wire.operation_members import WRITER_CHARACTERS_MAX
 from ..wire.projections import Fields, common_projection, project_outcomes
 from ..wire.request_headers import check_accepts, parse_boolean, parse_fields

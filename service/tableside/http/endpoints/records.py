@@ -27,9 +27,9 @@ from ...core import (
 from ..responses import problem_response
 from ..wire import json_batch, operation_members
 from ..wire.answers import Answer, answer, rfc3339
+from ..wire.operation_members import update_members
 from ..wire.partitions import choose_partitions, operation_partitions
 from ..wire.request_headers import Preferences, check_accepts, matches_etag
-from ..wire.update_bodies import update_members
 from . import parameters
 from .document import (
     TABLE_ERRORS,

@@ -11,7 +11,7 @@ from ...core import InvalidOperation, Part, Scan, TableSpec, part_from_text
 from ...core.concurrency import in_pieces
 from ..responses import encoded_response, json_response
 from ..wire import arrow_batch, json_batch, pages
-from ..wire.cursors import open_sealed, seal
+from ..wire.pages import open_sealed, seal
 from ..wire.partitions import scan_partitions
 from ..wire.request_headers import check_accepts, parse_integer, preferred_media_type
 from .document import TABLE_ERRORS, binary, errors, link, response

@@ -20,8 +20,7 @@ from ...core.keys import STRING_BYTES_MAX
 from . import operation_members
 from .answers import never, not_decoded
 from .arrow_stream import check_combination, size_bytes, text_lengths
-from .decoded_batch import BatchBuilder, DecodedBatch
-from .operation_columns import KINDS, DecodedRows, OperationColumns, decode_each
+from .operation_columns import KINDS, BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
 from .partitions import not_partitioned
 from .projections import Fields
 

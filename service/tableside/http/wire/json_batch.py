@@ -24,8 +24,7 @@ from ...core.json_text import NotJson
 from . import operation_members
 from .answers import RECORD_NOT_FOUND, Answer, answer, never, not_decoded, rfc3339
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
-from .decoded_batch import BatchBuilder, DecodedBatch
-from .operation_columns import KINDS, DecodedRows, OperationColumns, decode_each
+from .operation_columns import KINDS, BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
 from .operation_texts import not_json_body, operation_texts
 from .problems import problem
 from .projections import Fields

@@ -1,5 +1,8 @@
-"""Encodes pages of scans as JSON and as Arrow."""
+"""Encodes pages of scans as JSON and as Arrow, and seals their cursors."""
 
+import base64
+import binascii
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +10,7 @@ import orjson
 import pyarrow as pa
 from msgspec.structs import replace
 
-from ...core import KeyedRecords, Page, Part, Record, Results, TableSpec, chunks_of
+from ...core import KeyedRecords, MalformedRequest, Page, Part, Record, Results, TableSpec, chunks_of
 from ...core.concurrency import PIECE_OPERATIONS, Pieces
 from . import arrow_answers, body_parts
 from .answers import rfc3339
@@ -84,3 +87,28 @@ def _structs(keys: Sequence[tuple[Part, ...]], spec: TableSpec) -> list[dict[str
 
 def _part_name(spec: TableSpec, index: int) -> str:
     return spec.key.fields[index].name or str(index)
+
+
+_DIGEST_BYTES = 8
+
+
+def seal(position: bytes, *scope: object) -> str:
+    """Return a position as opaque text that is bound to the scan described by `scope`."""
+    return base64.urlsafe_b64encode(_digest(position, scope) + position).decode().rstrip("=")
+
+
+def open_sealed(text: str, what: str, *scope: object) -> bytes:
+    """Return the sealed position. Raise MalformedRequest if the text was not sealed for this scope."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise MalformedRequest(f"not a {what} of this scan") from None
+    digest, position = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
+    if digest != _digest(position, scope):
+        raise MalformedRequest(f"not a {what} of this scan")
+    return position
+
+
+def _digest(position: bytes, scope: tuple[object, ...]) -> bytes:
+    # The digest detects mistakes and needs no secret: a cursor gives access to nothing that its caller cannot scan.
+    return hashlib.blake2b(repr((scope, position)).encode(), digest_size=_DIGEST_BYTES).digest()

@@ -21,8 +21,7 @@ from ...core import (
     ranges_between,
     scan_range,
 )
-from .database import Database
-from .key_search import KeySearch
+from .database import Database, KeySearch
 from .records import read_all
 
 KEYS_PER_TURN_MAX = 1000
