@@ -86,7 +86,7 @@ def check_value_texts(spec: TableSpec, text: bytes) -> None:
         return
     try:
         found = msgspec.json.decode(text, type=_ValueTexts)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return  # Parsing the text finds its error.
     for value in (found.value, found.default):
         spec.check_value(memoryview(value))

@@ -80,6 +80,8 @@ def _array(body: bytes) -> msgspec.Raw:
         raise MalformedRequest(NO_BATCH) from None
     except RecursionError:
         raise not_json_body(body, "nested too deep") from None
+    except UnicodeDecodeError:
+        raise not_json_body(body, "invalid UTF-8") from None
     except msgspec.DecodeError as error:
         raise not_json_body(body, _reason(error)) from None
     if memoryview(array)[0] != _OPENING:
