@@ -173,6 +173,7 @@ def test_if_absent_has_an_effect_only_if_it_is_true(api: ApiClient, if_absent: b
 @pytest.mark.parametrize(
     "body",
     [
+        b'{"oper\xe6tions":[]}',
         b"",
         b"{",
         b"[]",
@@ -199,7 +200,7 @@ def test_if_absent_has_an_effect_only_if_it_is_true(api: ApiClient, if_absent: b
         b'{"operations":[{"op":"put","key":"a","value":' + b'{"a":' * 40_000 + b"1" + b"}" * 40_000 + b"}]}",
         b"[" * 200_000,
     ],
-    ids=range(25),
+    ids=range(26),
 )
 def test_invalid_json_or_a_wrong_shape_is_malformed_as_a_whole(api: ApiClient, body: bytes) -> None:
     key = fresh()
