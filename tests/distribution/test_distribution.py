@@ -43,7 +43,7 @@ STORES = {
     "rocksdb": {"path": "data"},
 }
 WITHOUT_JAVA = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
-DRIVERS = {"dynamodb": "aioboto3", "postgres": "asyncpg", "redis": "redis", "rocksdb": "rocksdict"}
+DRIVERS = {"dynamodb": "aioboto3", "postgres": "asyncpg", "redis": "hiredis", "rocksdb": "rocksdict"}
 
 IMPORT_CLIENT = """
 import importlib.util

@@ -180,7 +180,7 @@ async def test_gets_without_a_fixed_cost_wait_while_credits_are_owed() -> None:
 
 @in_virtual_time
 async def test_a_large_record_delays_its_table_by_at_most_ten_seconds() -> None:
-    memory = MemoryStore(TableSpec("t"))
+    memory = MemoryStore(TableSpec("t", value_bytes_max=2**24))
     await memory.apply([sized("a", 10_000_000)])
     policy = RateLimit(Scripted(memory), read=Rate(2, 5), write=None, cost=Cost(kib=1))
     await passed_at(policy, Get("a"))
