@@ -100,7 +100,9 @@ class Batch(Columns[Operation]):
             column = [getattr(operation, name) for operation in operations]
             if default is _REQUIRED or column.count(default) < len(column):
                 columns[name] = column
-        return cls(kind, columns)
+        batch = cls(kind, columns)
+        batch._items = [*operations]
+        return batch
 
     @classmethod
     def joined(cls, batches: Sequence[Self]) -> Self:

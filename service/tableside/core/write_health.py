@@ -21,7 +21,10 @@ class WriteHealth:
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         """Note the outcomes of a call with writes: any success clears earlier rejections."""
         if isinstance(outcomes, Results):
-            outcomes = [*outcomes.failed.values(), *outcomes[:1]]
+            if len(outcomes.failed) < len(outcomes):
+                self._rejected_at = None
+                return
+            outcomes = [*outcomes.failed.values()]
         rejected = False
         for outcome in outcomes:
             if type(outcome) is Written:

@@ -65,7 +65,9 @@ class RocksdbStore:
                 if count and (stopped := self._stopped(read_bytes, until)) is not None:
                     turns.append([stopped] * (len(batch) - count))
                     break
-                turns.append(await self._database.run_write(partial(self._writer.write, batch[count:])))
+                turns.append(
+                    await self._database.run_write(partial(self._writer.write, batch[count:] if count else batch))
+                )
                 count += len(turns[-1])
                 read_bytes += value_bytes(turns[-1])
         except Exception as error:

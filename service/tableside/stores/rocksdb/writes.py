@@ -43,7 +43,8 @@ class RecordWriter:
         count, puts = 0, writes.kind is Put and writes.has_only("key", "value", "ttl_s", "token", "returning")
         blind = puts and "token" not in writes.columns and not self._database.has_writers(self._prefix)
         while count < len(writes) and not (count and turn.over):
-            part = writes[count : count + min(turn.operations_left, len(writes) if blind else KEYS_PER_READ_MAX)]
+            most = min(turn.operations_left, len(writes) if blind else KEYS_PER_READ_MAX)
+            part = writes[count : count + most] if count or most < len(writes) else writes
             keys, raws = self._spec.key.encode_all(part.keys, self._prefix), list[bytes | None]()
             if not blind:
                 raws = self._database.get(keys[: self._database.keys_per_read(BYTES_PER_TURN_MAX, count, read_bytes)])
@@ -83,6 +84,8 @@ class RecordWriter:
         return [decided.get(at, outcome) for at, outcome in enumerate(written)] if decided else written
 
     def _expiries(self, puts: Batch, now: int) -> list[int]:
+        if "ttl_s" not in puts.columns:
+            return [expiry_ms(self._spec.ttl_s, now)] * len(puts)
         ttls_s = puts.cells("ttl_s")
         expiries = {ttl_s: expiry_ms(self._spec.ttl_s if ttl_s is None else ttl_s, now) for ttl_s in set(ttls_s)}
         return [expiries[ttl_s] for ttl_s in ttls_s]
@@ -138,6 +141,8 @@ class RecordWriter:
 
 def _writers(puts: Batch) -> list[bytes]:
     """Return the bytes of the writers that the puts leave, empty without a token."""
+    if "token" not in puts.columns:
+        return [b""] * len(puts)
     tokens = puts.cells("token")
     writers = {token: b"" if token is None else pack_token(token) for token in set(tokens)}
     return [writers[token] for token in tokens]
