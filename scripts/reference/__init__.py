@@ -1,5 +1,5 @@
-"""Generate the reference pages of the documentation from the code: HTTP interface, settings, command line, chart.
+"""Generate the reference pages of the documentation from the code: HTTP interface, settings, command line.
 
-`references` maps each page to its generator: `rest`, `settings`, `command_line` and `chart` generate one page each.
+`references` maps each page to its generator: `rest`, `settings` and `command_line` generate one page each.
 `phrases` describes JSON schemas in words.
 """

@@ -23,7 +23,7 @@ def _schema(name: str, schema: Schema) -> Iterable[str]:
     else:
         yield f"It is: {phrase(schema, _link)}.\n"
     for example in schema.get("examples", ()):
-        yield f"```json\n{json.dumps(example, ensure_ascii=False, indent=2)}\n```\n"
+        yield f"```json\n{json.dumps(example, ensure_ascii=False)}\n```\n"
 
 
 def _members(schema: Schema) -> str:
@@ -32,7 +32,9 @@ def _members(schema: Schema) -> str:
         (f"`{name}`", phrase(member, _link), "yes" if name in required else "", member.get("description", ""))
         for name, member in schema["properties"].items()
     ]
-    return table(("member", "type", "required", "means"), rows) + "\n"
+    described = any(means for *_, means in rows)
+    columns = ("member", "type", "required", "means") if described else ("member", "type", "required")
+    return table(columns, [cells[: len(columns)] for cells in rows]) + "\n"
 
 
 def _link(name: str) -> str:

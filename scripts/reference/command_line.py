@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 
 HEAD = """\
 # Command line
@@ -10,9 +11,19 @@ HEAD = """\
 The arguments and options of every command, as in `tableside VERB --help`.
 [The guide](../command-line.md) has examples.
 The exit code is 0 for success, 1 for an outcome that failed, and 2 for wrong usage.
+Every command has `--help`.
 
 This page is generated: `scripts/run python -m scripts.reference` renews it.
 """
+
+CONNECTION = """\
+## The connection
+
+The commands `tables`, `get`, `put`, `update`, `delete`, `scan` and `load` have these options:
+"""
+
+SHARED = 7
+"""An option of this many commands is described once."""
 
 
 def page() -> str:
@@ -20,7 +31,21 @@ def page() -> str:
     command = [sys.executable, "-m", "typer", "tableside.cli", "utils", "docs", "--name", "tableside"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - ours, with no words of others
     _, _, commands = text.partition("# `tableside`\n")
-    return f"{HEAD}\n## `tableside`\n\n{_with_commas(_without_lists(commands)).strip()}\n"
+    options = [
+        option for option in re.findall(r"^\* `--.*\n", commands, re.MULTILINE) if commands.count(option) >= SHARED
+    ]
+    shared = list(dict.fromkeys(option for option in options if "--help" not in option))
+    shown = _with_commas(_without_lists(_without_options(commands, shared)))
+    return f"{HEAD}\n{CONNECTION}\n{_with_commas(''.join(shared))}\n## `tableside`\n\n{shown.strip()}\n".replace(
+        "&#x27;", "'"
+    )
+
+
+def _without_options(text: str, shared: Iterable[str]) -> str:
+    """Remove the options that are described once, the help, and headings that then have no options."""
+    for option in (*shared, "* `--help`: Show this message and exit.\n"):
+        text = text.replace(option, "")
+    return re.sub(r"\*\*Options\*\*:\n\n(?=\n|\Z|#)", "", text)
 
 
 def _with_commas(text: str) -> str:

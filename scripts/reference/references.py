@@ -5,13 +5,12 @@ from functools import partial
 
 from ..bootstrap import ROOT
 from ..figures import figure
-from . import chart, command_line, rest, settings
+from . import command_line, rest, settings
 
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/rest.md": rest.page,
     "docs/reference/settings.md": settings.page,
     "docs/reference/command-line.md": command_line.page,
-    "docs/reference/chart.md": chart.page,
     **{f"docs/images/{name}.svg": partial(figure.svg, name) for name in figure.NAMES},
 }
 

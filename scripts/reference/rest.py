@@ -1,7 +1,8 @@
 """The page of the HTTP interface, from the OpenAPI document of the service."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tableside.http import openapi
@@ -21,53 +22,113 @@ This page is generated: `scripts/run python -m scripts.reference` renews it.
 
 Described = Mapping[str, Any]
 
-COMMON = {"X-Request-Id", "traceparent"}
-"""Headers that every request may have, described only once."""
+SHARED_REQUESTS = 3
+"""A parameter of at least this many requests is described once, and named by each of them."""
 
 REFUSED = 400
 """The lowest status of an error response."""
 
+EVERYWHERE = {"X-Request-Id", "traceparent"}
+"""Headers that every request may have."""
+
 METHODS = ("get", "head", "put", "patch", "delete", "post")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request: its method and path, its description, and its parameters and error codes."""
+
+    method: str
+    path: str
+    operation: Described
+    parameters: list[Described]
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of its errors."""
+        answers = self.operation["responses"].items()
+        return [name for status, answer in answers if int(status) >= REFUSED for name in _reasons(answer)]
+
+    @property
+    def of_records(self) -> bool:
+        """Whether it reads or writes records."""
+        return "/{table}/" in self.path
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The parameters and error codes that many requests have in common."""
+
+    parameters: list[Described]
+    codes: list[str]
 
 
 def page() -> str:
     """Return the page."""
     described = openapi("")
-    parts = [_common(described), *_requests(described), *_codes()]
+    requests = list(_requests(described))
+    shared = _shared(requests)
+    parts = [*_common(shared), *_sections(described, requests, shared), *_codes()]
     return "\n".join([HEAD, *parts, *schemas(described["components"]["schemas"])])
 
 
-def _common(described: Described) -> str:
-    found = [one for name, one in described["components"]["parameters"].items() if name in COMMON]
-    text = "Every request may have these headers. The response has `X-Request-Id`."
-    return f"## Every request\n\n{text}\n\n{_parameters(found)}"
+def _requests(described: Described) -> Iterable[Request]:
+    for path, item in described["paths"].items():
+        for method in METHODS:
+            if method in item:
+                parameters = [*item.get("parameters", ()), *item[method].get("parameters", ())]
+                yield Request(method, path, item[method], [_resolved(described, one) for one in parameters])
 
 
-def _requests(described: Described) -> Iterable[str]:
+def _shared(requests: Sequence[Request]) -> Shared:
+    every = [one for request in requests for one in request.parameters]
+    parameters = [one for place, one in enumerate(every) if every.index(one) == place]
+    of_records = [request.codes for request in requests if request.of_records]
+    return Shared(
+        [one for one in parameters if every.count(one) >= SHARED_REQUESTS],
+        [code for code in of_records[0] if all(code in codes for codes in of_records)],
+    )
+
+
+def _common(shared: Shared) -> Iterable[str]:
+    yield "## Parameters of several requests\n"
+    yield "Each request names the ones that it accepts. Every request may have `X-Request-Id` and `traceparent`.\n"
+    yield _parameters(shared.parameters)
+    yield f"Every request for records may fail with these [errors](#errors): {', '.join(map(code, shared.codes))}.\n"
+
+
+def _sections(described: Described, requests: Sequence[Request], shared: Shared) -> Iterable[str]:
     for tag in described["tags"]:
         yield f"## {tag['name'].capitalize()}\n\n{tag['description']}\n"
-        for path, item in described["paths"].items():
-            for method in METHODS:
-                if method in item and tag["name"] in item[method]["tags"]:
-                    yield from _request(described, path, method, item)
+        for request in requests:
+            if tag["name"] in request.operation["tags"]:
+                yield from _request(request, shared)
 
 
-def _request(described: Described, path: str, method: str, item: Described) -> Iterable[str]:
-    operation = item[method]
-    yield f"### {method.upper()} {path}\n\n{operation['summary']}.\n"
+def _request(request: Request, shared: Shared) -> Iterable[str]:
+    operation = request.operation
+    yield f"### {request.method.upper()} {request.path}\n\n{operation['summary']}.\n"
     if "description" in operation:
         yield f"{operation['description']}\n"
-    parameters = [_resolved(described, one) for one in [*item.get("parameters", ()), *operation.get("parameters", ())]]
-    yield _parameters([one for one in parameters if one["name"] not in COMMON])
+    names = [one["name"] for one in request.parameters if one in shared.parameters and one["name"] not in EVERYWHERE]
+    if names:
+        yield f"Parameters: {', '.join(map(code, names))}.\n"
+    own = [one for one in request.parameters if one not in shared.parameters]
+    if own:
+        yield _parameters(own)
     if "requestBody" in operation:
         yield f"The body: {_content(operation['requestBody']['content'])}.\n"
-    answers = operation["responses"]
-    rows = [_answer(status, answer) for status, answer in answers.items() if int(status) < REFUSED]
-    yield table(("status", "means", "headers", "body"), rows) + "\n"
-    refused = [answer for status, answer in answers.items() if int(status) >= REFUSED]
-    codes = [name for answer in refused for name in _reasons(answer)]
+    yield _answers(operation["responses"])
+    codes = [name for name in request.codes if not request.of_records or name not in shared.codes]
     if codes:
-        yield f"Or an [error](#errors): {', '.join(map(code, codes))}.\n"
+        yield f"Errors{' besides the common ones' if request.of_records else ''}: {', '.join(map(code, codes))}.\n"
+
+
+def _answers(answers: Mapping[str, Described]) -> str:
+    succeeded = {status: answer for status, answer in answers.items() if int(status) < REFUSED}
+    columns = zip(*(_answer(status, answer) for status, answer in succeeded.items()), strict=True)
+    filled = [column for column in zip(("status", "means", "headers", "body"), columns, strict=True) if any(column[1])]
+    return table([head for head, _ in filled], list(zip(*(cells for _, cells in filled), strict=True))) + "\n"
 
 
 def _resolved(described: Described, found: Described) -> Described:
@@ -78,9 +139,7 @@ def _resolved(described: Described, found: Described) -> Described:
     return described
 
 
-def _parameters(parameters: list[Described]) -> str:
-    if not parameters:
-        return ""
+def _parameters(parameters: Sequence[Described]) -> str:
     rows = [(f"`{one['name']}`", one["in"], phrase(one["schema"], _link), one["description"]) for one in parameters]
     return table(("parameter", "in", "type", "means"), rows) + "\n"
 

@@ -15,9 +15,8 @@ from .phrases import Schema, code, phrase, table
 HEAD = """\
 # Settings
 
-Every member of a configuration: its type and bounds, its default and its description.
-[Configuration](../configuration.md) explains the file as a whole, [Policies](../policies.md) and [Stores](../stores.md)
-how members work together. A member without a default is required.
+The type, bounds and default of every member of a configuration. A member without a default is required.
+[Configuration](../configuration.md), [Policies](../policies.md) and [Stores](../stores.md) explain the members.
 
 This page is generated: `scripts/run python -m scripts.reference` renews it.
 """
@@ -134,14 +133,12 @@ def _section(level: str, section: Section, sections: Mapping[str, Section]) -> s
 
 def _body(model: Schema, sections: Mapping[str, Section]) -> str:
     members: Mapping[str, Schema] = model.get("properties", {})
-    about, meanings = _said(model.get("description", ""), members)
     required = set(model.get("required", ()))
-    columns = ("member", "type", "default", "meaning") if any(meanings.values()) else ("member", "type", "default")
     rows = [
-        (f"`{name}`", _type(name, member, sections), "" if name in required else _shown(member), meanings[name])
+        (f"`{name}`", _type(name, member, sections), "" if name in required else _shown(member))
         for name, member in members.items()
     ]
-    return f"{about}\n\n{table(columns, [cells[: len(columns)] for cells in rows])}\n"
+    return f"{_about(model.get('description', ''))}\n\n{table(('member', 'type', 'default'), rows)}\n"
 
 
 def _type(name: str, member: Schema, sections: Mapping[str, Section]) -> str:
@@ -168,21 +165,6 @@ def _shown(member: Schema) -> str:
             return code(value)
 
 
-def _said(text: str, members: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """Split the description of a model into the clauses that name a member, by member, and the rest."""
-    first, *clauses = re.split(r"(?<=[.;])\s+", " ".join(text.split()))
-    about, of_members = [first], {name: list[str]() for name in members}
-    told = [about]
-    for clause in clauses:
-        if not first.endswith("."):  # the clause belongs to the first sentence
-            about[0] = first = f"{first} {clause}"
-            continue
-        named = [of_members[name] for name in of_members if f"`{name}`" in clause]
-        told = named or told
-        for said in told:
-            said.append(clause)
-    return " ".join(about), {name: _sentence(said) for name, said in of_members.items()}
-
-
-def _sentence(clauses: list[str]) -> str:
-    return " ".join(clauses).rstrip(";.")
+def _about(text: str) -> str:
+    """Return the first sentence of the description of a model."""
+    return re.split(r"(?<=\.)\s+", " ".join(text.split()))[0]
