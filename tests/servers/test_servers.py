@@ -29,10 +29,9 @@ from servers.proxy import GARBAGE_BYTES, FaultProxy
 from servers.redis import redis, redis_cluster
 from servers.spark_kafka import spark_kafka_jars
 from support.kafka_topics import Received, create_topic, read, send
-from support.waiting import until
+from support.waiting import WAIT_MAX_S, eventually, until
 
 T = TypeVar("T")
-GONE_MAX_S = 60.0
 
 
 @contextlib.contextmanager
@@ -164,7 +163,7 @@ def test_a_manually_started_server_prints_its_url_and_stops_on_a_signal(tmp_path
         url = process.stdout.readline().strip()
         assert output("redis-cli", "-u", url, "ping") == "PONG"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(GONE_MAX_S) == 0
+        assert process.wait(WAIT_MAX_S) == 0
     assert "refused" in output("redis-cli", "-u", url, "ping", check=False)
     assert not list(tmp_path.iterdir())
 
@@ -230,7 +229,7 @@ async def test_the_proxy_forwards_large_data_sent_before_closing() -> None:
     async with echo() as (proxy, heard):
         async with client(proxy) as (reader, writer):
             writer.write(bytes(3_000_000))
-            assert len(await asyncio.wait_for(reader.readexactly(3_000_000), GONE_MAX_S)) == 3_000_000
+            assert len(await asyncio.wait_for(reader.readexactly(3_000_000), WAIT_MAX_S)) == 3_000_000
             writer.write(b"goodbye")
         await eventually(lambda: heard[-1] == b"goodbye")
 
@@ -258,7 +257,7 @@ async def test_held_data_arrives_when_the_fault_ends() -> None:
             assert heard == []
             assert proxy.open_connections == 1
             proxy.forward()
-            assert await asyncio.wait_for(reader.read(100), GONE_MAX_S) == b"one"
+            assert await asyncio.wait_for(reader.read(100), WAIT_MAX_S) == b"one"
 
 
 async def test_held_data_is_lost_if_the_client_leaves_or_the_proxy_cuts() -> None:
@@ -287,7 +286,7 @@ async def test_a_delay_delays_each_answer_and_keeps_their_order() -> None:
         await eventually(lambda: heard[-1] == b"two")
         proxy.forward()
         writer.write(b"three")
-        assert await asyncio.wait_for(reader.readexactly(len("twothree")), GONE_MAX_S) == b"twothree"
+        assert await asyncio.wait_for(reader.readexactly(len("twothree")), WAIT_MAX_S) == b"twothree"
         assert time.monotonic() - started >= 0.2
 
 
@@ -350,7 +349,7 @@ async def client(proxy: FaultProxy) -> AsyncIterator[tuple[asyncio.StreamReader,
 
 
 async def asked(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes, *, seconds: float = GONE_MAX_S
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes, *, seconds: float = WAIT_MAX_S
 ) -> bytes | None:
     """Return the response, or None if the connection ends."""
     try:
@@ -358,12 +357,6 @@ async def asked(
         return await asyncio.wait_for(reader.read(1000), seconds) or None
     except ConnectionError:
         return None
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(GONE_MAX_S):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 def listening(process: psutil.Process) -> Iterator[str]:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from support.raw_http import Connection
 from support.scripted import Scripted
+from support.waiting import eventually
 from tableside.app import create_app
 from tableside.catalog.admission import InFlight
 from tableside.core.store import TableSpec
@@ -69,15 +70,11 @@ class Served:
 
     async def called(self, count: int = 1) -> None:
         """Return when the store has this many calls in progress."""
-        async with asyncio.timeout(10):
-            while self.store.under_way < count:
-                await asyncio.sleep(0.005)
+        await eventually(lambda: self.store.under_way >= count)
 
     async def idle(self) -> None:
         """Return when no request is in flight."""
-        async with asyncio.timeout(10):
-            while self.under_way != (0, 0, 0) or self.store.under_way:
-                await asyncio.sleep(0.005)
+        await eventually(lambda: self.under_way == (0, 0, 0) and not self.store.under_way)
 
 
 @asynccontextmanager
@@ -97,9 +94,7 @@ async def served(
     server = Server(ServerConfig(app, settings.limits, ListenAddress("127.0.0.1", 0)))
     task = asyncio.create_task(server.serve())
     try:
-        async with asyncio.timeout(10):
-            while not server.started:
-                await asyncio.sleep(0.005)
+        await eventually(lambda: server.started)
         app.state.catalog.entry("t")._open(store)
         port = server.servers[0].sockets[0].getsockname()[1]
         yield Served(f"http://127.0.0.1:{port}", app, store)

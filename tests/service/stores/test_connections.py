@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from servers.process import HOST
 from servers.proxy import FaultProxy
 from support.dynamodb_tables import CREDENTIALS
 from support.kinds import kind
+from support.waiting import eventually
 from tableside import stores
 from tableside.core.backend import Backend, Connections, connections_of
 from tableside.core.operations import Get, Record
@@ -25,7 +26,8 @@ from tableside.stores.memory import MemoryBackend, MemorySettings
 
 pytestmark = pytest.mark.server
 
-SOON_S = 5.0
+PAUSE_MAX_MS = 600_000
+"""Longer than any test: the test ends the pause."""
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +57,6 @@ def address(proxy: FaultProxy) -> str:
     return f"{HOST}:{proxy.port}"
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SOON_S):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize(
     ("name", "member"), [("redis", "url"), ("postgres", "dsn"), ("dynamodb", "endpoint_url")], ids=lambda one: one
 )
@@ -80,9 +76,9 @@ async def test_blocked_calls_count_as_connections_in_use(
             assert told.open == (0 if name == "dynamodb" else proxy.open_connections) <= 2
             proxy.hang()
             held = [asyncio.create_task(store.apply([Get("a")])) for _ in range(3)]
-            await until(lambda: connections_of(backend) == Connections(3, 3, 4))
+            await eventually(lambda: connections_of(backend) == Connections(3, 3, 4))
             held += [asyncio.create_task(store.apply([Get("a")])) for _ in range(3)]
-            await until(lambda: connections_of(backend) == Connections(4, 4, 4))
+            await eventually(lambda: connections_of(backend) == Connections(4, 4, 4))
             await asyncio.sleep(0.05)
             assert connections_of(backend) == Connections(4, 4, 4)
             proxy.forward()
@@ -90,12 +86,12 @@ async def test_blocked_calls_count_as_connections_in_use(
             assert connections_of(backend) == Connections(0, 0 if name == "dynamodb" else 4, 4)
             proxy.cut()
             await asyncio.gather(*(store.apply([Get("a")], asyncio.get_running_loop().time() + 1) for _ in range(2)))
-            await until(lambda: connections_of(backend) == Connections(0, 0, 4))
+            await eventually(lambda: connections_of(backend) == Connections(0, 0, 4))
             proxy.hang()
             leaving = asyncio.create_task(store.apply([Get("a")]))
-            await until(lambda: connections_of(backend) == Connections(1, 1, 4))
+            await eventually(lambda: connections_of(backend) == Connections(1, 1, 4))
             leaving.cancel()
-            await until(lambda: connections_of(backend) == Connections(0, 0, 4))
+            await eventually(lambda: connections_of(backend) == Connections(0, 0, 4))
             with contextlib.suppress(asyncio.CancelledError):
                 await leaving
             proxy.forward()
@@ -112,18 +108,24 @@ async def test_connections_of_a_cluster_are_summed_over_its_nodes(
         assert (before.in_use, before.most) == (0, 4 * len(redis_cluster_urls))
         assert before.open >= len(redis_cluster_urls)
         keys = [f"k{number}" for number in range(60)]
-        await asyncio.gather(*(pause(url, 1000) for url in redis_cluster_urls))
-        held = [asyncio.create_task(store.apply([Get(key)])) for key in keys[:3]]
-        await until(lambda: connections_of(backend).in_use == 3)  # type: ignore[union-attr]  # it is there
-        held += [asyncio.create_task(store.apply([Get(key)])) for key in keys]  # more than the limit of each node
-        await until(lambda: connections_of(backend) == Connections(12, 12, 12))
+        async with paused(redis_cluster_urls):
+            held = [asyncio.create_task(store.apply([Get(key)])) for key in keys[:3]]
+            await eventually(lambda: connections_of(backend).in_use == 3)  # type: ignore[union-attr]  # it is there
+            held += [asyncio.create_task(store.apply([Get(key)])) for key in keys]  # more than the limit of each node
+            await eventually(lambda: connections_of(backend) == Connections(12, 12, 12))
         await asyncio.gather(*held)
         assert connections_of(backend) == Connections(0, 12, 12)
 
 
-async def pause(url: str, milliseconds: int) -> None:
-    async with Redis.from_url(url) as tool:
-        await tool.client_pause(milliseconds)
+@asynccontextmanager
+async def paused(urls: Sequence[str]) -> AsyncIterator[None]:
+    """Let servers hold back scripts, by which the store reads single records, and writes."""
+    async with AsyncExitStack() as stack:
+        for url in urls:
+            tool = await stack.enter_async_context(Redis.from_url(url))
+            await tool.client_pause(PAUSE_MAX_MS, all=False)  # A pause of all commands cannot be ended.
+            stack.push_async_callback(tool.client_unpause)
+        yield
 
 
 async def test_a_backend_without_connections_has_no_counts() -> None:
