@@ -17,9 +17,8 @@ from typing import Any
 
 from .install import ensure_command
 from .mounts import with_own_mounts
-from .process import STOP_MAX_S, ServerFailed
+from .process import START_MAX_S, ServerFailed
 
-START_MAX_S = 30.0
 LOOK_S = 0.02
 
 # Arguments: the folder with the image's files, the number of mounts, a source and a target for each, the command.
@@ -98,7 +97,7 @@ def container(image: Image, run: Run, scratch: Path) -> Iterator[Container]:
         yield Container(_first(waiting), output, errors, waiting)
     finally:
         waiting.kill()  # and with it the first process
-        waiting.wait(STOP_MAX_S)
+        waiting.wait()
 
 
 def ran(image: Image, run: Run, timeout_s: float) -> "subprocess.CompletedProcess[str]":

@@ -15,7 +15,7 @@ from .process import HOST, Server, free_port, running
 
 HERE = Path(__file__).parent
 DESCRIPTION = HERE / "dynamodb.xml"
-ANSWER_MAX_S = 2.0
+ANSWER_MAX_S = 10.0
 
 JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC")
 

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from .install import ensure_command
 from .maven import ensure_jars, plain_java
-from .process import HOST, Server, ServerFailed, free_port, running
+from .process import HOST, START_MAX_S, Server, ServerFailed, free_port, running
 
 NODE = 1
-ANSWER_MAX_S = 2.0
-FORMAT_MAX_S = 60.0
+ANSWER_MAX_S = 10.0
 JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 METADATA, METADATA_VERSION = 3, 4
@@ -65,7 +64,7 @@ def _format(properties: Path) -> None:
     """Format the data folder for a new cluster."""
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     command = [*_java(), "kafka.tools.StorageTool", "format", "--config", str(properties), f"--cluster-id={cluster}"]
-    made = subprocess.run(command, env=plain_java(), capture_output=True, text=True, timeout=FORMAT_MAX_S, check=False)
+    made = subprocess.run(command, env=plain_java(), capture_output=True, text=True, timeout=START_MAX_S, check=False)
     if made.returncode != 0:
         raise ServerFailed(f"kafka's storage tool ended with {made.returncode}:\n{made.stdout}{made.stderr}")
 

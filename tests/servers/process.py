@@ -13,8 +13,12 @@ from pathlib import Path
 from .install import ensure_command
 
 HOST = "127.0.0.1"
-START_MAX_S = 60.0
+START_MAX_S = 180.0
+"""How long to wait for a server. A busy machine does not reach it."""
+
 STOP_MAX_S = 20.0
+"""How long a server may take to shut down before it is killed."""
+
 ASK_INTERVAL_S = 0.02
 LOG_LINES_MAX = 40
 

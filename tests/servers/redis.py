@@ -3,20 +3,19 @@
 import contextlib
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .install import ensure_command
-from .process import HOST, START_MAX_S, Server, ServerFailed, accepts_connections, free_port, running
+from .process import ASK_INTERVAL_S, HOST, START_MAX_S, Server, ServerFailed, accepts_connections, free_port, running
 
 MASTERS = 3
 SENTINELS = 3
 SLOTS = 16384
-ANSWER_MAX_S = 5.0
+ANSWER_MAX_S = 60.0
 JOIN_NODE_TIMEOUT_MS = 500
 NODE_TIMEOUT_MS = 15000
-ASK_INTERVAL_S = 0.02
 
 
 @contextlib.contextmanager
@@ -78,13 +77,13 @@ def redis_sentinel(directory: Path, *, arguments: Sequence[str] = ()) -> Iterato
             stack.enter_context(_sentinel(directory / f"sentinel-{number}", port, primary))
             sentinels.append(port)
         watched = Watched("records", sentinels, primary, replica)
-        until = time.monotonic() + START_MAX_S
-        while "master_link_status:up" not in _ask(replica, "INFO replication") or not all(
-            _is_complete(port, watched.service) for port in sentinels
-        ):
-            if time.monotonic() > until:
-                raise ServerFailed("the Sentinels do not know each other and the replica")
-            time.sleep(ASK_INTERVAL_S)
+        _wait_until(
+            lambda: (
+                "master_link_status:up" in _ask(replica, "INFO replication")
+                and all(_is_complete(port, watched.service) for port in sentinels)
+            ),
+            lambda: "the Sentinels do not know each other and the replica",
+        )
         yield watched
 
 
@@ -123,13 +122,25 @@ def _join(ports: Sequence[tuple[int, int]]) -> None:
         _execute(port, f"CLUSTER SET-CONFIG-EPOCH {number + 1}")
         if port != first:
             _execute(port, f"CLUSTER MEET {HOST} {first} {first_bus}")
-    until = time.monotonic() + START_MAX_S
-    while not all(_agrees(port, len(ports)) for port, _ in ports):
-        if time.monotonic() > until:
-            raise ServerFailed(f"the cluster is not healthy:\n{_ask(first, 'CLUSTER INFO')}")
-        time.sleep(ASK_INTERVAL_S)
+    _wait_until_healthy(ports)
     for port, _ in ports:
         _execute(port, f"CONFIG SET cluster-node-timeout {NODE_TIMEOUT_MS}")
+    _wait_until_healthy(ports)  # A master that was slow has been taken for failed until now.
+
+
+def _wait_until_healthy(ports: Sequence[tuple[int, int]]) -> None:
+    _wait_until(
+        lambda: all(_agrees(port, len(ports)) for port, _ in ports),
+        lambda: f"the cluster is not healthy:\n{_ask(ports[0][0], 'CLUSTER INFO')}",
+    )
+
+
+def _wait_until(holds: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+    until = time.monotonic() + START_MAX_S
+    while not holds():
+        if time.monotonic() > until:
+            raise ServerFailed(otherwise())
+        time.sleep(ASK_INTERVAL_S)
 
 
 def _agrees(port: int, masters: int) -> bool:
@@ -144,21 +155,25 @@ def _execute(port: int, command: str) -> None:
 
 
 def _ask(port: int, command: str) -> str:
-    """Return the reply to one command, an error as its text. Uses a plain socket, so no client package is needed."""
-    with socket.create_connection((HOST, port), timeout=ANSWER_MAX_S) as connection, connection.makefile("rwb") as file:
-        file.write(f"{command}\r\n".encode())
-        file.flush()
-        head = file.readline().decode().strip()
-        return file.read(int(head[1:])).decode() if head.startswith("$") else head[1:]
+    """Return the reply to one command, an error as its text."""
+    [reply] = _ask_list(port, command)
+    return reply
 
 
 def _ask_list(port: int, command: str) -> list[str]:
-    """Return the reply to one command that is a list of texts."""
+    """Return the texts of the reply to one command. Uses a plain socket, so no client package is needed."""
     with socket.create_connection((HOST, port), timeout=ANSWER_MAX_S) as connection, connection.makefile("rwb") as file:
         file.write(f"{command}\r\n".encode())
         file.flush()
-        count = int(file.readline()[1:])
-        return [file.read(int(file.readline()[1:]) + 2).decode().rstrip("\r\n") for _ in range(count)]
+
+        def read() -> list[str]:
+            head = file.readline().decode().strip()
+            count = int(head[1:]) if head[:1] in ("*", "$") else 0
+            if head.startswith("*"):
+                return [text for _ in range(count) for text in read()]
+            return [file.read(count + 2)[:-2].decode() if head.startswith("$") else head[1:]]
+
+        return read()
 
 
 def _url(port: int) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-READ_MAX_S = 60.0
+from support.waiting import WAIT_MAX_S
+
 POLL_MS = 200
 
 
@@ -49,7 +50,7 @@ def send(address: str, topic: str, records: Iterable[Received]) -> None:
             for record in records
         ]
         for each in sent:
-            each.get(READ_MAX_S)
+            each.get(WAIT_MAX_S)
 
 
 def read(address: str, topic: str) -> list[Received]:
@@ -60,7 +61,7 @@ def read(address: str, topic: str) -> list[Received]:
         consumer.seek_to_beginning(*partitions)
         ends = consumer.end_offsets(partitions)
         found: list[Any] = []
-        until = time.monotonic() + READ_MAX_S
+        until = time.monotonic() + WAIT_MAX_S
         while any(consumer.position(partition) < end for partition, end in ends.items()):
             assert time.monotonic() < until, f"only {len(found)} records could be read"
             found += [record for records in consumer.poll(POLL_MS).values() for record in records]

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from servers.process import free_port
-
-START_S = 90.0
+from servers.process import START_MAX_S, free_port
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def running(
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + START_S
+    until = time.monotonic() + START_MAX_S
     with httpx.Client(timeout=2) as client:  # each client loads all certificate authorities, which takes 20 ms
         while process.poll() is None and time.monotonic() < until:
             with suppress(httpx.TransportError):
