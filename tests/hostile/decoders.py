@@ -23,7 +23,7 @@ from tableside.http.endpoints import routes
 from tableside.http.endpoints.requests import ServiceRequest
 from tableside.http.endpoints.routing import Endpoint
 from tableside.http.request_context import SCOPE_KEY, RequestContext
-from tableside.http.wire import arrow_batch, arrow_stream, json_batch, pages, partitions
+from tableside.http.wire import arrow_batch, arrow_stream, json_batch, operation_members, pages
 from tableside.http.wire.operation_columns import DecodedBatch
 from tableside.http.wire.request_headers import check_accepts, matches_etag, preferred_media_type
 
@@ -127,7 +127,7 @@ def sealed_texts(data: bytes) -> None:
 def partition_choices(data: bytes) -> None:
     """Parse the partitions in a query or in a member of an operation."""
     with contextlib.suppress(TableError):
-        partitions.scan_partitions(SPREAD, data.decode("latin-1"))
+        operation_members.scan_partitions(SPREAD, data.decode("latin-1"))
     parse_partitions(values.parse(data), 4)
 
 

@@ -84,6 +84,7 @@ class PathPrefix:
     def change(self, root_path: str, proxies: Iterable[IPv4Network | IPv6Network]) -> None:
         """Replace the prefix and the trusted proxies."""
         self._root_path, self._proxies = root_path, tuple(proxies)
+        self.is_possible = bool(root_path or self._proxies)
 
     def apply(self, scope: Scope) -> None:
         """Change the path and the `root_path` of a request."""

@@ -83,7 +83,8 @@ class RequestMiddleware:
             scope.get("state", {}).update(shared)
             await self._app(scope, receive, _with_short_startup_errors(send))
             return
-        self._prefix.apply(scope)
+        if self._prefix.is_possible:
+            self._prefix.apply(scope)
         method = scope["method"]
         context = RequestContext(request_id(scope["headers"]), method, reads=method in _READS)
         scope[SCOPE_KEY] = context

@@ -41,7 +41,6 @@ from tableside.http.wire import (
     projections,
 )
 from tableside.http.wire.answers import answer
-from tableside.http.wire.arrow_batch import decode_keys
 from tableside.http.wire.body_parts import PART_BYTES_MIN
 
 T = "costs"
@@ -167,12 +166,6 @@ def compressed(rows: int, text: str = "x") -> bytes:
 async def test_errors_of_long_streams_are_those_of_short_ones(body: bytes, error: type[TableError], says: str) -> None:
     with pytest.raises(error, match=says):
         await in_pieces(arrow_stream.read(body, BYTES_MAX, OPERATIONS_MAX))
-
-
-def test_a_text_that_is_too_long_for_a_key_is_not_converted() -> None:
-    column = pa.chunked_array([["a", "x" * MIB, "b"]])
-    assert peak_bytes(lambda: decode_keys(column, SPEC)) < MIB // 4
-    assert [len(key) for key in decode_keys(column, SPEC)] == [1, STRING_BYTES_MAX + 1, 1]
 
 
 @pytest.mark.parametrize("views", [False, True])

@@ -40,7 +40,6 @@ from ...core.transitions import checked_ttl_s
 from ..wire import operation_members as members, request_headers
 from ..wire.answers import rfc3339
 from ..wire.pages import open_sealed, seal
-from ..wire.partitions import choose_partitions, parse_query
 from ..wire.problems import UnsupportedMediaType
 
 SHOWN_CHARACTERS_MAX = 200_000
@@ -152,7 +151,7 @@ def parse_address(spec: TableSpec, given: Mapping[str, str]) -> Address:
     key = parts if spec.key.composite else parts[0]
     if not (text := given.get("partitions")):
         return Address(key)
-    partitions = choose_partitions(spec, parse_query(text))
+    partitions = members.choose_partitions(spec, members.parse_partitions_query(text))
     if partitions is None or len(partitions) != 1:
         raise InvalidOperation("partitions must be the index of one partition")
     return Address(key, partitions[0])

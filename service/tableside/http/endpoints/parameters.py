@@ -4,6 +4,7 @@ An endpoint names its parameters in its signature. If a request has one, `Endpoi
 FastAPI describes them in the OpenAPI document with the given schema, since parsers decide themselves what they accept.
 """
 
+from functools import partial
 from typing import Annotated, Any, NewType, TypeAlias
 
 from fastapi import Header, Path, Query
@@ -12,8 +13,9 @@ from pydantic import PlainValidator, WithJsonSchema
 from ...core.keys import STRING_BYTES_MAX
 from ...core.operations import Token
 from ...settings import NAME
-from ..wire import partitions, request_headers
-from ..wire.operation_members import WRITER_CHARACTERS_MAX
+from ..wire import request_headers
+from ..wire.json_batch import MEDIA_TYPE as JSON
+from ..wire.operation_members import WRITER_CHARACTERS_MAX, parse_partitions_query
 from ..wire.projections import Fields
 from ..wire.request_headers import INTEGER_MAX, Preferences
 
@@ -67,7 +69,7 @@ TtlQuery: TypeAlias = Annotated[
 
 PartitionsQuery: TypeAlias = Annotated[
     Any,
-    PlainValidator(partitions.parse_query),
+    PlainValidator(parse_partitions_query),
     text("0,2", pattern="^(all|default|-1|[0-9]{1,3}(,[0-9]{1,3})*)?$"),
     Query(
         description="For a partitioned table: the comma-separated indexes of the target partitions; `all`; `default`, "
@@ -166,3 +168,10 @@ IdempotencyKey: TypeAlias = Annotated[
 
 Accept: TypeAlias = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
 """Not described as a parameter, because OpenAPI describes it by the media types of the responses."""
+
+AcceptJson: TypeAlias = Annotated[
+    None,
+    PlainValidator(partial(request_headers.check_accepts, media=JSON)),
+    Header(alias="Accept", include_in_schema=False),
+]
+"""For endpoints that answer in JSON only. The parser rejects requests that do not accept it."""

@@ -27,8 +27,7 @@ from ...core import (
 from ..responses import problem_response
 from ..wire import json_batch, operation_members
 from ..wire.answers import Answer, answer, rfc3339
-from ..wire.operation_members import update_members
-from ..wire.partitions import choose_partitions, operation_partitions
+from ..wire.operation_members import choose_partitions, operation_partitions, update_members
 from ..wire.request_headers import Preferences, check_accepts, matches_etag
 from . import parameters
 from .document import (
@@ -121,10 +120,9 @@ async def get_record(
     if_none_match: parameters.IfNoneMatch = None,
     max_age_s: parameters.CacheControl = None,
     wait_s: parameters.PreferWait = None,
-    accept: parameters.Accept = None,
+    accept: parameters.AcceptJson = None,
 ) -> Response:
     """Get a record's value."""
-    check_accepts(accept, JSON)
     opened = await request.catalog.table(table)
     spec = opened.spec
     operation = Get(spec.key.from_path(key), max_age_s)

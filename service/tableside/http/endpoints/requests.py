@@ -12,7 +12,7 @@ from ...auth import Caller
 from ...catalog import Catalog, Table
 from ...core import TableSpec, TooLarge
 from ...settings import LimitSettings
-from ..request_context import RequestContext, context_of
+from ..request_context import SCOPE_KEY, RequestContext
 from ..wire.problems import UnsupportedMediaType
 from ..wire.request_headers import parse_preferences
 
@@ -35,7 +35,7 @@ class ServiceRequest(Request):
     def __init__(self, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
         self.catalog: Catalog = scope["app"].state.catalog
-        self.context: RequestContext = context_of(scope)
+        self.context: RequestContext = scope[SCOPE_KEY]
         self._by_name: dict[str, str] | None = None
 
     @property

@@ -23,7 +23,7 @@ from ...auth import UNRESTRICTED
 from ...catalog import RUNS
 from ...core import InvalidOperation, MalformedRequest, TableNotFound
 from ...settings import NAME
-from ..request_context import context_of
+from ..request_context import SCOPE_KEY
 from ..wire.operation_members import display_name
 from ..wire.problems import MethodNotAllowed, NotFound
 from .requests import ServiceRequest, TableRequest
@@ -179,14 +179,14 @@ class Router:
             return {}
         name, resource, key = match.groups()
         table = _table_name(name, scope["method"])
-        context_of(scope).path = (table,) if key is None else (table, key.split(b"/"))
+        scope[SCOPE_KEY].path = (table,) if key is None else (table, key.split(b"/"))
         return self._of_tables.get((resource, key is not None), {})
 
     def _find_other(self, scope: Scope, path: str) -> dict[str, Route]:
         for pattern, by_method in self._others.items():
             if (match := pattern.fullmatch(path)) is not None:
                 scope["path_params"] = match.groupdict()
-                context_of(scope).path = match.groups()
+                scope[SCOPE_KEY].path = match.groups()
                 return by_method
         return {}
 

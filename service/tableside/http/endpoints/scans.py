@@ -11,12 +11,12 @@ from ...core import InvalidOperation, Part, Scan, TableSpec, part_from_text
 from ...core.concurrency import in_pieces
 from ..responses import encoded_response, json_response
 from ..wire import arrow_batch, json_batch, pages
+from ..wire.operation_members import scan_partitions
 from ..wire.pages import open_sealed, seal
-from ..wire.partitions import scan_partitions
-from ..wire.request_headers import check_accepts, parse_integer, preferred_media_type
+from ..wire.request_headers import parse_integer, preferred_media_type
 from .document import TABLE_ERRORS, binary, errors, link, response
 from .models import Page, Splits
-from .parameters import Accept, FieldsQuery, PreferWait, TableName, count, text
+from .parameters import Accept, AcceptJson, FieldsQuery, PreferWait, TableName, count, text
 from .requests import TableRequest, check_read
 from .routing import new_router
 
@@ -137,13 +137,12 @@ async def list_splits(
         Query(alias="count", description="Maximum number of splits."),
     ] = SPLITS_DEFAULT,
     wait_s: PreferWait = None,
-    accept: Accept = None,
+    accept: AcceptJson = None,
 ) -> Response:
     """Split a table for parallel readers.
 
     The splits are disjoint and together cover the table.
     """
-    check_accepts(accept, JSON)
     opened = await request.catalog.table(table)
     splits = await opened.splits(number, wait_s)
     return json_response({"splits": [seal(split, "split", *_seal_scope(opened.spec)) for split in splits]})

@@ -20,10 +20,9 @@ from ..request_observers import ReadinessLog
 from ..responses import json_response, page_policy, problem_response
 from ..wire import json_batch
 from ..wire.problems import NotFound
-from ..wire.request_headers import check_accepts
 from .document import DESCRIPTION_ERRORS, errors, response
 from .models import Liveness, Readiness, Table, Tables
-from .parameters import Accept, TableName
+from .parameters import AcceptJson, TableName
 from .requests import ServiceRequest, TableRequest, check_any
 from .routing import new_router
 
@@ -51,9 +50,8 @@ tables, router = new_router("tables"), new_router("service")
         **errors(*DESCRIPTION_ERRORS),
     },
 )
-async def list_tables(request: ServiceRequest, accept: Accept = None) -> Response:
+async def list_tables(request: ServiceRequest, accept: AcceptJson = None) -> Response:
     """List the tables."""
-    check_accepts(accept, JSON)
     limits, may_any = request.limits, request.caller.may_any
     entries = [entry for entry in request.catalog.entries() if may_any(entry.spec.name)]
     return json_response({"tables": [describe(entry, limits, defaults=False) for entry in entries]})
@@ -67,9 +65,8 @@ async def list_tables(request: ServiceRequest, accept: Accept = None) -> Respons
         **errors(*DESCRIPTION_ERRORS, "table_not_found", "invalid_operation", "unsupported", "store_unavailable"),
     },
 )
-async def describe_table(request: TableRequest, table: TableName, accept: Accept = None) -> Response:
+async def describe_table(request: TableRequest, table: TableName, accept: AcceptJson = None) -> Response:
     """Describe a table."""
-    check_accepts(accept, JSON)
     await request.catalog.table(table)
     return json_response(describe(request.catalog.entry(table), request.limits))
 

@@ -16,12 +16,10 @@ import pyarrow.compute as pc
 from ...core import MalformedRequest, Operation, TableSpec, values
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.json_text import NotJson
-from ...core.keys import STRING_BYTES_MAX
 from . import operation_members
 from .answers import never, not_decoded
-from .arrow_stream import check_combination, size_bytes, text_lengths
+from .arrow_stream import check_combination, size_bytes
 from .operation_columns import KINDS, BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
-from .partitions import not_partitioned
 from .projections import Fields
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
@@ -117,7 +115,7 @@ class _RowDecoder:
         """Decode rows with one operation, or with a column for it if `op` is None."""
         count = rows.num_rows
         if "partitions" in rows.column_names and not self._spec.partitions:
-            return DecodedRows([], dict.fromkeys(range(count), not_partitioned()))
+            return DecodedRows([], dict.fromkeys(range(count), operation_members.not_partitioned()))
         keys = decode_keys(rows.column("key"), self._spec)
         row = partial(self._decode_row, op, keys, rows)
         if op in KINDS and "partitions" not in rows.column_names:
@@ -179,13 +177,6 @@ def _parsed(column: str, text: bytes | str) -> values.Json:
         raise MalformedRequest(f"column {column!r}: {error.detail}") from None
 
 
-CHECKED_BYTES_MIN = 2**16
-"""The size of a column whose texts are measured before they are converted."""
-
-_TOO_LONG = "x" * (STRING_BYTES_MAX + 1)
-"""Replaces each text that is too long for a key. It causes the same error."""
-
-
 def decode_keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
     """Return the keys as in JSON.
 
@@ -193,7 +184,7 @@ def decode_keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
     another one.
     """
     if not pa.types.is_struct(column.type):
-        return _key_cells(column)
+        return list(column.to_pylist())
     names = [field.name for field in column.type]
     wanted = [field.name or "" for field in spec.key.fields]
     if len(set(names)) != len(names):
@@ -203,30 +194,8 @@ def decode_keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
     if not by_name and any(name.casefold() in _others(wanted, index) for index, name in enumerate(names)):
         raise MalformedRequest(f"the parts of the key must have the table's names: {', '.join(wanted)}")
     order = wanted if by_name else names
-    return [None if key is None else tuple(key[name] for name in order) for key in _key_cells(column)]
+    return [None if key is None else tuple(key[name] for name in order) for key in column.to_pylist()]
 
 
 def _others(names: list[str], index: int) -> list[str]:
     return [name.casefold() for name in (*names[:index], *names[index + 1 :])]
-
-
-def _key_cells(column: pa.ChunkedArray) -> list[Any]:
-    if column.nbytes < CHECKED_BYTES_MIN:
-        return list(column.to_pylist())
-    return [cell for chunk in column.chunks for cell in _checked_cells(chunk)]
-
-
-def _checked_cells(column: pa.Array) -> list[Any]:
-    if pa.types.is_struct(column.type):
-        names = [field.name for field in column.type]
-        parts = zip(*[_checked_cells(column.field(index)) for index in range(len(names))], strict=True)
-        present = column.is_valid().to_pylist()
-        return [
-            dict(zip(names, row, strict=True)) if there else None for row, there in zip(parts, present, strict=True)
-        ]
-    if (lengths := text_lengths(column)) is None:
-        return list(column.to_pylist())
-    sizes = lengths.fill_null(0).to_pylist()
-    if max(sizes, default=0) <= STRING_BYTES_MAX:
-        return list(column.to_pylist())
-    return [_TOO_LONG if size > STRING_BYTES_MAX else cell.as_py() for cell, size in zip(column, sizes, strict=True)]

@@ -187,17 +187,9 @@ def _shared_bytes(column: pa.Array) -> int:
     kind = column.type
     if pa.types.is_struct(kind):
         return sum(_shared_bytes(column.field(index)) for index in range(kind.num_fields))
-    if not (pa.types.is_dictionary(kind) or _is_view(kind)) or (lengths := text_lengths(column)) is None:
-        return 0
-    return pc.sum(lengths).as_py() or 0
-
-
-def text_lengths(column: pa.Array) -> pa.Array | None:
-    """Return the size of each row's text in bytes, None for a column without text."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _lengths(column.dictionary).take(column.indices) if _has_lengths(kind.value_type) else None
-    return _lengths(column) if _has_lengths(kind) else None
+    if pa.types.is_dictionary(kind) and _is_json(kind.value_type):
+        return pc.sum(_lengths(column.dictionary).take(column.indices)).as_py() or 0
+    return (pc.sum(_lengths(column)).as_py() or 0) if _is_view(kind) else 0
 
 
 def list_items(batch: pa.RecordBatch) -> int:
@@ -218,12 +210,6 @@ def _lengths(column: pa.Array) -> pa.Array:
 
 def _is_view(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
-
-
-def _has_lengths(kind: pa.DataType) -> bool:
-    types = pa.types
-    text = types.is_string(kind) or types.is_large_string(kind)
-    return bool(text or types.is_binary(kind) or types.is_large_binary(kind)) or _is_view(kind)
 
 
 _HEADER, _DICTIONARY_DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3

@@ -19,14 +19,16 @@ from ...core import (
     Put,
     TableError,
     TableSpec,
+    Unsupported,
     Update,
+    target_partitions,
     updates,
     values,
 )
 from ...core.changes import CHECKED_TYPES
 from ...core.operations import Token
+from ...core.partitioner import Partitions, parse_partitions
 from ...core.transitions import checked_ttl_s
-from . import partitions
 from .projections import Fields
 
 Members = Mapping[str, Any]
@@ -45,6 +47,7 @@ MEMBERS = {
 }
 
 _NAME = re.compile("[A-Za-z_-]{1,32}")
+_INDEX = re.compile("-?[0-9]{1,9}")
 
 _BARE_PUT = frozenset({"op", "key", "fields", "value"})
 
@@ -52,7 +55,7 @@ _BARE_PUT = frozenset({"op", "key", "fields", "value"})
 def operation(spec: TableSpec, members: Members) -> Operation:
     """Return the operation that the members describe. Raise InvalidOperation if they are invalid."""
     if "partitions" in members and not spec.partitions:
-        raise partitions.not_partitioned()
+        raise not_partitioned()
     if "if_absent" in members and (members["if_absent"] is None or members["if_absent"] is False):
         members = {name: member for name, member in members.items() if name != "if_absent"}
     kind = members.get("op")
@@ -71,7 +74,7 @@ def build(spec: TableSpec, kind: str, key: Key, members: Members) -> Operation:
     """Return an operation on a key that is already checked."""
     if "partitions" not in members:
         return _BUILD[kind](spec, key, members)
-    chosen = partitions.choose_partitions(spec, members["partitions"])
+    chosen = choose_partitions(spec, members["partitions"])
     return msgspec.structs.replace(_BUILD[kind](spec, key, members), partitions=chosen)
 
 
@@ -231,3 +234,48 @@ def _parsed(body: bytes) -> dict[str, Any]:
             "a merge patch has the media type application/merge-patch+json"
         )
     return members
+
+
+def choose_partitions(spec: TableSpec, raw: object) -> Partitions:
+    """Parse `partitions` in its JSON form.
+
+    Raise Unsupported if the table is not partitioned, InvalidOperation if `raw` is invalid.
+    """
+    if not spec.partitions:
+        raise not_partitioned()
+    return parse_partitions(raw, spec.partitions)
+
+
+def not_partitioned() -> Unsupported:
+    """Return the error for `partitions` of a table that has none."""
+    return Unsupported("partitions: this table is not partitioned")
+
+
+def parse_partitions_query(text: str) -> object:
+    """Return the JSON form of `?partitions=`: indexes separated by commas, `all`, `default`, or an empty text."""
+    if text in ("all", "default"):
+        return text
+    indexes = text.split(",") if text else []
+    if not all(_INDEX.fullmatch(index) for index in indexes):
+        raise InvalidOperation(
+            "partitions must be indexes separated by commas, all, default, or empty for no partition"
+        )
+    return [int(index) for index in indexes]
+
+
+def scan_partitions(spec: TableSpec, text: str | None) -> tuple[int, ...] | None:
+    """Return the partitions that a scan reads, None for all."""
+    if text is None:
+        return None
+    partitions = choose_partitions(spec, parse_partitions_query(text))
+    if not partitions:
+        raise InvalidOperation("a scan reads at least one partition, and it has no key that could select one")
+    return partitions
+
+
+def operation_partitions(spec: TableSpec, operation: Operation) -> tuple[int, ...]:
+    """Return the partitions that an operation goes to: none if it is dropped or its choice is invalid."""
+    try:
+        return target_partitions(operation, spec.partitions)
+    except InvalidOperation:
+        return ()

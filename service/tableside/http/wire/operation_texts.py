@@ -1,6 +1,5 @@
 """Divides the body of a JSON batch into the texts of its operations, without making objects of their members."""
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -138,9 +137,6 @@ def _reason(error: msgspec.DecodeError, at: int = 0) -> str:
 SEARCHED_BYTES_MAX = 2**20
 """The search decodes the operations before the position again, so it is limited to a few milliseconds."""
 
-_SEPARATOR = re.compile(r"\s*,\s*")
-_SPACE = re.compile(r"\s*")
-
 
 def operation_at(body: bytes, position: int | None) -> int | None:
     """Return the index of the operation that contains the first wrong byte of a body.
@@ -150,14 +146,14 @@ def operation_at(body: bytes, position: int | None) -> int | None:
     start = _START.match(body)
     if start is None or position is None or not start.end() <= position <= SEARCHED_BYTES_MAX:
         return None
-    text = body[:position].decode(errors="replace")
-    decoder, index, at = json.JSONDecoder(), 0, start.end()
+    data, index, at = memoryview(body), 0, start.end()
     while True:
         try:
-            _, at = decoder.raw_decode(text, _SPACE.match(text, at).end())  # type: ignore[union-attr]  # always matches
-        except (ValueError, RecursionError):
+            end = at + _first_end(data[at:])
+        except (msgspec.DecodeError, RecursionError):
             return index
-        comma = _SEPARATOR.match(text, at)
-        if comma is None:
-            return index if text[at:].isspace() or at == len(text) else None
-        index, at = index + 1, comma.end()
+        if position <= end:
+            return index
+        if data[end] != _COMMA:
+            return None
+        index, at = index + 1, end + 1

@@ -59,7 +59,7 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
     if "expires_ms" in records.records.columns:
         columns.append(arrow_answers.expiry_column(records.records.cells("expires_ms")))
-        schema = schema.append(arrow_answers.EXPIRES_AT)
+        schema = schema.append(pa.field("expires_at", pa.utf8()))
         yield
     if spec.partitions:
         columns.append(pa.array(page.partitions or [], pa.int32()))
