@@ -55,9 +55,7 @@ CLAIMS = [
             "quick-start": ("sh", "console", "python", "text"),
             "command-line": ("sh", "console"),
             "python": ("sh", "python", "text"),
-            "samza": ("sh", "console", "python"),
-            "migrating-from-dapr": ("sh", "console", "python", "text"),
-            "migrating-from-feast": ("sh", "console", "python", "text"),
+            "migrating": ("sh", "console", "python", "text"),
         }.items()
         for language in languages
     ),
@@ -74,14 +72,14 @@ CLAIMS = [
         )
     ),
     *(
-        Claim("docs/spark-format.md", "python", f"spark_client/test_spark_documentation.py::{test}", containing)
+        Claim("docs/spark.md", "python", f"spark_client/test_spark_documentation.py::{test}", containing)
         for test, containing in (
             ("test_the_format_reads_a_partition", "sensor-7"),
             ("test_a_table_is_copied_and_has_a_view", "readings_copy"),
             ("test_records_are_read_by_their_keys", "400001"),
         )
     ),
-    Claim("docs/spark-format.md", "sql", "spark_client/test_spark_documentation.py::test_a_table_is_copied_and_has_a_view"),
+    Claim("docs/spark.md", "sql", "spark_client/test_spark_documentation.py::test_a_table_is_copied_and_has_a_view"),
     Claim("docs/spark.md", "text", "spark_client/versions/test_versions.py::test_the_page_shows_the_message", "needs PySpark"),
     Claim("docs/streaming.md", "python", "spark_client/test_streams_documentation.py::test_failed_rows_are_dead_letters",
           "aircraft_letters"),
@@ -122,10 +120,10 @@ CLAIMS = [
     # Configurations and parts of configurations.
     Claim("docs/configuration.md", "yaml", CONFIGURED),
     Claim("docs/stores*.md", "yaml", CONFIGURED, "stores:"),
-    Claim("docs/policies*.md", "yaml", CONFIGURED),
+    Claim("docs/policies.md", "yaml", CONFIGURED),
     Claim("docs/partitioned-tables.md", "yaml", CONFIGURED),
-    Claim("docs/security*.md", "yaml", CONFIGURED, "stores:"),
-    Claim("docs/security/issuers.md", "yaml",
+    Claim("docs/security.md", "yaml", CONFIGURED, "stores:"),
+    Claim("docs/security.md", "yaml",
           "service/auth/test_issuers_service.py::test_the_manifests_of_the_documentation_are_valid", "apiVersion:",
           not_run="there is no cluster"),
     # Values of the chart, and commands for a cluster.

@@ -256,12 +256,12 @@ def test_every_public_name_of_the_client_is_described(site: Path) -> None:
     assert "and add the members of the record as columns" in text
 
 
-METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+METRICS = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
 NO_METRICS = {"tableside_cli", "tableside_client", "tableside_spark", "tableside_files"}
 """Names of packages, which start like metrics."""
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "metrics.md"])
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "observability.md"])
 def test_metrics_named_on_pages_exist(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     said = set(re.findall(r"`(tableside_\w+[a-z])", text)) - NO_METRICS

@@ -9,9 +9,10 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from documentation.blocks import blocks
+from documentation.blocks import Block, blocks
 from documentation.claims import RUN, claims_of
 from documentation.page_run import PageRun
+from scripts.bootstrap import ROOT
 from spark_client.sessions import session
 from tableside_client import Client
 
@@ -32,13 +33,27 @@ def spark() -> Iterator[SparkSession]:
 def followed(
     page: str, directory: Path, names: Mapping[str, Any] | None = None, said: Mapping[str, str] | None = None
 ) -> Iterator[PageRun]:
-    """Run the blocks of a page, except blocks of other tests, and keep its service running within the context."""
-    found = [block for block in blocks(page) if RUN in [claim.test for claim in claims_of(block)]]
+    """Run the blocks of a page, except blocks of other tests, and keep its service running within the context.
+
+    `page` may end with `#` and the heading of a section, to run only its blocks.
+    """
+    name, _, heading = page.partition("#")
+    found = [block for block in section(name, heading) if RUN in [claim.test for claim in claims_of(block)]]
     assert found
     with PageRun(directory, names or {}, said) as run:
         for block in found:
             run.do(block)
         yield run
+
+
+def section(page: str, heading: str) -> list[Block]:
+    """Return the blocks of a section, or of the whole page if the heading is empty."""
+    if not heading:
+        return blocks(page)
+    before, _, rest = (ROOT / page).read_text(encoding="utf-8").partition(f"\n## {heading}\n")
+    first = before.count("\n") + 1
+    last = first + rest.partition("\n## ")[0].count("\n") + 1
+    return [block for block in blocks(page) if first < block.line <= last]
 
 
 def test_the_blocks_of_a_page_run(spark: SparkSession, tmp_path: Path) -> None:
@@ -59,11 +74,13 @@ def test_the_commands_print_the_documented_output(tmp_path: Path) -> None:
 def test_a_stream_counts_from_a_default(spark: SparkSession, tmp_path: Path) -> None:
     # A running Spark resolves relative file names against its own working directory.
     said = {'json("clicks")': f'json("{tmp_path}/clicks")', 'start("checkpoint"': f'start("{tmp_path}/checkpoint"'}
-    with followed("docs/samza.md", tmp_path, {"spark": spark}, said) as run, Client(run.url) as tables:
+    page = "docs/migrating.md#Samza's Table API"
+    with followed(page, tmp_path, {"spark": spark}, said) as run, Client(run.url) as tables:
         assert tables.table("page_counts").record("/new").value == {"clicks": 1, "last": 4}
 
 
 def test_the_records_of_a_dapr_app_are_moved_once(redis_url: str, tmp_path: Path) -> None:
+    page, heading = "docs/migrating.md", "Dapr's state API"
     states = {"shop||ada": '{"items": ["book", "pen"]}', "shop||visits": "7", "shop||brief": "{}", "other||ada": "{}"}
     with redis.Redis.from_url(redis_url) as dapr:
         for name, data in states.items():
@@ -72,11 +89,11 @@ def test_the_records_of_a_dapr_app_are_moved_once(redis_url: str, tmp_path: Path
         dapr.set("shop||no hash", "is another tool's")
         before = {name: dapr.hgetall(name) for name in states}
         said = {"redis://127.0.0.1:6379/0": redis_url}
-        with followed("docs/migrating-from-dapr.md", tmp_path, said=said) as run, Client(run.url) as tables:
+        with followed(f"{page}#{heading}", tmp_path, said=said) as run, Client(run.url) as tables:
             assert tables.table("carts").record("ada").expires_at is None
             assert tables.table("carts").record("brief").expires_at is not None
             tables.table("carts").put("ada", {"items": []})
-            [program] = [block for block in blocks("docs/migrating-from-dapr.md") if block.language == "python"]
+            [program] = [block for block in section(page, heading) if block.language == "python"]
             dapr.hset("shop||", mapping={"data": "{}", "version": 1})
             run.do(program)
             assert run.printed == "not copied: a state with an empty key\n0 copied, 3 there already\n"
@@ -87,5 +104,8 @@ def test_the_records_of_a_dapr_app_are_moved_once(redis_url: str, tmp_path: Path
 
 
 def test_features_are_written_and_read(spark: SparkSession, tmp_path: Path) -> None:
-    with followed("docs/migrating-from-feast.md", tmp_path, {"spark": spark}) as run, Client(run.url) as tables:
+    with (
+        followed("docs/migrating.md#Feast's online store", tmp_path, {"spark": spark}) as run,
+        Client(run.url) as tables,
+    ):
         assert tables.table("driver_hourly_stats").record(1001).expires_at is not None

@@ -1,4 +1,4 @@
-"""The tests that docs/samza.md names exist."""
+"""The tests that docs/migrating.md names exist."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from scripts.bootstrap import ROOT
 
-NAMED = re.findall(r"`([\w/]+\.py)::(test_\w+)`", (ROOT / "docs" / "samza.md").read_text(encoding="utf-8"))
+NAMED = re.findall(r"`([\w/]+\.py)::(test_\w+)`", (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(("file", "test"), sorted(set(NAMED)), ids=lambda part: str(part))
@@ -17,6 +17,6 @@ def test_the_named_tests_exist(file: str, test: str) -> None:
 
 
 def test_every_fault_is_listed() -> None:
-    text = (ROOT / "docs" / "samza.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
     rows = {int(number) for number in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
     assert rows | {33, 34, 42, 46} == set(range(1, 52))

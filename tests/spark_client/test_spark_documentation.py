@@ -1,4 +1,4 @@
-"""The programs of the pages about Spark work in their order, with a service that has the tables they name."""
+"""The programs of the page about Spark work in their order, with a service that has the tables they name."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,14 +17,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-UPDATE, ENRICH, READ, COPY, FILTERED, LOOKED_UP = [
-    block.text
-    for page in ("docs/spark.md", "docs/spark-format.md")
-    for block in blocks(page)
-    if block.language == "python"
-]
-[SQL] = [block.text for block in blocks("docs/spark-format.md") if block.language == "sql"]
-MISMATCH, _ = [block.text for block in blocks("docs/spark.md") if block.language == "text"]
+PAGE = "docs/spark.md"
+UPDATE, ENRICH, READ, COPY, FILTERED, LOOKED_UP = [block.text for block in blocks(PAGE) if block.language == "python"]
+[SQL] = [block.text for block in blocks(PAGE) if block.language == "sql"]
+MISMATCH, _ = [block.text for block in blocks(PAGE) if block.language == "text"]
 
 CONFIG = """
 stores: {memory: {kind: memory}}

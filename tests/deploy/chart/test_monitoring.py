@@ -64,5 +64,5 @@ def test_the_autoscaler_uses_an_existing_metric() -> None:
     metric = pods["pods"]["metric"]
     assert metric == {"name": "tableside_in_flight", "selector": {"matchLabels": {"what": "requests"}}}
     assert pods["pods"]["target"] == {"type": "AverageValue", "averageValue": "50"}
-    documented = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
     assert re.search(r"^\| `tableside_in_flight` \| `what` \| `requests`", documented, re.MULTILINE)

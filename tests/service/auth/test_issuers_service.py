@@ -158,8 +158,8 @@ def test_every_worker_fetches_for_itself(issuer: Issuer, tmp_path: Path, redis_u
 
 
 def examples(containing: str) -> list[Any]:
-    """Return the YAML blocks of the page about issuers that contain this text."""
-    text = (DOCUMENTATION / "security" / "issuers.md").read_text(encoding="utf-8")
+    """Return the YAML blocks of the page about security that contain this text."""
+    text = (DOCUMENTATION / "security.md").read_text(encoding="utf-8")
     blocks = [block.partition("```")[0] for block in text.split("```yaml\n")[1:]]
     return [yaml.safe_load(block) for block in blocks if containing in block]
 

@@ -269,7 +269,7 @@ def test_a_store_shows_its_connections_and_its_retry_budget(request: pytest.Fixt
 
 
 def test_every_metric_is_documented() -> None:
-    documentation = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    documentation = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
     app = create_app(validate({"stores": {"m": {"kind": "memory"}}}), file=Path("tableside.yaml"))
     made = {family.name for family in app.state.exposition.collect() if family.name.startswith("tableside_")}
     assert len(made) > 30
