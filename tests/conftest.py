@@ -1,8 +1,9 @@
 """Fixtures that every folder uses: a running service and the servers of the remote stores."""
 
+import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,12 +18,26 @@ pytest.register_assert_rewrite("contract")
 
 pytest_plugins = ["plugins.narrowing", "plugins.scheduling", "plugins.selection", "plugins.slowest", "servers.fixtures"]
 
+# jsonschema would compile ten grammars on import, which takes seconds, for a format that no schema here uses.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment] # an import raises ImportError, which is expected
+
 # Spark's workers use the Python that runs the tests.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 # On a busy machine, generating an example may take seconds.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search for no garbage in the cases, which grow to a million objects and live until the end of the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

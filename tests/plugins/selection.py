@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     excluded = set() if config.getoption("--full") else {"full"}
     if config.getoption("--quick"):
         excluded |= STARTING
-    deselected = [item for item in items if any(mark.name in excluded for mark in item.iter_markers())]
+    deselected = {item for item in items if any(mark.name in excluded for mark in item.iter_markers())}
     if deselected:
-        config.hook.pytest_deselected(items=deselected)
-        items[:] = [item for item in items if item not in set(deselected)]
+        config.hook.pytest_deselected(items=list(deselected))
+        items[:] = [item for item in items if item not in deselected]
