@@ -43,6 +43,8 @@ SHIPPED = [
     ),
 ]
 
+TOOLS = ("ruff", "mypy", "pytest")
+
 # Split in two, so that this file does not contain the text that the test searches.
 HOSTS = [
     ("py", "pi.org"),
@@ -84,33 +86,36 @@ def test_continuous_integration_runs_the_test_command_and_nothing_else() -> None
 
 
 @pytest.mark.parametrize("arguments", [[], ["--quick"], ["--full"]])
-def test_the_test_command_checks_style_and_types_and_runs_every_case(tmp_path: Path, arguments: list[str]) -> None:
-    lines = run_by_test_command(tmp_path, *arguments).splitlines()
-    assert lines == [
-        "  ruff check",
-        "  ruff format --check",
-        "  mypy",
-        '  exec pytest --numprocesses 3 "$@"',
-        "test",
-        *arguments,
-    ]
+@pytest.mark.parametrize("failing", ["", "ruff", "mypy", "pytest"])
+def test_the_test_command_checks_style_types_and_every_case(tmp_path: Path, arguments: list[str], failing: str) -> None:
+    code, ran = run_test_command(tmp_path, *arguments, failing=failing)
+    assert (code != 0) == bool(failing)
+    expected = ["ruff check"]
+    if failing != "ruff":
+        expected += ["ruff format --check", "mypy", " ".join(["pytest --numprocesses auto", *arguments])]
+    if failing == "mypy":
+        expected.append("mypy")
+    assert sorted(ran) == sorted(expected)
 
 
 @pytest.mark.parametrize(
     "arguments", [["tests/distribution/test_scripts.py"], ["-k", "two words"], ["--full", "tests/hostile"]]
 )
 def test_the_test_command_with_a_selection_runs_only_pytest(tmp_path: Path, arguments: list[str]) -> None:
-    assert run_by_test_command(tmp_path, *arguments).splitlines() == ["pytest", *arguments]
+    assert run_test_command(tmp_path, *arguments) == (0, [" ".join(["pytest", *arguments])])
 
 
-def run_by_test_command(folder: Path, *arguments: str) -> str:
-    """Return the command that `scripts/test` runs in the virtual environment, one argument per line."""
-    scripts = folder / "scripts"
+def run_test_command(folder: Path, *arguments: str, failing: str = "") -> tuple[int, list[str]]:
+    """Run `scripts/test` with tools that only note their arguments. Return its exit code and the notes."""
+    scripts, ran = folder / "scripts", folder / "ran"
     scripts.mkdir()
     shutil.copy(ROOT / "scripts" / "test", scripts)
-    (scripts / "run").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
-    (scripts / "run").chmod(0o755)
-    return run([str(scripts / "test"), *arguments]).stdout.removeprefix("sh\n-euc\n\n")
+    tools = {name: f'echo "{name} $*" >> {ran}\n{"exit 1" if name == failing else ""}' for name in TOOLS}
+    for name, text in {"run": f'PATH="{scripts}:$PATH" exec "$@"', **tools}.items():
+        (scripts / name).write_text(f"#!/bin/sh\n{text}\n")
+        (scripts / name).chmod(0o755)
+    done = run([str(scripts / "test"), *arguments])
+    return done.returncode, [line.rstrip() for line in ran.read_text().splitlines()]
 
 
 @pytest.mark.server

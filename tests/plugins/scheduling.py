@@ -5,6 +5,7 @@ as a Spark session, and stay together too.
 """
 
 import functools
+import os
 import re
 from collections.abc import Generator
 from pathlib import Path
@@ -16,6 +17,9 @@ from xdist.scheduler import LoadFileScheduling
 
 HEAVY = ("xdist_group", "jvm", "browser", "server")
 """Marks of slow files, slowest first. Files without a mark follow."""
+
+CORES_MAX = 7
+"""More processes would need more memory than they save time: each may have a JVM and servers."""
 
 GROUP = re.compile(r'\bxdist_group\("(\w+)"\)')
 
@@ -40,6 +44,13 @@ def _group(file: Path) -> str | None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:
     return FileScheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return one process for each core. Without `--quick` there is one more, because many cases wait for a server."""
+    cores = min(len(os.sched_getaffinity(0)), CORES_MAX)
+    return cores if config.getoption("--quick") else cores + 1
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,9 +1,14 @@
-"""Select cases: `--full` adds the cases for a release, `--quick` leaves out cases that start a process."""
+"""Select cases: `--full` adds the cases for a release, `--quick` leaves out cases that start a process.
+
+Cases with the mark `daily` test parts that change rarely, and take long: the container image, for example. They run if
+their file or a folder above it is named, and with `--daily` or `--full`.
+"""
 
 import re
 from pathlib import Path
 
 import pytest
+from xdist.workermanage import WorkerController
 
 SERVERS = {
     "api",
@@ -24,11 +29,12 @@ SERVERS = {
 STARTING = {"browser", "jvm", "server"}
 """Marks of cases that are not part of a quick run."""
 
-MARKED = re.compile(rf"^pytestmark = .*\bmark\.({'|'.join(sorted(STARTING))})\b", re.MULTILINE)
+MARKS = re.compile(r"^pytestmark = .*(?:\n    .*)*", re.MULTILINE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the soak tests, and every test at its full size")
+    parser.addoption("--daily", action="store_true", help="also run the cases of parts that change rarely")
     parser.addoption("--quick", action="store_true", help="leave out cases that start a server, a JVM or a browser")
 
 
@@ -38,11 +44,26 @@ def full(pytestconfig: pytest.Config) -> bool:
     return bool(pytestconfig.getoption("--full"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the daily cases if paths are named."""
+    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    config.option.daily = getattr(config, "workerinput", {}).get("daily", named) or any(
+        _options(config, "daily", "full")
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a worker process whether paths are named, which it cannot see."""
+    node.workerinput["daily"] = node.config.option.daily
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip a file if a quick run contains none of its cases."""
-    if not config.getoption("--quick") or not collection_path.name.startswith("test_"):
+    """Skip a file if this run contains none of its cases."""
+    if not collection_path.name.startswith("test_"):
         return None
-    return True if MARKED.search(collection_path.read_text(encoding="utf-8")) else None
+    marks = MARKS.search(collection_path.read_text(encoding="utf-8"))
+    return True if marks and any(f"mark.{name}" in marks[0] for name in _excluded(config)) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -54,10 +75,18 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the cases that are not part of this run."""
-    excluded = set() if config.getoption("--full") else {"full"}
-    if config.getoption("--quick"):
-        excluded |= STARTING
+    excluded = _excluded(config)
     deselected = {item for item in items if any(mark.name in excluded for mark in item.iter_markers())}
     if deselected:
         config.hook.pytest_deselected(items=list(deselected))
         items[:] = [item for item in items if item not in deselected]
+
+
+def _excluded(config: pytest.Config) -> set[str]:
+    """Return the marks of the cases that are not part of this run."""
+    full, daily, quick = _options(config, "full", "daily", "quick")
+    return {*([] if full else ["full"]), *([] if daily else ["daily"]), *(STARTING if quick else [])}
+
+
+def _options(config: pytest.Config, *names: str) -> list[bool]:
+    return [bool(config.getoption(f"--{name}")) for name in names]

@@ -8,7 +8,7 @@ import pytest
 pytest_plugins = ["pytester"]
 
 OPTIONS = ["-q", *(f"-p{name}" for name in ("plugins.narrowing", "plugins.selection", "plugins.scheduling"))]
-MARKS = "[pytest]\nmarkers =\n jvm\n server\n browser\n full\n"
+MARKS = "[pytest]\nmarkers =\n jvm\n server\n browser\n daily\n full\n"
 
 
 @pytest.fixture
@@ -47,6 +47,28 @@ def test_a_full_run_has_all_cases_and_a_quick_run_no_servers(suite: pytest.Pytes
 def test_a_quick_run_does_not_collect_files_that_start_servers(suite: pytest.Pytester) -> None:
     (suite.path / "tests" / "test_plum.py").write_text("pytestmark = pytest.mark.jvm  # not imported: a NameError\n")
     assert collected(suite, "--quick") == ["apple red", "apple green", "pear green"]
+
+
+@pytest.mark.parametrize("marks", ["pytest.mark.daily", "[\n    pytest.mark.full,\n    pytest.mark.daily,\n]"])
+def test_daily_cases_run_if_they_are_named(suite: pytest.Pytester, marks: str) -> None:
+    (suite.path / "tests" / "test_plum.py").write_text(f"import pytest\npytestmark = {marks}\ndef test_blue(): pass\n")
+    suite.makeini(MARKS + "testpaths = tests\n")
+    others = ["pear yellow", "pear green", "apple red", "apple green"]
+    assert sorted(collected(suite)) == sorted(others)
+    assert "plum blue" in collected(suite, "--full")
+    assert "plum blue" not in collected(suite, "--quick")
+    if "full" not in marks:
+        assert sorted(collected(suite, "--daily")) == sorted([*others, "plum blue"])
+        assert collected(suite, "tests/test_plum.py") == ["plum blue"]
+
+
+def test_worker_processes_run_the_daily_cases_of_their_controller(suite: pytest.Pytester) -> None:
+    (suite.path / "tests" / "test_plum.py").write_text("import pytest\n@pytest.mark.daily\ndef test_blue(): pass\n")
+    suite.makeini(MARKS + "testpaths = tests\n")
+    in_two = [*OPTIONS, "-pxdist", "-n2", "--dist=loadfile"]
+    assert suite.runpytest(*in_two).parseoutcomes()["passed"] == 4
+    assert suite.runpytest(*in_two, "--daily").parseoutcomes()["passed"] == 5
+    assert suite.runpytest(*in_two, "tests/test_plum.py").parseoutcomes()["passed"] == 1
 
 
 def test_a_word_collects_only_files_that_can_match(suite: pytest.Pytester) -> None:
