@@ -1,15 +1,18 @@
-"""Separate tables on the Redis server that all tests share."""
+"""Separate tables on the Redis server that all tests share, and users with few permissions."""
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+from redis.asyncio import Redis
 
 from tableside.core.store import TableSpec
 from tableside.stores.redis.backend import RedisBackend
 from tableside.stores.redis.settings import RedisSettings, RedisTableOptions
+
+PASSWORD = "geheim"
 
 
 @asynccontextmanager
@@ -21,6 +24,30 @@ async def connected(url: str, **settings: Any) -> AsyncIterator[RedisBackend]:
         await backend.close()
 
 
+@asynccontextmanager
+async def table(url: str, spec: TableSpec | None = None, **settings: Any) -> AsyncIterator[Any]:
+    """Open the store of a new table. With `options` in its spec, the table has this place."""
+    async with connected(url, **settings) as backend:
+        spec = spec or TableSpec("t")
+        yield await backend.store(spec if isinstance(spec.options, RedisTableOptions) else own(spec))
+
+
 def own(spec: TableSpec, **options: Any) -> TableSpec:
     prefix = f"{uuid.uuid4().hex}:"
     return msgspec.structs.replace(spec, options=RedisTableOptions.model_validate({"prefix": prefix, **options}))
+
+
+def redis_key(store: Any, key: str) -> str:
+    """Return the name of the Redis key of a record."""
+    return f"{store.spec.options.prefix}{key}"
+
+
+@asynccontextmanager
+async def user(url: str, commands: str, keys: Sequence[str] = ("*",)) -> AsyncIterator[dict[str, Any]]:
+    """Create a user with permissions such as `+@all -zadd`, and yield the settings of a connection as this user."""
+    async with Redis.from_url(url) as tool:
+        await tool.acl_setuser("u", enabled=True, passwords=[f"+{PASSWORD}"], keys=keys, commands=commands.split())
+        try:
+            yield {"username": "u", "password": PASSWORD}
+        finally:
+            await tool.acl_deluser("u")

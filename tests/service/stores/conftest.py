@@ -1,8 +1,10 @@
-"""The DynamoDB servers that the tests of its store share."""
+"""The clients that the tests of a store share."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from support.dynamodb_tables import CREDENTIALS, settings
 from tableside.stores.dynamodb.client import Client
@@ -31,3 +33,10 @@ async def dynalite_client(aws_credentials: None, dynalite_url: str) -> AsyncIter
     client = Client(settings(dynalite_url))
     yield client
     await client.close()
+
+
+@pytest.fixture
+async def tool(redis_url: str) -> AsyncIterator[Any]:
+    """Another tool that works with the same Redis."""
+    async with Redis.from_url(redis_url) as client:
+        yield client

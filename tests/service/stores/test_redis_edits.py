@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from redis.asyncio import Redis
 
-from contract import COMPOSITE, one, put, record, refused, update, value, written
-from support.redis_tables import connected, own
+from contract import one, put, record, refused, update, value, written
+from support.redis_tables import connected, own, redis_key, table
 from tableside.core import values
-from tableside.core.compare_and_set import CompareAndSet
-from tableside.core.errors import InvalidOperation, RecordNotFound, RecordUnreadable
+from tableside.core.errors import InvalidOperation, RecordUnreadable
 from tableside.core.keys import KeyField, KeySchema
-from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Token, Write, Written
+from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
 from tableside.core.store import Store, TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.connection import Node
 from tableside.stores.redis.edits import EDITED_BYTES_MAX
+from tableside.stores.redis.keys import side_key
 
 pytestmark = pytest.mark.server
 
@@ -36,8 +35,8 @@ UPDATES = st.dictionaries(
 
 @pytest.fixture
 async def store(redis_url: str) -> AsyncIterator[Store]:
-    async with connected(redis_url) as backend:
-        yield await backend.store(own(TableSpec("edits")))
+    async with table(redis_url) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -67,8 +66,7 @@ def test_every_update_gives_the_record_and_the_outcome_of_the_general_path(
     redis_url: str, document: dict[str, Any], change: dict[str, Any], default: dict[str, Any] | None
 ) -> None:
     async def both() -> None:
-        async with connected(redis_url) as backend:
-            edited = await backend.store(own(TableSpec("edits")))
+        async with table(redis_url) as edited:
             general = MemoryStore(TableSpec("edits"))
             try:
                 writes: list[Operation] = [
@@ -176,28 +174,6 @@ async def test_a_write_with_a_token_takes_one_round_trip_if_the_token_is_certain
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("kind", ["update", "put"])
-async def test_a_write_waits_for_the_writer_that_is_retrying_the_record(
-    store: Store, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    """Otherwise writes by the script overtake it each time."""
-    await written(store, put("a", {"n": 1}))
-    retried: list[Key] = []
-    write_alone = CompareAndSet._write_alone
-
-    async def counted(self: CompareAndSet, write: Write, until: float) -> Outcome:
-        retried.append(write.key)
-        return await write_alone(self, write, until)
-
-    monkeypatch.setattr(CompareAndSet, "_write_alone", counted)
-    monkeypatch.setattr(CompareAndSet, "is_contended", lambda _, key: key == "a")
-    token, writes = Token("w", 1), list[Operation]()
-    for key in "ab":
-        writes.append(put(key, {"n": 2}, token=token) if kind == "put" else update(key, {"n": 2}, {}, token=token))
-    assert [type(outcome) for outcome in await store.apply(writes)] == [Written, Written]
-    assert retried == ["a"]
-
-
 async def test_a_default_with_a_token_counts_once(store: Store, requests: list[int]) -> None:
     await written(store, Delete("new"))
     requests.clear()
@@ -207,56 +183,6 @@ async def test_a_default_with_a_token_counts_once(store: Store, requests: list[i
     assert ([(outcome.created, outcome.replayed) for outcome in outcomes]) == [(True, False), (False, True)]
     assert requests == [1, 1, 1]
     assert await value(store, "new") == {"n": 6}
-
-
-async def test_a_tombstone_recognizes_a_replayed_edit(store: Store) -> None:
-    await written(store, Delete("a", token=Token("w", 5)))
-    replay = await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 5)))
-    assert replay.replayed
-    assert await one(store, Get("a")) is None
-    assert (await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 6)))).created
-
-
-async def test_tokens_of_a_removed_record_are_forgotten(redis_url: str) -> None:
-    async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
-        spec = own(TableSpec("edits"))
-        store = await backend.store(spec)
-        for _ in range(2):
-            outcome = await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 5)))
-            assert (outcome.created, outcome.replayed) == (True, False)
-            await tool.delete(f"{spec.options.prefix}a")
-
-
-async def test_a_put_forgets_the_tokens_of_a_removed_record(redis_url: str) -> None:
-    async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
-        spec = own(TableSpec("edits"))
-        store = await backend.store(spec)
-        await written(store, put("a", {"n": 1}, token=Token("w", 5)))
-        await tool.delete(f"{spec.options.prefix}a")
-        for token in (Token("v", 5), Token("w", 5)):
-            assert not (await written(store, put("a", {"n": 2}, token=token))).replayed
-
-
-async def test_an_edit_with_a_token_keeps_the_expiry(store: Store, redis_url: str) -> None:
-    await written(store, put("a", {"n": 1}, ttl_s=1000))
-    before = await record(store, "a")
-    outcome = await written(store, update("a", {"$inc": {"n": 1}}, token=Token("w", 5)))
-    assert outcome.expires_ms == before.expires_ms
-    async with Redis.from_url(redis_url) as tool:
-        [name] = [name async for name in tool.scan_iter(match=f"_ts:*{store.spec.options.prefix}a*")]
-        assert await tool.pexpiretime(name) == before.expires_ms
-
-
-@pytest.mark.parametrize("ttl_s", [1000, None])
-async def test_a_put_with_a_token_sets_the_expiry_of_record_and_token(
-    store: Store, redis_url: str, ttl_s: float | None
-) -> None:
-    await written(store, put("a", {"n": 1}, ttl_s=500, token=Token("v", 5)))
-    outcome = await written(store, put("a", {"n": 2}, ttl_s=ttl_s, token=Token("w", 5)))
-    assert (outcome.expires_ms > 0, outcome.etag) == (ttl_s is not None, (await record(store, "a")).etag)
-    async with Redis.from_url(redis_url) as tool:
-        names = [name async for name in tool.scan_iter(match=f"*{store.spec.options.prefix}a*")]
-        assert [await tool.pexpiretime(name) for name in names] == [outcome.expires_ms or -1] * 2
 
 
 async def test_puts_with_tokens_are_decided_one_by_one(store: Store, requests: list[int]) -> None:
@@ -269,39 +195,24 @@ async def test_puts_with_tokens_are_decided_one_by_one(store: Store, requests: l
     assert [await value(store, key) for key in keys] == [{"n": 1}, {"n": 2}, {"n": 2}]
 
 
-async def test_a_put_with_a_token_replaces_a_key_of_another_type(redis_url: str) -> None:
-    async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
-        spec = own(TableSpec("edits"))
-        store = await backend.store(spec)
-        await tool.rpush(f"{spec.options.prefix}a", "x")
-        assert not (await written(store, put("a", {"n": 1}, token=Token("w", 5)))).replayed
-        assert await value(store, "a") == {"n": 1}
+WRITES: list[Callable[[Token], Operation]] = [
+    lambda token: update("a", {"$inc": {"n": 1}}, token=token),
+    lambda token: put("a", {"n": 2}, token=token),
+]
 
 
 @pytest.mark.parametrize("side", ["", "[1]", "[1,]", '[2,["w",1]]', '[1,["w",1],["v",2]', '[1, ["w",1]]', "[0"])
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda token: update("a", {"$inc": {"n": 1}}, token=token),
-        lambda token: put("a", {"n": 2}, token=token),
-    ],
-    ids=["update", "put"],
-)
+@pytest.mark.parametrize("write", WRITES, ids=["update", "put"])
 async def test_a_side_key_of_another_tool_takes_the_general_path(
-    redis_url: str, side: str, write: Callable[[Token], Operation]
+    store: Any, tool: Any, side: str, write: Callable[[Token], Operation]
 ) -> None:
-    async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
-        spec = own(TableSpec("edits"))
-        store = await backend.store(spec)
-        await written(store, put("a", {"n": 1}, token=Token("w", 1)))
-        [name] = [name async for name in tool.scan_iter(match=f"_ts:*{spec.options.prefix}a*")]
-        found = []
-        for token in (Token("w", 7), Token('q"', 7)):
-            await written(store, put("a", {"n": 1}))
-            await tool.set(name, side)
-            outcome = await one(store, write(token))
-            found.append((described(outcome), await value(store, "a")))
-        assert found[0] == found[1]
+    found = []
+    for token in (Token("w", 7), Token('q"', 7)):
+        await written(store, put("a", {"n": 1}))
+        await tool.set(side_key(redis_key(store, "a")), side)
+        outcome = await one(store, write(token))
+        found.append((described(outcome), await value(store, "a")))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
@@ -324,40 +235,15 @@ async def test_an_uncertain_edit_takes_the_general_path(
     assert await value(store, "a") == {**document, "n": document["n"] + 1}
 
 
-async def test_errors_are_those_of_the_general_path(store: Store, redis_url: str) -> None:
-    await store.apply([put("text", {"n": "x"}), Delete("absent")])
-    increments = [update(key, {"$inc": {"n": 1}}) for key in ("text", "absent")]
-    outcomes = await store.apply(increments)
-    assert [type(outcome) for outcome in outcomes] == [InvalidOperation, RecordNotFound]
-
-
-async def test_text_of_another_tool_takes_the_general_path(redis_url: str) -> None:
-    async with connected(redis_url) as backend, Redis.from_url(redis_url) as tool:
-        spec = own(TableSpec("edits"))
-        name = f"{spec.options.prefix}a"
-        store = await backend.store(spec)
-        for text, expected in [('{"n" : 1}', {"n": 2}), ('{"n":1, "n":2}', {"n": 3}), ('{"n":1.0}', {"n": 2})]:
-            await tool.set(name, text)
-            await written(store, update("a", {"$inc": {"n": 1}}))
-            assert await value(store, "a") == expected
-        await tool.delete(name)
-        await tool.rpush(name, "x")
-        assert refused(await one(store, update("a", {"$inc": {"n": 1}}, {})), RecordUnreadable)
-
-
-async def test_an_edit_keeps_expiry_and_tokens(store: Store) -> None:
-    await written(store, put("a", {"n": 1}, ttl_s=1000, token=Token("w", 5)))
-    before = await record(store, "a")
-    outcome = await written(store, update("a", {"$inc": {"n": 1}}))
-    assert outcome.expires_ms == before.expires_ms == (await record(store, "a")).expires_ms
-    assert (await written(store, put("a", {"n": 9}, token=Token("w", 5)))).replayed
-    assert await value(store, "a") == {"n": 2}
-
-
-async def test_a_default_after_a_delete_keeps_tokens(store: Store) -> None:
-    await written(store, Delete("a", token=Token("w", 5)))
-    assert (await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}))).created
-    assert (await written(store, put("a", {"n": 9}, token=Token("w", 5)))).replayed
+async def test_text_of_another_tool_takes_the_general_path(store: Any, tool: Any) -> None:
+    name = redis_key(store, "a")
+    for text, expected in [('{"n" : 1}', {"n": 2}), ('{"n":1, "n":2}', {"n": 3}), ('{"n":1.0}', {"n": 2})]:
+        await tool.set(name, text)
+        await written(store, update("a", {"$inc": {"n": 1}}))
+        assert await value(store, "a") == expected
+    await tool.delete(name)
+    await tool.rpush(name, "x")
+    assert refused(await one(store, update("a", {"$inc": {"n": 1}}, {})), RecordUnreadable)
 
 
 async def test_a_member_that_repeats_the_key_takes_the_general_path(redis_url: str) -> None:
@@ -369,15 +255,6 @@ async def test_a_member_that_repeats_the_key_takes_the_general_path(redis_url: s
         outcomes = await store.apply([update(key, {"$inc": {"n": 1}}) for key in ("same", "other")])
         assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation]
         assert await value(store, "same") == {"n": 2}
-
-
-async def test_an_edit_with_a_default_adds_the_record_to_the_index(redis_url: str) -> None:
-    async with connected(redis_url) as backend:
-        store = await backend.store(own(TableSpec("edits", COMPOSITE)))
-        keys: list[Any] = [("p", 2), ("p", 1)]
-        outcomes = await store.apply([update(key, {"$inc": {"n": 1}}, {}) for key in keys])
-        assert [type(outcome) for outcome in outcomes] == [Written, Written]
-        assert await one(store, Get(keys[0])) is not None
 
 
 async def test_concurrent_edits_of_a_record_all_count(store: Store) -> None:

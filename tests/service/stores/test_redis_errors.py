@@ -1,32 +1,22 @@
 """The words for what Redis rejects: users, databases, commands, keys, TLS. Retries cannot help, and are not advised."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
-from contract import one, put, update
+from contract import COMPOSITE, one, put, update
 from servers.process import HOST, free_port
 from servers.redis import redis, redis_cluster
 from support.certificates import Authority
-from support.redis_tables import connected, own
+from support.redis_tables import connected, own, table, user
 from tableside.core.errors import StoreMisconfigured, StoreUnavailable, TableError
-from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Operation, Token
 from tableside.core.store import TableSpec
 
 pytestmark = pytest.mark.server
-
-
-@pytest.fixture
-async def admin(own_redis_url: str) -> AsyncIterator[Any]:
-    async with Redis.from_url(own_redis_url) as client:
-        yield client
-        await client.config_set("requirepass", "")
-        await client.acl_deluser("u")
 
 
 async def rejection(url: str, **settings: Any) -> TableError:
@@ -53,20 +43,22 @@ async def test_a_database_that_the_server_lacks(own_redis_url: str, database: in
     check(await rejection(own_redis_url.replace("/0", f"/{database}")), f"has no database {database}")
 
 
-async def test_users_and_passwords(own_redis_url: str, admin: Any) -> None:
+async def test_users_and_passwords(own_redis_url: str) -> None:
     check(await rejection(own_redis_url, password="secret"), "has no password")
     check(await rejection(own_redis_url, username="nobody", password="secret"), "user or the password is wrong")
-    await admin.config_set("requirepass", "right")
-    check(await rejection(own_redis_url), "requires authentication")
-    check(await rejection(own_redis_url, password="secret"), "user or the password is wrong")
+    async with Redis.from_url(own_redis_url) as admin:
+        await admin.config_set("requirepass", "right")
+        check(await rejection(own_redis_url), "requires authentication")
+        check(await rejection(own_redis_url, password="secret"), "user or the password is wrong")
+        await admin.config_set("requirepass", "")
 
 
 @pytest.mark.parametrize("command", ["ping", "info", "select"])
-async def test_a_command_that_opening_needs_is_named(own_redis_url: str, admin: Any, command: str) -> None:
-    await admin.acl_setuser(
-        "u", enabled=True, passwords=["+p"], keys=["*"], categories=["+@all"], commands=["-" + command]
-    )
-    async with connected(own_redis_url.replace("/0", "/1"), username="u", password="p") as backend:
+async def test_a_command_that_opening_needs_is_named(own_redis_url: str, command: str) -> None:
+    async with (
+        user(own_redis_url, f"+@all -{command}") as settings,
+        connected(own_redis_url.replace("/0", "/1"), **settings) as backend,
+    ):
         with pytest.raises(StoreUnavailable) as raised:
             await (backend.ping() if command == "ping" else backend.store(TableSpec("t")))
     check(raised.value, f"the command {command.upper()}")
@@ -89,31 +81,25 @@ TOKEN = Token("w", 1)
     ],
 )
 async def test_a_command_that_an_operation_needs_is_named(
-    own_redis_url: str, admin: Any, command: str, operation: Operation
+    own_redis_url: str, command: str, operation: Operation
 ) -> None:
-    await admin.acl_setuser(
-        "u", enabled=True, passwords=["+p"], keys=["*"], categories=["+@all"], commands=["-" + command]
-    )
-    async with connected(own_redis_url, username="u", password="p") as backend:
-        store = await backend.store(own(TableSpec("t")))
-        outcomes = await store.apply([operation] * 1 if command != "mget" else [Get(f"{n}") for n in range(30)])
+    async with user(own_redis_url, f"+@all -{command}") as settings, table(own_redis_url, **settings) as store:
+        outcomes = await store.apply([operation] if command != "mget" else [Get(f"{n}") for n in range(30)])
     check(outcomes[0], f"the command {command.upper()}")
 
 
-async def test_a_command_that_the_index_of_a_partition_needs_is_named(own_redis_url: str, admin: Any) -> None:
-    await admin.acl_setuser("u", enabled=True, passwords=["+p"], keys=["*"], categories=["+@all"], commands=["-zadd"])
-    key = KeySchema((KeyField("a", "string"), KeyField("b", "string")))
-    async with connected(own_redis_url, username="u", password="p") as backend:
-        store = await backend.store(own(TableSpec("t", key=key)))
-        outcome = await one(store, put(("a", "b"), {"n": 1}))
-        check(outcome, "the command ZADD")
-        assert await one(store, Get(("a", "b"))) is None
+async def test_a_command_that_the_index_of_a_partition_needs_is_named(own_redis_url: str) -> None:
+    spec = own(TableSpec("t", COMPOSITE))
+    async with user(own_redis_url, "+@all -zadd") as settings, table(own_redis_url, spec, **settings) as store:
+        check(await one(store, put(("a", 1), {"n": 1})), "the command ZADD")
+        assert await one(store, Get(("a", 1))) is None
 
 
-async def test_a_key_that_the_user_may_not_use(own_redis_url: str, admin: Any) -> None:
-    await admin.acl_setuser("u", enabled=True, passwords=["+p"], keys=["other:*"], categories=["+@all"])
-    async with connected(own_redis_url, username="u", password="p") as backend:
-        store = await backend.store(TableSpec("t"))
+async def test_a_key_that_the_user_may_not_use(own_redis_url: str) -> None:
+    async with (
+        user(own_redis_url, "+@all", ["other:*"]) as settings,
+        table(own_redis_url, **settings) as store,
+    ):
         for operation in (Get("a"), put("a", {}), update("a", {}, {}), Delete("a")):
             outcome = await one(store, operation)
             check(outcome, "~PREFIX*", "~_ts*")
@@ -132,17 +118,11 @@ async def test_a_renamed_command_is_named(tmp_path: Path) -> None:
 async def test_tls_that_fails_for_good(tmp_path: Path) -> None:
     port, authority = free_port(), Authority(tmp_path / "tls")
     signed, other = authority.sign("redis"), Authority(tmp_path / "other")
-    files = ["--tls-cert-file", str(signed.certificate), "--tls-key-file", str(signed.key)]
-    files += ["--tls-protocols", "TLSv1.2"]
-    require = [
-        "--tls-ca-cert-file",
-        str(authority.certificate),
-        "--tls-auth-clients",
-        "yes",
-        "--tls-protocols",
-        "TLSv1.2",
-    ]
-    with redis(tmp_path, arguments=["--tls-port", str(port), *files, *require]):
+    files = (
+        f"--tls-cert-file {signed.certificate} --tls-key-file {signed.key} --tls-ca-cert-file {authority.certificate}"
+    )
+    more = "--tls-auth-clients yes --tls-protocols TLSv1.2"
+    with redis(tmp_path, arguments=["--tls-port", str(port), *files.split(), *more.split()]):
         address = f"rediss://{HOST}:{port}/0"
         check(await rejection(address), "certificate of Redis is not accepted")
         check(await rejection(f"{address}?ssl_ca_certs={other.certificate}"), "certificate of Redis is not accepted")
@@ -177,7 +157,7 @@ async def test_the_address_that_a_cluster_announces_is_named_and_the_store_is_no
     with redis_cluster(tmp_path) as urls:
         address = await announce_unreachable(urls)
         for url in urls:
-            error = await rejection(url, cluster=True, connect_timeout_s=0.5)
+            error = await rejection(url, cluster=True)
             assert f"{address} (as the Redis Cluster announces it)" in error.detail
             assert error.retriable
 
