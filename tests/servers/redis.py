@@ -16,6 +16,8 @@ SLOTS = 16384
 ANSWER_MAX_S = 60.0
 JOIN_NODE_TIMEOUT_MS = 500
 NODE_TIMEOUT_MS = 15000
+DOWN_AFTER_MS = 2000
+"""How long a primary may be silent before the Sentinels replace it: longer than a busy machine lets it wait."""
 
 
 @contextlib.contextmanager
@@ -62,13 +64,10 @@ class Watched:
 
 
 @contextlib.contextmanager
-def redis_sentinel(directory: Path, *, arguments: Sequence[str] = ()) -> Iterator[Watched]:
-    """Run a primary, its replica and three Sentinels, and yield them when all of them know each other.
-
-    `arguments` are for both servers.
-    """
+def redis_sentinel(directory: Path) -> Iterator[Watched]:
+    """Run a primary, its replica and three Sentinels, and yield them when all of them know each other."""
     with contextlib.ExitStack() as stack:
-        at_once = ["--repl-diskless-sync-delay", "0", *arguments]
+        at_once = ["--repl-diskless-sync-delay", "0"]
         primary = stack.enter_context(_running(directory / "primary", at_once))
         replica = stack.enter_context(_running(directory / "replica", [*at_once, "--replicaof", f"{HOST} {primary}"]))
         sentinels = []
@@ -90,7 +89,7 @@ def redis_sentinel(directory: Path, *, arguments: Sequence[str] = ()) -> Iterato
 def _sentinel(directory: Path, port: int, primary: int) -> contextlib.AbstractContextManager[object]:
     directory.mkdir(parents=True)
     file = directory / "sentinel.conf"
-    watch = f"sentinel monitor records {HOST} {primary} 2\nsentinel down-after-milliseconds records 500\n"
+    watch = f"sentinel monitor records {HOST} {primary} 2\nsentinel down-after-milliseconds records {DOWN_AFTER_MS}\n"
     file.write_text(f"port {port}\nbind {HOST}\n{watch}sentinel failover-timeout records 3000\n")
     command = [str(ensure_command("redis-server", "redis-server")), str(file), "--sentinel"]
     return running(Server("sentinel", command, lambda: accepts_connections(port)), directory)

@@ -20,12 +20,11 @@ from servers.process import HOST
 from servers.proxy import FaultProxy
 from servers.redis import redis_cluster
 from support import large_records
-from support.redis_tables import connected, own
+from support.redis_tables import connected, own, redis_key, table
 from tableside.core.errors import DeadlineExceeded, InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.core.write_health import WriteHealth
-from tableside.stores.redis.backend import RedisBackend
 from tableside.stores.redis.connection import Node
 from tableside.stores.redis.keys import ALL_SLOTS, KeyNames, PartitionIndex, parse_slots, slot_of
 from tableside.stores.redis.scripts import Command
@@ -50,12 +49,7 @@ class TestRedisCluster(StoreContract):
         self.url = redis_cluster_urls[0]
 
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            async with connected(self.url, cluster=True) as backend:
-                yield await backend.store(own(spec))
-
-        return opened()
+        return table(self.url, spec, cluster=True)
 
 
 class TestTaggedPartitions(PartitionScans):
@@ -69,41 +63,28 @@ class TestTaggedPartitions(PartitionScans):
         self.options = {"hash_tag": True, "exclusive": request.param}
 
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            async with connected(self.url, cluster=True) as backend:
-                yield await backend.store(own(spec, **self.options))
-
-        return opened()
+        return table(self.url, own(spec, **self.options), cluster=True)
 
 
-@asynccontextmanager
-async def opened(urls: list[str], **settings: Any) -> AsyncIterator[tuple[RedisBackend, Any]]:
-    async with connected(urls[0], cluster=True, **settings) as backend:
-        yield backend, await backend.store(own(TableSpec("t")))
+@pytest.fixture
+async def store(redis_cluster_urls: list[str]) -> AsyncIterator[Any]:
+    async with table(redis_cluster_urls[0], cluster=True) as opened:
+        yield opened
 
 
-@asynccontextmanager
-async def tools(urls: list[str]) -> AsyncIterator[list[Any]]:
-    async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(Redis.from_url(url)) for url in urls]
-
-
-@asynccontextmanager
-async def cluster_tool(urls: list[str]) -> AsyncIterator[Any]:
-    client = cast("Any", RedisCluster.from_url(urls[0]))
-    try:
-        yield client
-    finally:
-        await client.aclose()
+@pytest.fixture
+async def tool(redis_cluster_urls: list[str]) -> AsyncIterator[Any]:
+    client = cast("Any", RedisCluster.from_url(redis_cluster_urls[0]))
+    yield client
+    await client.aclose()
 
 
 @asynccontextmanager
 async def own_cluster(directory: Path) -> AsyncIterator[tuple[list[str], list[Any]]]:
-    """A cluster whose slots a test may move."""
+    """A cluster whose slots a test may move, and a client of each node."""
     with redis_cluster(directory) as urls:
-        async with tools(urls) as clients:
-            yield urls, clients
+        async with AsyncExitStack() as stack:
+            yield urls, [await stack.enter_async_context(Redis.from_url(url)) for url in urls]
 
 
 class Move:
@@ -134,44 +115,40 @@ class Move:
         await self.clients[node].execute_command("CLUSTER", "SETSLOT", self.slot, *words)
 
 
-async def test_keys_with_a_hash_tag_are_preserved(redis_cluster_urls: list[str]) -> None:
-    async with opened(redis_cluster_urls) as (_, store):
-        keys = ["{a}b", "a}b", "{}", "}{", "{", "a{b}c}", "}", "{a}c"]
-        increments = [update(key, {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)) for key in keys]
-        for replayed in (False, True):
-            outcomes = await store.apply(increments)
-            assert [outcome.replayed for outcome in outcomes if isinstance(outcome, Written)] == [replayed] * len(keys)
-        assert set(await scanned(store)) == set(keys)
+async def test_keys_with_a_hash_tag_are_preserved(store: Any) -> None:
+    keys = ["{a}b", "a}b", "{}", "}{", "{", "a{b}c}", "}", "{a}c"]
+    increments = [update(key, {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)) for key in keys]
+    for replayed in (False, True):
+        outcomes = await store.apply(increments)
+        assert [outcome.replayed for outcome in outcomes if isinstance(outcome, Written)] == [replayed] * len(keys)
+    assert set(await scanned(store)) == set(keys)
 
 
-async def test_records_of_other_types_and_tools(redis_cluster_urls: list[str]) -> None:
-    async with opened(redis_cluster_urls) as (_, store), RedisCluster.from_url(redis_cluster_urls[0]) as tool:
-        prefix = store.spec.options.prefix
-        await tool.set(f"{prefix}a", '{"n": 1.0}')
-        await tool.hset(f"{prefix}h", "field", "value")
-        for many in (0, 50):
-            outcomes = await store.apply([Get("a"), Get("h"), *(Get(f"{index}") for index in range(many))])
-            assert outcomes[0].value == b'{"n":1}'
-            assert isinstance(outcomes[1], RecordUnreadable)
-        await store.apply([put("h", {"n": 2}), update("a", {"$inc": {"n": 1}})])
-        for key in ("a", "h"):
-            assert json.loads(await tool.get(f"{prefix}{key}") or "") == {"n": 2}
-        await tool.pexpire(f"{prefix}a", 100_000)
-        found = await store.apply([Get("a"), *(Get(f"{index}") for index in range(50))])
-        assert found[0].expires_ms == await tool.pexpiretime(f"{prefix}a")
+async def test_records_of_other_types_and_tools(store: Any, tool: Any) -> None:
+    await tool.set(redis_key(store, "a"), '{"n": 1.0}')
+    await tool.hset(redis_key(store, "h"), "field", "value")
+    for many in (0, 50):
+        outcomes = await store.apply([Get("a"), Get("h"), *(Get(f"{index}") for index in range(many))])
+        assert outcomes[0].value == b'{"n":1}'
+        assert isinstance(outcomes[1], RecordUnreadable)
+    await store.apply([put("h", {"n": 2}), update("a", {"$inc": {"n": 1}})])
+    for key in ("a", "h"):
+        assert json.loads(await tool.get(redis_key(store, key)) or "") == {"n": 2}
+    await tool.pexpire(redis_key(store, "a"), 100_000)
+    found = await store.apply([Get("a"), *(Get(f"{index}") for index in range(50))])
+    assert found[0].expires_ms == await tool.pexpiretime(redis_key(store, "a"))
 
 
-async def test_splits_are_sets_of_slots(redis_cluster_urls: list[str]) -> None:
-    async with opened(redis_cluster_urls) as (_, store):
-        assert [len(await store.splits(count)) for count in (1, 2, 3, 4, 6, 7, 100)] == [1, 2, 3, 3, 6, 6, 24]
-        for count in (1, 2, 3, 6, 24):
-            parts = [parse_slots(part.decode()) for part in await store.splits(count)]
-            assert sum(map(len, parts)) == 16384
-            assert frozenset().union(*parts) == ALL_SLOTS
+async def test_splits_are_sets_of_slots(store: Any) -> None:
+    assert [len(await store.splits(count)) for count in (1, 2, 3, 4, 6, 7, 100)] == [1, 2, 3, 3, 6, 6, 24]
+    for count in (1, 2, 3, 6, 24):
+        parts = [parse_slots(part.decode()) for part in await store.splits(count)]
+        assert sum(map(len, parts)) == 16384
+        assert frozenset().union(*parts) == ALL_SLOTS
 
 
 async def test_a_slot_may_move_while_it_is_read_and_written(tmp_path: Path) -> None:
-    async with own_cluster(tmp_path) as (urls, clients), opened(urls) as (_, store):
+    async with own_cluster(tmp_path) as (urls, clients), table(urls[0], cluster=True) as store:
         keys = [f"{{tag}}{index}" for index in range(60)]
         increments = [update(key, {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 0)) for key in keys]
         await store.apply(increments)
@@ -209,7 +186,7 @@ async def test_a_slot_may_move_while_it_is_read_and_written(tmp_path: Path) -> N
 
 
 async def test_a_scan_loses_nothing_to_slots_that_move(tmp_path: Path) -> None:
-    async with own_cluster(tmp_path) as (urls, clients), opened(urls) as (_, store):
+    async with own_cluster(tmp_path) as (urls, clients), table(urls[0], cluster=True) as store:
         keys = [f"{index:03}" for index in range(300)] + [f"{{tag}}{index}" for index in range(50)]
         await store.apply([put(key) for key in keys])
         move = Move(slot_of("{tag}"), urls, clients)
@@ -242,8 +219,7 @@ async def test_a_scan_loses_nothing_to_slots_that_move(tmp_path: Path) -> None:
 @pytest.mark.parametrize("exclusive", [False, True])
 async def test_an_indexed_partition_loses_nothing_to_its_slot_that_moves(tmp_path: Path, exclusive: bool) -> None:
     spec = own(TableSpec("t", COMPOSITE), hash_tag=True, exclusive=exclusive)
-    async with own_cluster(tmp_path) as (urls, clients), connected(urls[0], cluster=True) as backend:
-        store = await backend.store(spec)
+    async with own_cluster(tmp_path) as (urls, clients), table(urls[0], spec, cluster=True) as store:
         await store.apply([put(("u", day)) for day in range(60)])
         assert len(await scanned(store, partition="u")) == 60
         move = Move(slot_of("{u}"), urls, clients)
@@ -269,20 +245,19 @@ async def test_an_indexed_partition_loses_nothing_to_its_slot_that_moves(tmp_pat
         assert store.capabilities.partition_scan is exclusive
 
 
-async def test_the_indexes_of_a_cluster_are_completed_for_each_slot(redis_cluster_urls: list[str]) -> None:
-    spec = own(TableSpec("t", COMPOSITE), hash_tag=True, exclusive=True)
-    keys = [(f"u{user}", day) for user in range(20) for day in range(10)]
-    async with connected(redis_cluster_urls[0], cluster=True) as backend, cluster_tool(redis_cluster_urls) as tool:
-        for user, day in keys:
-            await tool.set(f"{spec.options.prefix}{{{user}}}:{day}", "{}")
-        store = await backend.store(spec)
+async def test_the_indexes_of_a_cluster_are_completed_for_each_slot(redis_cluster_urls: list[str], tool: Any) -> None:
+    spec: Any = own(TableSpec("t", COMPOSITE), hash_tag=True, exclusive=True)
+    prefix, keys = spec.options.prefix, [(f"u{user}", day) for user in range(20) for day in range(10)]
+    for user, day in keys:
+        await tool.set(f"{prefix}{{{user}}}:{day}", "{}")
+    async with table(redis_cluster_urls[0], spec, cluster=True) as store:
         assert await scanned(store, partition="u0") == keys[:10]
-        await tool.set(f"{spec.options.prefix}{{u1}}:10", "{}")
+        await tool.set(f"{prefix}{{u1}}:10", "{}")
         assert await scanned(store, partition="u1") == keys[10:20]
-        mark = PartitionIndex(KeyNames(spec.options.prefix, COMPOSITE, hash_tag=True), COMPOSITE).mark(slot_of("{u1}"))
+        mark = PartitionIndex(KeyNames(prefix, COMPOSITE, hash_tag=True), COMPOSITE).mark(slot_of("{u1}"))
         assert await tool.delete(mark) == 1
         assert await scanned(store, partition="u1") == [*keys[10:20], ("u1", 10)]
-        assert sum(await asyncio.gather(*(tool.exists(name) for name in [mark]))) == 1
+        assert await tool.exists(mark) == 1
 
 
 async def test_partitions_in_one_slot_are_indexed(redis_cluster_urls: list[str]) -> None:
@@ -362,7 +337,8 @@ async def test_a_hung_node_is_not_queried_repeatedly_by_callers_with_short_deadl
 
 
 async def test_only_the_records_of_a_lost_node_are_unavailable(tmp_path: Path) -> None:
-    async with own_cluster(tmp_path) as (urls, clients), opened(urls, connect_timeout_s=0.5) as (backend, store):
+    async with own_cluster(tmp_path) as (urls, clients), connected(urls[0], cluster=True) as backend:
+        store: Any = await backend.store(own(TableSpec("t")))
         keys = [f"{index}" for index in range(60)]
         await store.apply([put(key, {}) for key in keys])
         for client in clients[:2]:
@@ -371,22 +347,20 @@ async def test_only_the_records_of_a_lost_node_are_unavailable(tmp_path: Path) -
             await clients[2].shutdown(nosave=True)
         loop = asyncio.get_running_loop()
         for _ in range(3):
-            outcomes = await store.apply([Get(key) for key in keys], loop.time() + 2)
+            outcomes = await store.apply([Get(key) for key in keys], loop.time() + 20)
             lost = {key for key, found in zip(keys, outcomes, strict=True) if not isinstance(found, Record)}
-            assert lost == {key for key in keys if slot_of(f"{store.spec.options.prefix}{key}") >= 2 * 16384 // 3}
+            assert lost == {key for key in keys if slot_of(redis_key(store, key)) >= 2 * 16384 // 3}
             assert all(isinstance(found, Record | StoreUnavailable) for found in outcomes)
-            outcomes = await store.apply([put(key, {}) for key in keys], loop.time() + 2)
+            outcomes = await store.apply([put(key, {}) for key in keys], loop.time() + 20)
             assert {key for key, done in zip(keys, outcomes, strict=True) if not isinstance(done, Written)} == lost
         await backend.ping()
         with pytest.raises(StoreUnavailable):
             await pages(store, Scan(10))
 
 
-async def test_large_records_are_read_in_pieces(redis_cluster_urls: list[str]) -> None:
-    async with connected(redis_cluster_urls[0], cluster=True) as backend:
-        store = await backend.store(own(TableSpec("large")))
-        await large_records.write(store)
-        await large_records.assert_read_in_pieces(store)
-        await large_records.assert_scanned(store)
-        await large_records.assert_updated_in_pieces(store)
-        await large_records.delete(store)
+async def test_large_records_are_read_in_pieces(store: Any) -> None:
+    await large_records.write(store)
+    await large_records.assert_read_in_pieces(store)
+    await large_records.assert_scanned(store)
+    await large_records.assert_updated_in_pieces(store)
+    await large_records.delete(store)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,15 +10,14 @@ from typing import Any
 import pytest
 from redis import exceptions
 
-from contract import put
+from contract import put, text
 from servers.process import HOST, free_port
 from servers.redis import redis
 from support.certificates import Authority
-from support.redis_tables import connected
+from support.redis_tables import table
 from tableside.core.errors import StoreUnavailable, TableError
-from tableside.core.operations import Get, Record
-from tableside.core.store import TableSpec
-from tableside.stores.redis.connection import BUFFER_BYTES_MAX, Node, ReplyReceiver
+from tableside.core.operations import Get
+from tableside.stores.redis.connection import Node
 from tableside.stores.redis.scripts import Command
 from tableside.stores.redis.settings import RedisSettings, create_servers
 
@@ -181,51 +179,9 @@ async def test_tables_over_tls_and_unix_sockets(tmp_path: Path, way: str) -> Non
     own = ["--tls-cert-file", str(signed.certificate), "--tls-key-file", str(signed.key), "--tls-auth-clients", "no"]
     urls = {"tls": f"rediss://{HOST}:{port}/1?ssl_ca_certs={authority.certificate}", "socket": f"unix://{path}?db=1"}
     with redis(tmp_path, arguments=["--tls-port", str(port), *own, "--unixsocket", str(path)]):
-        async with connected(urls[way], connections_max=2) as backend:
-            store = await backend.store(TableSpec("t", create=True))
+        async with table(urls[way], connections_max=2) as store:
             values = {f"{index}": {"text": "x" * (index * 50)} for index in range(1000)}
             for _ in range(2):
                 await store.apply([put(key, value) for key, value in values.items()])
                 found = await store.apply([Get(key) for key in values])
-                assert [len(record.value) for record in found if isinstance(record, Record)] == [
-                    len(value["text"]) + len('{"text":""}') for value in values.values()
-                ]
-
-
-class Replies(list[Any]):
-    """A list that can be referenced weakly."""
-
-
-async def test_an_idle_connection_keeps_no_replies() -> None:
-    parsers: list[weakref.ref[Any]] = []
-
-    class Parser:
-        """Counts the parsers that exist: hiredis's own cannot be referenced weakly."""
-
-        def __init__(self) -> None:
-            self.text = b""
-            parsers.append(weakref.ref(self))
-
-        def feed(self, text: bytes) -> None:
-            self.text += text
-
-        def gets(self) -> Any:
-            text, self.text = self.text, b""
-            return text or False
-
-        def has_data(self) -> bool:
-            return False
-
-    receiver = ReplyReceiver(Parser)  # type: ignore[arg-type]
-    replies = Replies()
-    freed = weakref.ref(replies)
-    complete = receiver.expect(replies, 1, None)
-    receiver.data_received(b"x" * BUFFER_BYTES_MAX)
-    await complete
-    del replies
-    assert freed() is None
-    assert parsers[0]() is not None
-    complete = receiver.expect([], 1, None)
-    receiver.data_received(b"x" * (BUFFER_BYTES_MAX + 1))
-    await complete
-    assert parsers[0]() is None
+                assert [record.value for record in found] == [text(**value) for value in values.values()]

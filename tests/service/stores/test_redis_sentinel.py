@@ -1,6 +1,8 @@
 """Tables on the primary that Sentinels name, while it changes. The tests use real Sentinels."""
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -14,7 +16,8 @@ from redis.asyncio import Redis
 from contract import put, value, written
 from servers.process import HOST
 from servers.redis import Watched, redis_sentinel
-from support.redis_tables import connected
+from support.redis_tables import connected, redis_key, table
+from support.waiting import WAIT_MAX_S, eventually, until
 from tableside.catalog.backends import ReplicaLinks
 from tableside.core.errors import StoreMisconfigured, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Written
@@ -23,11 +26,10 @@ from tableside.policies.metrics import PolicyMetrics
 from tableside.policies.rate_limit import Rate, RateLimit
 from tableside.settings.settings import StoreSettings
 from tableside.stores.memory import MemoryStore
+from tableside.stores.redis.servers import ASK_INTERVAL_S
 from tableside.stores.redis.settings import RedisSettings
 
 pytestmark = pytest.mark.server
-
-PATIENCE_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +46,7 @@ async def tool(port: int) -> AsyncIterator[Any]:
 
 
 async def until_named(watched: Watched, port: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while await asyncio.to_thread(watched.named) != {port}:
-            await asyncio.sleep(0.01)
+    await asyncio.to_thread(until, lambda: watched.named() == {port})
 
 
 class Writers:
@@ -70,6 +70,9 @@ class Writers:
     def stop(self) -> None:
         self._stopped = True
 
+    async def until_acknowledged_after(self, at: float) -> None:
+        await eventually(lambda: self.acknowledged[-1][0] > at)
+
     async def lost(self) -> list[float]:
         """Return the times of acknowledged records that are absent now."""
         found = await self._store.apply([Get(key) for _, key in self.acknowledged])
@@ -83,7 +86,7 @@ async def writing(store: Any) -> AsyncIterator[Writers]:
         for name in "abcd":
             group.create_task(writers.run(name))
         try:
-            await asyncio.sleep(0.3)
+            await eventually(lambda: len(writers.acknowledged) > 20)
             yield writers
         finally:
             writers.stop()
@@ -101,47 +104,42 @@ async def test_records_are_on_the_primary_that_the_sentinels_name(watched: Watch
 
 
 async def test_after_a_failure_of_the_primary_no_acknowledged_write_is_lost(tmp_path: Path) -> None:
-    with redis_sentinel(tmp_path, arguments=["--enable-debug-command", "yes"]) as watched:
-        async with connected(watched.url) as backend, tool(watched.primary) as hanging:
-            store = await backend.store(TableSpec("t"))
+    with redis_sentinel(tmp_path) as watched:
+        async with table(watched.url) as store, tool(watched.primary) as primary:
+            process = (await primary.info("server"))["process_id"]
             async with writing(store) as writers:
-                await asyncio.sleep(0.2)
-                sleep = asyncio.create_task(hanging.execute_command("DEBUG", "SLEEP", "4"))
-                await until_named(watched, watched.replica)
-                named_at = time.monotonic()
-                await asyncio.sleep(2)
-            assert max(at for at, _ in writers.acknowledged) > named_at + 0.5
+                os.kill(process, signal.SIGSTOP)
+                try:
+                    await until_named(watched, watched.replica)
+                    await writers.until_acknowledged_after(time.monotonic() + 1)
+                finally:
+                    os.kill(process, signal.SIGCONT)
             assert await writers.lost() == []
-            await backend.ping()
-            await asyncio.gather(sleep, return_exceptions=True)
 
 
 async def test_a_replaced_primary_that_still_accepts_writes_gets_none(tmp_path: Path) -> None:
     """After a planned failover, the old primary accepts writes for about eight seconds and then loses them."""
     with redis_sentinel(tmp_path) as watched:
-        async with connected(watched.url) as backend, tool(watched.sentinels[0]) as sentinel:
-            store = await backend.store(TableSpec("t"))
+        async with table(watched.url) as store, tool(watched.sentinels[0]) as sentinel:
             async with writing(store) as writers:
                 await sentinel.execute_command("SENTINEL", "FAILOVER", watched.service)
                 await until_named(watched, watched.replica)
                 named_at = time.monotonic()
-                await asyncio.sleep(2)
+                await writers.until_acknowledged_after(named_at + 1.5)
                 async with tool(watched.primary) as old:
                     assert (await old.role())[0] == b"master"
-            assert max(at for at, _ in writers.acknowledged) > named_at + 1.5
             assert [at - named_at for at in await writers.lost() if at > named_at + 0.5] == []
 
 
 async def test_reads_do_not_stay_on_a_primary_that_was_replaced(tmp_path: Path) -> None:
     with redis_sentinel(tmp_path) as watched:
-        async with connected(watched.url) as backend, tool(watched.sentinels[0]) as sentinel:
-            store = await backend.store(TableSpec("t"))
+        async with table(watched.url) as store, tool(watched.sentinels[0]) as sentinel:
             await written(store, put("a", {"n": 1}))
             await sentinel.execute_command("SENTINEL", "FAILOVER", watched.service)
             await until_named(watched, watched.replica)
             async with tool(watched.replica) as new:
-                await new.set("t:a", '{"n":2}')
-            async with asyncio.timeout(2):
+                await new.set(redis_key(store, "a"), '{"n":2}')
+            async with asyncio.timeout(5):  # The old primary would return the old value for about eight seconds.
                 while await value(store, "a") != {"n": 2}:
                     await asyncio.sleep(0.01)
 
@@ -159,12 +157,11 @@ async def test_a_server_that_is_no_primary_is_not_used(tmp_path: Path) -> None:
 
 async def test_without_sentinels_the_last_primary_is_used(tmp_path: Path) -> None:
     with redis_sentinel(tmp_path) as watched:
-        async with connected(watched.url) as backend:
-            store = await backend.store(TableSpec("t"))
+        async with table(watched.url) as store:
             for port in watched.sentinels:
                 async with tool(port) as sentinel:
                     await sentinel.shutdown()
-            await asyncio.sleep(1)
+            await asyncio.sleep(3 * ASK_INTERVAL_S)
             await written(store, put("a", {}))
         async with connected(watched.url) as backend:
             with pytest.raises(StoreUnavailable, match="no Sentinel responds") as raised:
@@ -198,8 +195,8 @@ async def test_sentinels_and_redis_have_passwords_of_their_own(tmp_path: Path) -
             async with tool(port) as sentinel:
                 await sentinel.execute_command("SENTINEL", "SET", watched.service, "auth-pass", "inner")
                 await sentinel.execute_command("ACL", "SETUSER", "default", "resetpass", ">guard")
-        async with connected(watched.url, password="inner", sentinel_password="guard") as backend:
-            await written(await backend.store(TableSpec("t")), put("a", {}))
+        async with table(watched.url, password="inner", sentinel_password="guard") as store:
+            await written(store, put("a", {}))
         assert "`sentinel_password`" in (await rejection(watched.url, password="inner")).detail
         assert "`password`" in (await rejection(watched.url, sentinel_password="guard")).detail
 
@@ -214,7 +211,7 @@ async def test_the_shared_limit_and_the_channel_follow_the_primary(tmp_path: Pat
             MemoryStore(TableSpec("t")), read=Rate(1000), write=None, shared=links.limiter("s"), metrics=metrics
         )
         for primary in (watched.primary, watched.replica):
-            async with asyncio.timeout(PATIENCE_S), tool(primary) as server:
+            async with asyncio.timeout(WAIT_MAX_S), tool(primary) as server:
                 while not channel.up or not await server.pubsub_numsub("tableside:writes:0"):
                     await asyncio.sleep(0.05)
                 while not await server.keys("tableside-limits*"):
