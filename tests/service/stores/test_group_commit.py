@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from support.waiting import WAIT_MAX_S, eventually
 from tableside.stores.rocksdb import group_commit
 from tableside.stores.rocksdb.group_commit import BYTES_PER_TURN_MAX, OPERATIONS_PER_TURN_MAX, GroupCommit, Turn
 
@@ -19,9 +20,11 @@ class Disk:
         self.fails = False
         self.open = threading.Event()
         self.open.set()
+        self.syncing = threading.Event()
 
     def sync(self) -> None:
-        assert self.open.wait(10)
+        self.syncing.set()
+        assert self.open.wait(WAIT_MAX_S)
         self.syncs += 1
         if self.fails:
             raise OSError("disk full")
@@ -59,38 +62,37 @@ async def test_work_runs_in_order_on_one_thread(group: GroupCommit[str]) -> None
 async def test_waiting_writes_share_one_sync(group: GroupCommit[str], disk: Disk) -> None:
     disk.open.clear()
     first = asyncio.create_task(group.run(lambda turn: "first"))
-    await asyncio.sleep(0.05)
+    await eventually(disk.syncing.is_set)
     others = [asyncio.create_task(group.run(lambda turn: "other")) for _ in range(100)]
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
     assert not first.done()
     disk.open.set()
     await asyncio.gather(first, *others)
     assert disk.syncs == 2
 
 
-async def test_a_turn_has_a_limit_of_operations(group: GroupCommit[str], disk: Disk) -> None:
+@pytest.mark.parametrize(
+    ("size_bytes", "count", "turn_s", "syncs"),
+    [(0, OPERATIONS_PER_TURN_MAX // 2, 60.0, 3), (BYTES_PER_TURN_MAX // 2, 1, 60.0, 3), (0, 1, -1.0, 5)],
+    ids=["operations", "bytes", "time"],
+)
+async def test_a_turn_is_limited(
+    group: GroupCommit[str],
+    disk: Disk,
+    monkeypatch: pytest.MonkeyPatch,
+    size_bytes: int,
+    count: int,
+    turn_s: float,
+    syncs: int,
+) -> None:
+    monkeypatch.setattr(group_commit, "TURN_S", turn_s)
+
     def work(turn: Turn) -> str:
-        for _ in range(OPERATIONS_PER_TURN_MAX // 2):
-            turn.spend(0)
+        turn.spend(size_bytes, count)
         return "x"
 
     await asyncio.gather(*(group.run(work) for _ in range(5)))
-    assert disk.syncs == 3
-
-
-async def test_a_turn_has_a_limit_of_bytes(group: GroupCommit[str], disk: Disk) -> None:
-    def work(turn: Turn) -> str:
-        turn.spend(BYTES_PER_TURN_MAX // 2)
-        return "x"
-
-    await asyncio.gather(*(group.run(work) for _ in range(5)))
-    assert disk.syncs == 3
-
-
-async def test_a_turn_has_a_limit_of_time(group: GroupCommit[str], disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "TURN_S", -1.0)
-    await asyncio.gather(*(group.run(lambda turn: "x") for _ in range(5)))
-    assert disk.syncs == 5
+    assert disk.syncs == syncs
 
 
 async def test_work_of_several_turns_alternates_with_other_work(group: GroupCommit[str], disk: Disk) -> None:
@@ -118,44 +120,6 @@ async def test_work_that_fails_fails_alone(group: GroupCommit[str]) -> None:
     )
     assert [answers[0], answers[2]] == ["a", "b"]
     assert isinstance(answers[1], ValueError)
-
-
-async def test_a_failed_sync_fails_all_writes_of_its_group_only(group: GroupCommit[str], disk: Disk) -> None:
-    disk.fails = True
-    first, second = await asyncio.gather(group.run(lambda turn: "a"), group.run(lambda turn: "b"))
-    assert (first, second) == ("a: disk full", "b: disk full")
-    disk.fails = False
-    assert await group.run(lambda turn: "c") == "c"
-
-
-async def test_work_of_a_cancelled_caller_is_finished(group: GroupCommit[str], disk: Disk) -> None:
-    done: list[str] = []
-
-    def work(turn: Turn) -> str:
-        done.append("work")
-        return "work"
-
-    disk.open.clear()
-    first, given_up = asyncio.create_task(group.run(lambda turn: "first")), asyncio.create_task(group.run(work))
-    await asyncio.sleep(0.02)
-    given_up.cancel()
-    disk.open.set()
-    assert await first == "first"
-    assert await group.run(lambda turn: "later") == "later"
-    assert done == ["work"]
-
-
-async def test_accepted_work_is_finished_before_closing(group: GroupCommit[str]) -> None:
-    tasks = [asyncio.create_task(group.run(lambda turn: "x")) for _ in range(300)]
-    await asyncio.sleep(0)
-    await group.close()
-    assert {await task for task in tasks} == {"x"}
-
-
-async def test_a_closed_group_rejects_work_immediately(group: GroupCommit[str]) -> None:
-    await group.close()
-    with pytest.raises(RuntimeError):
-        await asyncio.wait_for(group.run(lambda turn: "late"), 5)
 
 
 async def test_an_exception_of_the_group_reaches_every_caller(disk: Disk) -> None:

@@ -60,13 +60,6 @@ async def test_a_page_ends_early_among_expired_records() -> None:
     assert [len(page.records) for page in await pages(store, Scan(1))] == [0, 0, 1]
 
 
-async def test_it_is_always_reachable_and_can_be_closed_twice() -> None:
-    backend = await MemoryBackend.open(MemorySettings())
-    await backend.ping()
-    await backend.close()
-    await backend.close()
-
-
 async def test_nothing_is_written_after_the_deadline() -> None:
     store = await (await MemoryBackend.open(MemorySettings())).store(TableSpec("t"))
     outcomes = await store.apply([put("a", {}), put("b", {})], asyncio.get_running_loop().time())

@@ -9,6 +9,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
+from support.waiting import WAIT_MAX_S, eventually
 from tableside.core import NOT_READ, READ_BYTES_MAX, value_bytes
 from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.key_ranges import Range
@@ -17,7 +18,7 @@ from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Wr
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.core.transitions import Stored
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
-from tableside.stores.rocksdb.database import FIRST_RECORD, UNKNOWN_BYTES
+from tableside.stores.rocksdb.database import FIRST_RECORD
 from tableside.stores.rocksdb.group_commit import Turn
 from tableside.stores.rocksdb.records import pack, unpack
 
@@ -134,15 +135,6 @@ async def test_tables_are_separate_even_if_one_name_is_a_prefix_of_the_other(tmp
         assert sorted(await backend.tables()) == sorted(names)
 
 
-async def test_a_database_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
-    async with database(tmp_path):
-        with pytest.raises(StoreUnavailable):
-            async with database(tmp_path):
-                pass
-    async with database(tmp_path) as backend:
-        await backend.ping()
-
-
 async def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "data"
@@ -150,11 +142,13 @@ async def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path) -> No
         await RocksdbBackend.open(RocksdbSettings(path=str(path)))
 
 
-async def test_a_directory_that_cannot_be_opened_is_named_with_the_reason(tmp_path: Path) -> None:
+async def test_a_directory_that_is_open_or_damaged_is_named_with_the_reason(tmp_path: Path) -> None:
     settings = RocksdbSettings(path=str(tmp_path / "data"))
     async with database(tmp_path):
         with pytest.raises(StoreUnavailable, match="another process may have it open"):
             await RocksdbBackend.open(settings)
+    async with database(tmp_path) as backend:
+        await backend.ping()
     (tmp_path / "data" / "CURRENT").write_text("damaged\n")
     with pytest.raises(InvalidOperation, match=f"{settings.path} cannot be opened: Corruption"):
         await RocksdbBackend.open(settings)
@@ -194,7 +188,7 @@ async def test_a_failing_database_gives_outcomes_instead_of_exceptions(tmp_path:
         many = [Get(f"{index}") for index in range(100)]
         calls: list[Sequence[Operation]] = [[Get("a")], many, [put("a"), Get("b"), Delete("c")]]
         for operations in calls:
-            outcomes = await asyncio.wait_for(store.apply(operations), 5)
+            outcomes = await asyncio.wait_for(store.apply(operations), WAIT_MAX_S)
             assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
             assert [outcome.applied for outcome in outcomes if isinstance(outcome, TableError)] == [
                 "no" if isinstance(operation, Get) else "unknown" for operation in operations
@@ -205,7 +199,9 @@ async def test_a_failing_database_gives_outcomes_instead_of_exceptions(tmp_path:
             await store.splits(4)
 
 
-async def test_a_failed_sweep_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_sweep_is_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.02) as backend:
         store = await backend.store(TableSpec("t"))
@@ -217,7 +213,7 @@ async def test_a_failed_sweep_is_retried(tmp_path: Path, monkeypatch: pytest.Mon
 
         with monkeypatch.context() as patch:
             patch.setattr(backend._database, "items", fails)
-            await asyncio.sleep(0.2)
+            await eventually(lambda: "the next sweep retries" in caplog.text)
         await swept(backend, 1)
     async with raw(tmp_path) as found:
         assert [key for key, _ in found.items(from_key=FIRST_RECORD)] == [b"t\0b"]
@@ -237,44 +233,9 @@ async def test_the_sweep_removes_only_expired_records(tmp_path: Path) -> None:
     assert keys == [*kept, b"t\0z"]
 
 
-async def test_a_sweep_finds_the_size_of_the_largest_record(tmp_path: Path) -> None:
-    async with database(tmp_path) as backend:
-        store = await backend.store(TableSpec("t"))
-        assert backend._database.record_bytes_max == 0
-        for operation in (put("a", {"text": "x" * 5000}), update("b", {"$set": {"text": "x" * 6000}}, {}), Delete("a")):
-            await written(store, operation)
-        assert 6000 < (largest := backend._database.record_bytes_max) < 6100
-    async with database(tmp_path, sweep_every_s=0.05) as backend:
-        assert backend._database.record_bytes_max == UNKNOWN_BYTES
-        after = [backend._database.keys_per_read(2**24, 10, 10 * mean_bytes) for mean_bytes in (100, 2**20)]
-        assert [backend._database.keys_per_read(2**24, 0, 0), *after] == [1, 8, 1], "more if those before were small"
-        async with asyncio.timeout(30):
-            while backend._database.record_bytes_max == UNKNOWN_BYTES:
-                await asyncio.sleep(0.02)
-        assert backend._database.record_bytes_max == largest
-        assert backend._database.keys_per_read(2**24, 0, 0) == 2**24 // (largest + 1)
-        assert backend._database.keys_per_read(2, 0, 0) == 1
-        await written(await backend.store(TableSpec("t")), put("c", {"text": "x" * 7000}))
-        await asyncio.sleep(0.2)  # later sweeps do not lower the limit
-        assert 7000 < backend._database.record_bytes_max < 7100
-
-
 async def swept(backend: RocksdbBackend, left: int) -> None:
     """Wait until at most this many records are left."""
-    async with asyncio.timeout(30):
-        while len(backend._database.items(Range(FIRST_RECORD), 10_000, 2**24)[0]) > left:
-            await asyncio.sleep(0.02)
-
-
-async def test_a_renewed_record_is_not_swept(tmp_path: Path) -> None:
-    time = Time(real=False)
-    async with database(tmp_path, time, sweep_every_s=0.05) as backend:
-        store = await backend.store(TableSpec("t"))
-        await store.apply([put(f"{index}", {}, ttl_s=1) for index in range(100)])
-        await time.passes(1.0)
-        await store.apply([put(f"{index}", {}) for index in range(0, 100, 2)])
-        await asyncio.sleep(0.3)
-        assert len(await scanned(store, limit=100)) == 50
+    await eventually(lambda: len(backend._database.items(Range(FIRST_RECORD), 10_000, 2**24)[0]) <= left)
 
 
 async def test_a_record_renewed_during_a_sweep_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,8 +255,7 @@ async def test_a_record_renewed_during_a_sweep_remains(tmp_path: Path, monkeypat
 
         monkeypatch.setattr(backend._database, "run_write", renew_first)
         await time.passes(1.0)
-        async with asyncio.timeout(20):
-            await swept.wait()
+        await eventually(swept.is_set)
         assert await scanned(store) == ["kept"]
         assert [key for key, _ in backend._database.items(Range(FIRST_RECORD), 10, 2**20)[0]] == [b"t\0kept"]
 
@@ -317,48 +277,40 @@ async def test_a_record_of_another_tool_is_read_and_written(tmp_path: Path) -> N
         assert await one(store, Get("b")) is None
 
 
-@pytest.mark.parametrize(
-    "junk",
-    [
-        b"",
-        b"\x01",
-        b"junk",
-        b"[1]",
-        b'{"a":',
-        b'{"_ts":1}',
-        b"\x02" + b"x" * 30,
-        b"\x01\x02" + b"\xff" * 40,
-        b"\x01\x02" + b"\0" * 8,
-    ],
-    ids=str,
-)
-async def test_an_invalid_record_is_unreadable_and_never_absent(tmp_path: Path, junk: bytes) -> None:
+JUNK = [
+    b"",
+    b"\x01",
+    b"junk",
+    b"[1]",
+    b'{"a":',
+    b'{"_ts":1}',
+    b"\x02" + b"x" * 30,
+    b"\x01\x02" + b"\xff" * 40,
+    b"\x01\x02" + b"\0" * 8,
+]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=str)
+async def test_an_invalid_record_is_unreadable_and_can_be_replaced_or_deleted(tmp_path: Path, junk: bytes) -> None:
+    repairs: dict[str, Operation] = {"a": put("a", {"n": 1}), "b": Delete("b"), "c": Delete("c", token=Token("w", 1))}
     async with raw(tmp_path) as found:
-        found[b"t\0a"] = junk
+        for key in repairs:
+            found[f"t\0{key}".encode()] = junk
     async with database(tmp_path) as backend:
         store = await backend.store(TableSpec("t"))
-        outcomes = await store.apply([Get("a"), Get("b")])
+        outcomes = await store.apply([Get("a"), Get("absent"), update("b", {"n": 1}, {}), put("other", {"n": 1})])
         assert refused(outcomes[0], RecordUnreadable)
         assert outcomes[1] is None
-        outcomes = await store.apply([update("a", {"n": 1}, {}), put("b", {"n": 1}), Get("c")])
-        assert refused(outcomes[0], RecordUnreadable)
-        assert outcomes[2] is None
-        assert await value(store, "b") == {"n": 1}
+        assert refused(outcomes[2], RecordUnreadable)
+        assert await value(store, "other") == {"n": 1}
         with pytest.raises(RecordUnreadable, match="the scan cannot continue at the key `a`: "):
             await store.scan(Scan(10))
         assert len(await store.splits(4)) >= 1
-
-
-@pytest.mark.parametrize("repair", [put("a", {"n": 1}), Delete("a"), Delete("a", token=Token("w", 1))], ids=str)
-async def test_an_invalid_record_can_be_replaced_or_deleted(tmp_path: Path, repair: Operation) -> None:
-    async with raw(tmp_path) as found:
-        found[b"t\0a"] = b"junk"
-    async with database(tmp_path) as backend:
-        store = await backend.store(TableSpec("t"))
         for conditional in (put("a", {}, if_absent=True), put("a", {}, if_match=("x",)), Delete("a", if_match=("*",))):
             assert refused(await one(store, conditional), RecordUnreadable)
-        await written(store, repair)
-        assert await scanned(store) == ([] if isinstance(repair, Delete) else ["a"])
+        for repair in repairs.values():
+            await written(store, repair)
+        assert await scanned(store) == ["a", "other"]
 
 
 async def test_after_a_failed_sync_outcomes_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

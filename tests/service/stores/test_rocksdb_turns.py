@@ -3,7 +3,7 @@
 import asyncio
 import math
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,33 +85,6 @@ async def test_a_page_among_expired_records_examines_more_keys_than_it_has_room_
     assert examined == [1, *[1 + SKIPPED_PER_TURN] * 2, 98]
 
 
-@pytest.mark.parametrize("scan", [Scan(1000), Scan(1000, prefix="a"), Scan(3)])
-async def test_a_scan_reads_no_record_after_its_end(
-    backend: RocksdbBackend, store: Store, scan: Scan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await store.apply([put(key, {}) for key in ("a1", "a2", "a3")])
-    after = [put(f"b{index}", {}) for index in range(50)]
-    await (store if scan.prefix else await backend.store(TableSpec("t-after"))).apply(after)
-    read: list[Any] = []
-
-    class Counted:
-        """The database, which notes the keys that iterators return."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(current, name)
-
-        def items(self, **options: Any) -> Iterator[Any]:
-            for item in current.items(**options):
-                read.append(item[0])
-                yield item
-
-    current = backend._database._handle.current
-    monkeypatch.setattr(type(backend._database._handle), "current", property(lambda _: Counted()))
-    page = await store.scan(scan)
-    assert ([key for key, _ in page.records], page.position) == (["a1", "a2", "a3"], None)
-    assert len(read) == 4
-
-
 @pytest.mark.parametrize("token", [None, Token("w", 1)])
 async def test_a_turn_writes_a_bounded_number_of_bytes(
     store: Store, token: Token | None, monkeypatch: pytest.MonkeyPatch
@@ -147,18 +120,6 @@ async def test_a_cancelled_scan_ends_with_its_turn(store: Store, time: Time, exa
     await asyncio.wait([scan])
     assert await store.apply([Get(f"missing-{index}") for index in range(100)]) == [None] * 100
     assert len(examined) == 1
-
-
-async def test_scans_occupy_one_reader_thread_at_a_time(backend: RocksdbBackend) -> None:
-    running: list[int] = []
-
-    def turn() -> int:
-        running.append(1)
-        most = len(running)
-        running.pop()
-        return most
-
-    assert set(await asyncio.gather(*(backend._database.run_scan(turn) for _ in range(50)))) == {1}
 
 
 async def test_one_turn_of_the_event_loop_reads_one_large_record(
