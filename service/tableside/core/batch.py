@@ -26,16 +26,27 @@ Column: TypeAlias = Sequence[Any] | pa.Array
 class Columns(Sequence[Item], Generic[Item]):
     """Structs of one `kind`, as a column for each field that has another value than the field's default.
 
-    A struct is made when it is requested.
+    Either form is made from the other when it is requested.
     """
 
-    def __init__(self, kind: type[Any], columns: Mapping[str, Column]) -> None:
+    __slots__ = ("_columns", "_items", "kind")
+
+    def __init__(
+        self, kind: type[Any], columns: Mapping[str, Column] | None, items: Sequence[Any] | None = None
+    ) -> None:
         self.kind: Any = kind  # a class of structs
-        self.columns = columns
-        self._items: list[Any] | None = None
+        self._columns = columns
+        self._items = items
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """The columns by the names of their fields."""
+        if self._columns is None:
+            self._columns = self._divided(self._made())
+        return self._columns
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+        return len(next(iter(self.columns.values())) if self._items is None else self._items)
 
     @overload
     def __getitem__(self, index: int) -> Item: ...
@@ -54,8 +65,11 @@ class Columns(Sequence[Item], Generic[Item]):
     __hash__ = None  # type: ignore[assignment]  # like a list
 
     def has_only(self, *names: str) -> bool:
-        """Return whether no column has another name than these."""
-        return self.columns.keys() <= set(names)
+        """Return whether no field has another value than its default, except these."""
+        if self._columns is not None:
+            return self._columns.keys() <= set(names)
+        others = [(name, default) for name, default in _members(self.kind).items() if name not in names]
+        return all(getattr(item, name) == default for name, default in others for item in self._made())
 
     def cells(self, name: str) -> Sequence[Any]:
         """Return the values of a member: its column as a list, or its default for each."""
@@ -65,15 +79,25 @@ class Columns(Sequence[Item], Generic[Item]):
         return [_members(self.kind)[name]] * len(self) if found is None else found
 
     def _slice(self, part: slice) -> Self:
+        if self._columns is None:
+            return type(self)(self.kind, None, self._made()[part])
         return self._with({name: column[part] for name, column in self.columns.items()})
 
     def _with(self, columns: Mapping[str, Column]) -> Self:
         return type(self)(self.kind, columns)
 
-    def _made(self) -> list[Any]:
+    def _made(self) -> Sequence[Any]:
         if self._items is None:
             self._items = self._make()
         return self._items
+
+    def _divided(self, items: Sequence[Any]) -> dict[str, Column]:
+        columns: dict[str, Column] = {}
+        for name, default in _members(self.kind).items():
+            column = [getattr(item, name) for item in items]
+            if default is _REQUIRED or column.count(default) < len(column):
+                columns[name] = column
+        return columns
 
     def _make(self) -> list[Any]:
         members = [*_members(self.kind).items()]
@@ -86,23 +110,17 @@ class Columns(Sequence[Item], Generic[Item]):
 class Batch(Columns[Operation]):
     """Operations of one `kind`: Get, Put, Update or Delete. The first column is `key`."""
 
+    __slots__ = ()
+
     @property
     def keys(self) -> Sequence[Key]:
         """The keys of the operations."""
-        return self.cells("key")
+        return [item.key for item in self._made()] if self._columns is None else self.cells("key")
 
     @classmethod
     def of(cls, operations: Sequence[Operation]) -> Self:
-        """Return operations that are all of one kind, at least one, in columns."""
-        kind = type(operations[0])
-        columns: dict[str, Column] = {}
-        for name, default in _members(kind).items():
-            column = [getattr(operation, name) for operation in operations]
-            if default is _REQUIRED or column.count(default) < len(column):
-                columns[name] = column
-        batch = cls(kind, columns)
-        batch._items = [*operations]
-        return batch
+        """Return a batch of operations that are all of one kind, at least one."""
+        return cls(type(operations[0]), None, operations)
 
     @classmethod
     def joined(cls, batches: Sequence[Self]) -> Self:
@@ -113,6 +131,9 @@ class Batch(Columns[Operation]):
 
     def at(self, positions: Sequence[int]) -> Self:
         """Return the operations at some positions."""
+        if self._columns is None:
+            items = self._made()
+            return type(self)(self.kind, None, [items[at] for at in positions])
         return self._with({name: [column[at] for at in positions] for name, column in self.columns.items()})
 
     def with_column(self, name: str, column: Column) -> Self:
@@ -204,7 +225,7 @@ class Results(Columns[Outcome]):
 
 
 def batch_of(operations: Sequence[Operation]) -> Batch | None:
-    """Return operations in columns, or None if they are of different kinds."""
+    """Return operations as a batch, or None if they are of different kinds."""
     if isinstance(operations, Batch):
         return operations
     return Batch.of(operations) if len(set(map(type, operations))) == 1 else None
@@ -278,6 +299,8 @@ def _merged(positions: Collection[Sequence[int]], parts: Sequence[Sequence[Outco
 
 def joined_outcomes(parts: Sequence[Sequence[Outcome]]) -> Sequence[Outcome]:
     """Return the outcomes of successive parts of a batch, in columns if all parts have them."""
+    if len(parts) == 1:
+        return parts[0]
     results = [part for part in parts if isinstance(part, Results)]
     if len(results) == len(parts) and results:
         return Results.joined(results)

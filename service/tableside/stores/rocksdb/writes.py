@@ -28,6 +28,9 @@ from .records import has_writers, may_replace, pack, pack_token, pack_value, sto
 KEYS_PER_READ_MAX = 250
 """How many records a write reads in one call: a turn of the writer thread may end after any of them."""
 
+_UNREAD = ("key", "value", "ttl_s", "returning")
+"""The members of a put that do not depend on the present record, unless that has writers."""
+
 
 class RecordWriter:
     """Writes records of one table, whose keys in the database begin with `prefix`."""
@@ -40,17 +43,22 @@ class RecordWriter:
     def write(self, writes: Batch, turn: Turn) -> Sequence[Outcome]:
         """Execute the first writes, as many as the turn allows, and return their outcomes."""
         batch, outcomes, read_bytes = WriteBatch(raw_mode=True), list[Sequence[Outcome]](), 0
-        count, puts = 0, writes.kind is Put and writes.has_only("key", "value", "ttl_s", "token", "returning")
-        blind = puts and "token" not in writes.columns and not self._database.has_writers(self._prefix)
-        while count < len(writes) and not (count and turn.over):
-            most = min(turn.operations_left, len(writes) if blind else KEYS_PER_READ_MAX)
-            part = writes[count : count + most] if count or most < len(writes) else writes
-            keys, raws = self._spec.key.encode_all(part.keys, self._prefix), list[bytes | None]()
-            if not blind:
+        count, total = 0, len(writes)
+        blind = not self._database.has_writers(self._prefix) and writes.kind is Put and writes.has_only(*_UNREAD)
+        # A single write has no columns to share work between: it is decided like any other operation.
+        in_columns = total > 1 and writes.kind is Put and writes.has_only("token", *_UNREAD)
+        apply = self._put if in_columns else self._apply_each
+        while count < total and not (count and turn.over):
+            most = min(turn.operations_left, total if blind else KEYS_PER_READ_MAX)
+            part = writes[count : count + most] if count or most < total else writes
+            keys = self._spec.key.encode_all(part.keys, self._prefix)
+            if blind:
+                raws: Sequence[bytes | None] = [None] * len(keys)
+            else:
                 raws = self._database.get(keys[: self._database.keys_per_read(BYTES_PER_TURN_MAX, count, read_bytes)])
                 read_bytes += sum(map(len, filter(None, raws)))
                 part = part[: len(raws)]
-            outcomes.append((self._put if puts else self._apply_each)(batch, keys, raws, part, turn))
+            outcomes.append(apply(batch, keys, raws, part, turn))
             count += len(outcomes[-1])
         if not batch.is_empty():
             self._database.write(batch)
@@ -61,7 +69,7 @@ class RecordWriter:
     ) -> Sequence[Outcome]:
         """Put values without conditions, as many as the turn allows in bytes but at least one.
 
-        `raws` are the present records, empty if the table has no writers.
+        `raws` are the present records, None for each if the table has no writers.
         """
         turn.spend(sum(map(len, filter(None, raws))), 0)
         now, versions = self._database.now_ms(), self._database.next_versions(len(puts))
