@@ -1,7 +1,6 @@
 """A kind of store for small tables that people want to read: each table is a file of JSON lines, cached in memory."""
 
 import asyncio
-import math
 import os
 import uuid
 from collections.abc import Sequence
@@ -12,6 +11,8 @@ import msgspec
 from pydantic import BaseModel
 from sortedcontainers import SortedDict
 from tableside.core import (
+    NO_DEADLINE,
+    Budget,
     Capabilities,
     Changed,
     Clock,
@@ -76,7 +77,7 @@ class FilesStore:
         lines = file.read_bytes().splitlines() if file.exists() else []
         self._records = SortedDict(map(self._loaded, lines))
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         return await asyncio.shield(asyncio.create_task(self._apply(operations)))  # completes after a cancellation
 
     async def _apply(self, operations: Sequence[Operation]) -> list[Outcome]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tableside.core import values
+from tableside.core.budget import Budget
 from tableside.core.errors import PreconditionFailed, TableError
 from tableside.core.operations import Delete, Get, Operation, Record, Token, Written
 from tableside.core.store import Policy
@@ -68,7 +69,7 @@ class Calls(WithinPolicy):
         until = asyncio.get_running_loop().time() + 0.05
         asked: list[Operation] = [Get("a"), put("b"), increment("c"), Delete("d", token=Token("w", 1))]
         async with asyncio.timeout(PATIENCE_S):
-            outcomes = await policy.apply(asked, until)
+            outcomes = await policy.apply(asked, Budget(until))
         assert max(within.untils) <= until
         reached = {operation.key for call in within.calls for operation in call}
         for operation, outcome in zip(asked, outcomes, strict=True):

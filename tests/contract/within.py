@@ -1,7 +1,6 @@
 """Fixtures of the policy contract: the inner store and the policy around it."""
 
 import asyncio
-import math
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.scripted import Divided, Scripted
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import StoreUnavailable
 from tableside.core.operations import Key, Operation, Outcome
 from tableside.core.store import Capabilities, Page, Policy, Scan, Store, TableSpec
@@ -40,7 +40,7 @@ class Within(Scripted):
     def capabilities(self) -> Capabilities:
         return self.can
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         assert len({operation.key for operation in operations}) == len(operations), "a key is twice in a call"
         if self.breaks:
             raise ZeroDivisionError
@@ -49,7 +49,7 @@ class Within(Scripted):
             await self.open.wait()
         finally:
             self.held -= 1
-        return await super().apply(operations, until)
+        return await super().apply(operations, budget)
 
     async def scan(self, scan: Scan) -> Page:
         self.asked.append(scan)

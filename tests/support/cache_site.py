@@ -5,6 +5,7 @@ from typing import Any
 from contract import put
 from support.scripted import Scripted
 from support.virtual_time import now
+from tableside.core.budget import Budget
 from tableside.core.operations import Get, Key, Operation, Outcome, Record
 from tableside.core.store import TableSpec
 from tableside.policies.cache import Cache
@@ -37,7 +38,7 @@ class Site:
         await self.memory.apply([operation])
 
     async def one(self, operation: Operation, within_s: float = 100.0) -> Outcome:
-        [outcome] = await self.cache.apply([operation], now() + within_s)
+        [outcome] = await self.cache.apply([operation], Budget(now() + within_s))
         return outcome
 
     async def value(self, key: Key = "a", max_age_s: float | None = None) -> bytes | None:

@@ -4,8 +4,9 @@ import tracemalloc
 from collections.abc import Sequence
 
 from contract import put, update
-from tableside.catalog import Table, ValueRoom
+from tableside.catalog import Table
 from tableside.core import NOT_READ, Delete, Get, Key, Operation, Outcome, Record, Written, decode
+from tableside.core.budget import Budget, ValueRoom
 from tableside.core.operations import Token
 from tableside.core.store import Scan, Store
 
@@ -40,7 +41,7 @@ async def assert_read_in_pieces(store: Store) -> None:
         assert isinstance(outcomes[0], Record)
         assert outcomes.count(NOT_READ) >= COUNT / 2
         assert all(isinstance(outcome, Record) or outcome is NOT_READ for outcome in outcomes)
-    read = await Table(store, deadline_s=60).batch(GETS, room=ValueRoom(40 * MIB))
+    read = await Table(store, deadline_s=60).batch(GETS, Budget(room=ValueRoom(40 * MIB)))
     found = [outcome for outcome in read if outcome is not NOT_READ]
     assert 40 <= len(found) <= 80
     assert all(isinstance(outcome, Record) for outcome in found)

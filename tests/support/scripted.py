@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tableside.core import apply_by_kind
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, TableError
 from tableside.core.operations import Get, Operation, Outcome
 from tableside.core.store import Page, Policy, Scan, Store, TableSpec
@@ -35,12 +36,12 @@ class Scripted(Policy):
         self.cancelled = 0
         self.scans = 0
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         call = len(self.calls) + 1
         self.calls.append(list(operations))
         self.called_at.append(asyncio.get_running_loop().time())
-        self.untils.append(until)
-        if not await self._in_time(self.takes_s(operations), until):
+        self.untils.append(budget.until)
+        if not await self._in_time(self.takes_s(operations), budget.until):
             return [_unfinished(operation) for operation in operations]
         faults = [self.fault(operation, call) for operation in operations]
         done = [
@@ -48,7 +49,7 @@ class Scripted(Policy):
             for operation, fault in zip(operations, faults, strict=True)
             if fault is None or (fault.applied == "unknown" and not isinstance(operation, Get))
         ]
-        answers = dict(zip(map(id, done), await self._inner.apply(done, until), strict=True))
+        answers = dict(zip(map(id, done), await self._inner.apply(done, budget), strict=True))
         return [
             answers[id(operation)] if fault is None else fault
             for operation, fault in zip(operations, faults, strict=True)
@@ -79,10 +80,10 @@ class Scripted(Policy):
 class Divided(Policy):
     """Calls a policy like `Table`: with operations of one kind, at least one."""
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         if not operations:
             return []
-        return await apply_by_kind(operations, partial(self._inner.apply, until=until))
+        return await apply_by_kind(operations, partial(self._inner.apply, budget=budget))
 
 
 def _unfinished(operation: Operation) -> DeadlineExceeded:

@@ -8,6 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from support.virtual_time import now
+from tableside.core.budget import Budget
 from tableside.core.operations import Operation
 from tableside.core.store import Store
 from tableside.telemetry.spans import Traces
@@ -27,7 +28,7 @@ class Spans:
         """Return the spans created while a store applied these operations, ordered by their end."""
         self._kept.clear()
         with self._tracer.start_as_current_span("request", Context()):
-            await store.apply(operations, now() + left_s)
+            await store.apply(operations, Budget(now() + left_s))
         *within, request = [span.name for span in self._kept.get_finished_spans()]
         assert request == "request"
         return within

@@ -13,7 +13,6 @@ from .reloader import Reloader, load_for_joining_process, save_accepted
 from .stack import StackMetrics
 from .table import Table
 from .table_metrics import BUCKETS_S
-from .value_room import ValueRoom
 
 __all__ = [
     "BUCKETS_S",
@@ -28,7 +27,6 @@ __all__ = [
     "Reservation",
     "StackMetrics",
     "Table",
-    "ValueRoom",
     "load_for_joining_process",
     "log_start",
     "save_accepted",

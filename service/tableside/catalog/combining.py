@@ -12,6 +12,8 @@ from itertools import chain
 import msgspec
 
 from ..core import (
+    NO_DEADLINE,
+    Budget,
     Changes,
     Get,
     InvalidOperation,
@@ -48,12 +50,12 @@ class Step(msgspec.Struct, frozen=True):
 
 
 async def steps_by_key(
-    operations: Sequence[Operation], key_names: frozenset[str], *, folding: bool, until: float = math.inf
+    operations: Sequence[Operation], key_names: frozenset[str], *, folding: bool, budget: Budget = NO_DEADLINE
 ) -> dict[Key, deque[Step]]:
     """Combine successive operations on a key, and return the steps to send in turn for each key that occurs repeatedly.
 
-    `key_names` are the names of the key's fields. With `folding`, the store accepts any value. Raise TimeoutError
-    after the deadline `until`.
+    `key_names` are the names of the key's fields. With `folding`, the store accepts any value. Raise
+    DeadlineExceeded after the deadline.
     """
     counts = Counter(operation.key for operation in operations)
     runs: dict[Key, list[_Run]] = {}
@@ -65,21 +67,21 @@ async def steps_by_key(
         if not (of_key and of_key[-1].add(position, operation, key_names, folding=folding)):
             of_key.append(_Run(position, operation))
         if yielder.due:
-            await _yield_until(yielder, until)
+            await _yield_within(yielder, budget)
     waiting: dict[Key, deque[Step]] = {}
     for key, of_key in runs.items():
         steps = waiting[key] = deque()
         for run in of_key:
             steps.extend(run.steps(operations))
             if yielder.due:
-                await _yield_until(yielder, until)
+                await _yield_within(yielder, budget)
     return waiting
 
 
-async def _yield_until(yielder: Yielder, until: float) -> None:
+async def _yield_within(yielder: Yielder, budget: Budget) -> None:
     await yielder.maybe_yield()
-    if yielder.is_past(until):
-        raise TimeoutError
+    if budget.is_over():
+        raise budget.exceeded()
 
 
 class _Run:

@@ -4,11 +4,10 @@ Requests to a store that hangs stay in flight until their deadlines. Without a s
 the service would reject requests to its other stores.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..core import Operation, Outcome, Page, Scan
+from ..core import NO_DEADLINE, Budget, Operation, Outcome, Page, Scan
 from ..core.errors import Overloaded
 from ..core.operations import size_bytes
 from ..core.store import Policy
@@ -100,11 +99,11 @@ class PartitionLimit(Policy):
         super().__init__(inner)
         self._in_flight = in_flight
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations, or return Overloaded for all of them."""
         try:
             with self._in_flight.entered(len(operations), sum(map(size_bytes, operations))):
-                return await self._inner.apply(operations, until)
+                return await self._inner.apply(operations, budget)
         except Overloaded as error:
             return [error] * len(operations)
 

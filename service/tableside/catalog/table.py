@@ -8,8 +8,8 @@ from functools import partial
 from typing import TypeVar
 
 from ..core import (
-    Applied,
     Batch,
+    Budget,
     Capabilities,
     DeadlineExceeded,
     Key,
@@ -22,19 +22,19 @@ from ..core import (
     TableError,
     TableSpec,
     TooLarge,
+    ValueRoom,
     Yielder,
     apply_by_kind,
     chunks_of,
     run_until,
 )
 from ..core.bounded_reads import NOT_READ, not_read
-from ..core.concurrency import in_pieces
-from ..core.directions import all_succeeded, applied_if_unanswered
+from ..core.budget import in_pieces
+from ..core.directions import all_succeeded
 from .admission import InFlightLimit
 from .combining import set_outcomes, steps_by_key
 from .store_in_flight import StoreInFlight
 from .table_metrics import TableMetrics
-from .value_room import ValueRoom
 
 Result = TypeVar("Result")
 
@@ -50,7 +50,7 @@ class Table:
 
     `operations` limits the operations in flight in the whole process, and `in_store` the work in flight in the table's
     store. A call above a limit raises Overloaded before any of its operations is attempted. An operation counts once
-    for each partition that it names. `body_bytes` is the size of the request that a call is for.
+    for each partition that it names.
     """
 
     def __init__(
@@ -76,59 +76,57 @@ class Table:
         """Return the features of the store beyond the four operations."""
         return self._store.capabilities
 
-    async def one(self, operation: Operation, deadline_s: float | None = None, body_bytes: int = 0) -> Outcome:
+    def budget(self, caller: str = "") -> Budget:
+        """Return the budget of a call that begins now."""
+        return Budget(time.monotonic() + self.deadline_s, self.spec.name, caller)
+
+    async def one(self, operation: Operation, budget: Budget | None = None) -> Outcome:
         """Do one operation. An expected failure is returned as the outcome, not raised."""
         started = time.perf_counter()
+        budget = budget or self.budget()
         count = _partition_count(operation) if self.spec.partitions else 1
-        self._enter(count, body_bytes)
+        self._enter(count, budget.body_bytes)
         try:
-            until = self._until(deadline_s)
-            [outcome] = await self._send([operation], until)
+            [outcome] = await self._send([operation], budget)
             if outcome is NOT_READ:
-                [outcome] = await self._apply_all([operation], until, ValueRoom(math.inf))
+                [outcome] = await self._apply_all([operation], budget, ValueRoom(math.inf))
         finally:
-            self._leave(count, body_bytes)
+            self._leave(count, budget.body_bytes)
         if self._metrics is not None:
             self._metrics.one(operation, outcome, time.perf_counter() - started)
         return outcome
 
-    async def batch(
-        self,
-        operations: Sequence[Operation],
-        deadline_s: float | None = None,
-        body_bytes: int = 0,
-        room: ValueRoom | None = None,
-    ) -> Sequence[Outcome]:
+    async def batch(self, operations: Sequence[Operation], budget: Budget | None = None) -> Sequence[Outcome]:
         """Do many operations and return their outcomes in the same order.
 
-        Operations on one key take effect in their order. Operations on different keys are independent. `deadline_s`
-        can only shorten the table's own deadline. Operations not finished by then end as DeadlineExceeded. If
-        `room` is full, gets may end as TooLarge and writes may return no value.
+        Operations on one key take effect in their order. Operations on different keys are independent.
+        Operations not finished by the deadline end as DeadlineExceeded. If the budget's room is full, gets may end as
+        TooLarge and writes may return no value.
         """
         if not operations:
             return []
         started = time.perf_counter()
+        budget = budget or self.budget()
         count = self._count(operations) if self.spec.partitions else len(operations)
-        self._enter(count, body_bytes)
+        self._enter(count, budget.body_bytes)
         try:
-            until = self._until(deadline_s)
             apply = self._apply_all if await _keys_differ(operations) else self._apply_in_rounds
-            outcomes = await apply(operations, until, room or ValueRoom(math.inf))
+            outcomes = await apply(operations, budget, budget.room or ValueRoom(math.inf))
             if isinstance(operations, Batch):
                 outcomes = Results.of(outcomes) or outcomes
         finally:
-            self._leave(count, body_bytes)
+            self._leave(count, budget.body_bytes)
         if self._metrics is not None:
             self._metrics.many(operations, outcomes, time.perf_counter() - started)
         return outcomes
 
-    async def scan(self, scan: Scan, deadline_s: float | None = None) -> Page:
+    async def scan(self, scan: Scan, budget: Budget | None = None) -> Page:
         """Read a page of records. Raise a TableError if that fails."""
-        return await self._scan("scan", lambda: self._store.scan(scan), deadline_s)
+        return await self._scan("scan", lambda: self._store.scan(scan), budget or self.budget())
 
-    async def splits(self, count_max: int, deadline_s: float | None = None) -> list[bytes]:
+    async def splits(self, count_max: int, budget: Budget | None = None) -> list[bytes]:
         """Return disjoint parts of the key space that together cover the table. Raise a TableError if that fails."""
-        return await self._scan("splits", lambda: self._store.splits(count_max), deadline_s)
+        return await self._scan("splits", lambda: self._store.splits(count_max), budget or self.budget())
 
     async def drain(self) -> None:
         """Return when no operation is in flight. The table must not be used afterwards."""
@@ -168,11 +166,11 @@ class Table:
             self._idle.set_result(None)
             self._idle = None
 
-    async def _scan(self, kind: str, work: Callable[[], Awaitable[Result]], deadline_s: float | None) -> Result:
+    async def _scan(self, kind: str, work: Callable[[], Awaitable[Result]], budget: Budget) -> Result:
         started = time.perf_counter()
         self._enter(1)
         try:
-            result = await self._run_within(work, deadline_s)
+            result = await self._run_within(work, budget)
         except TableError as error:
             self._observe_scan(kind, error, started)
             raise
@@ -185,37 +183,36 @@ class Table:
         if self._metrics is not None:
             self._metrics.scanned(kind, error, time.perf_counter() - started)
 
-    async def _run_within(self, work: Callable[[], Awaitable[Result]], deadline_s: float | None) -> Result:
-        until = self._until(deadline_s)
-        if time.monotonic() >= until:
-            raise self._deadline_exceeded("no")
+    async def _run_within(self, work: Callable[[], Awaitable[Result]], budget: Budget) -> Result:
+        if budget.is_over():
+            raise budget.exceeded()
         try:
-            async with asyncio.timeout_at(until):
+            async with budget.timeout():
                 return await work()
         except TimeoutError:
-            raise self._deadline_exceeded("no") from None
+            raise budget.exceeded() from None
 
     async def _apply_all(
-        self, operations: Sequence[Operation], until: float, room: ValueRoom, *, last: bool = True
+        self, operations: Sequence[Operation], budget: Budget, room: ValueRoom, *, last: bool = True
     ) -> Sequence[Outcome]:
         """Apply operations on distinct keys. Send those again that the store has not read, while there is room.
 
         `last`: no operation of the batch follows, so that the values need not be counted if all were read.
         """
-        outcomes = await self._apply(operations, until)
+        outcomes = await self._apply(operations, budget)
         if all_succeeded(outcomes) or not (waiting := not_read(outcomes)):
-            return outcomes if last else await in_pieces(room.keep(outcomes, until))
-        kept = await in_pieces(room.keep(outcomes, until))
+            return outcomes if last else await in_pieces(room.keep(outcomes, budget.until))
+        kept = await in_pieces(room.keep(outcomes, budget.until))
         while fitting := [position for position in waiting if room.fits(operations[position])]:
             sent, later = fitting[: room.count_max], fitting[room.count_max :]
-            answers = await self._apply([room.reduced(operations[position]) for position in sent], until)
-            answers = await in_pieces(room.keep(answers, until))
+            answers = await self._apply([room.reduced(operations[position]) for position in sent], budget)
+            answers = await in_pieces(room.keep(answers, budget.until))
             for position, answer in zip(sent, answers, strict=True):
                 kept[position] = answer
             waiting = [sent[index] for index in not_read(answers)] + later
         return kept
 
-    async def _apply_in_rounds(self, operations: Sequence[Operation], until: float, room: ValueRoom) -> list[Outcome]:
+    async def _apply_in_rounds(self, operations: Sequence[Operation], budget: Budget, room: ValueRoom) -> list[Outcome]:
         """Send the first step of every key, then the second step of every key that has one, and so on.
 
         The only step of a key that occurs once is its operation.
@@ -223,9 +220,9 @@ class Table:
         outcomes: list[Outcome] = [None] * len(operations)
         folding = self.capabilities.any_value
         try:
-            steps = await steps_by_key(operations, self.spec.key.names, folding=folding, until=until)
-        except TimeoutError:
-            return [self._deadline_exceeded("no")] * len(operations)
+            steps = await steps_by_key(operations, self.spec.key.names, folding=folding, budget=budget)
+        except DeadlineExceeded as error:
+            return [error.with_traceback(None)] * len(operations)
         single = {position: operation for position, operation in enumerate(operations) if operation.key not in steps}
         waiting = [*steps.values()]
         yielder = Yielder()
@@ -234,7 +231,7 @@ class Table:
             taken = [(later, later.popleft()) for later in waiting]
             sent = single | {step.positions[0]: step.operation for _, step in taken}
             order = sorted(sent)
-            answers = await self._apply_round([sent[position] for position in order], until, room)
+            answers = await self._apply_round([sent[position] for position in order], budget, room)
             for position, answer in zip(order, answers, strict=True):
                 outcomes[position] = answer
             for later, step in taken:
@@ -242,34 +239,27 @@ class Table:
             single, waiting = {}, [later for later in waiting if later]
         return outcomes
 
-    async def _apply_round(self, operations: Sequence[Operation], until: float, room: ValueRoom) -> list[Outcome]:
+    async def _apply_round(self, operations: Sequence[Operation], budget: Budget, room: ValueRoom) -> list[Outcome]:
         """Apply operations on distinct keys, but no gets whose values do not fit."""
         outcomes: list[Outcome] = [NOT_READ] * len(operations)
         fitting = [index for index, operation in enumerate(operations) if room.fits(operation)]
         sent = [room.reduced(operations[index]) for index in fitting]
-        answers = await self._apply_all(sent, until, room, last=False) if sent else []
+        answers = await self._apply_all(sent, budget, room, last=False) if sent else []
         for index, answer in zip(fitting, answers, strict=True):
             outcomes[index] = answer
         return outcomes
 
-    async def _apply(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
-        return await apply_by_kind(operations, partial(self._send, until=until))
+    async def _apply(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
+        return await apply_by_kind(operations, partial(self._send, budget=budget))
 
-    async def _send(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+    async def _send(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Apply operations of one kind."""
-        if until <= time.monotonic():
-            return [self._deadline_exceeded("no")] * len(operations)
+        if budget.is_over():
+            return [budget.exceeded()] * len(operations)
         try:
-            return await run_until(self._store.apply(operations, until), until + GRACE_S)
+            return await run_until(self._store.apply(operations, budget), budget.until + GRACE_S)
         except TimeoutError:
-            return [self._deadline_exceeded(applied_if_unanswered(operations))] * len(operations)
-
-    def _until(self, deadline_s: float | None) -> float:
-        allowed_s = self.deadline_s if deadline_s is None else min(deadline_s, self.deadline_s)
-        return time.monotonic() + allowed_s
-
-    def _deadline_exceeded(self, applied: Applied) -> DeadlineExceeded:
-        return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over", applied=applied)
+            return budget.unanswered(operations)
 
 
 def _partition_count(operation: Operation) -> int:

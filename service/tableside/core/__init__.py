@@ -28,6 +28,12 @@ from .bounded_reads import (
     value_bytes as value_bytes,
     without_value as without_value,
 )
+from .budget import (
+    NO_DEADLINE as NO_DEADLINE,
+    Budget as Budget,
+    ValueRoom as ValueRoom,
+    run_in_thread as run_in_thread,
+)
 from .changes import Changes as Changes, Edits as Edits, MergePatch as MergePatch
 from .compare_and_set import (
     CompareAndSet as CompareAndSet,
@@ -39,7 +45,6 @@ from .concurrency import (
     chunks_of as chunks_of,
     exponential_backoff_s as exponential_backoff_s,
     gather_bounded as gather_bounded,
-    run_in_thread as run_in_thread,
 )
 from .deadlines import run_until as run_until
 from .errors import (

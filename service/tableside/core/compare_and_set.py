@@ -111,12 +111,12 @@ class CompareAndSet:
         replacements: dict[int, Replacement] = {}
         current = deque(await self._records.read([write.key for write in writes], until))
         now, yielder = self._clock(), Yielder()
-        late = yielder.is_past(until)
+        late = time.monotonic() >= until
         for index, write in enumerate(writes):
             found = current.popleft()
             if yielder.due:
                 await yielder.maybe_yield()
-                late = yielder.is_past(until)
+                late = time.monotonic() >= until
             if isinstance(found, TableError):
                 outcomes.append(found)
                 continue

@@ -1,13 +1,9 @@
 """Bounded concurrency, timeouts, backoff and cooperative yielding for coroutines."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeAlias, TypeVar
-
-from .errors import DeadlineExceeded
 
 SLICE_S = 0.001
 """How long a computation may occupy the event loop before other tasks run."""
@@ -18,12 +14,6 @@ PIECE_BYTES = 3 * 2**15
 
 The C library maps larger buffers, from 128 KiB, in memory anew for each use. That takes longer than processing them.
 """
-
-THREADS_MAX = 2
-"""How many threads compute at a time. The event loop may wait for each of them, and each result may be large."""
-
-_THREADS = ThreadPoolExecutor(THREADS_MAX, "tableside-compute")
-_LATE = "the deadline was over before the request was decoded"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -95,42 +85,6 @@ class Yielder:
         if self.due:
             await asyncio.sleep(0)
             self._yield_at = time.monotonic() + SLICE_S
-
-    def is_past(self, deadline: float) -> bool:
-        """Return whether a time of `time.monotonic` has passed."""
-        return time.monotonic() >= deadline
-
-
-async def in_pieces(work: Pieces[Result], until: float = math.inf) -> Result:
-    """Run work that yields between its pieces, and let other tasks run every `SLICE_S`. Return its result.
-
-    Raise DeadlineExceeded if it has not finished by the time `until` of `time.monotonic`.
-    """
-    yielder = Yielder()
-    while True:
-        try:
-            next(work)
-        except StopIteration as finished:
-            result: Result = finished.value
-            return result
-        if yielder.due:
-            await yielder.maybe_yield()
-            if yielder.is_past(until):
-                raise DeadlineExceeded(_LATE)
-
-
-async def run_in_thread(work: Callable[[], Result], until: float = math.inf) -> Result:
-    """Call a function in a thread, and return its result. At most `THREADS_MAX` run at a time.
-
-    The interpreter takes its lock from the thread when the event loop needs it, unless the thread is in a long call of
-    C. Raise DeadlineExceeded at the time `until` of `time.monotonic`. Work that has begun then continues, and its
-    result is discarded.
-    """
-    try:
-        async with asyncio.timeout_at(None if until == math.inf else until):
-            return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
-    except TimeoutError:
-        raise DeadlineExceeded(_LATE) from None
 
 
 class Started(Generic[Result]):

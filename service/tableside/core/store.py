@@ -16,13 +16,13 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
    the defaults of updates have been checked before.
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence, Sized
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from .budget import NO_DEADLINE, Budget
 from .errors import TooLarge
 from .keys import KeySchema
 from .operations import Key, Operation, Outcome, Part, Record, key_bytes
@@ -126,11 +126,11 @@ class Store(Protocol):
         """Return the capabilities beyond the four operations."""
         ...
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations independently, and return their outcomes in the same order.
 
-        `until` is the deadline, a time of `time.monotonic`. Operations unfinished by then end as
-        DeadlineExceeded. Finished ones keep their outcomes. A store that never waits for another process may ignore it.
+        Operations that are unfinished at the budget's deadline end as DeadlineExceeded. Finished ones keep their
+        outcomes. A store that never waits for another process may ignore it.
         """
         ...
 
@@ -170,9 +170,9 @@ class Policy:
         """Return the capabilities beyond the four operations."""
         return self._inner.capabilities
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations to the inner store."""
-        return await self._inner.apply(operations, until)
+        return await self._inner.apply(operations, budget)
 
     async def scan(self, scan: Scan) -> Page:
         """Scan the inner store."""

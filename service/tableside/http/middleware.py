@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..auth import UNRESTRICTED, Auth, Caller
 from ..catalog import InFlight, Reservation
 from ..core import Applied, DeadlineExceeded, Internal, TableError
-from ..core.caller_context import CALLER
 from ..core.concurrency import Started
 from ..core.errors import Overloaded
 from .addresses import AllowedHosts, PathPrefix
@@ -235,7 +234,6 @@ def _set_caller(context: RequestContext, caller: Caller) -> None:
     context.permissions = caller
     if caller.name:
         context.caller = caller.name
-        CALLER.set(caller.name)
 
 
 def _declared_bytes(scope: Scope) -> int:

@@ -5,10 +5,9 @@ them.
 """
 
 import asyncio
-import math
 from collections.abc import Sequence
 
-from ..core import Operation, Outcome, Page, Scan, Store
+from ..core import NO_DEADLINE, Budget, Operation, Outcome, Page, Scan, Store
 from ..core.errors import Overloaded
 from ..core.store import Policy
 from ..telemetry import Traces, wait_span
@@ -35,18 +34,18 @@ class Bulkhead(Policy):
         counter = (metrics or PolicyMetrics()).bulkhead_calls
         self._waited, self._refused = (counter.labels(inner.spec.name, outcome) for outcome in ("waited", "refused"))
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
-        """Send the operations when a slot is free. Without a free slot by `until`, return Overloaded and send none."""
-        if not await self._acquire(until):
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
+        """Send the operations when a slot is free. Without one by the deadline, return Overloaded and send none."""
+        if not await self._acquire(budget):
             return [self._overloaded()] * len(operations)
         try:
-            return await self._inner.apply(operations, until)
+            return await self._inner.apply(operations, budget)
         finally:
             self._slots.release()
 
     async def scan(self, scan: Scan) -> Page:
         """Send the scan when a slot is free."""
-        await self._acquire(math.inf)
+        await self._acquire()
         try:
             return await self._inner.scan(scan)
         finally:
@@ -54,22 +53,22 @@ class Bulkhead(Policy):
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Send the request when a slot is free."""
-        await self._acquire(math.inf)
+        await self._acquire()
         try:
             return await self._inner.splits(count_max)
         finally:
             self._slots.release()
 
-    async def _acquire(self, until: float) -> bool:
-        """Wait for a slot. Return whether it was free by `until`."""
+    async def _acquire(self, budget: Budget = NO_DEADLINE) -> bool:
+        """Wait for a slot. Return whether it was free by the deadline."""
         if self._slots.locked():
-            return await self._wait(until)
+            return await self._wait(budget)
         return await self._slots.acquire()
 
-    async def _wait(self, until: float) -> bool:
+    async def _wait(self, budget: Budget) -> bool:
         try:
             with wait_span(self._traces, "bulkhead wait"):
-                async with asyncio.timeout_at(None if until == math.inf else until):
+                async with budget.timeout():
                     await self._slots.acquire()
         except TimeoutError:
             self._refused.inc()

@@ -27,6 +27,8 @@ from typing import Literal
 import msgspec
 
 from ..core import (
+    NO_DEADLINE,
+    Budget,
     DeadlineExceeded,
     Get,
     Operation,
@@ -160,36 +162,36 @@ class Retry(Policy):
         self._metrics = metrics or PolicyMetrics()
         self._traces = traces
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations, and retry the ones with a transient error."""
         now = time.monotonic()
         self._budget.earn(len(operations), now)
         way = direction(operations)
-        total = self._schedules[way].ends_at(now)
-        outcomes = await self._attempt(operations, way, until, total)
+        limited = budget.limited(self._schedules[way].ends_at(now))
+        outcomes = await self._attempt(operations, way, budget, limited)
         if all_succeeded(outcomes):
             return outcomes
-        return await self._retry_failed(operations, way, outcomes, until, total)
+        return await self._retry_failed(operations, way, outcomes, budget, limited)
 
     async def _retry_failed(
-        self, operations: Sequence[Operation], way: Direction, first: Sequence[Outcome], until: float, total: float
+        self, operations: Sequence[Operation], way: Direction, first: Sequence[Outcome], budget: Budget, limited: Budget
     ) -> list[Outcome]:
         outcomes = list(first)
         failed = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, TableError)]
         attempt = 1
-        while failed := await self._choose_and_pause(operations, way, outcomes, failed, attempt, until, total):
+        while failed := await self._choose_and_pause(operations, way, outcomes, failed, attempt, budget, limited):
             attempt += 1
-            again = await self._attempt(at_positions(operations, failed), way, until, total)
+            again = await self._attempt(at_positions(operations, failed), way, budget, limited)
             for position, outcome in zip(failed, again, strict=True):
                 outcomes[position] = _merge(outcomes[position], outcome)
         return outcomes
 
     async def _attempt(
-        self, operations: Sequence[Operation], way: Direction, until: float, total: float
+        self, operations: Sequence[Operation], way: Direction, budget: Budget, limited: Budget
     ) -> Sequence[Outcome]:
-        """Send the operations. All attempts end at the caller's deadline `until`, or at the `total` time."""
-        outcomes = await self._inner.apply(operations, min(until, total))
-        if until <= total or all_succeeded(outcomes):
+        """Send the operations. `limited` is the caller's budget, limited to the total time."""
+        outcomes = await self._inner.apply(operations, limited)
+        if limited is budget or all_succeeded(outcomes):
             return outcomes
         return [self._as_unavailable(outcome, way) for outcome in outcomes]
 
@@ -208,8 +210,8 @@ class Retry(Policy):
         outcomes: list[Outcome],
         failed: list[int],
         attempt: int,
-        until: float,
-        total: float,
+        budget: Budget,
+        limited: Budget,
     ) -> list[int]:
         """Choose which of the failed operations to retry, pause, and return their positions."""
         able = [position for position in failed if _repeatable(operations[position], outcomes[position])]
@@ -221,9 +223,9 @@ class Retry(Policy):
             return []
         pause_s = schedule.pause(attempt, self._jitter)
         waits_s = {position: _hint_s(outcomes[position]) + pause_s for position in able}
-        before_deadline = [position for position in able if now + waits_s[position] < until]
+        before_deadline = [position for position in able if now + waits_s[position] < budget.until]
         self._give_up(way, len(able) - len(before_deadline), "deadline")
-        chosen = [position for position in before_deadline if now + waits_s[position] < total]
+        chosen = [position for position in before_deadline if now + waits_s[position] < limited.until]
         self._give_up(way, len(before_deadline) - len(chosen), "total")
         if chosen and not self._budget.spend(len(chosen), now):
             self._give_up(way, len(chosen), "budget")

@@ -3,14 +3,13 @@
 It is the innermost policy: one call here is one call of the store, after coalescing, retries and limits.
 """
 
-import math
 import time
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from opentelemetry.trace import SpanKind
 
-from ..core import Operation, Outcome, Page, Scan, Store, TableError
+from ..core import NO_DEADLINE, Budget, Operation, Outcome, Page, Scan, Store, TableError
 from ..core.directions import all_succeeded
 from ..core.store import Policy
 from ..telemetry import Attribute, Histogram, Traces, current_context
@@ -32,15 +31,15 @@ class StoreCalls(Policy):
         self._operations = self._metrics.call_operations.labels(inner.spec.name)
         self._seconds: dict[tuple[str, str], Histogram] = {}
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations, and time the call."""
         self._operations.observe(len(operations))
         started, outcome = time.perf_counter(), "cancelled"
         try:
             if self._traces is None or current_context(self._traces) is None:
-                outcomes = await self._inner.apply(operations, until)
+                outcomes = await self._inner.apply(operations, budget)
             else:
-                outcomes = await self._traced(self._traces, operations, until)
+                outcomes = await self._traced(self._traces, operations, budget)
             outcome = _outcome(outcomes)
             return outcomes
         finally:
@@ -66,14 +65,14 @@ class StoreCalls(Policy):
         finally:
             self._observe(call, outcome, started)
 
-    async def _traced(self, traces: Traces, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+    async def _traced(self, traces: Traces, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         attributes: dict[str, Attribute] = {
             "db.system.name": self._kind,
             "db.collection.name": self.spec.name,
             "db.operation.batch.size": len(operations),
         }
         with traces.span("store call", attributes=attributes, kind=SpanKind.CLIENT) as span:
-            outcomes = await self._inner.apply(operations, until)
+            outcomes = await self._inner.apply(operations, budget)
             if (outcome := _outcome(outcomes)) != "ok":
                 span.set_attribute("error.type", outcome)
             return outcomes

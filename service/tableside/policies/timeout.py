@@ -12,8 +12,8 @@ import math
 import time
 from collections.abc import Sequence
 
-from ..core import DeadlineExceeded, Operation, Outcome, Store, StoreUnavailable
-from ..core.directions import Direction, all_succeeded, applied_if_unanswered, direction
+from ..core import NO_DEADLINE, Budget, DeadlineExceeded, Operation, Outcome, Store, StoreUnavailable
+from ..core.directions import Direction, all_succeeded, direction
 from ..core.store import Policy
 from .metrics import PolicyMetrics
 
@@ -38,22 +38,21 @@ class Timeout(Policy):
         counter = (metrics or PolicyMetrics()).timeouts
         self._counters = {way: counter.labels(inner.spec.name, way) for way in self._timeouts_s}
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations with an earlier deadline."""
         way = direction(operations)
         timeout_s = self._timeouts_s[way]
-        limit = min(until, time.monotonic() + timeout_s)
-        if limit == math.inf:
-            return await self._inner.apply(operations, until)
+        limited = budget.limited(time.monotonic() + timeout_s)
+        if limited.until == math.inf:
+            return await self._inner.apply(operations, budget)
         try:
-            async with asyncio.timeout_at(min(limit + GRACE_S, until + GRACE_AT_DEADLINE_S)) as bound:
-                outcomes = await self._inner.apply(operations, limit)
+            async with asyncio.timeout_at(min(limited.until + GRACE_S, budget.until + GRACE_AT_DEADLINE_S)) as bound:
+                outcomes = await self._inner.apply(operations, limited)
         except TimeoutError:
             if not bound.expired():
                 raise
-            detail = f"table {self.spec.name!r}: the deadline was over, and the store did not return by itself"
-            outcomes = [DeadlineExceeded(detail, applied=applied_if_unanswered(operations))] * len(operations)
-        if limit == until or all_succeeded(outcomes):
+            outcomes = budget.unanswered(operations)
+        if limited is budget or all_succeeded(outcomes):
             return outcomes
         return [self._as_unavailable(outcome, way, timeout_s) for outcome in outcomes]
 

@@ -4,7 +4,6 @@ All records are lost when the process ends. Each operation is atomic: it awaits 
 """
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
@@ -14,11 +13,12 @@ from pydantic import BaseModel
 from sortedcontainers import SortedDict
 
 from ..core import (
+    NO_DEADLINE,
     Batch,
+    Budget,
     Capabilities,
     Changed,
     Clock,
-    DeadlineExceeded,
     Get,
     Key,
     NoOptions,
@@ -116,40 +116,40 @@ class MemoryStore:
         store.spec = spec
         return store
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations, each in one atomic step. Other tasks may run between two of them."""
         if len(operations) == 1:
             return [self._apply_one(operations[0], self._clock())]
-        return await apply_by_kind(operations, partial(self._apply_batch, until=until))
+        return await apply_by_kind(operations, partial(self._apply_batch, budget=budget))
 
-    async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
+    async def _apply_batch(self, batch: Batch, budget: Budget) -> Sequence[Outcome]:
         if batch.kind is Get:
-            return await self._apply_in_pieces(batch, until, self._get_all)
+            return await self._apply_in_pieces(batch, budget, self._get_all)
         if batch.kind is Put and batch.has_only("key", "value", "ttl_s"):
-            return await self._apply_in_pieces(batch, until, self._put_all)
-        return await self._apply_each(batch, until)
+            return await self._apply_in_pieces(batch, budget, self._put_all)
+        return await self._apply_each(batch, budget)
 
     async def _apply_in_pieces(
-        self, batch: Batch, until: float, apply: Callable[[Batch, int], Results]
+        self, batch: Batch, budget: Budget, apply: Callable[[Batch, int], Results]
     ) -> Sequence[Outcome]:
         outcomes, yielder = list[Sequence[Outcome]](), Yielder()
         for start in range(0, len(batch), PIECE_OPERATIONS):
-            if yielder.is_past(until):
-                outcomes.append([self._too_late()] * (len(batch) - start))
+            if budget.is_over():
+                outcomes.append([budget.exceeded()] * (len(batch) - start))
                 break
             outcomes.append(apply(batch[start : start + PIECE_OPERATIONS], self._clock()))
             await yielder.maybe_yield()
         return joined_outcomes(outcomes)
 
-    async def _apply_each(self, batch: Batch, until: float) -> list[Outcome]:
+    async def _apply_each(self, batch: Batch, budget: Budget) -> list[Outcome]:
         """Apply operations one by one, because an update may take long."""
         now, outcomes, yielder = self._clock(), list[Outcome](), Yielder()
-        late = yielder.is_past(until)
+        late = budget.is_over()
         for operation in batch:
             if yielder.due:
                 await yielder.maybe_yield()
-                late = yielder.is_past(until)
-            outcomes.append(self._too_late() if late else self._apply_one(operation, now))
+                late = budget.is_over()
+            outcomes.append(budget.exceeded() if late else self._apply_one(operation, now))
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
@@ -217,9 +217,6 @@ class MemoryStore:
             self._set(key, step.stored)
             self._sweep(now)
         return step.outcome
-
-    def _too_late(self) -> DeadlineExceeded:
-        return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over", applied="no")
 
     def _set(self, key: bytes, stored: Stored | None) -> None:
         if stored is None:

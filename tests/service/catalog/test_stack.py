@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import math
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -19,6 +18,7 @@ from support.virtual_time import in_virtual_time
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
 from tableside.core import updates, values
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import StoreUnavailable, TableError, Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
 from tableside.core.store import Policy, Store, TableSpec
@@ -122,12 +122,12 @@ class Failing(Policy):
         super().__init__(inner)
         self.chance = chance
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         if self.chance.random() < 0.1:
             await asyncio.sleep(0.001 * self.chance.random())
         kinds = [self.chance.random() for _ in operations]
         done = [one for one, kind in zip(operations, kinds, strict=True) if kind > 0.15]
-        outcomes = iter(await self._inner.apply(done, until))
+        outcomes = iter(await self._inner.apply(done, budget))
         return [
             self._refused(one, kind) if kind <= 0.15 else self._outcome_or_lost(one, kind, next(outcomes))
             for one, kind in zip(operations, kinds, strict=True)

@@ -1,7 +1,6 @@
 """A table: operations on one key run in order, and are folded if that is exact. Also deadlines and failures."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from contract import COMPOSITE, put, same, update
 from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX, steps_by_key
 from tableside.catalog.table import Table
 from tableside.core import concurrency, values
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.changes import PackedChanges, packed
 from tableside.core.errors import (
     DeadlineExceeded,
@@ -39,7 +39,7 @@ class RecordingStore(Policy):
         self.fails: Callable[[Operation], TableError | None] = lambda operation: None
         self.takes_s = 0.0
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         keys = [operation.key for operation in operations]
         assert len(set(keys)) == len(keys), "a key occurs twice in a call"
         self.calls.append(list(operations))
@@ -264,7 +264,7 @@ async def test_if_a_store_rejects_values_each_folded_write_gets_its_outcome() ->
         def capabilities(self) -> Capabilities:
             return Capabilities(any_value=False)
 
-        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
             refused = InvalidOperation("the store takes no 5")
             bad = [isinstance(operation, Put) and b":5" in operation.value for operation in operations]
             taken = iter(await super().apply([one for one, is_bad in zip(operations, bad, strict=True) if not is_bad]))
@@ -354,8 +354,8 @@ async def test_combining_lets_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -
 async def test_combining_stops_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
     past = asyncio.get_running_loop().time()
-    with pytest.raises(TimeoutError):
-        await steps_by_key([increment() for _ in range(1000)], frozenset(), folding=True, until=past)
+    with pytest.raises(DeadlineExceeded):
+        await steps_by_key([increment() for _ in range(1000)], frozenset(), folding=True, budget=Budget(past))
 
 
 async def test_large_updates_are_combined_as_text(table: Table, store: RecordingStore) -> None:
@@ -372,7 +372,7 @@ async def test_a_batch_whose_combining_takes_too_long_ends_at_its_deadline(
     table: Table, store: RecordingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
-    outcomes = await table.batch([increment() for _ in range(100)], deadline_s=1e-6)
+    outcomes = await table.batch([increment() for _ in range(100)], Budget(time.monotonic() + 1e-6))
     assert [(type(outcome), getattr(outcome, "applied", "")) for outcome in outcomes] == [
         (DeadlineExceeded, "no")
     ] * 100
@@ -503,14 +503,14 @@ async def test_folded_operations_share_a_retriable_failure(table: Table, store: 
 
 async def test_unfinished_operations_report_the_deadline(table: Table, store: RecordingStore) -> None:
     store.takes_s = 5
-    outcomes = await table.batch([Get("a"), put("b"), increment("c"), Delete("d")], deadline_s=0.05)
+    outcomes = await table.batch([Get("a"), put("b"), increment("c"), Delete("d")], Budget(time.monotonic() + 0.05))
     assert {type(outcome) for outcome in outcomes} == {DeadlineExceeded}
     assert [outcome.applied for outcome in outcomes if isinstance(outcome, TableError)] == ["no"] + ["unknown"] * 3
     assert all(outcome.retriable for outcome in outcomes if isinstance(outcome, TableError))
 
 
 async def test_after_the_deadline_the_store_is_not_called(table: Table, store: RecordingStore) -> None:
-    outcomes = [*await table.batch([Get("a"), put("b")], deadline_s=0.0), await table.one(put("a"), deadline_s=0.0)]
+    outcomes = [*await table.batch([Get("a"), put("b")], Budget(0)), await table.one(put("a"), Budget(0))]
     assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 3
     assert [outcome.applied for outcome in outcomes if isinstance(outcome, TableError)] == ["no"] * 3
     assert store.calls == []
@@ -526,18 +526,17 @@ async def test_rounds_share_one_deadline(table: Table, store: RecordingStore) ->
         put("b"),
         put("a", {"n": 3}),
     ]
-    outcomes = await table.batch(operations, deadline_s=0.5)
+    outcomes = await table.batch(operations, Budget(time.monotonic() + 0.5))
     kinds = [type(outcome) for outcome in outcomes]
     assert kinds == [Written, *[DeadlineExceeded] * 3, Written, DeadlineExceeded]
     assert len(store.calls) == 2
     assert all(outcome.applied == "no" for outcome in outcomes if isinstance(outcome, TableError))
 
 
-async def test_a_callers_deadline_only_shortens_the_tables(store: RecordingStore) -> None:
+async def test_a_call_without_a_budget_ends_at_the_deadline_of_the_table(store: RecordingStore) -> None:
     table = Table(store, deadline_s=0.05)
     store.takes_s = 5
     started = time.monotonic()
-    assert isinstance(await table.one(Get("a"), deadline_s=3600), DeadlineExceeded)
     assert isinstance(await table.one(Get("a")), DeadlineExceeded)
     assert time.monotonic() - started < 2
 
@@ -547,9 +546,9 @@ async def test_scans_and_splits_have_a_deadline_too(table: Table, store: Recordi
     assert len(await table.splits(4)) >= 1
     store.takes_s = 5
     with pytest.raises(DeadlineExceeded):
-        await table.scan(Scan(10), deadline_s=0.05)
+        await table.scan(Scan(10), Budget(time.monotonic() + 0.05))
     with pytest.raises(DeadlineExceeded):
-        await table.splits(4, deadline_s=0.05)
+        await table.splits(4, Budget(time.monotonic() + 0.05))
 
 
 async def test_cancellation_passes_through(table: Table, store: RecordingStore) -> None:

@@ -10,6 +10,7 @@ from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
 from tableside.catalog.table import Table
 from tableside.catalog.table_metrics import OperationMetrics, TableMetrics
+from tableside.core.budget import Budget
 from tableside.core.errors import TableError
 from tableside.core.operations import Delete, Get, Token
 from tableside.core.store import Capabilities, Scan, TableSpec
@@ -106,6 +107,6 @@ async def test_a_scan_that_fails_is_counted_by_its_code() -> None:
     registry = CollectorRegistry()
     table = measured(registry)
     with pytest.raises(TableError) as failed:
-        await table.scan(Scan(limit=10), deadline_s=0)
+        await table.scan(Scan(limit=10), Budget(0))
     assert count(registry, "scan", failed.value.code) == 1
     assert table.capabilities == Capabilities()

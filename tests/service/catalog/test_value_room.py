@@ -9,9 +9,9 @@ import pytest
 
 from contract import put, update
 from support.pieces import counted
-from tableside.catalog import Table, ValueRoom
-from tableside.catalog.value_room import Reduce
+from tableside.catalog import Table
 from tableside.core import NOT_READ, DeadlineExceeded, Get, Operation, Outcome, Record, TableSpec, TooLarge, Written
+from tableside.core.budget import NO_DEADLINE, Budget, Reduce, ValueRoom
 from tableside.core.concurrency import PIECE_BYTES, PIECE_OPERATIONS
 from tableside.core.projection import NOT_PROJECTED
 from tableside.core.store import Policy
@@ -30,9 +30,9 @@ class PiecewiseStore(Policy):
         self.attempted_max = attempted_max
         self.calls: list[list[Operation]] = []
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         self.calls.append(list(operations))
-        done = await self._inner.apply(operations[: max(0, self.attempted_max)], until)
+        done = await self._inner.apply(operations[: max(0, self.attempted_max)], budget)
         return [*done, *[NOT_READ] * (len(operations) - len(done))]
 
 
@@ -56,7 +56,7 @@ async def test_gets_that_a_call_left_out_are_in_the_next_call(store: PiecewiseSt
 
 
 async def test_gets_beyond_the_room_are_too_large_and_not_sent(store: PiecewiseStore) -> None:
-    outcomes = await Table(store).batch(gets(10), room=ValueRoom(3 * VALUE_BYTES))
+    outcomes = await Table(store).batch(gets(10), Budget(room=ValueRoom(3 * VALUE_BYTES)))
     assert [type(outcome) for outcome in outcomes] == [Record] * 4 + [type(NOT_READ)] * 6
     assert (NOT_READ.code, NOT_READ.retriable, NOT_READ.applied) == ("too_large", True, "no")
     assert [len(call) for call in store.calls] == [10, 1, 1], "as many as fit, and the one that exceeds the room"
@@ -70,7 +70,7 @@ async def test_values_are_reduced_before_they_are_counted(store: PiecewiseStore)
         return lambda value: b'{"n":1}'
 
     room = ValueRoom(VALUE_BYTES, reduction)
-    outcomes = await Table(store).batch(gets(10), room=room)
+    outcomes = await Table(store).batch(gets(10), Budget(room=room))
     assert [outcome.value for outcome in outcomes if isinstance(outcome, Record)] == [b'{"n":1}'] * 10
     assert len(reductions) == 1
 
@@ -100,7 +100,7 @@ async def test_reducing_the_values_of_a_batch_ends_at_the_deadline(store: Piecew
         return b"{}"
 
     room = ValueRoom(math.inf, lambda: reduce)
-    outcomes = await Table(store).batch([*gets(10), Get("k0")], deadline_s=0.5, room=room)
+    outcomes = await Table(store).batch([*gets(10), Get("k0")], Budget(time.monotonic() + 0.5, room=room))
     assert isinstance(outcomes[9], DeadlineExceeded)
     assert len(reduced) <= 1
 
@@ -108,14 +108,14 @@ async def test_reducing_the_values_of_a_batch_ends_at_the_deadline(store: Piecew
 async def test_values_that_writes_return_are_reduced_too(store: PiecewiseStore) -> None:
     updates: list[Operation] = [update(f"k{index}", {"$inc": {"n": 1}}, returning=True) for index in range(6)]
     room = ValueRoom(VALUE_BYTES, lambda: lambda value: b'{"n":2}')
-    outcomes = await Table(store).batch([*updates, put("k6", VALUE)], room=room)
+    outcomes = await Table(store).batch([*updates, put("k6", VALUE)], Budget(room=room))
     values = [outcome.value for outcome in outcomes if isinstance(outcome, Written)]
     assert values == [b'{"n":2}'] * 6 + [None]
 
 
 async def test_writes_beyond_the_room_are_applied_and_return_no_value(store: PiecewiseStore) -> None:
     updates: list[Operation] = [update(f"k{index}", {"$inc": {"n": 1}}, returning=True) for index in range(6)]
-    outcomes = await Table(store).batch(updates, room=ValueRoom(VALUE_BYTES))
+    outcomes = await Table(store).batch(updates, Budget(room=ValueRoom(VALUE_BYTES)))
     values = [outcome.value is not None for outcome in outcomes if isinstance(outcome, Written)]
     assert values == [True, True, False, False, False, False]
     store.attempted_max = 100
@@ -129,16 +129,16 @@ async def test_all_rounds_share_the_room_and_a_get_without_room_does_not_block_w
 ) -> None:
     store.attempted_max = 100
     pair: list[Operation] = [Get("k0"), update("k0", {"$inc": {"n": 1}}, if_match=("*",))]
-    outcomes = await Table(store).batch(pair * 4, room=ValueRoom(1.5 * VALUE_BYTES))
+    outcomes = await Table(store).batch(pair * 4, Budget(room=ValueRoom(1.5 * VALUE_BYTES)))
     assert [type(outcome) for outcome in outcomes[::2]] == [Record, Record, type(NOT_READ), type(NOT_READ)]
     assert all(isinstance(outcome, Written) for outcome in outcomes[1::2])
 
 
 async def test_a_single_get_is_sent_until_it_is_read() -> None:
     class Busy(PiecewiseStore):
-        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
             self.attempted_max += 1
-            return await super().apply(operations, until)
+            return await super().apply(operations, budget)
 
     store = Busy(-3)
     assert await Table(store).one(Get("a")) is None
@@ -146,7 +146,7 @@ async def test_a_single_get_is_sent_until_it_is_read() -> None:
 
 
 async def test_reading_in_pieces_ends_at_the_deadline(store: PiecewiseStore) -> None:
-    outcomes = await Table(store).batch(gets(4), deadline_s=-1.0)
+    outcomes = await Table(store).batch(gets(4), Budget(0))
     assert all(isinstance(outcome, DeadlineExceeded) for outcome in outcomes)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from contract import StoreContract, Time, put, same, update
 from tableside.core import compare_and_set, concurrency, values
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.compare_and_set import CompareAndSet, Replacement, VersionedRecord, VersionedRecords
 from tableside.core.errors import Contended, DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Update, Write, Written
@@ -64,9 +65,9 @@ class Compared(Policy):
         versions = itertools.count()
         self._writes = CompareAndSet(spec, self.dictionary, clock=clock, etag=lambda: f"v{next(versions)}")
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         writes = [operation for operation in operations if not isinstance(operation, Get)]
-        written = iter(await self._writes.apply(writes, until))
+        written = iter(await self._writes.apply(writes, budget.until))
         self._show()
         found = iter(await self.memory.apply([one for one in operations if isinstance(one, Get)]))
         return [next(found) if isinstance(one, Get) else next(written) for one in operations]

@@ -6,15 +6,13 @@ import time
 
 import pytest
 
+from tableside.core.budget import THREADS_MAX, Budget, in_pieces, run_in_thread
 from tableside.core.concurrency import (
     SLICE_S,
-    THREADS_MAX,
     Pieces,
     Yielder,
     chunks_of,
     gather_bounded,
-    in_pieces,
-    run_in_thread,
 )
 from tableside.core.errors import DeadlineExceeded
 
@@ -123,7 +121,7 @@ async def test_work_in_pieces_ends_at_its_deadline() -> None:
             yield
 
     with pytest.raises(DeadlineExceeded):
-        await in_pieces(work(), time.monotonic() + 0.01)
+        await in_pieces(work(), Budget(time.monotonic() + 0.01))
 
 
 async def test_a_few_threads_compute_at_a_time() -> None:
@@ -149,7 +147,7 @@ async def test_work_that_waits_for_a_thread_ends_at_its_deadline_and_is_not_star
     tasks = [asyncio.create_task(run_in_thread(ended.wait)) for _ in range(THREADS_MAX)]
     await asyncio.sleep(0.05)
     with pytest.raises(DeadlineExceeded):
-        await run_in_thread(lambda: started.append("late"), asyncio.get_running_loop().time() + 0.05)
+        await run_in_thread(lambda: started.append("late"), Budget(asyncio.get_running_loop().time() + 0.05))
     ended.set()
     await asyncio.gather(*tasks)
     assert await run_in_thread(lambda: len(started)) == 0

@@ -23,7 +23,7 @@ from support.running import Service, running
 from tableside.app import create_app
 from tableside.auth.permissions import ANONYMOUS
 from tableside.catalog.table import Table
-from tableside.core.caller_context import CALLER
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.operations import Operation, Outcome
 from tableside.core.store import Policy, Store
 from tableside.http.request_context import RequestContext
@@ -486,12 +486,12 @@ class CallerRecordingStore(Policy):
         self.reached = asyncio.Event()
         self.waits: asyncio.Event | None = None
 
-    async def apply(self, operations: Sequence[Operation], until: float = float("inf")) -> Sequence[Outcome]:
-        self.callers += [(operation.key, CALLER.get()) for operation in operations]
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
+        self.callers += [(operation.key, budget.caller) for operation in operations]
         self.reached.set()
         if self.waits is not None:
             await self.waits.wait()
-        return await self._inner.apply(operations, until)
+        return await self._inner.apply(operations, budget)
 
 
 class RecordingObserver:

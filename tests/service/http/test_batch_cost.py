@@ -26,7 +26,8 @@ from tableside.core import (
     TooLarge,
     Written,
 )
-from tableside.core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, in_pieces
+from tableside.core.budget import in_pieces
+from tableside.core.concurrency import PIECE_BYTES, PIECE_OPERATIONS
 from tableside.core.json_text import NotJson
 from tableside.core.keys import STRING_BYTES_MAX
 from tableside.core.projection import FIELDS_MAX, NOT_PROJECTED, VALUES_MIN, projection

@@ -27,6 +27,13 @@ async def test_the_deadline_of_the_caller_reaches_the_store(policy: str) -> None
             assert all(before + WAIT_S <= until <= after + WAIT_S for until in service.store.untils), asked
 
 
+async def test_a_caller_only_shortens_the_deadline_of_the_table() -> None:
+    async with served({"deadline_s": WAIT_S}, drain_s=0) as service, connected(service, 1) as [caller]:
+        for method, path, document in REQUESTS.values():
+            assert (await caller.ask(method, path, document, prefer="wait=3600")).status in (200, 204, 404)
+        assert max(service.store.untils) <= asyncio.get_running_loop().time() + WAIT_S
+
+
 @pytest.mark.parametrize("policy", list(POLICIES))
 async def test_past_the_deadline_the_caller_gets_an_error_and_the_store_no_call(policy: str) -> None:
     async with served(POLICIES[policy], drain_s=0) as service, connected(service, 1) as [caller]:

@@ -1,7 +1,6 @@
 """Every error response: they share one format, and a running service can return each of these codes."""
 
 import asyncio
-import math
 import re
 import socket
 import threading
@@ -30,7 +29,7 @@ from service.http.api_client import (
 from tableside.app import create_app
 from tableside.catalog.entry import CatalogEntry
 from tableside.catalog.table import Table
-from tableside.core.concurrency import THREADS_MAX, run_in_thread
+from tableside.core.budget import NO_DEADLINE, THREADS_MAX, Budget, run_in_thread
 from tableside.core.errors import (
     Contended,
     DeadlineExceeded,
@@ -362,14 +361,14 @@ class FailingStore(Policy):
         async with self._changed:
             await self._changed.wait_for(lambda: len(self.asked) >= times)
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         async with self._changed:
             self.asked += [operation.key for operation in operations]
             self._changed.notify_all()
         if self.waits is not None:
             await self.waits.wait()
         through = [operation for operation in operations if operation.key not in self.answers]
-        outcomes = iter(await self._inner.apply(through, until))
+        outcomes = iter(await self._inner.apply(through, budget))
         return [
             self.answers[operation.key]() if operation.key in self.answers else next(outcomes)
             for operation in operations

@@ -1,7 +1,6 @@
 """The bulkhead limits concurrent calls, admits waiting calls in order, and rejects them at their deadline."""
 
 import asyncio
-import math
 from collections.abc import Sequence
 
 import pytest
@@ -10,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from contract import PolicyContract, Time, put
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time, now
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import Overloaded
 from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Page, Policy, Scan, Store
@@ -33,7 +33,7 @@ async def test_a_slow_store_has_a_limited_number_of_calls_in_flight() -> None:
     store = slow()
     policy = Bulkhead(store, 3)
     started = now()
-    outcomes = await asyncio.gather(*(policy.apply([put(f"{index}")], started + 60) for index in range(10)))
+    outcomes = await asyncio.gather(*(policy.apply([put(f"{index}")], Budget(started + 60)) for index in range(10)))
     assert {type(outcome) for [outcome] in outcomes} == {Written}
     assert store.under_way_max == 3
     assert now() == started + 4
@@ -54,7 +54,7 @@ async def test_a_call_that_waits_until_its_deadline_is_not_applied() -> None:
     first = asyncio.create_task(policy.apply([put("a")]))
     await asyncio.sleep(0)
     started = now()
-    outcomes = await policy.apply([put("b"), Get("c")], until=started + 2)
+    outcomes = await policy.apply([put("b"), Get("c")], budget=Budget(started + 2))
     assert now() == started + 2
     for outcome in outcomes:
         assert isinstance(outcome, Overloaded)
@@ -86,7 +86,7 @@ async def test_a_call_cancelled_on_admission_passes_its_slot_on() -> None:
     calls[0].add_done_callback(lambda done: calls[1].cancel())
     assert isinstance((await calls[2])[0], Written)
     assert [operation.key for [operation] in store.calls][-1] == "2"
-    assert isinstance((await policy.apply([put("d")], now() + 2))[0], Written)
+    assert isinstance((await policy.apply([put("d")], Budget(now() + 2)))[0], Written)
 
 
 @in_virtual_time
@@ -95,13 +95,13 @@ async def test_an_exception_in_a_call_frees_its_slot() -> None:
         async def scan(self, scan: Scan) -> Page:
             raise RuntimeError
 
-        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
             raise RuntimeError
 
     policy = Bulkhead(Broken(), 1)
     for _ in range(3):
         with pytest.raises(RuntimeError):
-            await policy.apply([Get("a")], now() + 1)
+            await policy.apply([Get("a")], Budget(now() + 1))
         with pytest.raises(RuntimeError):
             await policy.scan(Scan(1))
 
@@ -128,7 +128,7 @@ def test_at_least_one_call_is_admitted() -> None:
 async def test_calls_that_waited_and_that_were_refused_are_counted() -> None:
     registry = CollectorRegistry()
     policy = Bulkhead(slow(), 1, metrics=PolicyMetrics(registry))
-    await asyncio.gather(*(policy.apply([put(f"{index}")], now() + 2.5) for index in range(5)))
+    await asyncio.gather(*(policy.apply([put(f"{index}")], Budget(now() + 2.5)) for index in range(5)))
 
     def count(outcome: str) -> float | None:
         return registry.get_sample_value("tableside_bulkhead_calls_total", {"table": "t", "outcome": outcome})

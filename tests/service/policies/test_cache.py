@@ -1,7 +1,6 @@
 """The cache passes the shared suite around the memory store, and never returns a value older than a known write."""
 
 import asyncio
-import math
 import random
 from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
@@ -13,6 +12,7 @@ from contract import PolicyContract, Time, put, text, update
 from support.cache_site import Site
 from support.scripted import Divided
 from support.virtual_time import in_virtual_time, now
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, Throttled
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Scan, Store
@@ -38,9 +38,9 @@ class YieldingStore(Policy):
         super().__init__(inner)
         self._chance = chance
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         await self.turns()
-        outcomes = await self._inner.apply(operations, until)
+        outcomes = await self._inner.apply(operations, budget)
         await self.turns()
         return outcomes
 
@@ -171,8 +171,8 @@ async def test_a_record_that_expires_while_gets_wait_for_it_is_not_returned() ->
     await site.elsewhere(put("a", {"n": 1}, ttl_s=5))
 
     class Slow(Policy):
-        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
-            outcomes = await self._inner.apply(operations, until)
+        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
+            outcomes = await self._inner.apply(operations, budget)
             await asyncio.sleep(5.0)
             return outcomes
 
@@ -348,7 +348,7 @@ async def test_a_batch_at_its_deadline_returns_finished_outcomes() -> None:
     site.takes(5.0, 0.1)
     slow = asyncio.create_task(site.one(Get("a")))
     await asyncio.sleep(0)
-    outcomes = await site.cache.apply([Get("a"), Get("b")], now() + 1.0)
+    outcomes = await site.cache.apply([Get("a"), Get("b")], Budget(now() + 1.0))
     assert list(map(type, outcomes)) == [DeadlineExceeded, Record]
     assert outcomes[0].applied == "no"  # type: ignore[union-attr]  # just seen
     assert isinstance(await slow, Record)
@@ -496,13 +496,13 @@ def test_a_read_before_a_cancelled_write_is_not_cached(others: tuple[Operation, 
     class Uncancelled(Policy):
         """A store that applies its operations although the call was cancelled."""
 
-        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
             if isinstance(operations[0], Get):
-                return await self._inner.apply(operations, until)
+                return await self._inner.apply(operations, budget)
             try:
                 await asyncio.sleep(1.0)
             finally:
-                await self._inner.apply(operations, until)
+                await self._inner.apply(operations, budget)
             return []
 
     @in_virtual_time
@@ -529,9 +529,9 @@ class Early(Policy):
         self.takes_s = (reads_s, writes_s)
         self.calls = 0
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         self.calls += 1
-        outcomes = await self._inner.apply(operations, until)
+        outcomes = await self._inner.apply(operations, budget)
         await asyncio.sleep(self.takes_s[not isinstance(operations[0], Get)])
         return outcomes
 

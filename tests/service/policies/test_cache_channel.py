@@ -23,6 +23,7 @@ from servers.install import ensure_command
 from servers.process import HOST, free_port
 from servers.proxy import FaultProxy
 from support.scripted import Scripted
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import InvalidOperation, StoreUnavailable
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record
 from tableside.core.store import TableSpec
@@ -223,8 +224,8 @@ async def test_a_read_in_progress_at_an_invalidation_is_not_cached(pair: list[Re
     one, other = pair
 
     class Late(Scripted):
-        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-            outcomes = await super().apply(operations, until)
+        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
+            outcomes = await super().apply(operations, budget)
             await reading.wait()
             return outcomes
 
@@ -245,8 +246,8 @@ async def test_a_write_through_in_progress_at_an_invalidation_is_not_cached(pair
     other.cache._through = True
 
     class Late(Scripted):
-        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-            outcomes = await super().apply(operations, until)
+        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
+            outcomes = await super().apply(operations, budget)
             await writing.wait()
             return outcomes
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import math
 import random
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -12,6 +11,7 @@ import pytest
 
 from contract import put, update
 from support.virtual_time import in_virtual_time
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Policy, TableSpec
@@ -97,12 +97,12 @@ class Interleaving(Policy):
             assert not replica.cache._writes._in_flight
             assert not replica.cache._writes._contested
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         self._calls += 1
         outcomes = list[Outcome]()
         for operation in operations:
             await self.turns()
-            [outcome] = await self._inner.apply([operation], until)
+            [outcome] = await self._inner.apply([operation], budget)
             if isinstance(outcome, Written):
                 [now] = await self._inner.apply([Get(operation.key)])
                 self._effective[WRITE.get()] = len(self._states[operation.key])

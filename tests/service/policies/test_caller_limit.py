@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from contract import PolicyContract, Time, put
 from support.scripted import Divided, Scripted
 from support.virtual_time import in_virtual_time, now
-from tableside.core.caller_context import CALLER
+from tableside.core.budget import Budget
 from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Policy, Store
@@ -27,13 +27,7 @@ class TestCallerLimit(PolicyContract):
 async def apply_as_caller(
     policy: Policy, caller: str, operations: Sequence[Operation], left_s: float = 10
 ) -> Sequence[Outcome]:
-    """Apply operations in a separate task, as a request of this caller does."""
-
-    async def request() -> Sequence[Outcome]:
-        CALLER.set(caller)
-        return await policy.apply(operations, now() + left_s)
-
-    return await asyncio.create_task(request())
+    return await policy.apply(operations, Budget(now() + left_s, caller=caller))
 
 
 def kinds(outcomes: Sequence[Outcome]) -> list[type]:

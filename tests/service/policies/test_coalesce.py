@@ -1,7 +1,6 @@
 """Coalesce combines, splits and orders calls, and returns the outcomes of each caller."""
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from contract import one, put, update, value
 from support.virtual_time import now, run
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store, TableSpec
@@ -36,19 +36,19 @@ class RecordingStore(Policy):
         self.cancelled = self.finished = self.at_once = self.at_once_max = 0
         self.fails: Callable[[Sequence[Operation]], list[Outcome] | None] = lambda operations: None
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         self.calls.append(list(operations))
-        self.untils.append(until)
+        self.untils.append(budget.until)
         assert len({operation.key for operation in operations}) == len(operations)
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
         try:
-            if now() + self.takes_s > until:
-                await asyncio.sleep(until - now())
+            if now() + self.takes_s > budget.until:
+                await asyncio.sleep(budget.until - now())
                 return [DeadlineExceeded("t", applied="unknown")] * len(operations)
             await asyncio.sleep(self.takes_s)
             outcomes = self.fails(operations)
-            return await self._inner.apply(operations, until) if outcomes is None else outcomes
+            return await self._inner.apply(operations, budget) if outcomes is None else outcomes
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -116,7 +116,7 @@ def test_an_operation_with_a_close_deadline_sends_the_call_early() -> None:
         began = now()
         patient = asyncio.create_task(one(coalesce, Get("a")))
         await turns()
-        assert await coalesce.apply([Get("b")], began + 0.2) == [None]
+        assert await coalesce.apply([Get("b")], Budget(began + 0.2)) == [None]
         assert now() == began
         await patient
         assert store.sizes == [2]
@@ -130,7 +130,7 @@ def test_a_duplicate_get_with_a_close_deadline_sends_the_call_early() -> None:
         began = now()
         patient = asyncio.create_task(one(coalesce, Get("a")))
         await turns()
-        await coalesce.apply([Get("a")], began + 0.2)
+        await coalesce.apply([Get("a")], Budget(began + 0.2))
         assert now() == began
         await patient
 
@@ -419,7 +419,7 @@ def test_a_call_has_the_latest_deadline_and_each_caller_its_own() -> None:
         began, ended = now(), {}
 
         async def timed(operation: Operation, until: float) -> Outcome:
-            [outcome] = await coalesce.apply([operation], until)
+            [outcome] = await coalesce.apply([operation], Budget(until))
             ended[operation.key] = now() - began
             return outcome
 
@@ -449,7 +449,7 @@ def test_an_operation_that_waits_beyond_its_deadline_is_never_sent() -> None:
         began = now()
         slow = asyncio.create_task(one(coalesce, put("a")))
         await turns()
-        late, other = await coalesce.apply([put("a", {"n": 2}), Get("b")], began + 1.0)
+        late, other = await coalesce.apply([put("a", {"n": 2}), Get("b")], Budget(began + 1.0))
         assert isinstance(late, DeadlineExceeded)
         assert late.applied == "no"
         assert isinstance(other, DeadlineExceeded)
@@ -466,7 +466,7 @@ def test_an_operation_with_an_expired_deadline_is_not_sent() -> None:
         store = RecordingStore()
         coalesce = Coalesce(store, operations_max=10, bytes_max=1000)
         for operations in ([Get("a")], [put("a")], LARGE_WRITE):
-            outcomes = await coalesce.apply(operations, now())
+            outcomes = await coalesce.apply(operations, Budget(now()))
             assert all(isinstance(each, DeadlineExceeded) and each.applied == "no" for each in outcomes)
         assert store.calls == []
 
@@ -724,7 +724,7 @@ def test_after_close_operations_do_not_linger_and_no_timer_remains() -> None:
         coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=60.0)
         await coalesce.close()
         began = now()
-        await asyncio.gather(*(coalesce.apply([put(key)], began + 10) for key in "ab"))
+        await asyncio.gather(*(coalesce.apply([put(key)], Budget(began + 10)) for key in "ab"))
         await coalesce.close()
         assert now() == began
         timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]  # there is no other way to see them

@@ -8,6 +8,7 @@ import uvloop
 
 from contract import put
 from support.scripted import Scripted
+from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded
 from tableside.core.operations import Written
 from tableside.policies.coalesce import Coalesce
@@ -27,9 +28,9 @@ def test_a_very_close_deadline_ends_only_its_own_caller(
         store.takes_s = lambda operations: 0.02
         coalesce = Coalesce(store, operations_max=1000, bytes_max=2**22, linger_s=linger_s)
         now = asyncio.get_running_loop().time()
-        first = coalesce.apply([put("first")], now + 30)
-        hasty = coalesce.apply([put("hasty")], now + BELOW_RESOLUTION_S)
-        others = [coalesce.apply([put(f"k{number}")], now + 30) for number in range(OTHERS)]
+        first = coalesce.apply([put("first")], Budget(now + 30))
+        hasty = coalesce.apply([put("hasty")], Budget(now + BELOW_RESOLUTION_S))
+        others = [coalesce.apply([put(f"k{number}")], Budget(now + 30)) for number in range(OTHERS)]
         _, [outcome], *answers = await asyncio.gather(first, hasty, *others)
         assert isinstance(outcome, DeadlineExceeded)
         assert [type(answer) for [answer] in answers] == [Written] * OTHERS

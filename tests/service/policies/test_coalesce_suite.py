@@ -1,7 +1,6 @@
 """Coalesce passes the shared suite with all options, and concurrent operations on one key have one order."""
 
 import asyncio
-import math
 import random
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -11,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put, update
 from tableside.core import values
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store, TableSpec
@@ -60,12 +60,12 @@ class Erratic(Policy):
         self._chance = chance
         self._fails = fails
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         assert len({operation.key for operation in operations}) == len(operations)
         await self._turns()
         chosen = [self._chance.random() if self._fails else 1.0 for _ in operations]
         lost = [operation for operation, how in zip(operations, chosen, strict=True) if how >= 0.1]
-        outcomes = iter(await self._inner.apply(lost, until))
+        outcomes = iter(await self._inner.apply(lost, budget))
         await self._turns()
         return [
             StoreUnavailable("before") if how < 0.1 else self._seen(operation, next(outcomes), how)
@@ -160,7 +160,7 @@ async def test_failures_and_cancellations_lose_and_repeat_no_write(options: dict
         for _ in range(number % 40):
             await asyncio.sleep(0)
         limit_s = chance.choice([0.0, 0.0005, 0.002, 10.0, 10.0, 10.0])
-        task = asyncio.create_task(coalesce.apply(increments, asyncio.get_running_loop().time() + limit_s))
+        task = asyncio.create_task(coalesce.apply(increments, Budget(asyncio.get_running_loop().time() + limit_s)))
         if chance.random() < 0.2:
             for _ in range(chance.randrange(10)):
                 await asyncio.sleep(0)

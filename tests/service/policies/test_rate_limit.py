@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from contract import PolicyContract, Time, put
 from support.scripted import Divided, Scripted
 from support.virtual_time import in_virtual_time, now
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Policy, Store
@@ -52,7 +53,7 @@ def arrivals(store: Scripted) -> list[tuple[float, int]]:
 async def test_a_burst_passes_immediately_and_the_rest_at_the_rate() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(10, 5), write=None)
-    await asyncio.gather(*(policy.apply([Get(f"{index}")], now() + 10) for index in range(8)))
+    await asyncio.gather(*(policy.apply([Get(f"{index}")], Budget(now() + 10)) for index in range(8)))
     assert arrivals(store) == [(0, 1)] * 5 + [(0.1, 1), (0.2, 1), (0.3, 1)]
     assert [operation.key for [operation] in store.calls] == [f"{index}" for index in range(8)]
 
@@ -61,11 +62,11 @@ async def test_a_burst_passes_immediately_and_the_rest_at_the_rate() -> None:
 async def test_an_idle_bucket_fills_up_to_its_burst() -> None:
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(10, 3))
-    await policy.apply(puts(3), now() + 10)
+    await policy.apply(puts(3), Budget(now() + 10))
     await asyncio.sleep(60)
     store.calls.clear()
     store.called_at.clear()
-    await asyncio.gather(*(policy.apply([put(f"{index}")], now() + 10) for index in range(5)))
+    await asyncio.gather(*(policy.apply([put(f"{index}")], Budget(now() + 10)) for index in range(5)))
     assert arrivals(store) == [(0, 1)] * 3 + [(0.1, 1), (0.2, 1)]
 
 
@@ -73,7 +74,7 @@ async def test_an_idle_bucket_fills_up_to_its_burst() -> None:
 async def test_a_rate_may_be_a_fraction() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(0.25, 1), write=None)
-    await asyncio.gather(*(policy.apply([Get(f"{index}")], now() + 10) for index in range(3)))
+    await asyncio.gather(*(policy.apply([Get(f"{index}")], Budget(now() + 10)) for index in range(3)))
     assert arrivals(store) == [(0, 1), (4, 1), (8, 1)]
 
 
@@ -82,12 +83,12 @@ async def test_a_batch_larger_than_the_bucket_passes_in_parts_and_leaves_no_debt
     """Samza: a batch of 100 at 10 a second passed immediately, and the next caller paid for it (W30)."""
     store = Scripted()
     policy = RateLimit(store, read=Rate(100, 20), write=None)
-    outcomes = await policy.apply(gets(50), now() + 10)
+    outcomes = await policy.apply(gets(50), Budget(now() + 10))
     assert outcomes == [None] * 50
     assert arrivals(store) == [(0, 20), (0.1, 10), (0.2, 10), (0.3, 10)]
     assert [operation.key for call in store.calls for operation in call] == [f"k{index}" for index in range(50)]
     started = now()
-    await policy.apply([Get("next")], started + 10)
+    await policy.apply([Get("next")], Budget(started + 10))
     assert now() == pytest.approx(started + 0.01), "the next pays for itself, not for the batch before it"
 
 
@@ -95,19 +96,19 @@ async def test_a_batch_larger_than_the_bucket_passes_in_parts_and_leaves_no_debt
 async def test_outcomes_of_parts_are_in_the_order_of_operations() -> None:
     policy = RateLimit(Scripted(), read=Rate(1000, 7), write=Rate(500, 3))
     mixed = [operation for both in zip(puts(40, "w"), gets(40, "r"), strict=True) for operation in both]
-    assert [type(outcome) for outcome in await policy.apply(mixed, now() + 10)] == [Written, type(None)] * 40
+    assert [type(outcome) for outcome in await policy.apply(mixed, Budget(now() + 10))] == [Written, type(None)] * 40
 
 
 @in_virtual_time
 async def test_a_large_batch_does_not_starve_others() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(100, 10), write=None)
-    batch = asyncio.create_task(policy.apply(gets(500), now() + 60))
+    batch = asyncio.create_task(policy.apply(gets(500), Budget(now() + 60)))
     await asyncio.sleep(0.5)
     started = now()
-    await policy.apply([Get("one")], now() + 10)
+    await policy.apply([Get("one")], Budget(now() + 10))
     assert now() - started <= 0.21
-    other = asyncio.create_task(policy.apply(gets(50, "o"), now() + 60))
+    other = asyncio.create_task(policy.apply(gets(50, "o"), Budget(now() + 60)))
     started = now()
     assert await other == [None] * 50
     assert now() - started <= 1.3, "two batches share the rate"
@@ -120,7 +121,7 @@ async def test_a_part_does_not_wait_for_the_part_before_it() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 5
     started = now()
-    await RateLimit(store, read=Rate(10, 1), write=None).apply(gets(5), now() + 60)
+    await RateLimit(store, read=Rate(10, 1), write=None).apply(gets(5), Budget(now() + 60))
     assert now() == pytest.approx(started + 5.4)
 
 
@@ -130,10 +131,10 @@ async def test_a_waiting_write_does_not_delay_a_read() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(1000, 10), write=Rate(1, 1))
     await policy.apply([put("a")])
-    writes = [asyncio.create_task(policy.apply([put("b")], now() + 60)) for _ in range(20)]
+    writes = [asyncio.create_task(policy.apply([put("b")], Budget(now() + 60))) for _ in range(20)]
     await asyncio.sleep(0)
     started = now()
-    assert len(await policy.apply(gets(10), now() + 1)) == 10
+    assert len(await policy.apply(gets(10), Budget(now() + 1))) == 10
     assert now() == started
     for write in writes:
         write.cancel()
@@ -144,7 +145,7 @@ async def test_each_direction_of_a_mixed_call_is_limited_separately() -> None:
     store = Scripted()
     policy = Divided(RateLimit(store, read=None, write=Rate(1, 1)))
     assert len(await policy.apply([*gets(3, "r"), put("a")])) == 4
-    outcomes = await policy.apply([put("b"), *gets(3, "r")], now() + 0.5)
+    outcomes = await policy.apply([put("b"), *gets(3, "r")], Budget(now() + 0.5))
     assert len(throttled(outcomes)) == 1
     assert outcomes[1:] == [None] * 3
 
@@ -154,10 +155,10 @@ async def test_a_call_without_enough_credits_in_time_is_rejected_immediately() -
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(1, 1))
     await policy.apply([put("a")])
-    waiting = [asyncio.create_task(policy.apply([put(f"{index}")], now() + 10)) for index in range(3)]
+    waiting = [asyncio.create_task(policy.apply([put(f"{index}")], Budget(now() + 10))) for index in range(3)]
     await asyncio.sleep(0)
     started = now()
-    [outcome] = await policy.apply([put("late")], started + 2.5)
+    [outcome] = await policy.apply([put("late")], Budget(started + 2.5))
     assert now() == started
     assert isinstance(outcome, Throttled)
     assert (outcome.applied, outcome.retriable) == ("no", True)
@@ -173,7 +174,7 @@ async def test_only_the_part_of_a_batch_without_credits_in_time_is_rejected() ->
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(10, 10))
     started = now()
-    outcomes = await policy.apply(puts(100), started + 2.05)
+    outcomes = await policy.apply(puts(100), Budget(started + 2.05))
     assert [type(outcome) for outcome in outcomes] == [Written] * 30 + [Throttled] * 70
     assert now() <= started + 2.05
     assert all(error.applied == "no" and (error.retry_after_s or 0) > 0 for error in throttled(outcomes))
@@ -184,7 +185,7 @@ async def test_a_call_cancelled_while_waiting_returns_its_credits() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(1, 1), write=None)
     await policy.apply([Get("a")])
-    calls = [asyncio.create_task(policy.apply([Get(f"{index}")], now() + 60)) for index in range(4)]
+    calls = [asyncio.create_task(policy.apply([Get(f"{index}")], Budget(now() + 60))) for index in range(4)]
     started = now()
     await asyncio.sleep(0.5)
     calls[0].cancel()
@@ -200,12 +201,12 @@ async def test_a_call_cancelled_on_admission_takes_no_credits() -> None:
     policy = RateLimit(store, read=Rate(1, 1), write=None)
     await policy.apply([Get("a")])
     started = now()
-    first = asyncio.create_task(policy.apply([Get("b")], now() + 60))
+    first = asyncio.create_task(policy.apply([Get("b")], Budget(now() + 60)))
     await asyncio.sleep(0)
     asyncio.get_running_loop().call_at(
         started + 1 + 5e-10, first.cancel
     )  # later in the same iteration of the event loop
-    second = asyncio.create_task(policy.apply([Get("c")], now() + 60))
+    second = asyncio.create_task(policy.apply([Get("c")], Budget(now() + 60)))
     await asyncio.gather(first, second, return_exceptions=True)
     assert first.cancelled()
     assert [operation.key for [operation] in store.calls] == ["a", "c"]
@@ -215,7 +216,7 @@ async def test_a_call_cancelled_on_admission_takes_no_credits() -> None:
 async def waiting_for_ten(policy: RateLimit) -> asyncio.Task[Sequence[Outcome]]:
     """Take all credits, then start a batch that waits for 10, and return when half of them are available."""
     await policy.apply(gets(100))
-    batch = asyncio.create_task(policy.apply(gets(10), now() + 60))
+    batch = asyncio.create_task(policy.apply(gets(10), Budget(now() + 60)))
     await asyncio.sleep(0.05)
     return batch
 
@@ -225,8 +226,8 @@ async def test_a_call_that_waits_for_more_credits_is_not_overtaken() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(100), write=None)
     batch = await waiting_for_ten(policy)
-    await policy.apply([Get("one")], now() + 60)
-    await policy.apply(gets(2), now() + 60)
+    await policy.apply([Get("one")], Budget(now() + 60))
+    await policy.apply(gets(2), Budget(now() + 60))
     assert [count for _, count in arrivals(store)] == [100, 10, 1, 2]
     await batch
 
@@ -235,7 +236,7 @@ async def test_a_call_that_waits_for_more_credits_is_not_overtaken() -> None:
 async def test_if_a_large_waiting_call_is_cancelled_the_next_proceeds() -> None:
     policy = RateLimit(Scripted(), read=Rate(100), write=None)
     batch = await waiting_for_ten(policy)
-    one = asyncio.create_task(policy.apply([Get("one")], now() + 60))
+    one = asyncio.create_task(policy.apply([Get("one")], Budget(now() + 60)))
     await asyncio.sleep(0)
     started = now()
     batch.cancel()
@@ -248,14 +249,14 @@ async def test_a_cancelled_batch_cancels_its_parts_and_takes_no_more_credits() -
     store = Scripted()
     store.takes_s = lambda operations: 5
     policy = RateLimit(store, read=Rate(10, 1), write=None)
-    batch = asyncio.create_task(policy.apply(gets(50), now() + 60))
+    batch = asyncio.create_task(policy.apply(gets(50), Budget(now() + 60)))
     await asyncio.sleep(1.05)
     batch.cancel()
     with pytest.raises(asyncio.CancelledError):
         await batch
     assert store.under_way == 0
     started = now()
-    await policy.apply([Get("next")], now() + 60)
+    await policy.apply([Get("next")], Budget(now() + 60))
     assert now() - started == pytest.approx(5.05)
 
 
@@ -268,7 +269,7 @@ async def test_an_exception_of_a_part_is_raised() -> None:
 
     store.takes_s = broken
     with pytest.raises(RuntimeError, match="broken"):
-        await RateLimit(store, read=Rate(10, 1), write=None).apply(gets(5), now() + 60)
+        await RateLimit(store, read=Rate(10, 1), write=None).apply(gets(5), Budget(now() + 60))
 
 
 @in_virtual_time
@@ -282,7 +283,7 @@ async def test_with_any_callers_at_most_the_burst_and_the_rate_pass() -> None:
         nonlocal sent, refused
         await asyncio.sleep(chance.uniform(0, 5))
         count = chance.choice([1, 1, 1, 5, 30, 100])
-        task = asyncio.create_task(policy.apply(gets(count, f"{index}-"), now() + chance.uniform(0.01, 3)))
+        task = asyncio.create_task(policy.apply(gets(count, f"{index}-"), Budget(now() + chance.uniform(0.01, 3))))
         if chance.random() < 0.2:
             asyncio.get_running_loop().call_later(chance.uniform(0, 1), task.cancel)
         [outcomes] = await asyncio.gather(task, return_exceptions=True)
@@ -296,7 +297,7 @@ async def test_with_any_callers_at_most_the_burst_and_the_rate_pass() -> None:
         assert sum(count for _, count in passed[first : last + 1]) <= 40 + 200 * between_s + 1e-3
     assert sum(count for _, count in passed) >= sent - refused > 0
     assert refused > 0
-    bucket = policy._gates["read"]._credits_of()
+    bucket = policy._gates["read"]._credits_of(NO_DEADLINE)
     assert isinstance(bucket, Bucket)
     assert bucket._queued_cost == 0
 
@@ -306,7 +307,7 @@ async def test_coarse_timers_lose_no_credits() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(10_000, 1), write=None)
     started = now()
-    await policy.apply(gets(5000), now() + 10)
+    await policy.apply(gets(5000), Budget(now() + 10))
     assert now() - started == pytest.approx(0.5, abs=0.01)
 
 
@@ -322,7 +323,7 @@ async def test_waits_and_refusals_are_counted() -> None:
     registry = CollectorRegistry()
     policy = RateLimit(Scripted(), read=Rate(100), write=Rate(10, 1), metrics=PolicyMetrics(registry))
     await policy.apply(gets(100))
-    await policy.apply(puts(4), now() + 0.25)
+    await policy.apply(puts(4), Budget(now() + 0.25))
 
     def value(name: str, direction: str) -> float | None:
         return registry.get_sample_value(f"tableside_rate_limit_{name}", {"table": "t", "direction": direction})

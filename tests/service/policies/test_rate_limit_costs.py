@@ -11,6 +11,7 @@ from contract import PolicyContract, Time, put, update
 from support.scripted import Divided, Scripted
 from support.spans import Spans
 from support.virtual_time import in_virtual_time, now
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
 from tableside.core.store import Policy, Store, TableSpec
@@ -39,7 +40,7 @@ def sized(key: str, size_bytes: int) -> Put:
 async def passed_at(policy: RateLimit, *operations: Operation, left_s: float = 60) -> float:
     """Apply the operations in one call, and return how long it took in seconds."""
     started = now()
-    outcomes = await policy.apply(operations, started + left_s)
+    outcomes = await policy.apply(operations, Budget(started + left_s))
     assert not any(isinstance(outcome, Throttled) for outcome in outcomes)
     return now() - started
 
@@ -48,7 +49,7 @@ async def empty(policy: RateLimit, *, read: float = 0, write: float = 0) -> None
     """Remove this many credits from the buckets."""
     for way, gate in policy._gates.items():
         if cost := read if way == "read" else write:
-            assert gate._credits_of().try_take(cost)
+            assert gate._credits_of(NO_DEADLINE).try_take(cost)
 
 
 def test_each_kind_has_a_cost_and_sizes_are_rounded_up_to_kib() -> None:
@@ -86,12 +87,12 @@ async def test_a_free_operation_never_waits_or_fails() -> None:
     store = Scripted()
     policy = RateLimit(store, read=Rate(1, 1), write=Rate(1, 1), cost=Cost(get=0, delete=0))
     await empty(policy, read=1, write=1)
-    waiting = asyncio.create_task(policy.apply([put("w")], now() + 60))
+    waiting = asyncio.create_task(policy.apply([put("w")], Budget(now() + 60)))
     await asyncio.sleep(0)
     assert await passed_at(policy, Delete("a")) == 0
     assert await passed_at(policy, *[Get(f"{index}") for index in range(1000)]) == 0
     operations: list[Operation] = [put("a"), Delete("b"), put("c"), Delete("d"), Get("e")]
-    outcomes = await Divided(policy).apply(operations, now() + 0.1)
+    outcomes = await Divided(policy).apply(operations, Budget(now() + 0.1))
     assert [type(outcome) for outcome in outcomes] == [Throttled, Written, Throttled, Written, type(None)]
     waiting.cancel()
 
@@ -109,7 +110,7 @@ async def test_a_batch_passes_in_parts_in_the_order_of_its_operations() -> None:
         update("f", {}, {}),
     ]
     started = now()
-    outcomes = await policy.apply(operations, started + 60)
+    outcomes = await policy.apply(operations, Budget(started + 60))
     assert [type(outcome) for outcome in outcomes] == [Written] * 6
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["d", "e", "f"]]
     assert store.called_at == pytest.approx([started, started + 0.08])
@@ -122,7 +123,7 @@ async def test_an_operation_beyond_the_burst_passes_when_the_bucket_is_full_and_
     policy = RateLimit(store, read=None, write=Rate(10, 5), cost=Cost(kib=10))
     await empty(policy, write=5)
     assert await passed_at(policy, sized("a", 3000)) == pytest.approx(0.5), "31 credits, and the bucket has at most 5"
-    [refused] = await policy.apply([put("b")], now() + 3)
+    [refused] = await policy.apply([put("b")], Budget(now() + 3))
     assert isinstance(refused, Throttled)
     assert refused.retry_after_s == pytest.approx(3.1), "26 are owed, and a bucket has to be full for 11"
     assert await passed_at(policy, put("b"), left_s=3.101) == pytest.approx(3.1)
@@ -132,7 +133,7 @@ async def test_an_operation_beyond_the_burst_passes_when_the_bucket_is_full_and_
 async def test_an_operation_that_costs_more_than_its_deadline_allows_eventually_passes() -> None:
     policy = RateLimit(Scripted(), read=None, write=Rate(1, 1), cost=Cost(kib=1))
     assert await passed_at(policy, sized("a", 500_000), left_s=10) == 0
-    [refused] = await policy.apply([put("b")], now() + 10)
+    [refused] = await policy.apply([put("b")], Budget(now() + 10))
     assert isinstance(refused, Throttled)
     assert refused.retry_after_s is not None
     await asyncio.sleep(refused.retry_after_s)
@@ -146,7 +147,7 @@ async def test_expensive_operations_are_not_starved_by_cheap_ones() -> None:
 
     async def small(index: int) -> None:
         for count in range(100):
-            await policy.apply([put(f"{index}-{count}")], now() + 60)
+            await policy.apply([put(f"{index}-{count}")], Budget(now() + 60))
 
     others = [asyncio.create_task(small(index)) for index in range(10)]
     await asyncio.sleep(1)
@@ -174,7 +175,7 @@ async def test_gets_without_a_fixed_cost_wait_while_credits_are_owed() -> None:
     assert await passed_at(policy, Get("a")) == 0
     assert await passed_at(policy, Get("a")) == pytest.approx(0.5)
     assert await passed_at(policy, Get("a")) == pytest.approx(1.0)
-    [refused] = await policy.apply([Get("b")], now() + 0.5)
+    [refused] = await policy.apply([Get("b")], Budget(now() + 0.5))
     assert isinstance(refused, Throttled)
 
 
@@ -198,7 +199,7 @@ async def test_costs_in_any_interval_are_limited_by_rate_and_burst_or_one_operat
         await asyncio.sleep(chance.uniform(0, 5))
         sizes = [chance.choice([10, 1000, 3000, 20_000]) for _ in range(chance.choice([1, 1, 3, 30]))]
         operations = [sized(f"{index}-{at}", size) for at, size in enumerate(sizes)]
-        return await policy.apply(operations, now() + chance.uniform(0.1, 8))
+        return await policy.apply(operations, Budget(now() + chance.uniform(0.1, 8)))
 
     outcomes = [one for each in await asyncio.gather(*map(caller, range(60))) for one in each]
     paid = [(at, sum(map(policy._cost.of, call))) for at, call in zip(store.called_at, store.calls, strict=True)]
@@ -206,7 +207,7 @@ async def test_costs_in_any_interval_are_limited_by_rate_and_burst_or_one_operat
         between_s = paid[last][0] - paid[first][0]
         assert sum(cost for _, cost in paid[first : last + 1]) <= 40 + largest + 200 * between_s + 2.1
     assert {type(outcome) for outcome in outcomes} == {Written, Throttled}
-    bucket = policy._gates["write"]._credits_of()
+    bucket = policy._gates["write"]._credits_of(NO_DEADLINE)
     assert isinstance(bucket, Bucket)
     assert bucket._queued_cost == 0
     await asyncio.sleep(10)

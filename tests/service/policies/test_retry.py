@@ -16,6 +16,7 @@ from support.spans import Spans
 from support.virtual_time import in_virtual_time, now
 from tableside.catalog.table import Table
 from tableside.core import values
+from tableside.core.budget import Budget
 from tableside.core.errors import (
     Contended,
     DeadlineExceeded,
@@ -74,7 +75,7 @@ def retry(store: Store, attempts_max: int = 3, **rest: Any) -> Retry:
 
 
 async def one(policy: Store, operation: Operation, until: float = math.inf) -> Outcome:
-    [outcome] = await policy.apply([operation], until)
+    [outcome] = await policy.apply([operation], Budget(until))
     return outcome
 
 
@@ -345,7 +346,7 @@ async def test_an_operation_with_a_long_delay_does_not_prevent_retries_of_others
         Throttled("x", retry_after_s=waits[operation.key]) if operation.key == "a" or call == 1 else None
     )
     started = now()
-    outcomes = await retry(store, backoff="none").apply([Get("a"), Get("b")], started + 10)
+    outcomes = await retry(store, backoff="none").apply([Get("a"), Get("b")], Budget(started + 10))
     assert isinstance(outcomes[0], Throttled)
     assert outcomes[1] is None
     assert now() == started + 2
@@ -357,7 +358,7 @@ async def test_an_operation_is_not_retried_before_its_delay() -> None:
     waits: dict[object, float] = {"a": 4, "b": 2}
     store.fault = lambda operation, call: Throttled("x", retry_after_s=waits[operation.key]) if call == 1 else None
     started = now()
-    assert await retry(store, backoff="none").apply([Get("a"), Get("b")], started + 10) == [None, None]
+    assert await retry(store, backoff="none").apply([Get("a"), Get("b")], Budget(started + 10)) == [None, None]
     assert store.called_at == [started, started + 4]
 
 
@@ -434,7 +435,7 @@ async def test_reads_and_writes_of_one_call_have_separate_total_times() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 3
     policy = Divided(Retry(store, read=RetrySchedule(total_s=2), write=RetrySchedule(total_s=4)))
-    outcomes = await policy.apply([put("a"), Get("b"), put("c")], now() + 60)
+    outcomes = await policy.apply([put("a"), Get("b"), put("c")], Budget(now() + 60))
     assert [type(outcome) for outcome in outcomes] == [Written, StoreUnavailable, Written]
     assert sorted(len(call) for call in store.calls) == [1, 2]
 

@@ -21,6 +21,7 @@ from servers.redis import redis
 from support.scripted import Scripted
 from support.spans import Spans
 from support.virtual_time import now
+from tableside.core.budget import Budget
 from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Put
 from tableside.core.store import Policy, Store, TableSpec
@@ -77,7 +78,7 @@ async def run_callers(policy: Policy, seconds: float, callers: int, operation: O
 
     async def caller() -> None:
         while now() < until:
-            await policy.apply([operation or Get("a")], until)
+            await policy.apply([operation or Get("a")], Budget(until))
             await asyncio.sleep(0)
 
     await asyncio.gather(*(caller() for _ in range(callers)))
@@ -123,7 +124,7 @@ async def test_two_replicas_together_keep_the_rate(redis_url: str, table: str) -
 
 async def test_a_replica_can_use_credits_that_others_leave(redis_url: str, table: str) -> None:
     async with replicas(redis_url, table, 2, read=Rate(200)) as ((busy, busy_store), (idle, idle_store)):
-        await asyncio.gather(run_callers(busy, 2.5, 10), idle.apply([Get("a")], now() + 1))
+        await asyncio.gather(run_callers(busy, 2.5, 10), idle.apply([Get("a")], Budget(now() + 1)))
     assert len(idle_store.calls) == 1
     assert len(busy_store.calls) >= 0.6 * 200 * 2.5
 
@@ -144,7 +145,7 @@ async def test_replicas_share_rates_below_one_and_fractional_costs(redis_url: st
 async def test_a_burst_is_for_all_together(redis_url: str, table: str) -> None:
     async with replicas(redis_url, table, 3, write=Rate(10, 50)) as three:
         writes = [put(f"{index}") for index in range(40)]
-        outcomes = await asyncio.gather(*(policy.apply(writes, now() + 0.2) for policy, _ in three))
+        outcomes = await asyncio.gather(*(policy.apply(writes, Budget(now() + 0.2)) for policy, _ in three))
     answered = [outcome for each in outcomes for outcome in each]
     refused = [outcome for outcome in answered if isinstance(outcome, Throttled)]
     assert 50 <= len(answered) - len(refused) <= 53
@@ -153,17 +154,17 @@ async def test_a_burst_is_for_all_together(redis_url: str, table: str) -> None:
 
 async def test_reads_and_writes_have_separate_credits(redis_url: str, table: str) -> None:
     async with replicas(redis_url, table, 1, read=Rate(100), write=Rate(1)) as [(policy, _)]:
-        await policy.apply([put("a")], now() + 5)
-        waiting = [asyncio.create_task(policy.apply([put("b")], now() + 60)) for _ in range(5)]
+        await policy.apply([put("a")], Budget(now() + 5))
+        waiting = [asyncio.create_task(policy.apply([put("b")], Budget(now() + 60))) for _ in range(5)]
         await asyncio.sleep(0.05)
         started = now()
-        assert await policy.apply([Get(f"{index}") for index in range(50)], started + 5) == [None] * 50
+        assert await policy.apply([Get(f"{index}") for index in range(50)], Budget(started + 5)) == [None] * 50
         assert now() - started < 0.5
         for write in waiting:
             write.cancel()
     async with replicas(redis_url, f"{table}-equal", 1, read=Rate(0.01), write=Rate(0.01)) as [(policy, _)]:
-        await policy.apply([put("a")], now() + 5)
-        assert await policy.apply([Get("absent")], now() + 5) == [None]
+        await policy.apply([put("a")], Budget(now() + 5))
+        assert await policy.apply([Get("absent")], Budget(now() + 5)) == [None]
 
 
 async def test_a_hundred_waiting_callers_cause_few_requests_to_redis(tmp_path: Path, table: str) -> None:
@@ -180,9 +181,9 @@ async def test_a_hundred_waiting_callers_cause_few_requests_to_redis(tmp_path: P
 
 async def test_a_call_without_credits_in_time_is_rejected_early(redis_url: str, table: str) -> None:
     async with replicas(redis_url, table, 1, write=Rate(0.2, 1)) as [(policy, one_store)]:
-        await policy.apply([put("a")], now() + 5)
+        await policy.apply([put("a")], Budget(now() + 5))
         started = now()
-        outcomes = await asyncio.gather(*(policy.apply([put("b")], now() + 2) for _ in range(20)))
+        outcomes = await asyncio.gather(*(policy.apply([put("b")], Budget(now() + 2)) for _ in range(20)))
         assert now() - started < 1
     for [refused] in outcomes:
         assert isinstance(refused, Throttled)
@@ -209,8 +210,8 @@ async def test_a_waiting_caller_keeps_its_deadline_and_takes_no_credits_if_cance
     redis_url: str, table: str
 ) -> None:
     async with replicas(redis_url, table, 1, read=Rate(20, 20)) as [(policy, one_store)]:
-        await policy.apply([Get(f"{index}") for index in range(20)], now() + 5)
-        calls = [asyncio.create_task(policy.apply([Get(f"w{index}")], now() + 10)) for index in range(6)]
+        await policy.apply([Get(f"{index}") for index in range(20)], Budget(now() + 5))
+        calls = [asyncio.create_task(policy.apply([Get(f"w{index}")], Budget(now() + 10))) for index in range(6)]
         await asyncio.sleep(0.2)
         for call in calls[1::2]:
             call.cancel()
@@ -222,9 +223,9 @@ async def test_an_operation_beyond_the_burst_passes_and_the_rest_is_debt(redis_u
     async with replicas(redis_url, table, 1, write=Rate(20), cost=Cost(kib=1)) as [(policy, _)]:
         large = Put("a", b'{"s":"' + b"x" * 24_000 + b'"}')
         started = now()
-        assert not isinstance((await policy.apply([large], started + 5))[0], Throttled)
+        assert not isinstance((await policy.apply([large], Budget(started + 5)))[0], Throttled)
         assert now() - started < 1
-        assert not isinstance((await policy.apply([put("b")], started + 5))[0], Throttled)
+        assert not isinstance((await policy.apply([put("b")], Budget(started + 5)))[0], Throttled)
         assert now() - started > 1, "the window is used up, and 5 credits are owed"
 
 
@@ -232,9 +233,9 @@ async def test_the_next_call_pays_for_the_records_found(redis_url: str, table: s
     async with replicas(redis_url, table, 1, read=Rate(20), cost=Cost(kib=1)) as [(policy, one_store)]:
         await one_store.apply([Put("a", b'{"s":"' + b"x" * 24_000 + b'"}')])
         started = now()
-        await policy.apply([Get("a")], started + 5)
+        await policy.apply([Get("a")], Budget(started + 5))
         assert now() - started < 0.5
-        await policy.apply([Get("b")], started + 5)
+        await policy.apply([Get("b")], Budget(started + 5))
         assert now() - started > 1
 
 
@@ -282,7 +283,7 @@ async def test_a_redis_that_was_never_reachable_blocks_no_call(table: str, unuse
         started = now()
         outcomes: list[Outcome] = []
         for _ in range(50):
-            outcomes += await policy.apply([Get("a")], now() + 5)
+            outcomes += await policy.apply([Get("a")], Budget(now() + 5))
         assert outcomes == [None] * 50
         assert now() - started < 2 * RESPONSE_TIMEOUT_S
 
@@ -294,7 +295,7 @@ async def test_a_cluster_that_was_never_reachable_blocks_no_call(table: str, unu
         policy = RateLimit(store(table), read=Rate(50), write=None, shared=credit, metrics=PolicyMetrics(registry))
         outcomes: list[Outcome] = []
         for _ in range(50):
-            outcomes += await policy.apply([Get("a")], now() + 5)
+            outcomes += await policy.apply([Get("a")], Budget(now() + 5))
         assert outcomes == [None] * 50
         assert fallbacks(registry, table) > 0
         await asyncio.sleep(1.5 * PROBE_INTERVAL_S)
@@ -326,7 +327,7 @@ async def test_user_and_password_are_used_and_never_shown(
             settings = RedisSettings.model_validate({"url": url, "username": "default", "password": password})
             credit = SharedCredits.open(settings.connection())
             policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=PolicyMetrics(registry))
-            assert await policy.apply([Get("a")], now() + 5) == [None]
+            assert await policy.apply([Get("a")], Budget(now() + 5)) == [None]
             assert fallbacks(registry, table) == away
             assert password not in repr(credit)
             await credit.close()
@@ -353,7 +354,7 @@ async def test_redis_may_be_behind_tls_or_a_socket(tmp_path: Path, table: str, i
             registry = CollectorRegistry()
             credit = SharedCredits.open(RedisSettings.model_validate({"url": url}).connection())
             policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=PolicyMetrics(registry))
-            assert await policy.apply([Get("a")], now() + 5) == [None]
+            assert await policy.apply([Get("a")], Budget(now() + 5)) == [None]
             assert fallbacks(registry, table) == 0
             await credit.close()
 

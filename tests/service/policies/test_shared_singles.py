@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from contract import PolicyContract, Time, one, put, update, value
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
+from tableside.core.budget import Budget
 from tableside.core.changes import PACKED_BYTES_MIN, packed
 from tableside.core.errors import DeadlineExceeded, Internal, StoreUnavailable
 from tableside.core.operations import Get, Operation, Outcome, Record, Token, Update, Written
@@ -119,10 +120,10 @@ async def test_a_call_has_the_latest_deadline_and_each_caller_its_own() -> None:
     await asyncio.sleep(0)
     long, short = now() + 30, now() + CALL_S / 2
     first, hasty, *others = await asyncio.gather(
-        policy.apply([Get("a")], long),
-        policy.apply([Get("b")], short),
-        policy.apply([Get("c")], long),
-        policy.apply([Get("d")], long + 0.0001),
+        policy.apply([Get("a")], Budget(long)),
+        policy.apply([Get("b")], Budget(short)),
+        policy.apply([Get("c")], Budget(long)),
+        policy.apply([Get("d")], Budget(long + 0.0001)),
     )
     await alone
     assert (first, *others) == ([None], [None], [None])
@@ -136,7 +137,7 @@ async def test_no_call_is_sent_after_its_deadline() -> None:
     policy = shared(store)
     alone = asyncio.create_task(one(policy, Get("in flight")))
     await asyncio.sleep(0)
-    [outcome] = await policy.apply([Get("a")], now())
+    [outcome] = await policy.apply([Get("a")], Budget(now()))
     assert isinstance(outcome, DeadlineExceeded)
     await alone
     assert sizes(store) == [1]

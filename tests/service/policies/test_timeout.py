@@ -11,6 +11,7 @@ from contract import PolicyContract, Time, put, update
 from support.scripted import Divided, Scripted
 from support.virtual_time import in_virtual_time, now
 from tableside.catalog.table import Table
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store
@@ -40,12 +41,12 @@ async def test_a_timeout_before_the_callers_deadline_is_store_unavailable() -> N
     store = Scripted()
     store.takes_s = lambda operations: 60
     started = now()
-    [get] = await Timeout(store, read_s=1, write_s=2).apply([Get("a")], until=started + 10)
+    [get] = await Timeout(store, read_s=1, write_s=2).apply([Get("a")], budget=Budget(started + 10))
     assert now() == started + 1
     told = error(get, StoreUnavailable, "no")
     assert "1 s" in told.detail
     assert "read" in told.detail
-    [written] = await Timeout(store, read_s=1, write_s=2).apply([put("a")], until=started + 10)
+    [written] = await Timeout(store, read_s=1, write_s=2).apply([put("a")], budget=Budget(started + 10))
     assert now() == started + 3
     assert "2 s" in error(written, StoreUnavailable, "unknown").detail
     assert store.cancelled == 0
@@ -56,7 +57,7 @@ async def test_a_timeout_at_the_callers_deadline_is_deadline_exceeded() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 60
     started = now()
-    outcomes = await Timeout(store, read_s=5, write_s=None).apply([Get("a"), put("b")], until=started + 3)
+    outcomes = await Timeout(store, read_s=5, write_s=None).apply([Get("a"), put("b")], budget=Budget(started + 3))
     assert now() == started + 3
     error(outcomes[0], DeadlineExceeded, "no")
     error(outcomes[1], DeadlineExceeded, "unknown")
@@ -67,7 +68,7 @@ async def test_a_timeout_at_the_callers_deadline_is_deadline_exceeded() -> None:
 async def test_an_outcome_that_was_not_applied_remains_so() -> None:
     store = Scripted()
     store.fault = lambda operation, call: DeadlineExceeded("not sent") if operation.key == "a" else None
-    first, second = await Timeout(store, read_s=1, write_s=1).apply([put("a"), put("b")], until=now() + 10)
+    first, second = await Timeout(store, read_s=1, write_s=1).apply([put("a"), put("b")], budget=Budget(now() + 10))
     error(first, StoreUnavailable, "no")
     assert isinstance(second, Written)
 
@@ -78,7 +79,7 @@ async def test_a_store_that_ignores_its_deadline_is_cancelled_shortly_after() ->
     store.deaf, store.takes_s = True, lambda operations: 3600
     started = now()
     policy = Divided(Timeout(store, read_s=1, write_s=1))
-    outcomes = await policy.apply([Get("a"), put("b")], until=started + 10)
+    outcomes = await policy.apply([Get("a"), put("b")], budget=Budget(started + 10))
     assert now() == pytest.approx(started + 1 + GRACE_S)
     error(outcomes[0], StoreUnavailable, "no")
     error(outcomes[1], StoreUnavailable, "unknown")
@@ -106,7 +107,7 @@ async def test_each_direction_of_a_call_has_a_separate_timeout() -> None:
     operations: list[Operation] = [Get("a"), put("b"), Get("c"), update("d", {"n": 1}, {})]
     for write_s in (2.0, None):
         policy = Divided(Timeout(store, read_s=1, write_s=write_s))
-        outcomes = await policy.apply(operations, until=now() + 10)
+        outcomes = await policy.apply(operations, budget=Budget(now() + 10))
         assert [type(outcome) for outcome in outcomes] == [StoreUnavailable, Written, StoreUnavailable, Written]
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "c"], ["b"], ["d"]] * 2
 
@@ -125,7 +126,7 @@ async def test_without_a_timeout_calls_are_unlimited() -> None:
 async def test_cancellation_and_the_stores_own_timeout_error_pass_through() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 60
-    task = asyncio.create_task(Timeout(store, read_s=1, write_s=2).apply([Get("a")], until=now() + 10))
+    task = asyncio.create_task(Timeout(store, read_s=1, write_s=2).apply([Get("a")], budget=Budget(now() + 10)))
     await asyncio.sleep(0.5)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -133,7 +134,7 @@ async def test_cancellation_and_the_stores_own_timeout_error_pass_through() -> N
     assert store.cancelled == 1
 
     class Broken(Scripted):
-        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
@@ -151,10 +152,10 @@ async def test_timeouts_are_counted_by_direction() -> None:
     registry = CollectorRegistry()
     store = Scripted()
     policy = Divided(Timeout(store, read_s=1, write_s=2, metrics=PolicyMetrics(registry)))
-    await policy.apply([Get("a"), put("b")], until=now() + 10)
+    await policy.apply([Get("a"), put("b")], budget=Budget(now() + 10))
     store.takes_s = lambda operations: 60
-    await policy.apply([Get("a"), Get("b"), put("c")], until=now() + 10)
-    await policy.apply([Get("a"), put("c")], until=now() + 0.5)
+    await policy.apply([Get("a"), Get("b"), put("c")], budget=Budget(now() + 10))
+    await policy.apply([Get("a"), put("c")], budget=Budget(now() + 0.5))
 
     def count(direction: str) -> float | None:
         return registry.get_sample_value("tableside_attempt_timeouts_total", {"table": "t", "direction": direction})

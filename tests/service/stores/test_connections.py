@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from support.kinds import kind
 from support.waiting import eventually
 from tableside import stores
 from tableside.core.backend import Backend, Connections, connections_of
+from tableside.core.budget import Budget
 from tableside.core.operations import Get, Record
 from tableside.core.store import Store
 from tableside.settings import validate
@@ -85,7 +87,7 @@ async def test_blocked_calls_count_as_connections_in_use(
             assert {type(outcome) for [outcome] in await asyncio.gather(*held)} == {Record}
             assert connections_of(backend) == Connections(0, 0 if name == "dynamodb" else 4, 4)
             proxy.cut()
-            await asyncio.gather(*(store.apply([Get("a")], asyncio.get_running_loop().time() + 1) for _ in range(2)))
+            await asyncio.gather(*(store.apply([Get("a")], Budget(time.monotonic() + 1)) for _ in range(2)))
             await eventually(lambda: connections_of(backend) == Connections(0, 0, 4))
             proxy.hang()
             leaving = asyncio.create_task(store.apply([Get("a")]))

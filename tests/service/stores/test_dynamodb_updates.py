@@ -13,6 +13,7 @@ from service.test_stateful import Machine
 from support.dynamodb_tables import a_name, fresh_table, make, opened, settings as client_settings
 from tableside.core import updates, values
 from tableside.core.backend import Backend
+from tableside.core.budget import Budget
 from tableside.core.errors import InvalidOperation
 from tableside.core.operations import Get, Operation, Record, Written
 from tableside.core.store import TableSpec, now_ms
@@ -176,7 +177,7 @@ async def test_an_update_of_many_members_ends_before_its_deadline(store: Dynamod
     """It has too many for an expression. The time to find that must not grow with the square of their number."""
     key, added = a_name(), {f"m{number}": 1 for number in range(25_000)}
     await one(store, put(key, {"old": 1}))
-    [outcome] = await store.apply([update(key, {"$inc": added})], asyncio.get_running_loop().time() + 4)
+    [outcome] = await store.apply([update(key, {"$inc": added})], Budget(asyncio.get_running_loop().time() + 4))
     assert isinstance(outcome, Written), outcome
     assert await value(store, key) == {"old": 1, **added}
 

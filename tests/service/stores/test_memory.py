@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from contract import StoreContract, Time, one, pages, put, record, update, written
+from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, TooLarge
 from tableside.core.operations import Written
 from tableside.core.page_builder import PAGE_SKIPPED_MAX
@@ -62,7 +63,7 @@ async def test_a_page_ends_early_among_expired_records() -> None:
 
 async def test_nothing_is_written_after_the_deadline() -> None:
     store = await (await MemoryBackend.open(MemorySettings())).store(TableSpec("t"))
-    outcomes = await store.apply([put("a", {}), put("b", {})], asyncio.get_running_loop().time())
+    outcomes = await store.apply([put("a", {}), put("b", {})], Budget(asyncio.get_running_loop().time()))
     assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 2
     assert (await store.scan(_all())).records == []
 
@@ -79,7 +80,7 @@ async def test_other_tasks_run_between_updates_and_late_ones_are_not_applied() -
 
     task = asyncio.create_task(other())
     updates = [update(f"{index}", {"n": 1}, default) for index in range(1000)]
-    outcomes = await store.apply(updates, asyncio.get_running_loop().time() + 0.05)
+    outcomes = await store.apply(updates, Budget(asyncio.get_running_loop().time() + 0.05))
     task.cancel()
     assert (type(outcomes[0]), type(outcomes[-1])) == (Written, DeadlineExceeded)
     assert turns > 2

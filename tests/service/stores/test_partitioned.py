@@ -12,6 +12,7 @@ import pytest
 from contract import Basics, Preconditions, Scans, StoreContract, Time, one, pages, put, scanned, update, value
 from tableside.core.backend import Backend
 from tableside.core.bounded_reads import NOT_READ
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import (
     DeadlineExceeded,
     PreconditionFailed,
@@ -155,8 +156,8 @@ class OneAtATime:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        return [*await self._inner.apply(operations[:1], until), *[NOT_READ] * (len(operations) - 1)]
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
+        return [*await self._inner.apply(operations[:1], budget), *[NOT_READ] * (len(operations) - 1)]
 
 
 async def test_writes_that_a_partition_has_not_attempted_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,10 +184,10 @@ class RecordingStore:
         self.fails = fails
         self.calls: list[Sequence[Operation]] = []
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         self.calls.append(operations)
         await asyncio.sleep(self.takes_s)
-        return [self.fails] * len(operations) if self.fails else await self._inner.apply(operations, until)
+        return [self.fails] * len(operations) if self.fails else await self._inner.apply(operations, budget)
 
 
 # Outcomes
@@ -285,7 +286,7 @@ async def test_a_slow_partition_hides_no_outcome_of_the_others() -> None:
     watched = [RecordingStore(part, takes_s=60 if index == 1 else 0) for index, part in enumerate(store.partitions)]
     until = asyncio.get_running_loop().time() + 0.2
     [written, read] = await store.with_policies(watched).apply(
-        [put("a", {"n": 1}, partitions=EVERY), Get("b", partitions=(1,))], until
+        [put("a", {"n": 1}, partitions=EVERY), Get("b", partitions=(1,))], Budget(until)
     )
     told = parts(written)
     assert isinstance(told[1], DeadlineExceeded)
@@ -425,7 +426,7 @@ async def test_a_hung_partition_does_not_delay_the_others() -> None:
     store = await composed(MemoryBackend(), UnavailableBackend(answers=False)).store(TableSpec("t"))
     assert isinstance(await one(store, put("a", partitions=(0,))), Written)
     until = asyncio.get_running_loop().time() + 0.1
-    [outcome] = await store.apply([Get("a", partitions=(1,))], until)
+    [outcome] = await store.apply([Get("a", partitions=(1,))], Budget(until))
     assert isinstance(outcome, StoreUnavailable)
 
 

@@ -15,6 +15,7 @@ from contract import one, put, value, written
 from servers.postgres import postgres, standby
 from servers.proxy import FaultProxy
 from support.postgres_tables import database, psql
+from tableside.core.budget import Budget
 from tableside.core.errors import StoreUnavailable, TableError, WritesRejected
 from tableside.core.operations import Delete, Get, Record, Token
 from tableside.core.store import TableSpec
@@ -139,7 +140,7 @@ async def test_a_primary_that_hangs_is_left(servers: Servers) -> None:
             proxy.hang()
             await servers.promote()
             started = time.monotonic()
-            while isinstance((await store.apply([put("a", {"n": 2})], time.monotonic() + 0.3))[0], TableError):
+            while isinstance((await store.apply([put("a", {"n": 2})], Budget(time.monotonic() + 0.3)))[0], TableError):
                 assert time.monotonic() - started < 4
             async with psql(servers.new) as direct:
                 assert await direct.fetchval("SELECT value->>'n' FROM t") == "2"

@@ -16,6 +16,7 @@ from contract import one, put, update, value, written
 from servers.postgres import postgres
 from servers.proxy import Connection as ProxyConnection, FaultProxy
 from support.postgres_tables import database, new_name, psql
+from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Scan, TableSpec
@@ -50,7 +51,7 @@ class Behind:
         """Apply operations, and check that the outcomes arrive before the deadline."""
         started = time.monotonic()
         until = asyncio.get_running_loop().time() + deadline_s
-        outcomes = await asyncio.wait_for(self.store.apply(operations, until), deadline_s + 5)
+        outcomes = await asyncio.wait_for(self.store.apply(operations, Budget(until)), deadline_s + 5)
         assert time.monotonic() - started < deadline_s + 0.25
         return outcomes
 
@@ -63,7 +64,7 @@ class Behind:
     async def recovers(self) -> None:
         """Check that the store recovers within seconds, without intervention."""
         until = time.monotonic() + 5
-        while isinstance((await self.store.apply([put("again", {"n": 1})], _soon()))[0], TableError):
+        while isinstance((await self.store.apply([put("again", {"n": 1})], Budget(_soon())))[0], TableError):
             assert time.monotonic() < until
             await asyncio.sleep(0.05)
         await self.backend.ping()

@@ -21,6 +21,7 @@ from servers.proxy import FaultProxy
 from servers.redis import redis_cluster
 from support import large_records
 from support.redis_tables import connected, own, redis_key, table
+from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
@@ -229,7 +230,7 @@ async def test_an_indexed_partition_loses_nothing_to_its_slot_that_moves(tmp_pat
             loop = asyncio.get_running_loop()
             while not stop.is_set():
                 day = len(written_days)
-                [outcome] = await store.apply([put(("u", day))], loop.time() + 20)
+                [outcome] = await store.apply([put(("u", day))], Budget(loop.time() + 20))
                 assert isinstance(outcome, Written), outcome
                 written_days.append(day)
 
@@ -289,7 +290,7 @@ async def test_discovering_slots_ends_at_the_deadline(redis_cluster_urls: list[s
         started = asyncio.get_running_loop().time()
 
         async def answered(patience_s: float) -> TableError:
-            [outcome] = await store.apply([put("k")], started + patience_s)
+            [outcome] = await store.apply([put("k")], Budget(started + patience_s))
             assert asyncio.get_running_loop().time() - started < patience_s + 1
             assert isinstance(outcome, TableError)
             return outcome

@@ -19,6 +19,7 @@ from servers.redis import Watched, redis_sentinel
 from support.redis_tables import connected, redis_key, table
 from support.waiting import WAIT_MAX_S, eventually, until
 from tableside.catalog.backends import ReplicaLinks
+from tableside.core.budget import Budget
 from tableside.core.errors import StoreMisconfigured, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Written
 from tableside.core.store import TableSpec
@@ -215,7 +216,7 @@ async def test_the_shared_limit_and_the_channel_follow_the_primary(tmp_path: Pat
                 while not channel.up or not await server.pubsub_numsub("tableside:writes:0"):
                     await asyncio.sleep(0.05)
                 while not await server.keys("tableside-limits*"):
-                    await limit.apply([Get("a")], time.monotonic() + 1)
+                    await limit.apply([Get("a")], Budget(time.monotonic() + 1))
                     await asyncio.sleep(0.05)
             if primary == watched.primary:
                 async with tool(watched.sentinels[0]) as sentinel:

@@ -12,6 +12,7 @@ from rocksdict import WriteBatch
 
 from contract import Time, one, pages, put, scanned, update, written
 from service.stores.test_rocksdb import database
+from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded
 from tableside.core.operations import Get, Operation, Token, Written
 from tableside.core.page_builder import PAGE_SKIPPED_MAX
@@ -203,7 +204,7 @@ async def test_other_writes_run_between_the_turns_of_a_large_batch(
 
 async def test_a_large_batch_ends_at_its_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "OPERATIONS_PER_TURN_MAX", 10)
-    outcomes = await store.apply([put(f"{index:02}") for index in range(30)], asyncio.get_running_loop().time())
+    outcomes = await store.apply([put(f"{index:02}") for index in range(30)], Budget(asyncio.get_running_loop().time()))
     assert {type(outcome) for outcome in outcomes[:10]} == {Written}
     late = [outcome for outcome in outcomes[10:] if isinstance(outcome, DeadlineExceeded)]
     assert [outcome.applied for outcome in late] == ["no"] * 20

@@ -1,7 +1,6 @@
 """Waits are spans, a shared call is linked to each of its requests, and unsampled requests create no spans."""
 
 import asyncio
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from contract import put
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time, now
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
+from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import Overloaded, StoreUnavailable
 from tableside.core.operations import Get, Operation, Outcome
 from tableside.core.store import Store
@@ -41,7 +41,7 @@ class Watch:
 
     async def request(self, name: str, store: Store, operations: Sequence[Operation], left_s: float = 60) -> Span:
         with self.tracer.start_as_current_span(name, Context()) as span:
-            await store.apply(operations, now() + left_s)
+            await store.apply(operations, Budget(now() + left_s))
         return span
 
     @property
@@ -86,9 +86,9 @@ class Traced(Scripted):
         self._traces = traces
         self.takes_s = lambda operations: takes_s
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         with self._traces.span("store call"):
-            return await super().apply(operations, until)
+            return await super().apply(operations, budget)
 
 
 @in_virtual_time
@@ -111,7 +111,7 @@ async def test_an_unsuccessful_wait_is_a_span_too() -> None:
     first = asyncio.create_task(watch.request("one", store, [Get("a")]))
     await asyncio.sleep(0)
     with watch.tracer.start_as_current_span("two", Context()) as span:
-        [outcome] = await store.apply([Get("a")], now() + 1)
+        [outcome] = await store.apply([Get("a")], Budget(now() + 1))
     assert isinstance(outcome, Overloaded)
     wait = watch.child_of(span, "bulkhead wait")
     assert (wait.status.status_code, dict(wait.attributes or {})) == (StatusCode.ERROR, {"error.type": "TimeoutError"})

@@ -189,12 +189,12 @@ class View(msgspec.Struct, frozen=True):
 
 
 async def look_up(
-    catalog: Catalog, entry: CatalogEntry, address: Address, *, fresh: bool = False, message: str = ""
+    catalog: Catalog, entry: CatalogEntry, address: Address, caller: str, *, fresh: bool = False, message: str = ""
 ) -> View:
     """Read one record. `fresh` bypasses the cache."""
     try:
         table = await catalog.table(entry.spec.name)
-        outcome = await table.one(Get(address.key, 0.0 if fresh else None, address.partitions))
+        outcome = await table.one(Get(address.key, 0.0 if fresh else None, address.partitions), table.budget(caller))
     except TableError as error:
         outcome = error
     if isinstance(outcome, TableError):
@@ -202,7 +202,7 @@ async def look_up(
     return View(address, _display(outcome), message)
 
 
-async def put(catalog: Catalog, entry: CatalogEntry, address: Address, fields: Mapping[str, str]) -> View:
+async def put(catalog: Catalog, entry: CatalogEntry, address: Address, caller: str, fields: Mapping[str, str]) -> View:
     """Replace the version with the form's etag, or create the record if the form has no etag."""
     etag, text = fields.get("etag"), fields.get("value", "")
     message = "The record was created." if etag is None else "Saved."
@@ -216,13 +216,13 @@ async def put(catalog: Catalog, entry: CatalogEntry, address: Address, fields: M
             condition["partitions"] = [address.partition]
         return members.build(table.spec, "put", address.key, {"value": values.parse(text), **condition})
 
-    return await _change(catalog, entry, address, build, message, text)
+    return await _change(catalog, entry, address, caller, build, message, text)
 
 
-async def delete(catalog: Catalog, entry: CatalogEntry, address: Address, etag: str) -> View:
+async def delete(catalog: Catalog, entry: CatalogEntry, address: Address, caller: str, etag: str) -> View:
     """Delete the record if it still has the version `etag`."""
     operation = Delete(address.key, (etag,), None, address.partitions)
-    return await _change(catalog, entry, address, lambda table: operation, "The record was deleted.", None)
+    return await _change(catalog, entry, address, caller, lambda table: operation, "The record was deleted.", None)
 
 
 async def scan(catalog: Catalog, entry: CatalogEntry, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -247,23 +247,29 @@ async def scan(catalog: Catalog, entry: CatalogEntry, fields: Mapping[str, str])
 
 
 async def _change(
-    catalog: Catalog, entry: CatalogEntry, address: Address, build: Any, message: str, typed: str | None
+    catalog: Catalog,
+    entry: CatalogEntry,
+    address: Address,
+    caller: str,
+    build: Any,
+    message: str,
+    typed: str | None,
 ) -> View:
     outcome: Outcome
     try:
         table = await catalog.table(entry.spec.name)
-        outcome = await table.one(build(table))
+        outcome = await table.one(build(table), table.budget(caller))
     except TableError as error:
         outcome = error
     match outcome:
         case PreconditionFailed():
             return await _compare_with_current(
-                await look_up(catalog, entry, address, fresh=True), describe_error(outcome, write=True), typed
+                await look_up(catalog, entry, address, caller, fresh=True), describe_error(outcome, write=True), typed
             )
         case TableError():
-            current = await look_up(catalog, entry, address, fresh=True)
+            current = await look_up(catalog, entry, address, caller, fresh=True)
             return View(address, current.record, error=describe_error(outcome, write=True), typed=typed)
-    return await look_up(catalog, entry, address, fresh=True, message=message)
+    return await look_up(catalog, entry, address, caller, fresh=True, message=message)
 
 
 async def _compare_with_current(current: View, error: ErrorMessage, typed: str | None) -> View:

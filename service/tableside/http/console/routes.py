@@ -122,7 +122,7 @@ class _Pages:
         entry, fresh = _entry(request), "fresh" in request.query_params
 
         async def look_up(address: Address) -> View:
-            return await records.look_up(_catalog(request), entry, address, fresh=fresh)
+            return await records.look_up(_catalog(request), entry, address, _caller(request), fresh=fresh)
 
         return await self._record(request, entry, look_up)
 
@@ -132,7 +132,7 @@ class _Pages:
         fields = await records.read_form(request)
 
         async def put(address: Address) -> View:
-            return await records.put(_catalog(request), entry, address, fields)
+            return await records.put(_catalog(request), entry, address, _caller(request), fields)
 
         return await self._record(request, entry, put)
 
@@ -143,7 +143,7 @@ class _Pages:
             raise MalformedRequest("a delete needs an etag")
 
         async def delete(address: Address) -> View:
-            return await records.delete(_catalog(request), entry, address, etag)
+            return await records.delete(_catalog(request), entry, address, _caller(request), etag)
 
         return await self._record(request, entry, delete)
 
@@ -229,6 +229,10 @@ def _same_origin(request: Request) -> bool:
 def _catalog(request: Request) -> Catalog:
     catalog: Catalog = request.app.state.catalog
     return catalog
+
+
+def _caller(request: Request) -> str:
+    return context_of(request.scope).caller or ""
 
 
 def _settings(request: Request) -> Any:

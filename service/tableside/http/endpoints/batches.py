@@ -1,7 +1,6 @@
 """The endpoint of batches: many operations in one request, as JSON or as Arrow."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -11,9 +10,9 @@ from pydantic import PlainValidator, WithJsonSchema
 from starlette.responses import Response
 
 from ...auth import refusals_of
-from ...catalog import Table, ValueRoom
-from ...core import MalformedRequest, Outcome, Results, TableNotFound, TableSpec
-from ...core.concurrency import in_pieces
+from ...catalog import Table
+from ...core import Budget, MalformedRequest, Outcome, Results, TableNotFound, TableSpec, ValueRoom
+from ...core.budget import in_pieces
 from ...core.directions import count_reads
 from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch
@@ -26,7 +25,7 @@ from ..wire.request_headers import check_accepts, parse_boolean, parse_fields
 from . import models
 from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
 from .parameters import Accept, CacheControl, PreferWait, TableName, text
-from .requests import TableRequest, check_any, deadline_s
+from .requests import TableRequest, check_any
 from .routing import new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
@@ -127,9 +126,8 @@ async def apply_batch(
     body = await request.read_body()
     opened = await request.catalog.table_or_spec(table)
     spec = opened if isinstance(opened, TableSpec) else opened.spec
-    until = request.received_at + deadline_s(opened, wait_s)
     decode = _decode_json if media == JSON else _decode_arrow
-    batch = await decode(request, body, spec, options, until)
+    batch = await decode(request, body, spec, options, request.budget(opened, wait_s))
     del body
     outcomes = _outcomes(request, opened, batch, wait_s, max_age_s)
     encoded = await _encode(request, await outcomes, media, partitioned=bool(spec.partitions))
@@ -153,14 +151,13 @@ async def _outcomes(
             if len(operations) == batch.count and operations:
                 raise
             outcomes = [error.with_traceback(None)] * len(operations)
-    until = request.received_at + deadline_s(table, wait_s)
+    reduction = None if batch.fields is None else common_projection(batch.fields)
+    budget = request.budget(table, wait_s, ValueRoom(request.limits.response_bytes_max, reduction))
     if isinstance(table, Table):
-        bytes_max = request.limits.response_bytes_max
-        room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
-        outcomes = await table.batch(operations, until - time.monotonic(), request.body_bytes, room)
+        outcomes = await table.batch(operations, budget)
     outcomes = with_errors(with_errors(outcomes, refusals), batch.errors)
     if batch.fields is not None:
-        outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, _expired(until)))
+        outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, budget.is_over))
     return outcomes
 
 
@@ -191,23 +188,19 @@ def _default_media(request: TableRequest) -> str | None:
 
 
 async def _decode_json(
-    request: TableRequest, body: bytes, spec: TableSpec, options: ArrowOptions, until: float
+    request: TableRequest, body: bytes, spec: TableSpec, options: ArrowOptions, budget: Budget
 ) -> DecodedBatch:
-    return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, _expired(until)))
-
-
-def _expired(until: float) -> Callable[[], bool]:
-    return lambda: time.monotonic() >= until
+    return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, budget.is_over))
 
 
 async def _decode_arrow(
-    request: TableRequest, body: bytes, spec: TableSpec, options: ArrowOptions, until: float
+    request: TableRequest, body: bytes, spec: TableSpec, options: ArrowOptions, budget: Budget
 ) -> DecodedBatch:
     limits = request.limits
     reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
-    rows = await in_pieces(reading, until)
+    rows = await in_pieces(reading, budget)
     settings = arrow_batch.RowSettings(options.op, options.writer, options.returning, options.fields)
-    return await in_pieces(arrow_batch.decode(rows, spec, settings, _expired(until)))
+    return await in_pieces(arrow_batch.decode(rows, spec, settings, budget.is_over))
 
 
 async def _created(request: TableRequest) -> Table:

@@ -1,6 +1,5 @@
 """The endpoints of single records."""
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeAlias
@@ -42,7 +41,7 @@ from .document import (
     without_bodies,
 )
 from .models import MergePatch, UpdateRequest, Value
-from .requests import SHORT_BODY_BYTES_MAX, TableRequest, check_read, check_write, deadline_s
+from .requests import SHORT_BODY_BYTES_MAX, TableRequest, check_read, check_write
 from .routing import new_router
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
@@ -128,7 +127,7 @@ async def get_record(
     operation = Get(spec.key.from_path(key), max_age_s)
     if partitions is not None:
         operation = Get(operation.key, operation.max_age_s, choose_partitions(spec, partitions))
-    outcome = await opened.one(operation, wait_s)
+    outcome = await opened.one(operation, request.budget(opened, wait_s))
     found = answer(outcome, fields)
     if if_none_match is not None and found.etag is not None and matches_etag(if_none_match, found.etag):
         found = Answer(304, None, found.etag, found.expires_ms)
@@ -296,22 +295,20 @@ async def _write(
     body: bytes = b"",
     decode: Decode = lambda spec, body: {},
 ) -> Response:
-    """Do a write with these members and those in its body. If the body is long, its deadline counts from its end."""
+    """Do a write with these members and those in its body."""
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
     key, returns, wait_s = spec.key.from_path(segments), "return" in members, None if prefer is None else prefer.wait_s
     build = partial(_operation, spec, key, members, body, decode)
-    if is_long := len(body) > SHORT_BODY_BYTES_MAX:
-        operation = await run_in_thread(build, request.received_at + deadline_s(found, wait_s))
+    if len(body) > SHORT_BODY_BYTES_MAX:
+        operation = await run_in_thread(build, request.budget(found, wait_s))
     else:
         operation = build()
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if returns and len(partitions) > 1 and not isinstance(operation, Delete):
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
-    if is_long:
-        wait_s = request.received_at + deadline_s(table, wait_s) - time.monotonic()
-    response = _response(answer(await table.one(operation, wait_s, request.context.bytes_in)), partitions)
+    response = _response(answer(await table.one(operation, request.budget(table, wait_s))), partitions)
     if returns and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope
 
 from ...auth import Caller
 from ...catalog import Catalog, Table
-from ...core import TableSpec, TooLarge
+from ...core import Budget, TableSpec, TooLarge, ValueRoom
 from ...settings import LimitSettings
 from ..request_context import SCOPE_KEY, RequestContext
 from ..wire.problems import UnsupportedMediaType
@@ -29,13 +29,11 @@ class ServiceRequest(Request):
     the size of the body in memory.
     """
 
-    received_at: float
-    body_bytes: int
-
     def __init__(self, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
         self.catalog: Catalog = scope["app"].state.catalog
         self.context: RequestContext = scope[SCOPE_KEY]
+        self.received_at, self.body_bytes = time.monotonic(), 0
         self._by_name: dict[str, str] | None = None
 
     @property
@@ -111,17 +109,18 @@ class TableRequest(ServiceRequest):
         self.catalog.check_admission(self.table_name)
         return await super().read_body()
 
+    def budget(self, table: Table | TableSpec, wait_s: float | None, room: ValueRoom | None = None) -> Budget:
+        """Return what the request may use. The deadline of a table that does not exist yet is unknown."""
+        own_s = math.inf if isinstance(table, TableSpec) else table.deadline_s
+        allowed_s = own_s if wait_s is None else min(wait_s, own_s)
+        until, caller = self.received_at + allowed_s, self.context.caller or ""
+        return Budget(until, self.table_name, caller, self.body_bytes, room)
+
     def reserve(self, body_bytes: int) -> None:
         """Count a body with so many bytes once it is decompressed. Raise Overloaded above the limit."""
         assert self.context.reservation is not None
         self.context.reservation.grow_body_to(body_bytes)
         self.body_bytes = max(self.body_bytes, body_bytes)
-
-
-def deadline_s(table: Table | TableSpec, wait_s: float | None) -> float:
-    """Return the seconds that a request may take. The limit of a table that does not exist yet is unknown."""
-    own_s = math.inf if isinstance(table, TableSpec) else table.deadline_s
-    return own_s if wait_s is None else min(wait_s, own_s)
 
 
 # Checks of permissions, which endpoints declare as their dependencies. A service without authentication skips them.

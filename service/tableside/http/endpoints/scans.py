@@ -8,7 +8,7 @@ from pydantic import PlainValidator
 from starlette.responses import Response
 
 from ...core import InvalidOperation, Part, Scan, TableSpec, part_from_text
-from ...core.concurrency import in_pieces
+from ...core.budget import in_pieces
 from ..responses import encoded_response, json_response
 from ..wire import arrow_batch, json_batch, pages
 from ..wire.operation_members import scan_partitions
@@ -106,7 +106,7 @@ async def scan_records(
         PAGE_BYTES_MAX,
         scan_partitions(spec, partitions),
     )
-    page = await opened.scan(scan, wait_s)
+    page = await opened.scan(scan, request.budget(opened, wait_s))
     following = None if page.position is None else seal(page.position, "scan", *scope)
     if fields is not None:
         page = await in_pieces(pages.project_page(page, fields))
@@ -144,7 +144,7 @@ async def list_splits(
     The splits are disjoint and together cover the table.
     """
     opened = await request.catalog.table(table)
-    splits = await opened.splits(number, wait_s)
+    splits = await opened.splits(number, request.budget(opened, wait_s))
     return json_response({"splits": [seal(split, "split", *_seal_scope(opened.spec)) for split in splits]})
 
 

@@ -9,12 +9,24 @@ Replicas publish their writes to each other on a channel, if one is configured. 
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, cast
 
-from ...core import Clock, DeadlineExceeded, Get, Key, Operation, Outcome, Record, Store, TableError, now_ms
+from ...core import (
+    NO_DEADLINE,
+    Budget,
+    Clock,
+    DeadlineExceeded,
+    Get,
+    Key,
+    Operation,
+    Outcome,
+    Record,
+    Store,
+    TableError,
+    now_ms,
+)
 from ...core.directions import at_positions, direction
 from ...core.store import Policy
 from ...telemetry import Traces, current_link, wait_span
@@ -84,12 +96,12 @@ class Cache(Policy):
         """Cache entries and share loads again."""
         self._suspended = False
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Answer gets from the entries, and read the others in one call of the store. Pass on writes."""
         if direction(operations) == "write":
-            return await self._write(operations, until)
+            return await self._write(operations, budget)
         if self._suspended:
-            return await self._inner.apply(operations, until)
+            return await self._inner.apply(operations, budget)
         gets = cast("list[Get]", [*operations])
         outcomes: list[Outcome] = [None] * len(gets)
         positions: Sequence[int] = range(len(gets))
@@ -98,7 +110,7 @@ class Cache(Policy):
             asked, oldest = self._entries.fill(gets, positions, outcomes, now, self._clock)
             if len(asked) < len(positions):
                 self._metrics.count_hits(len(positions) - len(asked), now - oldest)
-            positions = await self._load_or_join(operations, gets, asked, outcomes, until) if asked else ()
+            positions = await self._load_or_join(operations, gets, asked, outcomes, budget) if asked else ()
         return outcomes
 
     async def close(self) -> None:
@@ -114,7 +126,7 @@ class Cache(Policy):
         gets: Sequence[Get],
         positions: Sequence[int],
         outcomes: list[Outcome],
-        until: float,
+        budget: Budget,
     ) -> Sequence[int]:
         """Wait for loads that others began, and read the rest. Return the positions of gets that must try again."""
         joined = self._joined(gets, positions)
@@ -127,19 +139,19 @@ class Cache(Policy):
         try:
             if own:
                 asked = operations if len(own) == len(gets) else at_positions(operations, own)
-                answers = await self._load(asked, [gets[position] for position in own], until)
+                answers = await self._load(asked, [gets[position] for position in own], budget)
                 for position, answer in zip(own, answers, strict=True):
                     outcomes[position] = answer
             for load in loads:
                 with wait_span(None if load.ended else self._traces, "cache wait", [load.link]):
-                    await load.wait(until)
+                    await load.wait(budget.until)
         finally:
             for load in loads:
                 self._loads.leave(load)
         for position, load in joined.items():
-            outcomes[position] = self._joined_outcome(gets[position], load, until)
+            outcomes[position] = self._joined_outcome(gets[position], load, budget)
         again = [position for position in joined if outcomes[position] is _TRY_AGAIN]
-        return again if again and time.monotonic() < until else ()
+        return again if again and not budget.is_over() else ()
 
     def _joined(self, gets: Sequence[Get], positions: Sequence[int]) -> dict[int, Load]:
         if not self._loads:
@@ -148,10 +160,10 @@ class Cache(Policy):
         found = ((position, self._loads.joinable(gets[position], now)) for position in positions)
         return {position: load for position, load in found if load is not None}
 
-    async def _load(self, operations: Sequence[Operation], gets: Sequence[Get], until: float) -> Sequence[Outcome]:
+    async def _load(self, operations: Sequence[Operation], gets: Sequence[Get], budget: Budget) -> Sequence[Outcome]:
         """Read records in one call of the store, which other gets may join. `operations` are the gets."""
-        call, link = self._inner.apply(operations, until), current_link(self._traces)
-        load = Load(gets, call, self._monotonic(), until, link)
+        call, link = self._inner.apply(operations, budget), current_link(self._traces)
+        load = Load(gets, call, self._monotonic(), budget.until, link)
         self._loads.start(load, lambda: self._load_ended(load))
         load.waiting += 1
         try:
@@ -167,7 +179,7 @@ class Cache(Policy):
             self._entries.put([(key, outcome) for key, outcome in found if key in keys], load.read_at)
         self._update_gauges()
 
-    async def _write(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+    async def _write(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         keys = [operation.key for operation in operations]
         self._writes.begin(keys)
         self._forget(keys)
@@ -178,10 +190,10 @@ class Cache(Policy):
         outcomes: Sequence[Outcome] | None = None
         began = self._monotonic()
         try:
-            outcomes = await self._inner.apply(sent, until)
+            outcomes = await self._inner.apply(sent, budget)
         finally:
             self._write_ended(keys, outcomes, began)
-        await self._flush(until)
+        await self._flush(budget.until)
         return outcomes if sent is operations else without_values(operations, outcomes)
 
     def _write_ended(self, keys: Sequence[Key], outcomes: Sequence[Outcome] | None, began: float) -> None:
@@ -231,13 +243,13 @@ class Cache(Policy):
     def _update_gauges(self) -> None:
         self._metrics.update_size(len(self._entries), self._entries.size_bytes, self._entries.evictions)
 
-    def _joined_outcome(self, get: Get, load: Load, until: float) -> Outcome:
+    def _joined_outcome(self, get: Get, load: Load, budget: Budget) -> Outcome:
         """Return the outcome of a joined load for this get, or `_TRY_AGAIN` if it does not answer this get."""
         if not load.ended or load.task.cancelled():
             return _TRY_AGAIN
         outcome = load.outcome(get.key)
         if isinstance(outcome, TableError):
-            return _TRY_AGAIN if load.ran_out_of_time(outcome, until) else outcome
+            return _TRY_AGAIN if load.ran_out_of_time(outcome, budget.until) else outcome
         age_s = self._monotonic() - load.read_at
         if not young_enough(get, age_s):
             return _TRY_AGAIN

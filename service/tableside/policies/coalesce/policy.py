@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from ...core import (
+    NO_DEADLINE,
     Batch,
+    Budget,
     Delete,
     Get,
     Operation,
@@ -89,17 +91,17 @@ class Coalesce(Policy):
         }
         self._direct_min = max(2, math.ceil(operations_max / DIRECT_SHARE))
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Do the operations, in calls of the store that may also have other callers' operations."""
         if self._order is not None:
-            return await self._apply_in_order(self._order, operations, until)
+            return await self._apply_in_order(self._order, operations, budget)
         if len(operations) != 1 or (calls := self._calls.get(type(operations[0]))) is None or _is_long(operations[0]):
-            return await self._in_parts(operations, until)
+            return await self._in_parts(operations, budget)
         if not calls.idle:
-            return await calls.outcomes(calls.join(operations, until))
+            return await calls.outcomes(calls.join(operations, budget.until))
         calls.direct += 1
         try:
-            return await self._in_parts(operations, until)
+            return await self._in_parts(operations, budget)
         finally:
             calls.direct -= 1
 
@@ -120,33 +122,33 @@ class Coalesce(Policy):
             calls.stop()
         await super().close()
 
-    async def _in_parts(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+    async def _in_parts(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Divide a call if it is too large, without sharing it."""
         if self._limits.operations_max == UNLIMITED:
-            return await self._inner.apply(operations, until)
+            return await self._inner.apply(operations, budget)
         cut = self._cut(operations)
         for part in cut:
             self._metrics.direct(len(part))
         if len(cut) < 2:  # the exceptions of the store pass unchanged then
-            return await self._inner.apply(operations, until)
-        answers = await gather_bounded([call_store(self._inner, part, until) for part in cut], CONCURRENT_PARTS_MAX)
+            return await self._inner.apply(operations, budget)
+        answers = await gather_bounded([call_store(self._inner, part, budget) for part in cut], CONCURRENT_PARTS_MAX)
         return joined_outcomes(answers)
 
     async def _apply_in_order(
-        self, order: KeyOrder, operations: Sequence[Operation], until: float
+        self, order: KeyOrder, operations: Sequence[Operation], budget: Budget
     ) -> Sequence[Outcome]:
         """Share a small call, unless waiting is useless. Send others directly, but no operation before earlier ones."""
         calls = self._calls[_kind(operations)]
         if len(operations) < self._direct_min and not (calls.idle and not order):
-            return await calls.outcomes(calls.join(operations, until))
+            return await calls.outcomes(calls.join(operations, budget.until))
         blocked = order.blocked_positions(operations, writes=direction(operations) == "write")
         if not blocked:
-            return await self._send_direct(order, operations, until)
+            return await self._send_direct(order, operations, budget)
         free = sorted(set(range(len(operations))).difference(blocked))
-        callers = calls.join(at_positions(operations, blocked), until)
+        callers = calls.join(at_positions(operations, blocked), budget.until)
         try:
             rest = at_positions(operations, free)
-            answers = await self._send_direct(order, rest, until) if free else []
+            answers = await self._send_direct(order, rest, budget) if free else []
         except BaseException:
             calls.forget(callers)
             raise
@@ -154,14 +156,14 @@ class Coalesce(Policy):
         found.update(zip(blocked, await calls.outcomes(callers), strict=True))
         return [found[position] for position in range(len(operations))]
 
-    async def _send_direct(self, order: KeyOrder, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+    async def _send_direct(self, order: KeyOrder, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Send operations that do not have to wait for others, in concurrent parts."""
         directs = [DirectCall(part, writes=direction(part) == "write") for part in self._cut(operations)]
         for direct in directs:
             order.begin(direct)
         if len(directs) == 1:
-            return await self._send_part(order, directs[0], until)
-        parts = [self._send_part(order, direct, until) for direct in directs]
+            return await self._send_part(order, directs[0], budget)
+        parts = [self._send_part(order, direct, budget) for direct in directs]
         try:
             return joined_outcomes(await gather_bounded(parts, CONCURRENT_PARTS_MAX))
         finally:
@@ -169,20 +171,20 @@ class Coalesce(Policy):
                 if not direct.sent:
                     self._release(order.end(direct))
 
-    async def _send_part(self, order: KeyOrder, direct: DirectCall, until: float) -> Sequence[Outcome]:
+    async def _send_part(self, order: KeyOrder, direct: DirectCall, budget: Budget) -> Sequence[Outcome]:
         """Send a part. Once a part with writes is sent, cancellation of the caller does not cancel it."""
         direct.sent = True
         if not direct.writes:
-            return await self._send(order, direct, until)
-        task = asyncio.get_running_loop().create_task(self._send(order, direct, until))
+            return await self._send(order, direct, budget)
+        task = asyncio.get_running_loop().create_task(self._send(order, direct, budget))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
         return await asyncio.shield(task)
 
-    async def _send(self, order: KeyOrder, direct: DirectCall, until: float) -> Sequence[Outcome]:
+    async def _send(self, order: KeyOrder, direct: DirectCall, budget: Budget) -> Sequence[Outcome]:
         self._metrics.direct(len(direct.operations))
         try:
-            return await call_store(self._inner, direct.operations, until)
+            return await call_store(self._inner, direct.operations, budget)
         finally:
             self._release(order.end(direct))
 

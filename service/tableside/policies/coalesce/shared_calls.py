@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from ...core import Applied, DeadlineExceeded, Get, Internal, Operation, Outcome, Store
+from ...core import Budget, Get, Internal, Operation, Outcome, Store
 from ...core.deadlines import TIMER_RESOLUTION_S, Deadlines
 from ...core.directions import applied_if_unanswered
 from ...core.operations import size_bytes
@@ -28,12 +28,12 @@ NEXT_ITERATION = -math.inf
 """As `dispatch_at`: send the call in the next iteration of the event loop."""
 
 
-async def call_store(store: Store, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+async def call_store(store: Store, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
     """Call the store. If it raises, log the exception and return Internal for the operations of this call."""
-    if until <= time.monotonic():
-        return [deadline_exceeded(store, "no")] * len(operations)
+    if budget.is_over():
+        return [budget.exceeded()] * len(operations)
     try:
-        outcomes = await store.apply(operations, until)
+        outcomes = await store.apply(operations, budget)
         if len(outcomes) != len(operations):
             raise AssertionError(f"{len(operations)} operations had {len(outcomes)} outcomes")
     except Exception:
@@ -41,11 +41,6 @@ async def call_store(store: Store, operations: Sequence[Operation], until: float
         detail = f"table {store.spec.name!r}: the call of the store failed"
         return [Internal(detail, applied=applied_if_unanswered(operations))] * len(operations)
     return outcomes
-
-
-def deadline_exceeded(store: Store, applied: Applied) -> DeadlineExceeded:
-    """Return the outcome of an operation whose deadline has passed."""
-    return DeadlineExceeded(f"table {store.spec.name!r}: the deadline was over", applied=applied)
 
 
 class CallLimits(msgspec.Struct, frozen=True):
@@ -215,16 +210,17 @@ class SharedCalls:
         else:
             alone = len(self._order) == len(call.slots)
         self._last_was_unshared = alone and not self._linger_s and len(callers) == callers[0].count
+        budget = Budget(call.until, self._store.spec.name)
         earlier = call.until - TIMER_RESOLUTION_S
         for caller in callers:
             if caller.until < earlier:
                 self._end_at_deadline(caller)
         if self._traces is None:
-            call.resolve(await call_store(self._store, operations, call.until))
+            call.resolve(await call_store(self._store, operations, budget))
             return
         spans = dict.fromkeys(caller.span for caller in callers if caller.span is not None)
         with self._traces.shared_span("shared call", [*spans]):
-            outcomes = await call_store(self._store, operations, call.until)
+            outcomes = await call_store(self._store, operations, budget)
         call.resolve(outcomes)
 
     def _end_at_deadline(self, caller: Caller) -> None:
@@ -240,7 +236,7 @@ class SharedCalls:
         if caller.future.done() or (call is not None and call.until <= caller.until):
             return
         applied = "no" if call is None else applied_if_unanswered([caller.slot.operation])
-        caller.future.set_result(deadline_exceeded(self._store, applied))
+        caller.future.set_result(Budget(caller.until, self._store.spec.name).exceeded(applied))
         self._abandon(caller)
 
     def _abandon(self, caller: Caller) -> None:

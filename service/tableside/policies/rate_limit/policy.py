@@ -5,12 +5,12 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...core import Delete, Get, Operation, Outcome, Put, Record, Store, Throttled, Update
-from ...core.caller_context import CALLER
+from ...core import NO_DEADLINE, Budget, Delete, Get, Operation, Outcome, Put, Record, Store, Throttled, Update
 from ...core.directions import Direction, direction
 from ...core.operations import size_bytes
 from ...core.store import Policy
@@ -101,17 +101,17 @@ class RateLimit(Policy):
         rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
         self._gates = {way: self._gate(way, rate) for way, rate in rates if rate is not None}
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations as their credits arrive. Operations without credits in time get Throttled."""
         gate = self._gates.get(direction(operations))
-        return await (self._inner if gate is None else gate).apply(operations, until)
+        return await (self._inner if gate is None else gate).apply(operations, budget)
 
     def _gate(self, way: Direction, rate: Rate) -> "Gate":
         table = self.spec.name
         credit = self._credits(way, rate)
         name = f"table {table!r}: its {way} limit (rate_per_s) of {rate.per_s:g} credits per second"
         counters = self._metrics.throttled.labels(table, way), self._metrics.throttle_seconds.labels(table, way)
-        return Gate(self._inner, lambda: credit, name, *counters, self._traces, self._cost)
+        return Gate(self._inner, lambda budget: credit, name, *counters, self._traces, self._cost)
 
     def _credits(self, way: Direction, rate: Rate) -> Credits:
         if self._shared is None:
@@ -129,7 +129,7 @@ class Gate:
     def __init__(
         self,
         inner: Store,
-        credits_of: Callable[[], Credits],
+        credits_of: Callable[[Budget], Credits],
         name: str,
         throttled: Counter,
         waited_s: Histogram,
@@ -145,42 +145,42 @@ class Gate:
         self._cost = cost
         self._uniform = cost.uniform
 
-    async def apply(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Send the operations when they are paid. Operations that cannot be paid in time get Throttled."""
-        credit = self._credits_of()
+        credit = self._credits_of(budget)
         if self._uniform:
             if credit.try_take(len(operations)):
-                return await self._inner.apply(operations, until)
-            return await self._in_parts(operations, [1.0] * len(operations), until, credit)
+                return await self._inner.apply(operations, budget)
+            return await self._in_parts(operations, [1.0] * len(operations), budget, credit)
         costs = [self._cost.of(operation) for operation in operations]
         total, charged_later = sum(costs), self._cost.kib > 0 and direction(operations) == "read"
         if (total == 0 and not charged_later) or credit.try_take(total):
-            return await self._send(operations, until, credit)
-        return await self._in_parts(operations, costs, until, credit)
+            return await self._send(operations, budget, credit)
+        return await self._in_parts(operations, costs, budget, credit)
 
     async def _in_parts(
-        self, operations: Sequence[Operation], costs: list[float], until: float, credit: Credits
+        self, operations: Sequence[Operation], costs: list[float], budget: Budget, credit: Credits
     ) -> Sequence[Outcome]:
         """Send each part when its credits have arrived, without waiting for the outcomes of earlier parts."""
-        taken = await self._take(costs, until, credit)
+        taken = await self._take(costs, budget.until, credit)
         if taken == len(operations):
-            return await self._send(operations, until, credit)
+            return await self._send(operations, budget, credit)
         parts: list[asyncio.Task[Sequence[Outcome]]] = []
         sent = 0
         try:
             async with asyncio.TaskGroup() as group:
                 while taken:
                     part = operations[sent : sent + taken]
-                    parts.append(group.create_task(self._send(part, until, credit)))
+                    parts.append(group.create_task(self._send(part, budget, credit)))
                     sent += taken
-                    taken = await self._take(costs[sent:], until, credit)
+                    taken = await self._take(costs[sent:], budget.until, credit)
                 throttled = self._throttled(costs[sent:], credit)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return [outcome for part in parts for outcome in part.result()] + throttled
 
-    async def _send(self, operations: Sequence[Operation], until: float, credit: Credits) -> Sequence[Outcome]:
-        outcomes = await self._inner.apply(operations, until)
+    async def _send(self, operations: Sequence[Operation], budget: Budget, credit: Credits) -> Sequence[Outcome]:
+        outcomes = await self._inner.apply(operations, budget)
         if self._cost.kib:
             credit.charge(self._cost.found_cost(outcomes))
         return outcomes
@@ -237,12 +237,17 @@ class CallerLimit(Policy):
             limit = f"table {table!r}: the {way} limit of each caller (caller_rate_per_s)"
             name = f"{limit} of {rate.per_s:g} operations per second"
             counters = metrics.caller_throttled.labels(table, way), metrics.caller_throttle_seconds.labels(table, way)
-            self._gates[way] = Gate(inner, Buckets(rate, callers_max).of_caller, name, *counters, traces, Cost())
+            buckets = Buckets(rate, callers_max)
+            self._gates[way] = Gate(inner, partial(_of_caller, buckets), name, *counters, traces, Cost())
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations as the caller's credits arrive. Operations without credits in time get Throttled."""
         gate = self._gates.get(direction(operations))
-        return await (self._inner if gate is None else gate).apply(operations, until)
+        return await (self._inner if gate is None else gate).apply(operations, budget)
+
+
+def _of_caller(buckets: "Buckets", budget: Budget) -> Bucket:
+    return buckets.of(budget.caller)
 
 
 class Buckets:
@@ -257,10 +262,6 @@ class Buckets:
     def __len__(self) -> int:
         """Return the number of callers with a bucket."""
         return len(self._buckets)
-
-    def of_caller(self) -> Bucket:
-        """Return the bucket of the current request's caller."""
-        return self.of(CALLER.get())
 
     def of(self, name: str) -> Bucket:
         """Return a caller's bucket."""

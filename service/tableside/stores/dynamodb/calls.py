@@ -178,7 +178,7 @@ async def each_write(
 
     async def one(write: AnyWrite) -> Result | DeadlineExceeded:
         await yielder.maybe_yield()
-        if yielder.is_past(until):
+        if time.monotonic() >= until:
             return DeadlineExceeded("the deadline passed before the write was sent")
         return await call(write, until)
 

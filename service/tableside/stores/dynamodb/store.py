@@ -10,7 +10,6 @@ A put without a token must not remove the record's stored writers. If the table 
 conditional on the absence of writers, and a batch of puts first reads which records have writers.
 """
 
-import math
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,8 +17,10 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ...core import (
+    NO_DEADLINE,
     NOT_READ,
     READ_BYTES_MAX,
+    Budget,
     Capabilities,
     Changed,
     Clock,
@@ -85,11 +86,12 @@ class DynamodbStore:
         self._scans = PageReader(self._calls, spec, layout, clock)
         self._compare = CompareAndSet(spec, VersionedItems(self._calls, layout, clock), clock=clock, etag=_new_version)
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         """Apply operations: each method once for all its operations, and the methods concurrently."""
         methods: dict[_Method, list[int]] = {}
         for index, operation in enumerate(operations):
             methods.setdefault(self._method(operation), []).append(index)
+        until = budget.until
         calls = [
             (method if method == self._get else partial(_in_parts, method))([operations[at] for at in indices], until)
             for method, indices in methods.items()

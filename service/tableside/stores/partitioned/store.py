@@ -17,12 +17,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ...core import (
+    NO_DEADLINE,
     NOT_READ,
     PAGE_SEARCH_S,
-    Applied,
     Backend,
+    Budget,
     Capabilities,
-    DeadlineExceeded,
     Get,
     InvalidOperation,
     Key,
@@ -112,11 +112,11 @@ class PartitionedStore:
             common |= {"sorted_scan": False, "partition_scan": False}
         return Capabilities(**{**common, "partitions": True})
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         """Apply the operations in their partitions, concurrently."""
         placements = [self._placement(operation) for operation in operations]
         batches = _by_partition(operations, placements)
-        coroutines = [self._apply_in(index, batch, until) for index, batch in batches.items()]
+        coroutines = [self._apply_in(index, batch, budget) for index, batch in batches.items()]
         outcomes = await gather_bounded(coroutines, len(self.partitions))
         return _combine(operations, placements, dict(zip(batches, map(iter, outcomes), strict=True)))
 
@@ -174,32 +174,28 @@ class PartitionedStore:
         except InvalidOperation as error:
             return error
 
-    async def _apply_in(self, index: int, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+    async def _apply_in(self, index: int, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Apply operations in one partition. Repeat the writes that it has not attempted.
 
         The outcomes of the other partitions are final, so the table cannot send such a write again.
         """
-        outcomes = await self._call(index, operations, until)
+        outcomes = await self._call(index, operations, budget)
         while waiting := [
             at for at, outcome in enumerate(outcomes) if outcome is NOT_READ and not isinstance(operations[at], Get)
         ]:
             full = value_bytes(outcomes) > RETURNED_BYTES_MAX
             repeated = [without_value(operations[at]) if full else operations[at] for at in waiting]
             outcomes = list(outcomes)
-            for at, outcome in zip(waiting, await self._call(index, repeated, until), strict=True):
+            for at, outcome in zip(waiting, await self._call(index, repeated, budget), strict=True):
                 outcomes[at] = outcome
         return outcomes
 
-    async def _call(self, index: int, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
+    async def _call(self, index: int, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Call the store of a partition. End after the deadline, so that the outcomes of the others are kept."""
         try:
-            return await run_until(self._stores[index].apply(operations, until), until + DEADLINE_GRACE_S)
+            return await run_until(self._stores[index].apply(operations, budget), budget.until + DEADLINE_GRACE_S)
         except TimeoutError:
-            return [self._deadline_exceeded(operation) for operation in operations]
-
-    def _deadline_exceeded(self, operation: Operation) -> DeadlineExceeded:
-        applied: Applied = "no" if isinstance(operation, Get) else "unknown"
-        return DeadlineExceeded(f"table {self._requested_spec.name!r}: the deadline passed", applied=applied)
+            return budget.unanswered(operations)
 
 
 class LazyStore:
@@ -230,7 +226,7 @@ class LazyStore:
         """Return the store's capabilities, or the defaults before it is open."""
         return Capabilities() if self._store is None else self._store.capabilities
 
-    async def ensure_open(self, until: float = math.inf) -> Store:
+    async def ensure_open(self, budget: Budget = NO_DEADLINE) -> Store:
         """Return the store, and open it first if necessary.
 
         Raise the errors of `Backend.store`. Raise StoreUnavailable if the store is not open at the deadline, and
@@ -238,22 +234,22 @@ class LazyStore:
         """
         if self._store is None:
             try:
-                async with asyncio.timeout_at(None if until == math.inf else until), self._lock:
+                async with budget.timeout(), self._lock:
                     if self._store is None:
                         self._store = self._checked(await self._backend.store(self._requested_spec))
             except TimeoutError:
                 raise StoreUnavailable(f"table {self._requested_spec.name!r}: its store does not respond") from None
         return self._store
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations. If the store cannot be opened, its error is the outcome of each operation."""
         store = self._store
         if store is None:
             try:
-                store = await self.ensure_open(until)
+                store = await self.ensure_open(budget)
             except TableError as error:
                 return [error] * len(operations)
-        return await store.apply(operations, until)
+        return await store.apply(operations, budget)
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page of records. Raise a TableError if it cannot be read."""

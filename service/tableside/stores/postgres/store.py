@@ -15,7 +15,9 @@ import asyncpg
 import msgspec
 
 from ...core import (
+    NO_DEADLINE,
     NO_EXPIRY,
+    Budget,
     Capabilities,
     Clock,
     DeadlineExceeded,
@@ -82,12 +84,12 @@ class PostgresStore:
         """Return the capabilities beyond the four operations."""
         return self._table.capabilities
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply operations. Repeat those that failed because the table has changed."""
         used = self._table
-        outcomes = await used.apply(operations, until)
+        outcomes = await used.apply(operations, budget.until)
         if not _MAY_HAVE_CHANGED.isdisjoint(map(type, outcomes)):
-            outcomes = await self._apply_again(used, operations, outcomes, until)
+            outcomes = await self._apply_again(used, operations, outcomes, budget.until)
         self._health.observe(outcomes)
         return outcomes
 

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from ...core import (
+    NO_DEADLINE,
     Batch,
+    Budget,
     Capabilities,
     CompareAndSet,
     Get,
@@ -66,9 +68,9 @@ class RedisStore:
         self._conditional = compare_and_set(RedisVersionedRecords(names, self._reads, scripts, tokened=False))
         self._tokened = compare_and_set(RedisVersionedRecords(names, self._reads, scripts, tokened=True))
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
-        return await apply_by_kind(operations, partial(self._apply_batch, until=until))
+        return await apply_by_kind(operations, partial(self._apply_batch, until=budget.until))
 
     async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
         if batch.kind is Get:

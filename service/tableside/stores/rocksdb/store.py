@@ -1,18 +1,17 @@
 """The RocksDB store: one table's operations."""
 
 import logging
-import math
-import time
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TypeVar
 
 from ...core import (
+    NO_DEADLINE,
     NOT_READ,
     READ_BYTES_MAX,
     Batch,
+    Budget,
     Capabilities,
-    DeadlineExceeded,
     Get,
     Operation,
     Outcome,
@@ -51,18 +50,18 @@ class RocksdbStore:
         self._writer = RecordWriter(database, spec, self._prefix)
         self._scanner = Scanner(database, spec, self._prefix)
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> Sequence[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Read all keys in one call, or write in turns of bounded size, which are durable when this returns."""
-        return await apply_by_kind(operations, partial(self._apply_batch, until=until))
+        return await apply_by_kind(operations, partial(self._apply_batch, budget=budget))
 
-    async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
+    async def _apply_batch(self, batch: Batch, budget: Budget) -> Sequence[Outcome]:
         turns: list[Sequence[Outcome]] = []
         count = read_bytes = 0
         try:
             if batch.kind is Get:
                 return await self._reader.get(batch.keys)
             while count < len(batch):
-                if count and (stopped := self._stopped(read_bytes, until)) is not None:
+                if count and (stopped := self._stopped(read_bytes, budget)) is not None:
                     turns.append([stopped] * (len(batch) - count))
                     break
                 turns.append(
@@ -103,11 +102,11 @@ class RocksdbStore:
             return StoreUnavailable(f"table {self.spec.name!r}: RocksDB could not read")
         return WritesRejected(f"table {self.spec.name!r}: RocksDB could not write", applied="unknown")
 
-    def _stopped(self, read_bytes: int, until: float) -> TableError | None:
+    def _stopped(self, read_bytes: int, budget: Budget) -> TableError | None:
         """Return the outcome of operations that are not attempted after others, or None if they are attempted.
 
         `read_bytes` is the size of the values that the others returned.
         """
-        if time.monotonic() >= until:
-            return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
+        if budget.is_over():
+            return budget.exceeded()
         return NOT_READ if read_bytes > READ_BYTES_MAX else None

@@ -10,6 +10,7 @@ from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics, InF
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
 from tableside.catalog.table_metrics import TableMetrics
+from tableside.core.budget import Budget
 from tableside.core.operations import Get, Written
 from tableside.core.store import TableSpec
 from tableside.http.console.counts import FAILURES, FAMILIES, SHED, Change, Counts, quantile, read
@@ -134,7 +135,7 @@ async def test_metrics_of_policies_are_read() -> None:
     registry = CollectorRegistry()
     asked = table(StackMetrics(registry), read={"rate_per_s": 0.001, "burst": 1, "attempts_max": 1}, deadline_s=1)
     for _ in range(3):
-        await asked.one(Get("a"), 0.05)
+        await asked.one(Get("a"), Budget(0.05))
     row = Change(1.0, {}, read(registry.collect()).tables["t"])
     assert row["read limit"] == 2
     assert row["throttled"] == 2

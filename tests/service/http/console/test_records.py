@@ -42,7 +42,7 @@ async def test_long_versions_are_compared_in_part_and_apart_from_the_event_loop(
     stored = list(range(2 * records.COMPARED_LINES_MAX))
     await (await tables.table("t")).one(put("a", {"n": stored}))
     typed = json.dumps({"n": stored[1:]})
-    view = await records.put(tables, tables, Address("a"), {"etag": "other", "value": typed})
+    view = await records.put(tables, tables, Address("a"), "", {"etag": "other", "value": typed})
     assert view.versions is not None
     assert [len(version.lines) for version in view.versions] == [records.COMPARED_LINES_MAX] * 2
     assert [line for line, differs in view.versions[1].lines if differs] == ["    0,"]

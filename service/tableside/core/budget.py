@@ -1,16 +1,23 @@
-"""The room that the response of a batch has for values."""
+"""What a request may use: the time until its deadline, and the room of its response for values."""
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from ..core import Get, Operation, Outcome, Record, Written, chunks_of, value_bytes, without_value
-from ..core.bounded_reads import not_read
-from ..core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
-from ..core.projection import NOT_PROJECTED
+from .bounded_reads import not_read, value_bytes, without_value
+from .concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, Yielder, chunks_of
+from .directions import applied_if_unanswered
+from .errors import Applied, DeadlineExceeded
+from .operations import Get, Operation, Outcome, Record, Written
+from .projection import NOT_PROJECTED
+
+Result = TypeVar("Result")
 
 Reduce: TypeAlias = Callable[[bytes], bytes]
 """Reduces the text of a value to the requested members."""
@@ -19,6 +26,50 @@ COPIED_BYTES_MAX = 2**20
 """Larger values of writes are not copied: there are at most 64 in a response, and a copy takes long."""
 
 UNLIMITED_COUNT = 2**31
+
+THREADS_MAX = 2
+"""How many threads compute at a time. The event loop may wait for each of them, and each result may be large."""
+
+_THREADS = ThreadPoolExecutor(THREADS_MAX, "tableside-compute")
+
+
+class Budget(msgspec.Struct, frozen=True, gc=False):
+    """What one request may use, and the facts about it that limits need.
+
+    `until` is the deadline, a time of `time.monotonic`. `table` is the name of the requested table. `caller` is the
+    name of the caller, never a secret. It is empty if callers are not distinguished, or if a call is for several
+    callers. `body_bytes` is the size of the request's body in memory. `room` is the room of the response for values,
+    None if it is unlimited.
+    """
+
+    until: float = math.inf
+    table: str = ""
+    caller: str = ""
+    body_bytes: int = 0
+    room: "ValueRoom | None" = None
+
+    def is_over(self) -> bool:
+        """Return whether the deadline has passed."""
+        return time.monotonic() >= self.until
+
+    def exceeded(self, applied: Applied = "no") -> DeadlineExceeded:
+        """Return the outcome of an operation that was not finished by the deadline."""
+        return DeadlineExceeded(f"table {self.table!r}: the deadline was over", applied=applied)
+
+    def unanswered(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """Return the outcomes of operations of one kind that were sent, and not answered by the deadline."""
+        return [self.exceeded(applied_if_unanswered(operations))] * len(operations)
+
+    def limited(self, until: float) -> "Budget":
+        """Return the same budget with the deadline `until`, if that is earlier."""
+        return replace(self, until=until) if until < self.until else self
+
+    def timeout(self) -> asyncio.Timeout:
+        """Return a context that raises TimeoutError at the deadline."""
+        return asyncio.timeout_at(None if self.until == math.inf else self.until)
+
+
+NO_DEADLINE = Budget()
 
 
 class ValueRoom:
@@ -107,3 +158,34 @@ def _compact(value: bytes) -> bytes:
     value exists: the buffer of the next value, which may be slightly longer, does not fit.
     """
     return value if len(value) > COPIED_BYTES_MAX else bytes(memoryview(value))
+
+
+async def in_pieces(work: Pieces[Result], budget: Budget = NO_DEADLINE) -> Result:
+    """Run work that yields between its pieces, and let other tasks run every `SLICE_S`. Return its result.
+
+    Raise DeadlineExceeded if it has not finished by the deadline.
+    """
+    yielder = Yielder()
+    while True:
+        try:
+            next(work)
+        except StopIteration as finished:
+            result: Result = finished.value
+            return result
+        if yielder.due:
+            await yielder.maybe_yield()
+            if budget.is_over():
+                raise budget.exceeded()
+
+
+async def run_in_thread(work: Callable[[], Result], budget: Budget = NO_DEADLINE) -> Result:
+    """Call a function in a thread, and return its result. At most `THREADS_MAX` run at a time.
+
+    The interpreter takes its lock from the thread when the event loop needs it, unless the thread is in a long call of
+    C. Raise DeadlineExceeded at the deadline. Work that has begun then continues, and its result is discarded.
+    """
+    try:
+        async with budget.timeout():
+            return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+    except TimeoutError:
+        raise budget.exceeded() from None
