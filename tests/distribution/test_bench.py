@@ -29,6 +29,7 @@ with_flights = pytest.mark.skipif(
 )
 
 
+@pytest.mark.daily
 @pytest.mark.server
 def test_a_store_is_measured_against_its_driver(tmp_path: Path) -> None:
     results, printed = _measured(tmp_path, "stores", "redis", "--seconds", "0.2")
@@ -37,6 +38,7 @@ def test_a_store_is_measured_against_its_driver(tmp_path: Path) -> None:
     assert "service, Arrow" in printed
 
 
+@pytest.mark.daily
 def test_batches_with_options_are_compared_with_the_plainest_one(tmp_path: Path) -> None:
     results, _ = _measured(tmp_path, "batch", "--matching", "memory, put of 1,000", "--seconds", "0.1")
     groups = {result["group"] for result in results}
@@ -61,6 +63,7 @@ def test_measured_rates_are_written_into_the_tables_of_pages() -> None:
         assert table.filled(filled, results) == filled
 
 
+@pytest.mark.daily
 def test_two_checkouts_are_measured_in_turn(tmp_path: Path) -> None:
     chosen = ("batch", "--matching", "memory, get of 1,000, JSON", "--seconds", "0.1")
     results, _ = _measured(tmp_path, *chosen, "--against", str(ROOT))
@@ -93,6 +96,7 @@ def test_a_figure_has_a_bar_for_each_group_in_light_and_dark_colors(tmp_path: Pa
     assert "prefers-color-scheme: dark" in (tmp_path / "drawn.svg").read_text()
 
 
+@pytest.mark.daily
 async def test_each_layer_of_a_get_is_measured() -> None:
     taken = await in_process.run(calls=64, rounds=1)
     assert {in_process.BARE, "the table", "the service, as HTTP"} < set(taken)
@@ -151,6 +155,7 @@ def test_state_in_a_table_is_measured_against_sparks_state(tmp_path: Path) -> No
     assert "State of 2,000 keys, 2,400 rows, heap 1,024 MiB, maintenance every 60 s" in printed
 
 
+@pytest.mark.daily
 @pytest.mark.jvm
 def test_a_driver_that_exceeds_its_time_is_killed_and_reported(tmp_path: Path) -> None:
     options = ["--keys", "100", "--batches", "1", "--heaps-mib", "512", "--maintenance-s", "60", "--run-max-s", "2"]

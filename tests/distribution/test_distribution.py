@@ -23,7 +23,7 @@ from support.released import VERSION, Released, page_block
 from support.running import Service, running
 from support.trees import git, module
 
-pytestmark = pytest.mark.xdist_group("released")
+pytestmark = [pytest.mark.daily, pytest.mark.xdist_group("released")]
 
 LOCKED = ROOT / "requirements" / "constraints.txt"
 PACKAGES = (

@@ -19,7 +19,7 @@ from scripts import changelog
 from support.released import VERSION, Released, describe, page_block
 from support.trees import NO_CONFIGURATION, commit, git, module
 
-pytestmark = pytest.mark.xdist_group("released")
+pytestmark = [pytest.mark.daily, pytest.mark.xdist_group("released")]
 
 EXTRAS = ("service", "spark")
 RELEASED = {

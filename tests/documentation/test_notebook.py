@@ -11,7 +11,7 @@ from scripts.bootstrap import ROOT
 from spark_client.quick_start import SUBMIT_ARGUMENTS
 from support.running import running
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("documents")]
+pytestmark = [pytest.mark.daily, pytest.mark.jvm, pytest.mark.xdist_group("documents")]
 
 NOTEBOOK = ROOT / "examples" / "flights.ipynb"
 CELL_S = 300

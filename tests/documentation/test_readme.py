@@ -19,7 +19,7 @@ from spark_client.sessions import session
 from support import consoles
 from support.consoles import SAID_URL, Command
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("documents")]
+pytestmark = [pytest.mark.daily, pytest.mark.jvm, pytest.mark.xdist_group("documents")]
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEMONSTRATION_S = 600

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.workermanage import WorkerController
 
 SERVERS = {
@@ -28,6 +29,9 @@ SERVERS = {
 
 STARTING = {"browser", "jvm", "server"}
 """Marks of cases that are not part of a quick run."""
+
+QUICK_SHARE = 5
+"""A quick run tries every fifth of the examples."""
 
 MARKS = re.compile(r"^pytestmark = .*(?:\n    .*)*", re.MULTILINE)
 
@@ -74,12 +78,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the cases that are not part of this run."""
+    """Deselect the cases that are not part of this run, and let hypothesis try fewer examples in a quick one."""
+    if config.getoption("--quick"):
+        _try_fewer_examples(items)
     excluded = _excluded(config)
     deselected = {item for item in items if any(mark.name in excluded for mark in item.iter_markers())}
     if deselected:
         config.hook.pytest_deselected(items=list(deselected))
         items[:] = [item for item in items if item not in deselected]
+
+
+def _try_fewer_examples(items: list[pytest.Item]) -> None:
+    settings.load_profile("quick")
+    for function in {item.function for item in items if isinstance(item, pytest.Function)}:
+        if chosen := getattr(function, "_hypothesis_internal_use_settings", None):
+            fewer = max(chosen.max_examples // QUICK_SHARE, 1)
+            function._hypothesis_internal_use_settings = settings(chosen, max_examples=fewer)
 
 
 def _excluded(config: pytest.Config) -> set[str]:

@@ -47,7 +47,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def shared_servers(pytestconfig: pytest.Config) -> Servers | Connected:
-    """The servers of the run."""
+    """The servers of the run. A quick run has none: a case that requests one at run time needs the mark `server`."""
+    assert not pytestconfig.getoption("--quick"), "mark this case with `server`"
     if OWNED in pytestconfig.stash:
         return pytestconfig.stash[OWNED]
     return Connected(*pytestconfig.workerinput["servers"])  # type: ignore[attr-defined] # set by pytest-xdist

@@ -8,7 +8,7 @@ from servers.process import free_port
 from spark_client.connecting import printed_by
 from support.running import Service
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.daily, pytest.mark.jvm]
 
 
 @pytest.fixture(scope="module")

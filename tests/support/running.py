@@ -14,6 +14,8 @@ import httpx
 
 from servers.process import START_MAX_S, free_port
 
+LEAN = Path(__file__).with_name("lean")
+
 
 @dataclass(frozen=True)
 class Service:
@@ -61,7 +63,7 @@ def running(
         process = subprocess.Popen(
             command,
             cwd=directory,
-            env={**os.environ, **(environment or {})},
+            env=_environment(environment or {}),
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,
@@ -78,6 +80,12 @@ def running(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment with `more`, and with the folder of modules that a service lacks."""
+    found = {**os.environ, **more}
+    return {**found, "PYTHONPATH": os.pathsep.join(filter(None, [str(LEAN), found.get("PYTHONPATH")]))}
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -20,7 +20,7 @@ from deploy.image.reading import contains
 from scripts.bootstrap import ROOT
 from servers.container import Run, ran
 
-pytestmark = [pytest.mark.server, pytest.mark.xdist_group("image")]
+pytestmark = [pytest.mark.daily, pytest.mark.server, pytest.mark.xdist_group("image")]
 
 OURS = "opt/tableside"
 DIGESTS_ONLY = """

@@ -20,7 +20,7 @@ from servers.container import Container, Run, container, ran
 from servers.process import free_port
 from support.waiting import until
 
-pytestmark = [pytest.mark.server, pytest.mark.xdist_group("image")]
+pytestmark = [pytest.mark.daily, pytest.mark.server, pytest.mark.xdist_group("image")]
 
 USER = 10001
 END_MAX_S = 120.0

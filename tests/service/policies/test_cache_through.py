@@ -322,6 +322,7 @@ async def test_a_closed_cache_is_empty() -> None:
 # On every store
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("name", EVERY)
 async def test_a_cached_written_record_equals_the_stores_record(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -78,6 +78,7 @@ def long_lived(asked: Sent) -> Sent:
     return asked
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(("fixture", "examples"), [("redis_url", 3), ("redis_cluster_urls", 2)])
 def test_redis_equals_the_naive_table(fixture: str, examples: int, full: bool, request: pytest.FixtureRequest) -> None:
     found = request.getfixturevalue(fixture)

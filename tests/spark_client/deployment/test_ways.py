@@ -17,7 +17,7 @@ from spark_client.deployment.standalone import HOST, SPARK_HOME, Cluster, clean_
 from spark_client.quick_start import QUICK_START
 from support.running import Service
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("deployment")]
+pytestmark = [pytest.mark.daily, pytest.mark.jvm, pytest.mark.xdist_group("deployment")]
 
 JOB = Path(__file__).with_name("way_job.py")
 QUICK = {

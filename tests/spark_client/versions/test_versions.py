@@ -27,7 +27,11 @@ PAGE = "docs/spark.md"
 
 @pytest.mark.jvm
 @pytest.mark.parametrize(
-    "version", [OLDER[0], *(pytest.param(version, marks=pytest.mark.full) for version in OLDER[1:])]
+    "version",
+    [
+        pytest.param(OLDER[0], marks=pytest.mark.daily),
+        *(pytest.param(version, marks=pytest.mark.full) for version in OLDER[1:]),
+    ],
 )
 def test_every_feature_works_or_names_the_version_that_it_needs(version: str, tmp_path: Path) -> None:
     report = tmp_path / "report.xml"

@@ -13,7 +13,7 @@ from scripts.bootstrap import ROOT
 from servers.install import ensure_folder
 from support.running import Service
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.daily, pytest.mark.server]
 
 GENERATOR = ROOT / "requirements" / "openapi-python-client.txt"
 

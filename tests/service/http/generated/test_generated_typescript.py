@@ -8,7 +8,7 @@ import pytest
 from servers.node import ensure_modules, ensure_node
 from support.running import Service
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.daily, pytest.mark.server]
 
 HERE = Path(__file__).parent
 OPTIONS = ["--strict", "--target", "es2022", "--module", "nodenext", "--skipLibCheck", "--outDir", "."]
