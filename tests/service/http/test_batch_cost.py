@@ -460,9 +460,9 @@ def test_operations_of_a_large_body_are_not_decoded_after_the_deadline() -> None
 def test_the_updates_of_a_large_batch_take_no_more_memory_than_its_size() -> None:
     deep = '{"a":' * 28 + "1" + "}" * 28
     patch = "{" + ",".join(f'"{number}":{deep}' for number in range(8)) + "}"
-    body = body_of([f'{{"op":"update","key":"a","update":{patch}}}'] * 3000)
+    body = body_of([f'{{"op":"update","key":"a","update":{patch}}}'] * 400)
     assert peak_bytes(lambda: finish(json_batch.decode(body, SPEC, OPERATIONS_MAX))) < 8 * len(body)
-    columns = {"key": ["a"] * 3000, "update": [patch.replace('"7"', f'"{n}"') for n in range(1000, 4000)]}
+    columns = {"key": ["a"] * 400, "update": [patch.replace('"7"', f'"{n}"') for n in range(1000, 1400)]}
     table = pa.table(columns)
     settings = arrow_batch.RowSettings("update")
     assert peak_bytes(lambda: finish(arrow_batch.decode(table, SPEC, settings))) < 8 * len(body)
