@@ -200,13 +200,12 @@ class Results(Columns[Outcome]):
 
     def with_errors(self, errors: Mapping[int, TableError]) -> "Results":
         """Return the outcomes with errors inserted, by their positions in the result."""
-        count, failed = len(self) + len(errors), dict(errors)
-        others = [at for at in range(count) if at not in errors]
-        failed.update({others[at]: error for at, error in self.failed.items()})
-        columns = dict[str, Column]()
-        for name in self.columns:
-            cells = iter(self.cells(name))
-            columns[name] = [None if at in errors else next(cells) for at in range(count)]
+        positions = sorted(errors)
+        columns = {name: _with_gaps(self.cells(name), positions) for name in self.columns}
+        failed = dict(errors)
+        if self.failed:
+            others = [at for at in range(len(self) + len(errors)) if at not in errors]
+            failed.update({others[at]: error for at, error in self.failed.items()})
         return Results(self.kind, columns, failed)
 
     def _slice(self, part: slice) -> Self:
@@ -222,6 +221,15 @@ class Results(Columns[Outcome]):
         for at, error in self.failed.items():
             outcomes[at] = error
         return outcomes
+
+
+def _with_gaps(cells: Sequence[Any], positions: Sequence[int]) -> list[Any]:
+    """Return cells with None inserted, by the positions of the gaps in the result."""
+    filled, start = list[Any](), 0
+    for count, position in enumerate(positions):
+        filled += [*cells[start : position - count], None]
+        start = position - count
+    return [*filled, *cells[start:]]
 
 
 def batch_of(operations: Sequence[Operation]) -> Batch | None:

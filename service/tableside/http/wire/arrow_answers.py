@@ -62,8 +62,8 @@ def _columns(
     for name, kind in _ERRORS.items():
         columns[name] = _repeated(None, kind, len(value_column))
         if errors:
-            of_errors = {at: getattr(error, name) for at, error in errors.items()}
-            columns[name] = _column(name, [of_errors.get(at) for at in range(len(value_column))])
+            cells = [None] * len(value_column)
+            columns[name] = _column(name, _replaced(cells, {at: getattr(each, name) for at, each in errors.items()}))
     return {**columns, "replayed": _column("replayed", replayed)}
 
 
@@ -96,8 +96,17 @@ def _of_successes(results: Results, name: str) -> Sequence[Any] | pa.Array:
     column = results.columns[name]
     if isinstance(column, pa.Array) and not results.failed:
         return column
-    cells, of_error = results.cells(name), False if name == "replayed" else None
-    return [of_error if at in results.failed else cell for at, cell in enumerate(cells)] if results.failed else cells
+    return _replaced(results.cells(name), dict.fromkeys(results.failed, False if name == "replayed" else None))
+
+
+def _replaced(cells: Sequence[Any], others: Mapping[int, Any]) -> Sequence[Any]:
+    """Return the cells, with others at some positions."""
+    if not others:
+        return cells
+    replaced = [*cells]
+    for at, cell in others.items():
+        replaced[at] = cell
+    return replaced
 
 
 def _statuses(results: Results) -> Sequence[int] | pa.Array:
@@ -105,14 +114,14 @@ def _statuses(results: Results) -> Sequence[int] | pa.Array:
         if not results.absent_count and not results.failed:
             return _repeated(200, pa.uint16(), len(results))
         statuses = [404 if value is None else 200 for value in results.cells("value")]
-    else:
-        if results.has_only("etag", "expires_ms") and not results.failed:
+    elif results.has_only("etag", "expires_ms"):
+        if not results.failed:
             return _repeated(204, pa.uint16(), len(results))
+        statuses = [204] * len(results)
+    else:
         both = zip(results.cells("created"), results.cells("value"), strict=True)
         statuses = [201 if created else 204 if value is None else 200 for created, value in both]
-    for at, error in results.failed.items():
-        statuses[at] = status(error)
-    return statuses
+    return _replaced(statuses, {at: status(error) for at, error in results.failed.items()})
 
 
 def _errors(results: Results) -> dict[int, TableError]:
