@@ -10,6 +10,7 @@ from ...core import (
     Budget,
     Capabilities,
     CompareAndSet,
+    Delete,
     Get,
     Operation,
     Outcome,
@@ -80,40 +81,28 @@ class RedisStore:
         return outcomes
 
     def _ways(self, batch: Batch) -> Sequence[str]:
-        """Return how to apply each write of a batch."""
-        if batch.kind is Put:
-            names, plain, tokened = {"key", "value", "ttl_s", "token", "returning"}, "put", "put once"
-        elif batch.kind is Update:
-            names, plain, tokened = {"key", "changes", "default", "token", "returning"}, "edit", "edit once"
-        else:
-            names, plain, tokened = {"key", "token"}, "delete", "decide once"
-        if not batch.has_only(*names):
-            plain, tokened = "decide", "decide once"
+        """Return how to apply each write: by a script in one round trip, or by compare-and-set."""
+        way = "script" if batch.has_only(*_SCRIPTED[batch.kind]) else "compare and set"
         if "token" not in batch.columns:
-            return [plain] * len(batch)
-        once, uncertain = (tokened, "decide once") if self.capabilities.tokens else ("unsupported", "unsupported")
+            return [way] * len(batch)
+        once = way if batch.kind is not Delete else "compare and set"
         tokens = batch.cells("token")
         distinct = shared(tokens)
-        ways = [plain if token is None else once if is_simple(token) else uncertain for token in distinct]
+        ways = [way if token is None else once if is_simple(token) else "compare and set" for token in distinct]
+        if not self.capabilities.tokens:
+            ways = [way if token is None else "no tokens" for token in distinct]
         return ways * (len(tokens) // len(distinct))
 
     async def _write(self, way: str, batch: Batch, until: float) -> Sequence[Outcome]:
-        match way:
-            case "put":
-                return await self._writes.put(batch, until)
-            case "put once":
-                return await self._writes.put_once(batch, self._tokened, until)
-            case "delete":
-                return await self._writes.delete(batch, until)
-            case "edit":
-                return await self._edits.apply(batch, self._conditional, until)
-            case "edit once":
-                return await self._edits.apply(batch, self._tokened, until)
-            case "decide":
-                return await self._conditional.apply(batch, until)
-            case "decide once":
-                return await self._tokened.apply(batch, until)
-        return [Unsupported(_NO_TOKENS)] * len(batch)
+        if way == "no tokens":
+            return [Unsupported(_NO_TOKENS)] * len(batch)
+        compare_and_set = self._tokened if "token" in batch.columns else self._conditional
+        if way == "compare and set":
+            return await compare_and_set.apply(batch, until)
+        if batch.kind is Delete:
+            return await self._writes.delete(batch, until)
+        apply = self._writes.put if batch.kind is Put else self._edits.apply
+        return await apply(batch, compare_and_set, until)
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page: of an indexed partition in sort order, else in no particular order."""
@@ -126,5 +115,12 @@ class RedisStore:
         nodes = await self._servers.nodes(math.inf)
         return slot_splits([slots for _, slots in nodes] if self._servers.is_cluster else [], count_max)
 
+
+_SCRIPTED: dict[type, set[str]] = {
+    Put: {"key", "value", "ttl_s", "token", "returning"},
+    Update: {"key", "changes", "default", "token", "returning"},
+    Delete: {"key", "token"},
+}
+"""The members of writes that scripts understand."""
 
 _NO_TOKENS = "tokens: this Redis may evict tokens (its maxmemory-policy is not noeviction)"

@@ -47,15 +47,26 @@ RECORD_CHANGED = -1
 """The script's result for a record that has changed since it was read."""
 
 PUT = RecordScript(
-    """
--- Puts records. Arguments: the value and the time to live in ms (0: no expiry).
--- Returns for each record its expiry in Unix ms (0: never).
-return for_each(function(key, side, at) return put(key, side, argument(1, at), expiry(argument(2, at))) end)
+    WITH_TOKEN
+    + f"""
+-- Puts records. Arguments: the value, the time to live in ms (0: no expiry), and the token as in the side key (empty:
+-- none). Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED} if the token is not certainly new.
+return for_each(function(key, side, at)
+  local token, expires = argument(3, at), expiry(argument(2, at))
+  if token == '' then return put(key, side, argument(1, at), expires) end
+  local tokens = with_token(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, token)
+  if not tokens then return {UNDECIDED} end
+  set(key, argument(1, at), expires)
+  set(side, tokens, expires)
+  return expires, expires
+end)
 """,
     shortcut="""
--- Puts all records without looking at each side key. Returns nil, without a change, if one of them has a side key, or
--- if the first command fails: the user may lack its permission, or the server memory.
+-- Puts all records without looking at each side key. Returns nil, without a change, if there are tokens or side keys,
+-- or if the first command fails: the user may lack its permission, or the server memory.
 local function put_all()
+  local one_token_for_all = steps[3] == 0 or count == 1
+  if not one_token_for_all or argument(3, 1) ~= '' then return nil end
   if redis.pcall('EXISTS', unpack(KEYS, count + 1)) ~= 0 then return nil end
   local pairs, results, expiring = {}, {}, false
   for at = 1, count do
@@ -73,22 +84,6 @@ end
 local stored = put_all()
 if stored then return stored end
 """,
-)
-
-PUT_ONCE = RecordScript(
-    WITH_TOKEN
-    + f"""
--- Puts records. Arguments: the value, the time to live in ms (0: no expiry), and the token as in the side key.
--- Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED} if it is not certain that the token is new.
-return for_each(function(key, side, at)
-  local tokens = with_token(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, argument(3, at))
-  if not tokens then return {UNDECIDED} end
-  local expires = expiry(argument(2, at))
-  set(key, argument(1, at), expires)
-  set(side, tokens, expires)
-  return expires, expires
-end)
-"""
 )
 
 DELETE = RecordScript("""
@@ -198,20 +193,16 @@ class RecordWriter:
         self._scripts = scripts
         self._spec = spec
 
-    async def put(self, puts: Batch, until: float) -> Results:
-        """Apply puts without conditions and tokens."""
-        raws = pack_all(puts.cells("value"))
-        return _written(puts, raws, await self._scripts.run(PUT, puts.keys, [raws, self._ttls_ms(puts)], until))
+    async def put(self, puts: Batch, compare_and_set: CompareAndSet, until: float) -> Sequence[Outcome]:
+        """Apply puts without conditions, whose tokens are simple.
 
-    async def put_once(self, puts: Batch, compare_and_set: CompareAndSet, until: float) -> Sequence[Outcome]:
-        """Apply puts with simple tokens and without conditions.
-
-        `compare_and_set` applies those whose tokens are not certainly new, and those of records that it is retrying.
+        `compare_and_set` applies those whose tokens are not certainly new, or all while it is retrying one of them.
         """
-        if any(map(compare_and_set.is_contended, puts.keys)):
+        tokens = token_elements(puts.cells("token"))
+        if tokens != [b""] and any(map(compare_and_set.is_contended, puts.keys)):
             return await compare_and_set.apply(puts, until)
-        raws, tokens = pack_all(puts.cells("value")), token_elements(puts.cells("token"))
-        results = await self._scripts.run(PUT_ONCE, puts.keys, [raws, self._ttls_ms(puts), tokens], until)
+        raws = pack_all(puts.cells("value"))
+        results = await self._scripts.run(PUT, puts.keys, [raws, self._ttls_ms(puts), tokens], until)
         return await decided(_written(puts, raws, results), puts, results, compare_and_set, until)
 
     async def delete(self, deletes: Batch, until: float) -> Results:
