@@ -185,6 +185,14 @@ async def test_an_expiry_set_by_another_tool_is_shown_and_preserved(store: Any, 
     assert (await record(store, "7")).expires_ms == 0
 
 
+async def test_puts_in_one_batch_have_their_own_lifetimes(store: Any, tool: Any) -> None:
+    ttls_s = [100, None, 200, None]
+    outcomes = await store.apply([put(f"{at}", {}, ttl_s=ttl_s) for at, ttl_s in enumerate(ttls_s)])
+    assert [outcome.expires_ms > 0 for outcome in outcomes] == [ttl_s is not None for ttl_s in ttls_s]
+    stored = [await tool.pexpiretime(redis_key(store, f"{at}")) for at in range(len(ttls_s))]
+    assert stored == [outcome.expires_ms or -1 for outcome in outcomes]
+
+
 async def test_names_in_another_form_are_not_in_scans(redis_url: str, tool: Any) -> None:
     async with connected(redis_url) as backend:
         numbers = await backend.store(own(TableSpec("t", INTEGERS)))
