@@ -167,6 +167,15 @@ async def test_an_invalid_record_is_unreadable_and_never_absent(store: Any, tool
         assert set(await scanned(store)) == ({"c"} if isinstance(repair, Delete) else {"c", "a"})
 
 
+async def test_a_key_of_another_type_is_unreadable_among_many(own_redis_url: str) -> None:
+    async with table(own_redis_url) as store, Redis.from_url(own_redis_url) as client:
+        await client.flushall()  # Without keys that expire, many records are read by MGET.
+        await client.hset(redis_key(store, "a"), "f", "v")
+        outcomes = await store.apply([Get("a"), *(Get(f"{index}") for index in range(50))])
+        assert refused(outcomes[0], RecordUnreadable)
+        assert outcomes[1:] == [None] * 50
+
+
 async def test_an_expiry_set_by_another_tool_is_shown_and_preserved(store: Any, tool: Any) -> None:
     keys = [f"{index}" for index in range(40)]
     await store.apply([put(key, {"n": 1}) for key in keys])
