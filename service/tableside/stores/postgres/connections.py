@@ -113,27 +113,6 @@ async def configure(connection: Connection) -> bool:
     return await connection.execute(f"{_set(parameters, local=False)} WHERE {is_own}") == "SELECT 1"
 
 
-@asynccontextmanager
-async def one_session(connection: Connection) -> AsyncIterator[None]:
-    """Execute the statements of a block in one session that has the parameters.
-
-    Behind a pooler, commit at the end, unless the block itself has ended the transaction. Roll back if the server
-    rejects a statement.
-    """
-    if not connection.is_pooled:
-        yield
-        return
-    await connection.execute(f"{BEGIN}; {_set(_parameters(connection), local=True)}")
-    try:
-        yield
-    except asyncpg.PostgresError as error:
-        if connection.is_in_transaction() and not is_connection_error(error):
-            await connection.execute("ROLLBACK")
-        raise
-    if connection.is_in_transaction():
-        await connection.execute("COMMIT")
-
-
 def _parameters(connection: Connection) -> dict[str, str]:
     return {**_PARAMETERS, **(_CLIENT_CHECK if connection.get_server_version() >= (14,) else {})}
 
@@ -162,10 +141,10 @@ class Pool:
 
     @asynccontextmanager
     async def connection(self, *, fresh: bool = False) -> AsyncIterator[Connection]:
-        """Lend a connection, or with `fresh` a newly opened one.
+        """Lend a connection, or with `fresh` a newly opened one. Its statements are executed in one session.
 
-        The pool keeps the connection if the block succeeds or only a statement fails. Another exception may have left
-        the connection in the middle of a statement, so the pool closes it.
+        The pool keeps the connection if the block succeeds or only a statement fails, which rolls back a transaction.
+        Another exception may have left the connection in the middle of a statement, so the pool closes it.
         """
         await self._free.acquire()
         connection = None
@@ -173,13 +152,19 @@ class Pool:
         try:
             connection = (None if fresh else self._take_idle()) or await self._connect_new()
             try:
-                async with one_session(connection):
-                    yield connection
+                if connection.is_pooled:
+                    await connection.execute(f"{BEGIN}; {_set(_parameters(connection), local=True)}")
+                yield connection
+                if connection.is_pooled and connection.is_in_transaction():
+                    await connection.execute("COMMIT")
                 reusable = True
             except asyncpg.PostgresError as error:
-                reusable = not is_connection_error(error)  # only the statement failed
                 if is_read_only_error(error) and not connection.was_read_only:
                     self._renew()
+                if not is_connection_error(error):  # only the statement failed
+                    if connection.is_in_transaction():
+                        await connection.execute("ROLLBACK")
+                    reusable = True
                 raise
         finally:
             self._release(connection, reusable=reusable)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -99,7 +99,7 @@ class RecordReader:
         return await self._bounded.read(keys, partial(self._get_in_chunks, until))
 
     async def find(
-        self, budget: ReadBudget, connection: Connection, keys: Sequence[Key], _: Progress
+        self, budget: ReadBudget, connection: Connection, keys: Sequence[Key]
     ) -> Sequence[FoundRecord | TableError]:
         """Return what writes need. All are NOT_READ if the records are together larger than the budget."""
         if (row := await self._read(self._sql.find, connection, keys, budget)) is None:
@@ -125,7 +125,7 @@ class RecordReader:
         if budget.exceeded:
             return None
         bytes_max = int(min(budget.left_bytes, INTEGER_MAX))
-        [row] = await connection.fetch(statement, *key_arrays(keys, self._parts), bytes_max, *now_ms)
+        [row] = await connection.fetch(statement, *self._sql.key_arrays(keys), bytes_max, *now_ms)
         size_bytes = row[self._parts] or 0
         budget.spend(size_bytes)
         return row if size_bytes <= bytes_max else None
@@ -167,18 +167,6 @@ class RecordReader:
 
 
 _ABSENT = FoundRecord()
-
-
-def key_arrays(keys: Sequence[Key], parts: int) -> list[list[Any]]:
-    """Return one array for each part of the keys."""
-    if parts == 1:
-        return [list(keys)]
-    return [list(column) for column in zip(*cast("Sequence[tuple[Any, ...]]", keys), strict=True)]
-
-
-def row_key(row: Any, parts: int) -> Key:
-    """Return the key in the first columns of a row."""
-    return cast("Key", row[0] if parts == 1 else tuple(row[:parts]))
 
 
 def parse_writers(text: str | None) -> Writers:

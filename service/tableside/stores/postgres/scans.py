@@ -24,7 +24,7 @@ from ...core import (
     ranges_between,
 )
 from .connections import Connection
-from .reads import canonical, row_key
+from .reads import canonical
 from .schema import Column, literal, quoted
 from .statements import TableSql, bytewise, key_parameter
 
@@ -61,7 +61,7 @@ class Scanner:
             if row["found"]:
                 records.append((key := self._valid_key(row), self._record(key, row)))
         more = bool(rows) and (rows[-1]["total"] > len(page) or page[-1]["place"] == examined_max)
-        return Page(records, self._key.encode(self._key_of(page[-1])) if more else None)
+        return Page(records, self._key.encode(self._sql.key_of(page[-1])) if more else None)
 
     async def splits(self, connection: Connection, count_max: int) -> list[bytes]:
         """Return key ranges with similar numbers of records, from a sample of the table's disk pages."""
@@ -70,7 +70,7 @@ class Scanner:
         percentage = min(100.0, 100.0 * SAMPLED_BYTES / max(1, size_bytes))
         sample = f"SELECT {self._sql.named_outputs} FROM {table} AS t TABLESAMPLE SYSTEM ($1) LIMIT $2"
         rows = await connection.fetch(sample, percentage, SAMPLED_ROWS_MAX)
-        keys = sorted({self._key.encode(self._key_of(row)) for row in rows})
+        keys = sorted({self._key.encode(self._sql.key_of(row)) for row in rows})
         count = max(1, min(count_max, len(keys)))
         boundaries = [keys[len(keys) * index // count] for index in range(1, count)]
         return [part.to_split() for part in ranges_between(boundaries)]
@@ -122,12 +122,9 @@ class Scanner:
             raise MalformedRequest(f"not a {word} of this table")
         return parts
 
-    def _key_of(self, row: Any) -> Key:
-        return row_key(row, len(self._columns))
-
     def _valid_key(self, row: Any) -> Key:
         """Return a row's key. Raise RecordUnreadable if no operation could have it, such as an empty text."""
-        key = self._key_of(row)
+        key = self._sql.key_of(row)
         try:
             return self._key.from_json(key)
         except InvalidOperation as error:

@@ -9,11 +9,12 @@ the keys' bytes, so batches that share keys wait for each other without deadlock
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any, cast
 
 import msgspec
 import orjson
 
-from ...core import INTEGER_MAX, INTEGER_MIN
+from ...core import INTEGER_MAX, INTEGER_MIN, Key
 from .schema import (
     EXPIRES,
     VERSION,
@@ -69,6 +70,18 @@ class TableSql:
         self._same_columns = _same_columns(self.table, table.columns, values.data)
         self._names = [quoted(column.name) for column in table.key_columns]
         self._parts = [f"k{index}" for index in range(len(self._names))]
+
+    # Keys
+
+    def key_arrays(self, keys: Sequence[Key]) -> list[list[Any]]:
+        """Return one array for each part of the keys."""
+        if len(self._parts) == 1:
+            return [list(keys)]
+        return [list(column) for column in zip(*cast("Sequence[tuple[Any, ...]]", keys), strict=True)]
+
+    def key_of(self, row: Any) -> Key:
+        """Return the key in the first columns of a row."""
+        return cast("Key", row[0] if len(self._parts) == 1 else tuple(row[: len(self._parts)]))
 
     # Expressions
 
@@ -179,30 +192,26 @@ class TableSql:
 
     @cached_property
     def update(self) -> str:
-        """Takes the rows and whether to return values. Returns `_returning`.
+        """Takes the rows and whether to return values. Returns `_returning`, with NULL etags if a trigger intervened.
 
         A row that no longer has its etag, or that another transaction locks, is skipped.
         """
-        locked, updated = self._update()
-        return f"WITH l AS MATERIALIZED ({locked}) {updated}"
-
-    @cached_property
-    def update_or_match(self) -> str:
-        """Is `update`, but returns first all keys that match. A trigger left those unchanged that are not repeated."""
-        locked, updated = self._update()
-        keys = ", ".join(self._outputs("l"))
-        return f"WITH l AS MATERIALIZED ({locked}), w AS ({updated}) SELECT {keys}, NULL, NULL FROM l UNION ALL TABLE w"
-
-    def _update(self) -> tuple[str, str]:
-        """Return the selection of the rows to update, and their update."""
         changes = [f"{name} = {sent}" for name, sent in self._assignments()]
         for index, (name, sent) in enumerate(self._assignments()[: len(self._values.data)]):
             unchanged = f"decode('{UNCHANGED.hex()}', 'hex')"
             changes[index] = f"{name} = CASE u.d{index} WHEN {unchanged} THEN t.{name} ELSE {sent} END"
-        key = self._names[0]
-        return self._lock(self._sent(), "FOR NO KEY UPDATE"), (
-            f"UPDATE {self.table} AS t SET {', '.join(changes or [f'{key} = t.{key}'])} FROM l AS u "
+        locked = self._lock(self._sent(), "FOR NO KEY UPDATE")
+        nothing = f"{self._names[0]} = t.{self._names[0]}"
+        updated = (
+            f"UPDATE {self.table} AS t SET {', '.join(changes or [nothing])} FROM l AS u "
             f"WHERE {self._equal('u', self._parts)}{self._returning}"
+        )
+        same_key = " AND ".join(
+            f"{sent} = w.{part}" for sent, part in zip(self._outputs("l"), self._parts, strict=True)
+        )
+        return (
+            f"WITH l AS MATERIALIZED ({locked}), w({', '.join(self._parts)}, etag, value) AS ({updated}) "
+            f"SELECT {', '.join(self._outputs('l'))}, w.etag, w.value FROM l LEFT JOIN w ON {same_key}"
         )
 
     @cached_property

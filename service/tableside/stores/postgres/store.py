@@ -40,11 +40,10 @@ from .columns import ValueLayout, input_sql, limits_texts, to_text
 from .connections import Connection, DeadlineRetry, Pool, Progress
 from .errors import DRIVER_ERRORS, ColumnMismatch, SchemaChanged, is_input_error, rejected_row_error
 from .reads import RecordReader
-from .rows import RowWrite
 from .scans import Scanner
 from .schema import EXPIRES, WRITERS, TableDefinition, key_schema
 from .statements import UNCHANGED, TableSql
-from .writes import RecordWriter
+from .writes import RecordWriter, RowWrite
 
 SWEEP_ROWS_MAX = 1000
 SWEEP_STATEMENTS_MAX = 10

@@ -5,20 +5,21 @@ Another write reads the row and decides. It then inserts the row if there is non
 etag is still the same. If the row has changed, or another transaction locks it, the write is decided again. Writes of
 one record in this process take turns.
 
-With a side table, one transaction does this for all records. It first creates or locks the side row of every key, in
-the order of keys. These rows serialize all of Tableside's writes.
+Several of these writes are one transaction, so that it can be repeated if the server rejects one of them. With a side
+table, every transaction first creates or locks the side row of every key, in the order of keys. These rows serialize
+all of Tableside's writes.
 """
 
 import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
-import asyncpg
+import msgspec
 
 from ...core import (
     UPDATE_BYTES_MAX,
@@ -33,8 +34,10 @@ from ...core import (
     Outcome,
     Put,
     ReadBudget,
+    RecordUnreadable,
     TableError,
     TableSpec,
+    Update,
     Write,
     Written,
     Yielder,
@@ -42,12 +45,12 @@ from ...core import (
     exponential_backoff_s,
     size_bytes,
     transition,
+    with_etag,
 )
-from .columns import ValueLayout
+from .columns import Texts, ValueLayout
 from .connections import BEGIN, PAUSE_MAX_S, PAUSE_S, Connection, DeadlineRetry, Progress
-from .errors import is_connection_error
-from .reads import FoundRecord, RecordReader
-from .rows import Attempt, Kind, RowWrite, RowWriter
+from .reads import FoundRecord, RecordReader, SideRow, Writers, canonical, parse_writers
+from .schema import EXPIRES, WRITERS
 from .statements import TableSql
 
 STATEMENT_WRITES_MAX = 1000
@@ -57,11 +60,46 @@ STATEMENT_BYTES_MAX = 2 * 2**20
 ATTEMPTS_MAX = 64
 """How often a write is decided because other transactions change or lock its record in the meantime."""
 
+Attempt: TypeAlias = Outcome | Literal[False]
+"""The outcome of a write, or False if another transaction has changed or locked the record that was read."""
+
+Kind = Literal["insert", "update", "delete", "none"]
+"""What a write does to the row of the table. A delete of an absent record may change only its row in the side table.
+
+A transaction inserts first, because only inserts wait for other transactions: so it waits before it has locked rows.
+"""
+
 _CONTENDED = "other writers changed the record during every attempt"
 
 
+class RowWrite(msgspec.Struct, frozen=True):
+    """A decided write: the record that it found, and the texts of the data columns that it writes."""
+
+    write: Write
+    changed: Changed
+    found: FoundRecord
+    texts: Texts
+    kind: Kind
+
+    @property
+    def key(self) -> Key:
+        """Return the record's key."""
+        return self.write.key
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of the value that is written."""
+        stored = self.changed.stored
+        return 0 if stored is None or stored.value is None else len(stored.value)
+
+    def side_row(self, etag: str | None) -> SideRow:
+        """Return the side row after the write. `etag` is that of the new record."""
+        stored = self.changed.stored
+        return SideRow() if stored is None else SideRow(int(etag) if etag else None, stored.expires_ms, stored.writers)
+
+
 class RecordWriter:
-    """Writes records of one table."""
+    """Writes records of one table, and their rows in its side table."""
 
     def __init__(
         self,
@@ -75,7 +113,6 @@ class RecordWriter:
         self._spec = spec
         self._layout = layout
         self._sql = sql
-        self._rows = RowWriter(spec, layout, sql, clock)
         self._retry = retry
         self._reader = reader
         self._clock = clock
@@ -92,36 +129,66 @@ class RecordWriter:
             return self._put_all
         return self._compare_and_set
 
+    # Unconditional writes
+
     async def _put_all(self, puts: Sequence[Put], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for chunk in chunks_of(puts, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes):
             decided = [self._decided(put, FoundRecord(), self._clock()) for put in chunk]
             rows = [row for row in decided if isinstance(row, RowWrite)]
-            written = iter(await self._retry.run_each(self._rows.put, rows, until) if rows else [])
+            written = iter(await self._retry.run_each(self._put, rows, until) if rows else [])
             outcomes += [next(written) if isinstance(each, RowWrite) else each for each in decided]
         return outcomes
 
     async def _delete_all(self, deletes: Sequence[Delete], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for chunk in chunks_of(deletes, STATEMENT_WRITES_MAX):
-            outcomes += await self._retry.run_each(self._rows.delete, chunk, until)
+            outcomes += await self._retry.run_each(self._delete, chunk, until)
         return outcomes
+
+    async def _put(self, connection: Connection, rows: Sequence[RowWrite], progress: Progress) -> list[Outcome]:
+        progress.applied = "unknown"
+        now = [self._clock()] if self._sql.put_takes_time else []
+        written = await self._send(self._sql.put, connection, rows, progress, *now)
+        return [self._outcome(row, *written.get(row.key, (None, None))) for row in rows]
+
+    async def _delete(self, connection: Connection, deletes: Sequence[Delete], progress: Progress) -> list[Outcome]:
+        progress.applied = "unknown"
+        keys = self._sql.key_arrays([each.key for each in deletes])
+        await connection.execute(self._sql.unconditional_delete, *keys)
+        return [Written(None)] * len(deletes)
 
     # Compare-and-set
 
     async def _compare_and_set(self, writes: Sequence[Write], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for chunk in chunks_of(writes, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes):
-            async with Turn(self._last, [write.key for write in chunk], until):
+            async with self._turn([write.key for write in chunk], until):
                 outcomes += await self._decide_until_applied(chunk, until)
         return outcomes
+
+    @asynccontextmanager
+    async def _turn(self, keys: Sequence[Key], until: float) -> AsyncIterator[None]:
+        """Wait until the earlier writes of the records have ended, at most until the deadline, to avoid conflicts."""
+        earlier = {self._last[key] for key in keys if key in self._last}
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._last.update(dict.fromkeys(keys, ended))
+        try:
+            if earlier:
+                await asyncio.wait(earlier, timeout=None if until == math.inf else max(0.0, until - time.monotonic()))
+            yield
+        finally:
+            ended.set_result(None)
+            for key in keys:
+                if self._last.get(key) is ended:
+                    del self._last[key]
 
     async def _decide_until_applied(self, writes: Sequence[Write], until: float) -> list[Outcome]:
         outcomes: list[Attempt] = [False] * len(writes)
         failure: TableError = Contended(f"table {self._spec.name!r}: {_CONTENDED}")
         for attempt in range(ATTEMPTS_MAX):
             waiting = [index for index, outcome in enumerate(outcomes) if outcome is False]
-            for index, outcome in zip(waiting, await self._decide([writes[at] for at in waiting], until), strict=True):
+            for index, outcome in zip(waiting, await self._attempt([writes[at] for at in waiting], until), strict=True):
                 outcomes[index] = outcome
             if False not in outcomes:
                 break
@@ -132,42 +199,31 @@ class RecordWriter:
             await asyncio.sleep(pause_s)
         return [failure if outcome is False else outcome for outcome in outcomes]
 
-    async def _decide(self, writes: Sequence[Write], until: float) -> Sequence[Attempt]:
-        """Read records, decide, and write those that have not changed since."""
-        if self._sql.has_side_table:
-            return await self._run_bounded(self._decide_with_side_rows, writes, until)
-        if len(writes) == 1:
-            return await self._retry.run_each(self._decide_one, writes, until)
-        found = await self._run_bounded(self._reader.find, [write.key for write in writes], until)
-        decided = await self._decided_all(writes, found)
-        outcomes: list[Attempt] = [False if isinstance(each, RowWrite) else each for each in decided]
-        for kind, rows in self._by_kind(decided).items():
-            work = partial(self._write_alone, kind)
-            for chunk in chunks_of([*rows.items()], STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, _row_bytes):
-                results = await self._retry.run_each(work, [row for _, row in chunk], until)
-                for (index, _), result in zip(chunk, results, strict=True):
-                    outcomes[index] = result
-        return outcomes
-
-    async def _run_bounded(self, work: Callable[..., Any], items: Sequence[Any], until: float) -> Sequence[Any]:
-        """Run work for some of the items, so that it reads a bounded number of bytes. The others are NOT_READ."""
+    async def _attempt(self, writes: Sequence[Write], until: float) -> Sequence[Attempt]:
+        """Try each write once, except those whose records are larger than the limit for one call."""
         return await self._bounded.read(
-            items, lambda some, budget: self._retry.run_each(partial(work, budget), some, until)
+            writes, lambda some, budget: self._retry.run_each(partial(self._decide, budget), some, until)
         )
 
-    async def _decide_one(
-        self, connection: Connection, writes: Sequence[Write], progress: Progress
+    async def _decide(
+        self, budget: ReadBudget, connection: Connection, writes: Sequence[Write], progress: Progress
     ) -> Sequence[Attempt]:
-        """Read one record, decide, and write it if it has not changed since."""
-        [write] = writes
-        [found] = await self._reader.find(ReadBudget(math.inf), connection, [write.key], progress)
-        decided = found if isinstance(found, TableError) else self._decided(write, found, self._clock())
-        if not isinstance(decided, RowWrite):
-            return [decided]
-        return await self._write_alone(self._rows.kind(decided), connection, [decided], progress)
+        """Read records, decide, and write those that have not changed since. Only one statement needs no BEGIN."""
+        together = len(writes) > 1 or self._sql.has_side_table
+        if together and not connection.is_in_transaction():
+            await connection.execute(BEGIN)
+        sides = await self._lock_side_rows(connection, [write.key for write in writes])
+        found = await self._reader.find(budget, connection, [write.key for write in writes])
+        decided = await self._decided_all(writes, found, sides)
+        outcomes = await self._write_all(decided, connection, progress, commits=not together)
+        await self._update_side_rows(connection, sides, decided, outcomes)
+        if together:
+            progress.applied = "unknown"
+            await connection.execute("COMMIT")
+        return outcomes
 
     async def _decided_all(
-        self, writes: Sequence[Write], found: Sequence[FoundRecord | TableError]
+        self, writes: Sequence[Write], found: Sequence[FoundRecord | TableError], sides: Mapping[Key, SideRow]
     ) -> list[Outcome | RowWrite]:
         """Decide writes, except those whose record could not be read."""
         now, yielder = self._clock(), Yielder()
@@ -175,102 +231,134 @@ class RecordWriter:
         for write, each in zip(writes, found, strict=True):
             if yielder.due:
                 await yielder.maybe_yield()
-            decided.append(each if isinstance(each, TableError) else self._decided(write, each, now))
+            if isinstance(each, TableError):
+                decided.append(each)
+            else:
+                decided.append(self._decided(write, each.with_side_row(sides[write.key]) if sides else each, now))
         return decided
 
-    def _by_kind(self, decided: Sequence[Outcome | RowWrite]) -> dict[Kind, dict[int, RowWrite]]:
-        groups: dict[Kind, dict[int, RowWrite]] = {}
-        for index, row in enumerate(decided):
-            if isinstance(row, RowWrite):
-                groups.setdefault(self._rows.kind(row), {})[index] = row
-        return groups
-
     def _decided(self, write: Write, found: FoundRecord, now_ms: int) -> Outcome | RowWrite:
-        decided = transition(found.stored, write, self._spec, now_ms=now_ms, etag="")
-        if not isinstance(decided, Changed):
-            return decided.outcome
+        changed = transition(found.stored, write, self._spec, now_ms=now_ms, etag="")
+        if not isinstance(changed, Changed):
+            return changed.outcome
         try:
-            return self._rows.row(write, decided, found)
+            if isinstance(write, Update):
+                self._layout.check_update(write, found.value)
+            return RowWrite(write, changed, found, self._texts(changed, found), self._kind(changed, found))
         except InvalidOperation as error:
             return error
 
-    async def _write_alone(
-        self, kind: Kind, connection: Connection, rows: Sequence[RowWrite], progress: Progress
-    ) -> list[Attempt]:
-        """Write rows in one statement, which commits."""
-        progress.applied = "unknown"
-        return await self._rows.write(kind, connection, rows, progress)
+    def _texts(self, changed: Changed, found: FoundRecord) -> Texts:
+        """Return the texts to write. Raise InvalidOperation if the columns cannot store the value."""
+        value = None if changed.stored is None else changed.stored.value
+        return (self._layout.absent_texts or ()) if value is None else self._layout.column_texts(value, found.value)
 
-    async def _decide_with_side_rows(
-        self, budget: ReadBudget, connection: Connection, writes: Sequence[Write], progress: Progress
+    def _kind(self, changed: Changed, found: FoundRecord) -> Kind:
+        is_removed = changed.stored is None or (changed.stored.value is None and self._sql.has_side_table)
+        if not found.etag:
+            return "none" if is_removed else "insert"
+        return "delete" if is_removed else "update"
+
+    async def _write_all(
+        self, decided: Sequence[Outcome | RowWrite], connection: Connection, progress: Progress, *, commits: bool
     ) -> list[Attempt]:
-        """Decide and write records, and their side rows, in one transaction."""
-        keys = [write.key for write in writes]
-        async with _transaction(connection):
-            sides = await self._rows.lock_side_rows(connection, keys)
-            found = await self._reader.find(budget, connection, keys, progress)
-            with_sides = [
-                each if isinstance(each, TableError) else each.with_side_row(sides[key])
-                for key, each in zip(keys, found, strict=True)
-            ]
-            decided = await self._decided_all(writes, with_sides)
-            outcomes: list[Attempt] = [False if isinstance(each, RowWrite) else each for each in decided]
-            after = dict(sides)
-            for kind, rows in self._by_kind(decided).items():
-                results = await self._rows.write(kind, connection, [*rows.values()], progress)
-                for (index, row), result in zip(rows.items(), results, strict=True):
+        """Write the decided rows. `commits`: each statement commits."""
+        outcomes: list[Attempt] = [False if isinstance(each, RowWrite) else each for each in decided]
+        rows = [(index, each) for index, each in enumerate(decided) if isinstance(each, RowWrite)]
+        for kind in get_args(Kind):
+            alike = [(index, row) for index, row in rows if row.kind == kind]
+            for chunk in chunks_of(alike, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, lambda item: item[1].size_bytes):
+                progress.applied = "unknown" if commits else "no"
+                results = await self._write(kind, [row for _, row in chunk], connection, progress)
+                for (index, _), result in zip(chunk, results, strict=True):
                     outcomes[index] = result
-                    if isinstance(result, Written):
-                        after[row.key] = row.side_row(result.etag)
-            await self._rows.update_side_rows(connection, sides, after)
-            progress.applied = "unknown"
-            await connection.execute("COMMIT")
         return outcomes
 
+    async def _write(
+        self, kind: Kind, rows: Sequence[RowWrite], connection: Connection, progress: Progress
+    ) -> list[Attempt]:
+        """Execute the statement of a kind. A result is False if the row has changed, or is locked."""
+        if kind == "none":
+            return [row.changed.outcome for row in rows]
+        if kind == "delete":
+            progress.rows = rows
+            keys = self._sql.key_arrays([row.key for row in rows])
+            deleted = await connection.fetch(self._sql.delete, *keys, [row.found.etag for row in rows])
+            gone = {self._sql.key_of(each) for each in deleted}
+            return [row.changed.outcome if row.key in gone else False for row in rows]
+        statement = self._sql.insert if kind == "insert" else self._sql.update
+        written = await self._send(statement, connection, rows, progress)
+        return [self._outcome(row, *written[row.key]) if row.key in written else False for row in rows]
 
-class Turn:
-    """Lets a write wait until the earlier writes of its records have ended, so that they do not conflict.
+    # Rows
 
-    `last` has the end of the last write of each record. At the deadline, the wait ends.
-    """
+    async def _send(
+        self, statement: str, connection: Connection, rows: Sequence[RowWrite], progress: Progress, *more: int
+    ) -> dict[Key, tuple[str | None, bytes | None]]:
+        """Execute a statement with rows. Return by key the etags, and the values if a write requests one.
 
-    def __init__(self, last: dict[Key, asyncio.Future[None]], keys: Sequence[Key], until: float) -> None:
-        self._last = last
-        self._keys = keys
-        self._until = until
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        An etag is None if a trigger left the row unchanged. Values are returned only if the columns may not preserve
+        their text.
+        """
+        progress.rows = rows
+        returns_values = not self._layout.preserves_text and any(_returns_value(row.write) for row in rows)
+        found = await connection.fetch(statement, *self._row_arrays(rows), returns_values, *more)
+        return {self._sql.key_of(each): (each[-2], each[-1]) for each in found}
 
-    async def __aenter__(self) -> None:
-        earlier = {self._last[key] for key in self._keys if key in self._last}
-        self._last.update(dict.fromkeys(self._keys, self._ended))
-        if earlier:
-            left_s = None if self._until == math.inf else max(0.0, self._until - time.monotonic())
-            try:
-                await asyncio.wait(earlier, timeout=left_s)
-            except asyncio.CancelledError:
-                self._end()
-                raise
+    def _outcome(self, row: RowWrite, etag: str | None, value: bytes | None) -> Outcome:
+        if etag is None:
+            return InvalidOperation(
+                f"table {self._spec.name!r}: a trigger or policy of the table left the record unchanged"
+            )
+        outcome = with_etag(row.changed, etag).outcome
+        if value is None or not isinstance(outcome, Written) or outcome.value is None:
+            return outcome
+        text = canonical(value)
+        return outcome if isinstance(text, RecordUnreadable) else msgspec.structs.replace(outcome, value=text)
 
-    async def __aexit__(self, *_: object) -> None:
-        self._end()
+    def _row_arrays(self, rows: Sequence[RowWrite]) -> list[list[Any]]:
+        """Return one array for each column to write: key parts, data columns, metadata columns and etags."""
+        arrays = self._sql.key_arrays([row.key for row in rows])
+        arrays += [list(column) for column in zip(*(row.texts for row in rows), strict=True)]
+        stored = [row.changed.stored for row in rows]
+        if EXPIRES in self._sql.metadata:
+            arrays.append([each.expires_ms or None if each else None for each in stored])
+        if WRITERS in self._sql.metadata:
+            arrays.append([_writers_text(each.writers) if each else None for each in stored])
+        return [*arrays, [row.found.etag for row in rows]]
 
-    def _end(self) -> None:
-        self._ended.set_result(None)
-        for key in self._keys:
-            if self._last.get(key) is self._ended:
-                del self._last[key]
+    # The side table
 
+    async def _lock_side_rows(self, connection: Connection, keys: Sequence[Key]) -> dict[Key, SideRow]:
+        """Return the rows of the side table, locked until the transaction ends. Create those of new keys."""
+        if not self._sql.has_side_table:
+            return {}
+        sides = {}
+        for row in await connection.fetch(self._sql.side_lock, *self._sql.key_arrays(keys)):
+            version, expires_ms, writers = row[-3:]
+            sides[self._sql.key_of(row)] = SideRow(version, expires_ms or 0, parse_writers(writers))
+        return sides
 
-@asynccontextmanager
-async def _transaction(connection: Connection) -> AsyncIterator[None]:
-    """Begin a transaction, and roll it back if the server rejects a statement. The block itself must commit."""
-    await connection.execute(BEGIN)
-    try:
-        yield
-    except asyncpg.PostgresError as error:
-        if not is_connection_error(error):
-            await connection.execute("ROLLBACK")
-        raise
+    async def _update_side_rows(
+        self,
+        connection: Connection,
+        before: Mapping[Key, SideRow],
+        decided: Sequence[Outcome | RowWrite],
+        outcomes: Sequence[Attempt],
+    ) -> None:
+        """Write the side rows that have changed, and delete those without content."""
+        after = dict(before)
+        for row, outcome in zip(decided, outcomes, strict=True) if before else ():
+            if isinstance(row, RowWrite) and isinstance(outcome, Written):
+                after[row.key] = row.side_row(outcome.etag)
+        if changed := {key: side for key, side in after.items() if side not in (SideRow(), before[key])}:
+            versions = [side.version for side in changed.values()]
+            expiries = [side.expires_ms or None for side in changed.values()]
+            writers = [_writers_text(side.writers) for side in changed.values()]
+            keys = self._sql.key_arrays([*changed])
+            await connection.execute(self._sql.side_update, *keys, versions, expiries, writers)
+        if empty := [key for key, side in after.items() if side == SideRow()]:
+            await connection.execute(self._sql.side_delete, *self._sql.key_arrays(empty))
 
 
 def _document_put(put: Put) -> Put:
@@ -278,6 +366,10 @@ def _document_put(put: Put) -> Put:
     return Put(put.key, put.value, ttl_s=put.ttl_s, returning=put.returning, partitions=put.partitions)
 
 
-def _row_bytes(item: tuple[int, RowWrite]) -> int:
-    stored = item[1].changed.stored
-    return 0 if stored is None or stored.value is None else len(stored.value)
+def _writers_text(writers: Writers) -> str | None:
+    """Return the text that is stored for writers, or None if there are none."""
+    return msgspec.json.encode(writers).decode() if writers else None
+
+
+def _returns_value(write: Write) -> bool:
+    return not isinstance(write, Delete) and write.returning
