@@ -5,6 +5,7 @@ until the deadline, and then reported as Throttled, never as absent or written.
 """
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -18,6 +19,7 @@ from ...core import (
     DeadlineExceeded,
     InvalidOperation,
     Key,
+    ReadBudget,
     TableError,
     Throttled,
     TooLarge,
@@ -42,8 +44,10 @@ WRITES_CONCURRENCY = 32
 
 PAUSE_S = 0.02
 PAUSE_MAX_S = 2.0
-ROUNDS_MAX = 1000
-"""How often unprocessed items are retried. A deadline usually comes first."""
+ATTEMPTS_MAX = 1000
+"""How often unprocessed items are sent. A deadline usually comes first."""
+
+_UNPROCESSED = "DynamoDB: items remained unprocessed until the deadline"
 
 AnyWrite = TypeVar("AnyWrite")
 Result = TypeVar("Result")
@@ -76,7 +80,7 @@ class TableCalls:
             except TableError as error:
                 return [error]
         projection = {} if only is None else self._projection(only)
-        budget = _ReadBudget()
+        budget = ReadBudget(READ_BYTES_MAX)
         calls = [
             self._get_chunk(chunk, {**options, **projection}, budget, until)
             for chunk in chunks_of(key_items, GET_KEYS_MAX)
@@ -96,14 +100,14 @@ class TableCalls:
         return {"ExpressionAttributeNames": names, "ProjectionExpression": ", ".join(names)}
 
     async def _get_chunk(
-        self, keys: Sequence[Item], options: Mapping[str, Any], budget: "_ReadBudget", until: float
+        self, keys: Sequence[Item], options: Mapping[str, Any], budget: ReadBudget, until: float
     ) -> list[Item | TableError | None]:
         found: dict[object, Item] = {}
 
         async def send(waiting: list[Item]) -> list[Item]:
             request = {"RequestItems": {self._table: {**options, "Keys": waiting}}}
             response = await self._client.call("batch_get_item", request, until)
-            budget.spend(response)
+            budget.spend(_response_bytes(response))
             items = response.get("Responses", {}).get(self._table, [])
             found.update((self._identity(item), item) for item in items)
             unprocessed: list[Item] = response.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
@@ -123,7 +127,7 @@ class TableCalls:
 
         order = [self._identity(request) for request in requests]
         waiting = dict(zip(order, requests, strict=True))
-        failed = await self._send_until_processed(send, waiting, until, _ReadBudget())
+        failed = await self._send_until_processed(send, waiting, until, ReadBudget(math.inf))
         errors = dict.fromkeys(waiting, failed)
         if isinstance(failed, InvalidOperation | TooLarge) and len(waiting) > 1:
             # One invalid request makes DynamoDB reject the whole call.
@@ -138,28 +142,31 @@ class TableCalls:
         send: Callable[[list[Item]], Awaitable[list[Item]]],
         waiting: dict[object, Item],
         until: float,
-        budget: "_ReadBudget",
+        budget: ReadBudget,
     ) -> TableError | None:
         """Send the waiting items until none is returned as unprocessed. Return the error of those that still wait."""
-        backoff = _Backoff(until)
-        while waiting:
+        stalled, failed = 0, Throttled(_UNPROCESSED)
+        for attempt in range(ATTEMPTS_MAX):
             if budget.exceeded:
                 return NOT_READ
-            failed: TableError = Throttled("DynamoDB: items remained unprocessed until the deadline")
-            before = len(waiting)
+            before, failed = len(waiting), Throttled(_UNPROCESSED)
             try:
                 unprocessed = set(map(self._identity, await send([*waiting.values()])))
+                for identity in waiting.keys() - unprocessed:
+                    del waiting[identity]
             except Throttled as error:
                 failed = error
             except TableError as error:
                 was_sent = not isinstance(error, DeadlineExceeded) or error.applied == "unknown"
-                return error if was_sent or not backoff.count else failed
-            else:
-                for identity in waiting.keys() - unprocessed:
-                    del waiting[identity]
-            if waiting and not await backoff.wait(progress=len(waiting) < before):
-                return failed
-        return None
+                return error if was_sent or attempt == 0 else failed
+            if not waiting:
+                return None
+            stalled = 0 if len(waiting) < before else stalled + 1
+            pause_s = exponential_backoff_s(stalled, PAUSE_S, PAUSE_MAX_S, random.random)
+            if pause_s >= until - time.monotonic():
+                break
+            await asyncio.sleep(pause_s)
+        return failed
 
     def _identity(self, item: Mapping[str, Any]) -> object:
         """Return a hashable form of the key of an item or request. DynamoDB may change the notation of a number."""
@@ -185,38 +192,8 @@ async def each_write(
     return await gather_bounded([one(write) for write in writes], WRITES_CONCURRENCY)
 
 
-class _ReadBudget:
-    """Counts the bytes that the calls for one batch have read. Calls that are already running may exceed the limit."""
-
-    def __init__(self) -> None:
-        self._spent_bytes = 0
-
-    @property
-    def exceeded(self) -> bool:
-        return self._spent_bytes > READ_BYTES_MAX
-
-    def spend(self, response: Mapping[str, Any]) -> None:
-        headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-        self._spent_bytes += int(headers.get("content-length", 0))
-
-
-class _Backoff:
-    """Waits longer while no item is processed, but never beyond the deadline."""
-
-    def __init__(self, until: float) -> None:
-        self._until = until
-        self.count = 0
-        self._stalled = 0
-
-    async def wait(self, *, progress: bool) -> bool:
-        """Wait. Return False if there is no time for another call."""
-        self.count += 1
-        self._stalled = 0 if progress else self._stalled + 1
-        pause_s = exponential_backoff_s(self._stalled, PAUSE_S, PAUSE_MAX_S, random.random)
-        if pause_s >= self._until - time.monotonic() or self.count >= ROUNDS_MAX:
-            return False
-        await asyncio.sleep(pause_s)
-        return True
+def _response_bytes(response: Mapping[str, Any]) -> int:
+    return int(response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("content-length", 0))
 
 
 def _key_part(attribute: Mapping[str, str]) -> object:

@@ -71,9 +71,11 @@ class PageReader:
             key: Any = texts if len(texts) > 1 else texts[0]
             try:
                 key = self._layout.key_of(item)
-                stored = await self._layout.stored(item, now)
             except RecordUnreadable as error:
                 raise error.of_scan(key) from None
+            stored = await self._layout.stored(item, now)
+            if isinstance(stored, RecordUnreadable):
+                raise stored.of_scan(key)
             last, found = item, live_record(stored, now)
             if found is None:
                 page.skip()

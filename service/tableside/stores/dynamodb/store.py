@@ -137,8 +137,9 @@ class DynamodbStore:
         now, yielder = self._clock(), Yielder()
         outcomes: list[Outcome] = []
         for item in found:
-            outcomes.append(await self._read_outcome(item, now))
             await yielder.maybe_yield()
+            stored = await self._layout.stored(item, now) if isinstance(item, dict) else item
+            outcomes.append(stored if isinstance(stored, TableError) else live_record(stored, now))
         return outcomes
 
     async def _reject_tokens(self, writes: Sequence[Any], until: float) -> list[Outcome]:
@@ -271,19 +272,10 @@ class DynamodbStore:
         return self._layout.metadata(decided.stored)
 
     async def _updated_outcome(self, update: Update, item: Item, now: int) -> Outcome:
-        try:
-            stored = await self._layout.stored(item, now)
-        except RecordUnreadable as error:
-            return RecordUnreadable(f"{error.detail}; the update was applied", applied="unknown")
+        stored = await self._layout.stored(item, now)
+        if isinstance(stored, RecordUnreadable):
+            return RecordUnreadable(f"{stored.detail}; the update was applied", applied="unknown")
         return Written(stored.etag, value=stored.value if update.returning else None, expires_ms=stored.expires_ms)
-
-    async def _read_outcome(self, item: Item | TableError | None, now: int) -> Outcome:
-        if item is None or isinstance(item, TableError):
-            return item
-        try:
-            return live_record(await self._layout.stored(item, now), now)
-        except RecordUnreadable as error:
-            return error
 
 
 async def _in_parts(apply: _Method, writes: Sequence[Any], until: float) -> list[Outcome]:

@@ -247,27 +247,20 @@ class VersionedItems:
 
     async def read(self, keys: Sequence[Key], until: float) -> Sequence[VersionedRecord | TableError]:
         """Read records with strong consistency."""
-        items = await self._calls.get(keys, until)
-        records, yielder = [], Yielder()
-        for item in items:
-            records.append(await self._versioned(item))
+        records: list[VersionedRecord | TableError] = []
+        yielder = Yielder()
+        for item in await self._calls.get(keys, until):
             await yielder.maybe_yield()
+            if isinstance(item, TableError):
+                records.append(item)
+            else:
+                stored = None if item is None else await self._layout.stored(item, self._clock())
+                records.append(VersionedRecord(stored, ReadItem(item, stored)))
         return records
 
     async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace records that have not changed since they were read."""
         return await each_write(replacements, self._replace, until)
-
-    async def _versioned(self, item: Item | TableError | None) -> VersionedRecord | TableError:
-        if isinstance(item, TableError):
-            return item
-        stored: Stored | RecordUnreadable | None = None
-        if item is not None:
-            try:
-                stored = await self._layout.stored(item, self._clock())
-            except RecordUnreadable as error:
-                stored = error
-        return VersionedRecord(stored, ReadItem(item, stored))
 
     async def _replace(self, replacement: Replacement, until: float) -> Outcome | bool:
         try:
@@ -284,31 +277,26 @@ class VersionedItems:
     def _request(self, replacement: Replacement) -> tuple[str, dict[str, Any], str]:
         """Return the call that replaces a record, and the record's new etag."""
         stored, current = replacement.changed.stored, replacement.version.item
-        placeholders = Placeholders()
-        conditions = unchanged_conditions(placeholders, self._layout, current)
-        if stored is None:
-            key = {"Key": self._layout.key_item(replacement.write.key)}
-            return "delete_item", key | (placeholders.parameters([], [], conditions) or {}), ""
         updates = _changes_existing(replacement)
-        if updates and (changed := self._changes(replacement, stored, placeholders, conditions)) is not None:
+        if updates and stored is not None and (changed := self._changes(replacement, stored)) is not None:
             return changed
         placeholders = Placeholders()
+        conditions = unchanged_conditions(placeholders, self._layout, current)
+        parameters = placeholders.parameters([], [], conditions) or {}
+        if stored is None:
+            return "delete_item", {"Key": self._layout.key_item(replacement.write.key), **parameters}, ""
         present = self._layout.members(current) if updates else None
         item, etag = self._layout.build_item(replacement.write.key, stored, stored.etag, present)
-        parameters = placeholders.parameters([], [], unchanged_conditions(placeholders, self._layout, current)) or {}
         return "put_item", {"Item": item, **parameters}, etag
 
-    def _changes(
-        self, replacement: Replacement, stored: Stored, placeholders: Placeholders, conditions: list[str]
-    ) -> tuple[str, dict[str, Any], str] | None:
+    def _changes(self, replacement: Replacement, stored: Stored) -> tuple[str, dict[str, Any], str] | None:
         """Return the call that writes only changed members, or None if it exceeds a limit for expressions."""
         found: ReadItem = replacement.version
         assert isinstance(found.stored, Stored)
         assert found.item is not None
         assert found.stored.value is not None
         assert stored.value is not None
-        item, before = found.item, decode(found.stored.value)
-        after = decode(stored.value)
+        item, before, after = found.item, decode(found.stored.value), decode(stored.value)
         self._layout.check_members(after)
         changed = [name for name, member in after.items() if name not in before or not equal_json(before[name], member)]
         removed = [name for name in before if name not in after]
@@ -320,14 +308,14 @@ class VersionedItems:
         if stored.writers != found.stored.writers:
             wanted[WRITERS] = metadata[WRITERS]
         if isinstance(replacement.write, Update) and replacement.write.ttl_s is not None:
-            for name in (self._layout.ttl_attribute, EXPIRES_MS):
-                if name in metadata:
-                    wanted[name] = metadata[name]
-                else:
-                    removed.append(name)
+            expiry = (self._layout.ttl_attribute, EXPIRES_MS)
+            wanted |= {name: metadata[name] for name in expiry if name in metadata}
+            removed += [name for name in expiry if name not in metadata]
+        placeholders = Placeholders()
+        conditions = unchanged_conditions(placeholders, self._layout, item)
         sets = [f"{placeholders.name(name)} = {placeholders.value(attribute)}" for name, attribute in wanted.items()]
-        added = after.keys() - before
         # Another tool may have added a member that this update adds.
+        added = after.keys() - before
         conditions += [f"attribute_not_exists({placeholders.name(name)})" for name in wanted if name in added]
         parameters = placeholders.parameters(sets, [placeholders.name(name) for name in removed], conditions)
         if parameters is None:
