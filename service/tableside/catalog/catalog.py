@@ -12,7 +12,7 @@ from ..core import Backend, StoreUnavailable, TableNotFound, TableSpec, TooLarge
 from ..core.backend import connections_of
 from ..policies import RetryBudget
 from ..settings import Settings, TableLocation, TableSettings
-from ..stores.partitioned import PartitionedBackend, PartitionedSettings
+from ..stores import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
 from .admission import InFlight
 from .backends import Reachability, ReplicaLinks, Stores, open_backend

@@ -26,7 +26,7 @@ from ..policies import (
     Timeout,
 )
 from ..settings import BatchSettings, CacheSettings, CostSettings, DirectionSettings, TableSettings
-from ..stores.partitioned import PartitionedStore
+from ..stores import PartitionedStore
 from ..telemetry import Traces
 from . import table_metrics
 from .backends import ReplicaLinks

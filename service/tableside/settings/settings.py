@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field, IPvAnyNetwork, WithJsonSc
 from .. import stores
 from ..auth import AuthSettings
 from ..core.store import VALUE_BYTES_MAX
-from ..stores.partitioned import PartitionedSettings
+from ..stores import PartitionedSettings
 from ..telemetry import LogSettings, TraceSettings
 from .tables import TableLocation, TableSettings
 

@@ -25,9 +25,9 @@ from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get, Operation, Outcome, PartitionOutcome, Token, Written
 from tableside.core.partitioner import default_partition
 from tableside.core.store import Capabilities, Page, Scan, Store, TableSpec
+from tableside.stores import partitioned
 from tableside.stores.memory import MemoryBackend, MemoryStore
-from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore, store as partitioned
-from tableside.stores.partitioned.store import combine_outcomes
+from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore, combine_outcomes
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 
 EVERY = (0, 1, 2)
@@ -344,8 +344,8 @@ async def test_a_page_ends_before_an_unavailable_partition_and_the_next_one_fail
 async def test_a_page_with_records_does_not_wait_for_a_hung_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tableside.stores.partitioned.store.NEXT_PARTITION_TIMEOUT_S", 0.05)
-    monkeypatch.setattr("tableside.stores.partitioned.store.PAGE_SEARCH_S", 60.0)
+    monkeypatch.setattr("tableside.stores.partitioned.NEXT_PARTITION_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("tableside.stores.partitioned.PAGE_SEARCH_S", 60.0)
     store, _ = await three()
     await one(store, put("a", {}, partitions=EVERY))
     watched = [RecordingStore(part) for part in store.partitions]
@@ -370,7 +370,7 @@ async def test_the_bytes_of_the_keys_of_all_partitions_limit_a_page() -> None:
 
 
 async def test_a_page_that_searches_for_too_long_ends_with_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tableside.stores.partitioned.store.PAGE_SEARCH_S", 0.0)
+    monkeypatch.setattr("tableside.stores.partitioned.PAGE_SEARCH_S", 0.0)
     store, _ = await three()
     await one(store, put("a", {}, partitions=(2,)))
     assert [page.partitions or [] for page in await pages(store, Scan(100))] == [[], [], [2]]

@@ -1,7 +1,8 @@
-"""The store of a partitioned table: routes each operation to the partitions it names, or to the partition of its key.
+"""Tables partitioned over several named stores: shards, regions or copies.
 
-Each partition is a separate store with separate policies, so a cache never contains records of two partitions. It is
-opened by its first operation, because an unavailable partition must not block the others.
+Each operation goes to the partitions that it names (one, several, all or none), or to the partition of its key. The
+stores may be of any kind. Each partition is a separate store with separate policies, so a cache never contains records
+of two partitions. It is opened by its first operation, because an unavailable partition must not block the others.
 """
 
 import asyncio
@@ -9,14 +10,14 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from functools import reduce
 from itertools import pairwise
-from typing import TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
+from pydantic import BaseModel, Field
 
-from ...core import (
+from ..core import (
     NO_DEADLINE,
     NOT_READ,
     PAGE_SEARCH_S,
@@ -27,6 +28,7 @@ from ...core import (
     InvalidOperation,
     Key,
     MalformedRequest,
+    NoOptions,
     Operation,
     Outcome,
     Page,
@@ -45,6 +47,11 @@ from ...core import (
     value_bytes,
     without_value,
 )
+
+PARTITIONS_MAX = 256
+
+OPEN_TIMEOUT_S = 1.0
+"""How long opening a table waits for its partitions. A slower partition is opened by the first operation on it."""
 
 DEADLINE_GRACE_S = 0.05
 """How long after the deadline to wait for a partition. Shorter than the grace of the table, which ends all of them."""
@@ -78,6 +85,91 @@ class Split(msgspec.Struct, frozen=True, array_like=True):
     inner: bytes | None = None
 
 
+class PartitionedSettings(BaseModel, frozen=True, extra="forbid"):
+    """The names of the stores, in the order of their partitions."""
+
+    partitions: Annotated[tuple[str, ...], Field(min_length=1, max_length=PARTITIONS_MAX)]
+
+    @property
+    def place(self) -> str:
+        """Return the number of stores."""
+        return f"{len(self.partitions)} stores"
+
+
+class PartitionedBackend:
+    """Several backends as one. Does not close them."""
+
+    Settings = PartitionedSettings
+    TableOptions = NoOptions
+    single_process = False
+
+    def __init__(self, settings: PartitionedSettings) -> None:
+        self._names = settings.partitions
+        self._backends: Sequence[Backend] = ()
+
+    @classmethod
+    async def open(cls, settings: PartitionedSettings) -> "PartitionedBackend":
+        """Return a backend without stores. `compose` adds them."""
+        return cls(settings)
+
+    def compose(self, backends: Mapping[str, Backend]) -> None:
+        """Select the backends that the settings name from all open backends, by name."""
+        self._backends = [backends[name] for name in self._names]
+        self.single_process = any(backend.single_process for backend in self._backends)
+
+    async def store(self, spec: TableSpec) -> "PartitionedStore":
+        """Return the store of one table, opened in every partition that is available now.
+
+        Raise StoreUnavailable if no partition is available. Raise any other error of any partition.
+        """
+        partitions: list[LazyStore] = []
+        partitions += [
+            LazyStore(backend, _partition_spec(spec, index), partitions) for index, backend in enumerate(self._backends)
+        ]
+        budget = Budget(time.monotonic() + OPEN_TIMEOUT_S)
+        opened = await asyncio.gather(*(part.ensure_open(budget) for part in partitions), return_exceptions=True)
+        failures = {index: result for index, result in enumerate(opened) if isinstance(result, BaseException)}
+        for index, failure in failures.items():
+            if not isinstance(failure, TableError):
+                raise failure
+            if not isinstance(failure, StoreUnavailable) or len(failures) == len(partitions):
+                raise type(failure)(f"partition {index}, in store {self._names[index]!r}: {failure.detail}")
+        return PartitionedStore(spec, partitions)
+
+    async def tables(self) -> list[str]:
+        """Return the names of the tables with records in any available partition.
+
+        Raise StoreUnavailable if no partition is available.
+        """
+        answers = await asyncio.gather(*(backend.tables() for backend in self._backends), return_exceptions=True)
+        names: set[str] = set()
+        for answer in answers:
+            if isinstance(answer, list):
+                names.update(answer)
+            elif not isinstance(answer, StoreUnavailable) or not any(isinstance(one, list) for one in answers):
+                raise answer
+        return sorted(names)
+
+    async def ping(self) -> None:
+        """Raise StoreUnavailable, with the unreachable partitions and the reasons, unless all are reachable."""
+        answers = await asyncio.gather(*(backend.ping() for backend in self._backends), return_exceptions=True)
+        unreachable = []
+        for index, answer in enumerate(answers):
+            if isinstance(answer, TableError):
+                unreachable.append(f"partition {index} in {self._names[index]!r} ({answer.detail})")
+            elif answer is not None:
+                raise answer
+        if unreachable:
+            raise StoreUnavailable(f"cannot be reached: {', '.join(unreachable)}")
+
+    async def close(self) -> None:
+        """Do nothing: the code that opened the partitions' backends closes them."""
+
+
+def _partition_spec(spec: TableSpec, index: int) -> TableSpec:
+    return replace(spec, partition=index, options=None if isinstance(spec.options, NoOptions) else spec.options)
+
+
 class PartitionedStore:
     """A store over the stores of its partitions.
 
@@ -105,20 +197,23 @@ class PartitionedStore:
     @property
     def capabilities(self) -> Capabilities:
         """Return the capabilities that all open partitions share. A scan of several partitions is never sorted."""
-        found = [msgspec.structs.asdict(part.capabilities) for part in self.partitions if part.is_open]
-        found = found or [msgspec.structs.asdict(Capabilities())]
-        common = reduce(lambda one, other: {name: one[name] and other[name] for name in one}, found)
+        found = [asdict(part.capabilities) for part in self.partitions if part.is_open] or [asdict(Capabilities())]
+        common = {name: all(one[name] for one in found) for name in found[0]}
         if len(self.partitions) > 1:
             common |= {"sorted_scan": False, "partition_scan": False}
         return Capabilities(**{**common, "partitions": True})
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         """Apply the operations in their partitions, concurrently."""
-        placements = [self._placement(operation) for operation in operations]
-        batches = _by_partition(operations, placements)
+        placements = [_placement(operation, len(self._stores)) for operation in operations]
+        batches: dict[int, list[Operation]] = {}
+        for operation, placement in zip(operations, placements, strict=True):
+            for index in placement if isinstance(placement, tuple) else ():
+                batches.setdefault(index, []).append(operation)
         coroutines = [self._apply_in(index, batch, budget) for index, batch in batches.items()]
         outcomes = await gather_bounded(coroutines, len(self.partitions))
-        return _combine(operations, placements, dict(zip(batches, map(iter, outcomes), strict=True)))
+        by_partition = dict(zip(batches, map(iter, outcomes), strict=True))
+        return [_combined(*each, by_partition) for each in zip(operations, placements, strict=True)]
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page from one partition, and continue with the next ones if it has no more records.
@@ -130,31 +225,37 @@ class PartitionedStore:
         split = Split(0, count - 1) if scan.split is None else _decoded(scan.split, Split, "split")
         start = Position(split.first) if scan.position is None else _decoded(scan.position, Position, "cursor")
         selected = range(count) if scan.partitions is None else scan.partitions
-        page, ends_at = _PartialPage(), math.inf
+        records, partitions, size_bytes, ends_at = list[tuple[Key, Record]](), list[int](), 0, math.inf
+
+        def page(position: Position | None) -> Page:
+            return Page(records, msgspec.msgpack.encode(position) if position else None, partitions or None)
+
         for index in (index for index in selected if max(start.partition, split.first) <= index <= split.last):
             inner = start.inner if index == start.partition else None
             rest = replace(
                 scan,
-                limit=scan.limit - len(page.records),
-                bytes_max=scan.bytes_max - page.size_bytes,
+                limit=scan.limit - len(records),
+                bytes_max=scan.bytes_max - size_bytes,
                 split=split.inner,
                 position=inner,
                 partitions=None,
             )
             if rest.limit <= 0 or rest.bytes_max < 0 or time.monotonic() >= ends_at:
-                return page.ended(Position(index))
+                return page(Position(index))
             ends_at = min(ends_at, time.monotonic() + PAGE_SEARCH_S)
             try:
-                async with asyncio.timeout(NEXT_PARTITION_TIMEOUT_S if page.records else None):
+                async with asyncio.timeout(NEXT_PARTITION_TIMEOUT_S if records else None):
                     found = await self._stores[index].scan(rest)
             except (TableError, TimeoutError):
-                if not page.records:
+                if not records:
                     raise
-                return page.ended(Position(index, inner))
-            page.add(found, index)
+                return page(Position(index, inner))
+            records += found.records
+            partitions += [index] * len(found.records)
+            size_bytes += found.size_bytes
             if found.position is not None:
-                return page.ended(Position(index, found.position))
-        return page.ended(None)
+                return page(Position(index, found.position))
+        return page(None)
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Return the splits of every partition. If `count_max` is below the number of partitions, merge partitions."""
@@ -168,21 +269,14 @@ class PartitionedStore:
         splits = [Split(index, index, inner) for index, inners in enumerate(found) for inner in inners]
         return [msgspec.msgpack.encode(split) for split in splits]
 
-    def _placement(self, operation: Operation) -> Placement:
-        try:
-            return target_partitions(operation, len(self._stores))
-        except InvalidOperation as error:
-            return error
-
     async def _apply_in(self, index: int, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Apply operations in one partition. Repeat the writes that it has not attempted.
 
         The outcomes of the other partitions are final, so the table cannot send such a write again.
         """
         outcomes = await self._call(index, operations, budget)
-        while waiting := [
-            at for at, outcome in enumerate(outcomes) if outcome is NOT_READ and not isinstance(operations[at], Get)
-        ]:
+        writes = [at for at, operation in enumerate(operations) if not isinstance(operation, Get)]
+        while waiting := [at for at in writes if outcomes[at] is NOT_READ]:
             full = value_bytes(outcomes) > RETURNED_BYTES_MAX
             repeated = [without_value(operations[at]) if full else operations[at] for at in waiting]
             outcomes = list(outcomes)
@@ -243,12 +337,10 @@ class LazyStore:
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations. If the store cannot be opened, its error is the outcome of each operation."""
-        store = self._store
-        if store is None:
-            try:
-                store = await self.ensure_open(budget)
-            except TableError as error:
-                return [error] * len(operations)
+        try:
+            store = await self.ensure_open(budget)
+        except TableError as error:
+            return [error] * len(operations)
         return await store.apply(operations, budget)
 
     async def scan(self, scan: Scan) -> Page:
@@ -267,51 +359,25 @@ class LazyStore:
         return store
 
 
-class _PartialPage:
-    """The records of several partitions that one page of a scan has so far."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[Key, Record]] = []
-        self.size_bytes = 0
-        self._partitions: list[int] = []
-
-    def add(self, page: Page, partition: int) -> None:
-        self.records += page.records
-        self._partitions += [partition] * len(page.records)
-        self.size_bytes += page.size_bytes
-
-    def ended(self, next_position: Position | None) -> Page:
-        position = None if next_position is None else msgspec.msgpack.encode(next_position)
-        return Page(self.records, position, self._partitions or None)
+def _placement(operation: Operation, count: int) -> Placement:
+    try:
+        return target_partitions(operation, count)
+    except InvalidOperation as error:
+        return error
 
 
-def _by_partition(operations: Sequence[Operation], placements: Sequence[Placement]) -> dict[int, list[Operation]]:
-    batches: dict[int, list[Operation]] = {}
-    for operation, placement in zip(operations, placements, strict=True):
-        if isinstance(placement, tuple):
-            for index in placement:
-                batches.setdefault(index, []).append(operation)
-    return batches
-
-
-def _combine(
-    operations: Sequence[Operation], placements: Sequence[Placement], by_partition: Mapping[int, Iterator[Outcome]]
-) -> list[Outcome]:
-    """Return one outcome for each operation. Each partition's outcomes are in the order of its operations."""
-    outcomes: list[Outcome] = []
-    for operation, placement in zip(operations, placements, strict=True):
-        if isinstance(placement, InvalidOperation):
-            outcomes.append(placement)
-        elif isinstance(operation, Get):
-            outcomes.append(next(by_partition[placement[0]]))
-        else:
-            outcomes.append(combine_outcomes(tuple(_placed(index, next(by_partition[index])) for index in placement)))
-    return outcomes
-
-
-def _placed(index: int, outcome: Outcome) -> PartitionOutcome:
-    assert isinstance(outcome, (Written, TableError))
-    return PartitionOutcome(index, outcome)
+def _combined(operation: Operation, placement: Placement, by_partition: Mapping[int, Iterator[Outcome]]) -> Outcome:
+    """Return the outcome of the next operation. Each partition's outcomes are in the order of its operations."""
+    if isinstance(placement, InvalidOperation):
+        return placement
+    if isinstance(operation, Get):
+        return next(by_partition[placement[0]])
+    placed = []
+    for index in placement:
+        outcome = next(by_partition[index])
+        assert isinstance(outcome, (Written, TableError))
+        placed.append(PartitionOutcome(index, outcome))
+    return combine_outcomes(tuple(placed))
 
 
 def combine_outcomes(placed: tuple[PartitionOutcome, ...]) -> Written | TableError:
