@@ -22,12 +22,10 @@ from .words import (
     STRINGS,
     THREE_PARTS,
     UNUSUAL_KEYS,
-    described,
     etag,
     one,
     pages,
     put,
-    read_both_ways,
     record,
     refused,
     same,
@@ -36,7 +34,6 @@ from .words import (
     update,
     value,
     written,
-    written_in_columns,
 )
 
 __all__ = [
@@ -57,13 +54,11 @@ __all__ = [
     "Time",
     "Tokens",
     "Updates",
-    "described",
     "etag",
     "needs",
     "one",
     "pages",
     "put",
-    "read_both_ways",
     "record",
     "refused",
     "same",
@@ -72,7 +67,6 @@ __all__ = [
     "update",
     "value",
     "written",
-    "written_in_columns",
 ]
 
 

@@ -5,7 +5,7 @@ from tableside.core.operations import NO_EXPIRY, Get, Operation
 from tableside.core.store import Store
 
 from .opening import Open, Opens, Time, needs
-from .words import one, put, record, refused, same, scanned, text, update, value, written, written_in_columns
+from .words import one, put, record, refused, same, scanned, update, value, written
 
 
 class Expiry(Opens):
@@ -77,12 +77,6 @@ class Expiry(Opens):
             expires_ms = (await record(store, key)).expires_ms
             assert (expires_ms == 0) == (ttl_s is None), key
             assert ttl_s is None or abs(expires_ms - time.now_ms() - ttl_s * 1000) <= 5000
-
-    async def test_the_tables_default_applies_to_puts_in_a_column(self, open_store: Open, time: Time) -> None:
-        store = await open_store(ttl_s=3600)
-        needs(store, "ttl")
-        found = await written_in_columns(store, [f"{index}" for index in range(150)], [text(n=1)] * 150)
-        assert all(abs(outcome.expires_ms - time.now_ms() - 3_600_000) <= 5000 for outcome in found)
 
     async def test_an_expired_record_starts_from_the_default_again(self, store: Store, time: Time) -> None:
         await written(store, put("a", {"n": 50}, ttl_s=time.short_s))

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from tableside.core import Batch, updates, values
+from tableside.core import updates, values
 from tableside.core.errors import TableError
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get, Key, Operation, Outcome, Put, Record, Update, Written
@@ -58,39 +58,6 @@ async def etag(store: Store, key: Key) -> str:
 
 async def value(store: Store, key: Key) -> Any:
     return values.decode((await record(store, key)).value)
-
-
-async def read_both_ways(store: Store, keys: Sequence[Key]) -> Sequence[Outcome]:
-    """Read keys in columns and in a list, check that the outcomes are the same, and return those of the columns."""
-    found = await store.apply(Batch(Get, {"key": keys}))
-    assert described(found) == described(await store.apply([Get(key) for key in keys]))
-    return found
-
-
-async def written_in_columns(store: Store, keys: Sequence[Key], values_of_keys: Sequence[bytes]) -> list[Written]:
-    """Put distinct keys in columns, check that gets return the values and the etags, and return the outcomes."""
-    outcomes = await store.apply(Batch(Put, {"key": keys, "value": values_of_keys}))
-    acknowledged = [outcome for outcome in outcomes if isinstance(outcome, Written)]
-    assert len(acknowledged) == len(outcomes) == len(keys)
-    found = await store.apply([Get(key) for key in keys])
-    records = [kept for kept in found if isinstance(kept, Record)]
-    without_partitions = [msgspec.structs.replace(outcome, partitions=None) for outcome in acknowledged]
-    assert without_partitions == [Written(kept.etag, expires_ms=kept.expires_ms) for kept in records]
-    for kept, value_put in zip(records, values_of_keys, strict=True):
-        assert same(values.decode(kept.value), values.decode(value_put))
-    return acknowledged
-
-
-def described(outcomes: Sequence[Outcome]) -> list[Any]:
-    """Return outcomes in a form that can be compared, without the age of a record."""
-    return [
-        (type(outcome), str(outcome))
-        if isinstance(outcome, TableError)
-        else (outcome.value, outcome.etag, outcome.expires_ms)
-        if isinstance(outcome, Record)
-        else outcome
-        for outcome in outcomes
-    ]
 
 
 def same(one_value: object, other: object) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +36,17 @@ EVERY = (0, 1, 2)
 class TestPartitioned(StoreContract):
     partitions_are_sorted = False
 
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            settings = RocksdbSettings(path=str(directory / "data"))
-            rocksdb = await RocksdbBackend.open(settings, time.now_ms)
-            yield await composed(MemoryBackend(time.now_ms), rocksdb).store(spec)
-            await rocksdb.close()
-
-        return opened()
+    @asynccontextmanager
+    async def opened(self, spec: TableSpec, time: Time, directory: Path) -> AsyncIterator[Store]:
+        rocksdb = await RocksdbBackend.open(RocksdbSettings(path=str(directory / "data")), time.now_ms)
+        yield await composed(MemoryBackend(time.now_ms), rocksdb).store(spec)
+        await rocksdb.close()
 
 
 class TestOnePartition(Basics, Preconditions, Scans):
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            yield await composed(MemoryBackend(time.now_ms)).store(spec)
-
-        return opened()
+    @asynccontextmanager
+    async def opened(self, spec: TableSpec, time: Time, directory: Path) -> AsyncIterator[Store]:
+        yield await composed(MemoryBackend(time.now_ms)).store(spec)
 
 
 def composed(*backends: Backend) -> PartitionedBackend:

@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from contract import (
     value,
     written,
 )
+from contract.opening import Opens
 from service.test_stateful import Machine
 from support import large_records
 from support.postgres_tables import database, new_name, psql, settings
@@ -57,33 +58,20 @@ from tableside.stores.postgres.schema import quoted
 pytestmark = pytest.mark.server
 
 
-class TestDocuments(StoreContract):
+class Documents(Opens):
     @pytest.fixture(autouse=True)
     def _server(self, postgres_dsn: str) -> None:
         self.dsn = postgres_dsn
 
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            made = msgspec.structs.replace(
-                spec, create=True, key_given=spec.key.fields[0].name is not None, stored_as=new_name()
-            )
-            async with database(self.dsn, time) as backend:
-                yield await backend.store(made)
-
-        return opened()
+    @asynccontextmanager
+    async def opened(self, spec: TableSpec, time: Time, directory: Path) -> AsyncIterator[Store]:
+        given = spec.key.fields[0].name is not None
+        async with database(self.dsn, time) as backend:
+            yield await backend.store(msgspec.structs.replace(spec, create=True, key_given=given, stored_as=new_name()))
 
 
-@pytest.fixture
-async def direct(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    async with psql(postgres_dsn) as connection:
-        yield connection
-
-
-@pytest.fixture
-async def backend(postgres_dsn: str) -> AsyncIterator[PostgresBackend]:
-    async with database(postgres_dsn) as opened:
-        yield opened
+class TestDocuments(Documents, StoreContract):
+    """The complete contract."""
 
 
 def spec(name: str, **rest: Any) -> TableSpec:
@@ -429,20 +417,6 @@ async def test_overlapping_batches_of_many_clients_never_deadlock(
     assert await direct.fetchval(deadlocks) == before
 
 
-async def test_single_writes_obey_preconditions_and_tokens(backend: PostgresBackend) -> None:
-    store = await backend.store(spec(new_name()))
-    created = await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)))
-    counted = await written(store, update("a", {"$inc": {"n": 1}, "$push": {"x": 1}}, returning=True))
-    assert (created.created, counted.value) == (True, values.encode({"n": 2, "x": [1]}))
-    assert (await record(store, "a")).etag == counted.etag
-    assert (await written(store, update("a", {"n": 7}, if_match=(counted.etag or "",)))).created is False
-    assert refused(await one(store, update("a", {"n": 8}, if_match=(counted.etag or "",))), PreconditionFailed)
-    assert (await written(store, put("a", {"n": 9}, token=Token("w", 1)))).replayed
-    assert (await written(store, put("b", {"n": 1}, if_absent=True))).created
-    assert refused(await one(store, put("b", {"n": 2}, if_absent=True)), PreconditionFailed)
-    assert (await value(store, "a"), await value(store, "b")) == ({"n": 7, "x": [1]}, {"n": 1})
-
-
 async def test_a_row_that_is_changed_after_it_was_read_is_decided_again(
     backend: PostgresBackend, direct: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -476,21 +450,6 @@ async def test_a_trigger_that_leaves_a_record_unchanged_rejects_its_update(
         assert refused(kept, InvalidOperation)
         assert isinstance(changed, Written)
     assert (await value(store, "a"), await value(store, "b")) == ({"n": 1}, {"n": 2})
-
-
-async def test_single_updates_of_several_replicas_all_count(postgres_dsn: str) -> None:
-    async with AsyncExitStack() as stack:
-        name = new_name()
-        replicas = [await stack.enter_async_context(database(postgres_dsn, connections_max=4)) for _ in range(3)]
-        stores = [await replica.store(spec(name)) for replica in replicas]
-
-        async def client(number: int) -> None:
-            for count in range(40):
-                key, token = f"k{count % 3}", Token(f"w{number}", count) if number % 2 else None
-                await written(stores[number % 3], update(key, {"$inc": {"n": 1}}, {"n": 0}, token=token))
-
-        await asyncio.gather(*(client(number) for number in range(9)))
-        assert [(await value(stores[0], f"k{index}"))["n"] for index in range(3)] == [126, 117, 117]
 
 
 SOAK_S = float(os.environ.get("TABLESIDE_SOAK_S", "8"))

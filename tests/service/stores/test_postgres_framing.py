@@ -1,6 +1,5 @@
 """Bytes that are not valid PostgreSQL messages close the connection before the driver loops for ever on them."""
 
-import random
 import struct
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.certificates import Authority
-from tableside.stores.postgres.framing import MESSAGE_BYTES_MAX, MessageFrames
+from tableside.stores.postgres.framing import MessageFrames
 
 pytestmark = pytest.mark.server
 
@@ -24,39 +23,23 @@ STREAM = b"".join(
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 1000, 10_000])
-def test_messages_are_valid_with_any_division_into_pieces(size: int) -> None:
-    frames = MessageFrames()
-    assert all(frames.accepts(STREAM[start : start + size]) for start in range(0, len(STREAM), size))
-    assert not frames.accepts(b"\0" * 5)
-
-
 @pytest.mark.parametrize(
     "head",
     [
         b"R" + struct.pack(">i", 3),
-        b"R" + struct.pack(">i", 0),
         b"E" + struct.pack(">i", -1),
         b"t" + struct.pack(">i", -(2**31)),
-        b"D" + struct.pack(">i", MESSAGE_BYTES_MAX + 1),
+        b"D" + struct.pack(">i", 2**30 + 1),
         b"\0" + struct.pack(">i", 8),
         b"HTTP/1.1 400 Bad Request",
     ],
-    ids=range(7),
+    ids=range(6),
 )
-@pytest.mark.parametrize("size", [1, 4, 100])
-def test_invalid_messages_are_rejected(head: bytes, size: int) -> None:
+def test_messages_are_valid_until_the_first_invalid_one_with_any_division_into_pieces(head: bytes, size: int) -> None:
     frames, data = MessageFrames(), STREAM + head
-    assert not all(frames.accepts(data[start : start + size]) for start in range(0, len(data), size))
-
-
-def test_many_messages_are_valid_with_any_division_into_pieces() -> None:
-    chance = random.Random(5)
-    data = b"".join(message(b"D", chance.randbytes(chance.choice([0, 1, 7, 300]))) for _ in range(300))
-    frames, position = MessageFrames(), 0
-    while position < len(data):
-        size = chance.choice([1, 3, 5, 50, 700])
-        assert frames.accepts(data[position : position + size])
-        position += size
+    valid = [frames.accepts(data[start : start + size]) for start in range(0, len(data), size)]
+    assert all(valid[: len(STREAM) // size])
+    assert not all(valid)
 
 
 GARBAGE = """

@@ -2,23 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import asyncpg
 import httpx
-import msgspec
 import pytest
 
-from contract import StoreContract, Time, Tokens, put, same, value, written
-from contract.opening import Opens
+from contract import StoreContract, Tokens, put, same, value, written
 from servers.pgbouncer import pgbouncer
 from servers.postgres import postgres
-from service.stores.test_postgres_columns import COLUMNS, make
+from service.stores.test_postgres import Documents
+from service.stores.test_postgres_columns import COLUMNS, Columns
 from support.postgres_tables import database, new_name, psql
 from support.running import running
 from tableside.core.errors import StoreMisconfigured, StoreUnavailable
-from tableside.core.store import Store, TableSpec
+from tableside.core.store import TableSpec
 
 pytestmark = pytest.mark.server
 
@@ -29,38 +28,20 @@ def pooler_dsn(postgres_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> I
         yield dsn
 
 
-class Pooled(Opens):
-    @pytest.fixture(autouse=True)
-    def _server(self, postgres_dsn: str, pooler_dsn: str) -> None:
-        self.direct, self.dsn = postgres_dsn, pooler_dsn
-
-
-class TestDocuments(Pooled, StoreContract):
+class TestDocuments(Documents, StoreContract):
     """The complete contract, in transaction mode."""
 
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            given = spec.key.fields[0].name is not None
-            made = msgspec.structs.replace(spec, create=True, key_given=given, stored_as=new_name())
-            async with database(self.dsn, time) as backend:
-                yield await backend.store(made)
-
-        return opened()
+    @pytest.fixture(autouse=True)
+    def _server(self, pooler_dsn: str) -> None:
+        self.dsn = pooler_dsn
 
 
-class TestColumns(Pooled, Tokens):
+class TestColumns(Columns, Tokens):
     """A table of columns with a side table."""
 
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            name = new_name()
-            await make(self.direct, name, spec)
-            async with database(self.dsn, time) as backend:
-                yield await backend.store(msgspec.structs.replace(spec, create=True, stored_as=name, options=COLUMNS))
-
-        return opened()
+    @pytest.fixture(autouse=True)
+    def _server(self, pooler_dsn: str) -> None:
+        self.dsn = pooler_dsn
 
 
 async def test_services_behind_a_pooler_read_and_write_only_their_tables(tmp_path: Path, postgres_dsn: str) -> None:
