@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from contract import one, pages, put, record, update, value, written
 from servers.process import HOST
 from servers.proxy import FaultProxy
 from support.dynamodb_tables import fresh_table, get_item, make, opened, settings
+from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, StoreMisconfigured, StoreUnavailable, TableError, Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Write, Written
 from tableside.core.store import Scan
@@ -71,7 +73,7 @@ async def apply_in_time(store: Any, operations: Sequence[Operation]) -> list[Out
             ticks += 1
 
     ticking = asyncio.create_task(tick())
-    outcomes: list[Outcome] = await store.apply(operations, asyncio.get_running_loop().time() + PATIENCE_S)
+    outcomes: list[Outcome] = await store.apply(operations, Budget(time.monotonic() + PATIENCE_S))
     ticking.cancel()
     assert ticks * TICK_S < PATIENCE_S + 1
     return outcomes
