@@ -42,7 +42,7 @@ def _dynamodb(folder: Path) -> Iterator[str]:
     before = dict(os.environ)
     os.environ.update(AWS)
     try:
-        with dynamodb_local(folder) as url:
+        with dynamodb_local(folder, compilation=()) as url:
             yield url
     finally:
         os.environ.clear()

@@ -1,4 +1,4 @@
-"""Distribute cases to worker processes by file, slow files first.
+"""Distribute cases to worker processes by file, the longest groups and slow files first.
 
 The cases of a file share its fixtures, so they stay together. Files with the same `xdist_group` mark share more, such
 as a Spark session, and stay together too.
@@ -15,11 +15,16 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-HEAVY = ("xdist_group", "jvm", "browser", "server")
-"""Marks of slow files, slowest first. Files without a mark follow."""
+LONGEST = ("spark", "state", "java")
+"""The groups that take minutes, longest first. Each is in one process, so all of them start at once."""
+
+HEAVY = ("jvm", "xdist_group", "browser", "server")
+"""Marks of slow files, slowest first, which follow. Files without a mark are last."""
 
 CORES_MAX = 7
 """More processes would need more memory than they save time: each may have a JVM and servers."""
+
+LAST = len(LONGEST) + len(HEAVY)
 
 GROUP = re.compile(r'\bxdist_group\("(\w+)"\)')
 
@@ -59,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks: dict[str, int] = {}
     for item in items:
         file = item.nodeid.split("::", 1)[0]
-        ranks[file] = min(ranks.get(file, len(HEAVY)), _rank(item))
+        ranks[file] = min(ranks.get(file, LAST), _rank(item))
     items.sort(key=lambda item: ranks[item.nodeid.split("::", 1)[0]])
 
 
@@ -84,4 +89,8 @@ def _encodable(value: Any) -> Any:
 
 
 def _rank(item: pytest.Item) -> int:
-    return next((rank for rank, name in enumerate(HEAVY) if item.get_closest_marker(name)), len(HEAVY))
+    group = item.get_closest_marker("xdist_group")
+    if group is not None and group.args[0] in LONGEST:
+        return LONGEST.index(group.args[0])
+    marked = (len(LONGEST) + rank for rank, name in enumerate(HEAVY) if item.get_closest_marker(name))
+    return next(marked, LAST)

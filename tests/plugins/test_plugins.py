@@ -38,6 +38,14 @@ def test_files_that_start_servers_run_first(suite: pytest.Pytester) -> None:
     assert collected(suite) == ["pear yellow", "pear green", "apple red", "apple green"]
 
 
+def test_the_longest_groups_run_before_files_that_start_servers(suite: pytest.Pytester) -> None:
+    for name, group in {"fig": "state", "lime": "spark", "plum": "dark"}.items():
+        file = suite.path / "tests" / f"test_{name}.py"
+        file.write_text(f"import pytest\npytestmark = pytest.mark.xdist_group('{group}')\ndef test_one(): pass\n")
+    suite.makeini(MARKS + " xdist_group\n")
+    assert [case.split()[0] for case in collected(suite)] == ["lime", "fig", "plum", "pear", "pear", "apple", "apple"]
+
+
 def test_a_full_run_has_all_cases_and_a_quick_run_no_servers(suite: pytest.Pytester) -> None:
     assert "pear brown" in collected(suite, "--full")
     assert collected(suite, "--quick") == ["apple red", "apple green", "pear green"]

@@ -5,11 +5,11 @@ Both accept any credentials and are configured to show the same tables to all cl
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .install import ensure_command
-from .maven import ensure_jars, plain_java
+from .maven import SHORT, ensure_jars, plain_java
 from .node import ensure_modules, ensure_node
 from .process import HOST, Server, free_port, running
 
@@ -21,8 +21,8 @@ JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC")
 
 
 @contextlib.contextmanager
-def dynamodb_local(directory: Path) -> Iterator[str]:
-    """Run DynamoDB Local and yield its endpoint.
+def dynamodb_local(directory: Path, *, compilation: Sequence[str] = SHORT) -> Iterator[str]:
+    """Run DynamoDB Local and yield its endpoint. `compilation` are options of Java for a short run.
 
     Its main class always listens on every interface. `dynamodb.xml` therefore configures its web server (Jetty) to run
     the same server on loopback, and without the telemetry that the main class sends to Amazon.
@@ -31,7 +31,7 @@ def dynamodb_local(directory: Path) -> Iterator[str]:
     jars = ensure_jars("dynamodb")
     port = free_port()
     command = [
-        *(str(java), *JAVA_OPTIONS, f"-Dsqlite4java.library.path={jars}", "-cp", f"{jars}/*"),
+        *(str(java), *JAVA_OPTIONS, *compilation, f"-Dsqlite4java.library.path={jars}", "-cp", f"{jars}/*"),
         *("org.eclipse.jetty.xml.XmlConfiguration", f"host={HOST}", f"port={port}", str(DESCRIPTION)),
     ]
     environment = plain_java() | {"DDB_LOCAL_TELEMETRY": "0"}

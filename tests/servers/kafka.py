@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from .install import ensure_command
-from .maven import ensure_jars, plain_java
+from .maven import SHORT, ensure_jars, plain_java
 from .process import HOST, START_MAX_S, Server, ServerFailed, free_port, running
 
 NODE = 1
 ANSWER_MAX_S = 10.0
-JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+JAVA_OPTIONS = (*SHORT, "-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 METADATA, METADATA_VERSION = 3, 4
 NO_CLIENT, NO_TOPICS, MAKE_NONE = -1, 0, False

@@ -9,6 +9,9 @@ from .install import ensure_command, ensure_folder
 
 HERE = Path(__file__).parent
 
+SHORT = ("-XX:TieredStopAtLevel=1",)
+"""An option for a JVM of minutes, in which the better compiler takes more time than it saves."""
+
 
 def ensure_jars(name: str) -> Path:
     """Return a folder with the jars that `{name}.pom.xml` lists and their dependencies."""

@@ -30,13 +30,20 @@ class TestDynamodbLocal(Local, StoreContract):
     """The complete contract."""
 
 
-class TestWithoutTokens(Local, Basics, Updates, Preconditions, Expiry):
+class WithoutTokens(Local):
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        return fresh_store(self.client, spec, time.now_ms, tokens=False)
+
+
+class TestWithoutTokens(WithoutTokens, Updates, Preconditions):
     """Writes have other conditions if the table keeps no tokens."""
 
     test_a_store_without_tokens_rejects_them = Tokens.test_a_store_without_tokens_rejects_them
 
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        return fresh_store(self.client, spec, time.now_ms, tokens=False)
+
+@pytest.mark.daily
+class TestTheRestWithoutTokens(WithoutTokens, Basics, Expiry):
+    """Features that are the same with and without tokens."""
 
 
 # In dynalite no list and no object equals itself, so it rejects every write whose condition compares them.
@@ -57,6 +64,7 @@ class Dynalite(Local):
         self.client = dynalite_client
 
 
+@pytest.mark.daily
 class TestDynalite(Dynalite, Updates, Preconditions):
     """Another implementation of DynamoDB's expressions and conditions."""
 
