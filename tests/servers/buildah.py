@@ -13,8 +13,8 @@ from typing import Any
 
 from scripts.bootstrap import SetupError
 
+from .container import with_own_mounts
 from .install import CACHE, ensure_command
-from .mounts import with_own_mounts
 
 LOG_LINES_MAX = 60
 

@@ -15,11 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .install import ensure_command
-from .mounts import with_own_mounts
+from .install import CACHE, ensure_command
 from .process import START_MAX_S, ServerFailed
 
 LOOK_S = 0.02
+
+# In a chroot, `/` is not a mount point, so the propagation of the mounts below it cannot be set: make it one.
+ROOT_MOUNTED = """
+set -eu
+mount --rbind / "$1"
+mount --make-rprivate "$1"
+exec chroot "$@"
+"""
 
 # Arguments: the folder with the image's files, the number of mounts, a source and a target for each, the command.
 ENTER = """
@@ -141,3 +148,18 @@ def _first(waiting: "subprocess.Popen[bytes]") -> int:
             return int(pids[0])
         time.sleep(LOOK_S)
     raise ServerFailed(f"a container ended with {waiting.poll()}")
+
+
+def with_own_mounts(*options: str) -> list[str]:
+    """Return the command prefix for a new mount namespace. `options` are more options of `unshare`."""
+    unshare = [str(ensure_command("unshare", "util-linux")), "--mount", *options]
+    if _root_is_a_mount():
+        return [*unshare, "--"]
+    root = CACHE / "root"
+    root.mkdir(parents=True, exist_ok=True)
+    return [*unshare, "--propagation=unchanged", "--", "sh", "-c", ROOT_MOUNTED, "sh", str(root)]
+
+
+def _root_is_a_mount() -> bool:
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return any(line.split()[4] == "/" for line in lines)

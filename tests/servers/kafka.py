@@ -1,4 +1,4 @@
-"""Apache Kafka: one process as broker and controller, with its data in a temporary folder."""
+"""Apache Kafka: one process as broker and controller, with its data in a temporary folder. Spark's connector to it."""
 
 import base64
 import contextlib
@@ -37,6 +37,11 @@ def kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Iter
         command = [*_java(), "kafka.Kafka", str(properties)]
         with running(Server("kafka", command, lambda: _serves(port), environment=plain_java()), directory):
             yield f"{HOST}:{port}"
+
+
+def spark_kafka_jars() -> list[Path]:
+    """Return the jars of Spark's connector for a session's `spark.jars`. PySpark has none of them."""
+    return sorted(ensure_jars("spark-kafka").glob("*.jar"))
 
 
 def _settings(port: int, controller_port: int, log: Path) -> dict[str, str]:

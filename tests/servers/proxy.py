@@ -28,9 +28,8 @@ class Mode(Enum):
 class FaultProxy:
     """Listens on `port`, a free port of the loopback interface, and forwards everything until a fault is set."""
 
-    def __init__(self, host: str, port: int, *, noise: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(self, host: str, port: int) -> None:
         self.port = 0
-        self.noise = noise
         self.server = (host, port)
         self.mode = Mode.FORWARD
         self.delay_s = 0.0
@@ -138,7 +137,7 @@ class Connection:
             case Mode.HANG:
                 self._requests.append(data)
             case Mode.GARBAGE:
-                self._write(self._client, self._proxy.noise(GARBAGE_BYTES))
+                self._write(self._client, os.urandom(GARBAGE_BYTES))
             case Mode.FORWARD | Mode.ANSWER_LOST if self._server is None:
                 self._requests.append(data)
             case Mode.FORWARD | Mode.ANSWER_LOST:

@@ -3,7 +3,7 @@
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from servers.spark_kafka import spark_kafka_jars
+from servers.kafka import spark_kafka_jars
 from spark_client.sessions import PYSPARK_VERSION, is_running, start, stop
 
 ATTEMPTS = 2

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from servers.spark_kafka import spark_kafka_jars
+from servers.kafka import spark_kafka_jars
 from spark_client.disturbance import Disturbed, InterruptedBatch, Size, drawn
 from spark_client.exactly_once_job import Job, Stream
 from spark_client.flight_topic import Aircraft, counted, counted_in_table, fill, flight_events

@@ -13,7 +13,7 @@ from contract import one, put, scanned
 from tableside.core.errors import StoreUnavailable, TableError
 from tableside.core.operations import Get, Outcome, Record
 from tableside.core.store import TableSpec
-from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings, handle
+from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings, database
 
 SIZE_MB = 64
 FILLER_BYTES = 56 * 2**20
@@ -66,7 +66,7 @@ async def ping(backend: RocksdbBackend) -> str | None:
 
 def main(folder: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(folder)], check=True)
-    handle.REOPEN_EVERY_S = 0.0
+    database.REOPEN_EVERY_S = 0.0
     print(json.dumps(asyncio.run(fill(folder))))
 
 

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from contract import one, put, update, written
-from servers.mounts import with_own_mounts
+from servers.container import with_own_mounts
 from servers.redis import redis
 from support.postgres_tables import database, new_name
 from support.redis_tables import connected, own

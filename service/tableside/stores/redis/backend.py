@@ -22,7 +22,7 @@ from ...core import (
     now_ms,
 )
 from .connection import Reply
-from .errors import from_error_reply, from_unexpected_reply
+from .errors import from_unexpected_reply
 from .keys import TABLES_KEY, KeyNames, PartitionIndex, slot_of
 from .scripts import Command
 from .servers import NODES_CONCURRENCY_MAX, Servers
@@ -165,8 +165,6 @@ def _partition_index(
 
 
 def _value_or_raise(reply: Reply) -> Any:
-    if isinstance(reply, TableError):
-        raise reply
     if isinstance(reply, Exception):
-        raise from_error_reply(reply)
+        raise from_unexpected_reply(reply)
     return reply

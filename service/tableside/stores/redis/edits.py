@@ -137,6 +137,7 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 _NO_PLAN = _Plan(b"")
+"""The script leaves the record unchanged, and compare-and-set applies the update."""
 
 
 class RecordEditor:
@@ -152,7 +153,7 @@ class RecordEditor:
         `compare_and_set` applies the others, and updates of records that it is retrying.
         """
         plans = [
-            _NO_PLAN if plan is None or compare_and_set.is_contended(key) else plan
+            _NO_PLAN if compare_and_set.is_contended(key) else plan
             for plan, key in zip(self._plans(updates), updates.keys, strict=True)
         ]
         if plans.count(_NO_PLAN) == len(plans):
@@ -160,12 +161,12 @@ class RecordEditor:
         results = await self._edit(updates, plans, until)
         return await decided(_results(updates, results), updates, results, compare_and_set, until)
 
-    def _plans(self, updates: Batch) -> list[_Plan | None]:
-        """Return the plans of the updates that the script may apply. Updates with equal edits share one."""
-        plans: dict[tuple[bytes, bytes | None], _Plan | None] = {}
-        found: list[_Plan | None] = []
+    def _plans(self, updates: Batch) -> list[_Plan]:
+        """Return how the script applies the updates. Updates with equal edits share a plan."""
+        plans: dict[tuple[bytes, bytes | None], _Plan] = {}
+        found: list[_Plan] = []
         for at, (changes, default) in enumerate(zip(updates.cells("changes"), updates.cells("default"), strict=True)):
-            plan = None
+            plan = _NO_PLAN
             if isinstance(changes, tuple) and len(changes) == 1 and isinstance(edits := changes[0], Edits):
                 text = _ENCODER.encode(edits), default  # 1 and True have different texts, although they are equal.
                 if text not in plans:
@@ -174,19 +175,19 @@ class RecordEditor:
             found.append(plan)
         return found
 
-    def _plan(self, edits: Edits, update: Operation) -> _Plan | None:
+    def _plan(self, edits: Edits, update: Operation) -> _Plan:
         packed = _packed(edits, self._spec.key.names)
         if packed is None or self._spec.value_bytes_max < RESULT_BYTES_MAX:
-            return None
+            return _NO_PLAN
         assert isinstance(update, Update)
         if update.default is None:
             return _Plan(packed)
         # At time 0 the expiry equals the time to live, which Redis counts from the server's time.
         created = transition(None, update, self._spec, now_ms=0, etag="")
-        if not isinstance(created, Changed) or created.stored is None or created.stored.value is None:
-            return None
-        value = created.stored.value
-        return _Plan(packed, value, created.stored.expires_ms) if len(value) <= EDITED_BYTES_MAX else None
+        stored = created.stored if isinstance(created, Changed) else None
+        if stored is None or stored.value is None or len(stored.value) > EDITED_BYTES_MAX:
+            return _NO_PLAN
+        return _Plan(packed, stored.value, stored.expires_ms)
 
     async def _edit(self, updates: Batch, plans: Sequence[_Plan], until: float) -> list[Reply]:
         """Call the script, and return its result for each record: UNDECIDED if it left the record unchanged."""

@@ -50,17 +50,6 @@ _MISCONFIGURED = {
 """What an error reply contains that no retry changes, and what it means."""
 
 
-def from_error_reply(error: Exception, applied: Applied = "no") -> TableError:
-    """Return the error for an error reply: the command was not applied.
-
-    `applied` is for a script that may have failed after it wrote.
-    """
-    if (known := _known(error, applied)) is not None:
-        return known
-    log.error("Redis rejected a command: %s", str(error).partition(" ")[0])
-    return Internal("Redis rejected a command")
-
-
 def from_connection_error(error: Exception, applied: Applied, place: str, database: int) -> TableError:
     """Return the error for a connection to a place and a database that could not be established, or broke."""
     if re.search(r"DB index|value is out of range, value must", str(error)):
@@ -75,12 +64,18 @@ def from_connection_error(error: Exception, applied: Applied, place: str, databa
 
 
 def from_unexpected_reply(reply: object, applied: Applied = "no") -> TableError:
-    """Return the error for an unexpected reply. `applied` is for replies other than errors of single commands."""
+    """Return the error for an error reply or another unexpected one.
+
+    `applied` is for replies other than errors of single commands: a script may have failed after it wrote.
+    """
     if isinstance(reply, TableError):
         return reply
-    if isinstance(reply, Exception):
-        return from_error_reply(reply, applied)
-    return StoreUnavailable("the server does not respond like Redis", applied=applied)
+    if not isinstance(reply, Exception):
+        return StoreUnavailable("the server does not respond like Redis", applied=applied)
+    if (known := _known(reply, applied)) is not None:
+        return known
+    log.error("Redis rejected a command: %s", str(reply).partition(" ")[0])
+    return Internal("Redis rejected a command")
 
 
 def _known(error: Exception, applied: Applied) -> TableError | None:

@@ -14,6 +14,7 @@ import asyncio
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, TypeAlias
 
 import msgspec
@@ -250,11 +251,8 @@ class TableScanner:
 
     async def page(self, scan: Scan) -> Page:
         """Read a page in no particular order."""
-        page = _PageScan(scan, self._keyspace, self._names, self._reads)
-        try:
+        with closing(_PageScan(scan, self._keyspace, self._names, self._reads)) as page:
             return await page.read()
-        finally:
-            page.close()
 
 
 class _PageScan:

@@ -21,7 +21,7 @@ from ...core import (
     gather_bounded,
 )
 from .connection import Node, Reply, RunOptions
-from .errors import from_error_reply, from_unexpected_reply
+from .errors import from_unexpected_reply
 from .keys import ALL_SLOTS, SLOT_COUNT, slot_of
 from .scripts import Command
 
@@ -322,7 +322,7 @@ class Cluster:
             if "cluster support disabled" in str(reply):
                 raise InvalidOperation("this Redis is not a cluster: its `stores` entry must not set `cluster: true`")
             if not isinstance(reply, DeadlineExceeded):  # This is the timeout of one node, not the call's deadline.
-                error = reply if isinstance(reply, TableError) else from_error_reply(reply)
+                error = from_unexpected_reply(reply)
         raise error
 
     def _set_owners(self, ranges: list[tuple[int, int, Address]]) -> None:

@@ -11,10 +11,9 @@ from pydantic import BaseModel, Field, field_validator
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
 
 from ...core import Clock, InvalidOperation, NoOptions, Outcome, StoreUnavailable, TableSpec, WriteHealth, now_ms
-from .database import FIRST_RECORD, Database, first_line
+from .database import FIRST_RECORD, Database, Handle, first_line
 from .expiry_sweeper import ExpirySweeper
 from .group_commit import Turn
-from .handle import Handle
 from .store import RocksdbStore
 
 log = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ is closed. Keys that begin with a zero byte are not of records. A write is durab
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,43 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
-from rocksdict import Rdict, RdictIter, WriteBatch
+from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
-from ...core import Clock, Outcome, Range, WritesRejected, Written
+from ...core import Clock, Outcome, Range, StoreUnavailable, WritesRejected, Written
 from .group_commit import GroupCommit, Turn, Work
-from .handle import Handle
-
-
-class KeySearch:
-    """Finds the keys next to other keys. A search sees the records that existed when it was created.
-
-    Its two cursors are reused, because each new one reads a block of every file that has keys behind its position. A
-    large record is a block of its own.
-    """
-
-    def __init__(self, database: Rdict) -> None:
-        # One for each direction: a cursor that turns reads these blocks again.
-        self._forward, self._backward = database.iter(), database.iter()
-
-    def first(self, low: bytes) -> bytes | None:
-        """Return the first key that is not before `low`, or None if there is none."""
-        self._forward.seek(low)
-        return _key_at(self._forward)
-
-    def last(self, high: bytes | None) -> bytes | None:
-        """Return the last key before `high`, or of all keys if it is None. Return None if there is no such key."""
-        if high is None:
-            self._backward.seek_to_last()
-            return _key_at(self._backward)
-        self._backward.seek_for_prev(high)
-        if _key_at(self._backward) == high:
-            self._backward.prev()
-        return _key_at(self._backward)
-
-
-def _key_at(cursor: RdictIter) -> bytes | None:
-    return cast("bytes", cursor.key()) if cursor.valid() else None
-
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +42,14 @@ SMALL_BYTES_MAX = 2**16
 """Until the first sweep, one call reads several records only if those before had at most this mean size."""
 
 
+REOPEN_EVERY_S = 5.0
+"""The pause between attempts to open the database again. Reads fail during an attempt."""
+
+LOCK_ATTEMPTS_MAX = 100
+LOCK_PAUSE_S = 0.01
+"""How often, and at which intervals, an attempt tries to get the lock while a read on the old handle is in progress."""
+
+
 @dataclass
 class Contents:
     """The size of the largest of some records, and the prefixes of the tables that have records with writers."""
@@ -91,7 +67,7 @@ class Contents:
 class Database:
     """The database that all tables of a backend share. Owns the driver's handle, two reader threads and one writer."""
 
-    def __init__(self, handle: Handle, clock: Clock) -> None:
+    def __init__(self, handle: "Handle", clock: Clock) -> None:
         self._handle = handle
         self._clock = clock
         self._version_max = 0
@@ -191,7 +167,7 @@ class Database:
         self._handle.recover()
         return work(turn)
 
-    def search(self) -> KeySearch:
+    def search(self) -> "KeySearch":
         """Return a search for keys."""
         return KeySearch(self._handle.current)
 
@@ -212,6 +188,102 @@ class Database:
         await asyncio.to_thread(self._handle.close)
 
 
+class KeySearch:
+    """Finds the keys next to other keys. A search sees the records that existed when it was created.
+
+    Its two cursors are reused, because each new one reads a block of every file that has keys behind its position. A
+    large record is a block of its own.
+    """
+
+    def __init__(self, database: Rdict) -> None:
+        # One for each direction: a cursor that turns reads these blocks again.
+        self._forward, self._backward = database.iter(), database.iter()
+
+    def first(self, low: bytes) -> bytes | None:
+        """Return the first key that is not before `low`, or None if there is none."""
+        self._forward.seek(low)
+        return _key_at(self._forward)
+
+    def last(self, high: bytes | None) -> bytes | None:
+        """Return the last key before `high`, or of all keys if it is None. Return None if there is no such key."""
+        if high is None:
+            self._backward.seek_to_last()
+            return _key_at(self._backward)
+        self._backward.seek_for_prev(high)
+        if _key_at(self._backward) == high:
+            self._backward.prev()
+        return _key_at(self._backward)
+
+
+def _key_at(cursor: RdictIter) -> bytes | None:
+    return cast("bytes", cursor.key()) if cursor.valid() else None
+
+
+class Handle:
+    """The driver's handle of an open database, which is replaced after a failed write.
+
+    After a write has failed, for example because the disk was full, RocksDB rejects all writes until the database is
+    opened again. Reads continue on the old handle until the disk has room. `open_database` opens the database, and
+    `has_room` is whether the disk has room to do so. Only one thread may write and recover.
+    """
+
+    def __init__(self, open_database: Callable[[], Rdict], has_room: Callable[[], bool]) -> None:
+        self._open, self._has_room = open_database, has_room
+        self._current: Rdict | None = open_database()
+        self._failed = False
+        self._reopen_at = 0.0
+
+    @property
+    def current(self) -> Rdict:
+        """Return the driver's handle. Raise StoreUnavailable while the database is opened again."""
+        if self._current is None:
+            raise StoreUnavailable("RocksDB opens its database again after a failed write")
+        return self._current
+
+    def write(self, batch: WriteBatch) -> None:
+        """Write without syncing."""
+        try:
+            self.current.write(batch, _UNSYNCED)
+        except Exception:
+            self._failed = True
+            raise
+
+    def sync(self) -> None:
+        """Make all writes durable."""
+        try:
+            self.current.flush_wal(True)
+        except Exception:
+            self._failed = True
+            raise
+
+    def recover(self) -> None:
+        """Open the database again if a write has failed, the disk has room, and the last attempt was not just now."""
+        if self._failed and time.monotonic() >= self._reopen_at and self._has_room():
+            self._reopen_at = time.monotonic() + REOPEN_EVERY_S
+            self._reopen()
+
+    def close(self) -> None:
+        """Release the database's lock. A failed write is not reported again."""
+        if self._current is not None:
+            with contextlib.suppress(Exception) if self._failed else contextlib.nullcontext():
+                self._current.close()
+
+    def _reopen(self) -> None:
+        self.close()
+        self._current = None
+        for attempt in range(1, LOCK_ATTEMPTS_MAX + 1):
+            try:
+                self._current = self._open()
+            except Exception:
+                if attempt == LOCK_ATTEMPTS_MAX:
+                    log.exception("RocksDB cannot open its database again after a failed write")
+                time.sleep(LOCK_PAUSE_S)
+            else:
+                self._failed = False
+                log.warning("RocksDB has opened its database again after a failed write")
+                return
+
+
 def table_prefix(key: bytes) -> bytes:
     """Return the prefix of the table that contains a key."""
     name, end, _ = key.partition(b"\0")
@@ -227,3 +299,6 @@ def _sync_failed(error: Exception, outcomes: Sequence[Outcome]) -> Sequence[Outc
     log.error("RocksDB could not sync", exc_info=error)
     unknown = WritesRejected("RocksDB could not sync", applied="unknown")
     return [unknown if isinstance(outcome, Written) else outcome for outcome in outcomes]
+
+
+_UNSYNCED = WriteOptions()
