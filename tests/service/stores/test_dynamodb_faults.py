@@ -14,7 +14,7 @@ import pytest
 from contract import one, pages, put, record, update, value, written
 from servers.process import HOST
 from servers.proxy import FaultProxy
-from support.dynamodb_tables import fresh_table, get_item, make, opened, settings
+from support.dynamodb_tables import fresh_table, get_item, opened, settings
 from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, StoreMisconfigured, StoreUnavailable, TableError, Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Write, Written
@@ -146,17 +146,6 @@ async def test_an_unsent_write_is_not_applied(proxy: FaultProxy, store: Any) -> 
     outcomes = [outcome for outcome in await apply_in_time(store, puts) if isinstance(outcome, TableError)]
     assert len(outcomes) == 40
     assert [outcome.applied for outcome in outcomes].count("unknown") <= CONNECTIONS_MAX
-
-
-async def test_a_lost_response_makes_the_outcome_unknown(proxy: FaultProxy, store: Any) -> None:
-    writes: list[Write] = [put("put", {"n": 1}), Delete("delete"), update("native", {"n": 1})]
-    for index, write in enumerate(writes):
-        proxy.answer_lost(once=True)
-        outcome = await one(store, write)
-        assert isinstance(outcome, StoreUnavailable)
-        assert outcome.applied == "unknown"
-        found = await one(store, Get(write.key))
-        assert isinstance(found, Record) == (index != 1)
 
 
 async def test_a_write_that_carries_a_token_can_be_sent_again(proxy: FaultProxy, store: Any) -> None:
@@ -382,13 +371,3 @@ async def test_writes_with_unknown_outcome_are_not_repeated(limits: Limits, limi
     limits.calls.clear()
     [outcome] = await limited.apply([update("a", {"$inc": {"n": 1}}, {"n": 0})])
     assert limits.calls.count("PutItem") <= 1
-
-
-async def test_a_table_with_provisioned_throughput_works(dynamodb_client: Client) -> None:
-    throughput = {"ReadCapacityUnits": 1, "WriteCapacityUnits": 1}
-    name = "t-provisioned"
-    await make(dynamodb_client, name, {"id": "S"}, BillingMode="PROVISIONED", ProvisionedThroughput=throughput)
-    store = await opened(dynamodb_client, name)
-    outcomes = await store.apply([put(f"{index}", {"n": index}) for index in range(200)])
-    assert all(isinstance(outcome, (Written, Throttled)) for outcome in outcomes)
-    await dynamodb_client.call("delete_table", {"TableName": name})

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from contract import Basics, Preconditions, Scans, StoreContract, Time, one, pages, put, scanned, update, value
+from contract import Basics, Preconditions, Scans, StoreContract, Time, one, pages, put, scanned, update, value, written
+from support.scripted import Scripted
 from tableside.core.backend import Backend
 from tableside.core.bounded_reads import NOT_READ
 from tableside.core.budget import NO_DEADLINE, Budget
@@ -24,7 +26,7 @@ from tableside.core.errors import (
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get, Operation, Outcome, PartitionOutcome, Token, Written
 from tableside.core.partitioner import default_partition
-from tableside.core.store import Capabilities, Page, Scan, Store, TableSpec
+from tableside.core.store import Capabilities, Scan, Store, TableSpec
 from tableside.stores import partitioned
 from tableside.stores.memory import MemoryBackend, MemoryStore
 from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore, combine_outcomes
@@ -109,8 +111,10 @@ async def test_a_write_goes_only_to_the_named_partitions() -> None:
     assert outcome.etag is None
     assert set(parts(outcome)) == {0, 2}
     assert parts(outcome)[0].etag
-    await one(store, update("a", {"$inc": {"n": 1}}, {"n": 10}, partitions=EVERY))
+    changed = await written(store, update("a", {"$inc": {"n": 1}}, {"n": 10}, partitions=EVERY))
+    assert (changed.etag, changed.created) == (None, False), "created only where there was no record"
     assert await values_in(backends) == [{"n": 2}, {"n": 11}, {"n": 2}]
+    assert (await written(store, put("b", {}, if_absent=True, partitions=EVERY))).created
 
 
 async def test_without_a_choice_an_operation_goes_to_the_partition_of_its_key() -> None:
@@ -132,7 +136,7 @@ async def test_a_write_to_no_partition_changes_nothing_and_has_a_distinct_outcom
 
 async def test_a_batch_goes_to_each_partition_in_one_call() -> None:
     store, _ = await three()
-    watched = [RecordingStore(part) for part in store.partitions]
+    watched = [Scripted(part) for part in store.partitions]
     operations = [put(f"k{index}", {}, partitions=EVERY[: index % 4]) for index in range(20)]
     outcomes = await store.with_policies(watched).apply(operations)
     assert [len(found.calls) for found in watched] == [1, 1, 1]
@@ -164,23 +168,6 @@ async def test_writes_that_a_partition_has_not_attempted_are_sent_again(monkeypa
     returned = [[part.value for part in parts(outcome).values()] for outcome in outcomes]
     assert returned == [[b'{"n":1}'] * 3, [b'{"n":1}'] * 3, [None] * 3]
     assert NOT_READ in await slow.apply([Get(key, partitions=(0,)) for key in keys])
-
-
-class RecordingStore:
-    """A store that records its calls, and can be slow or fail."""
-
-    def __init__(self, inner: Store, *, takes_s: float = 0, fails: TableError | None = None) -> None:
-        self._inner = inner
-        self.spec, self.capabilities = inner.spec, inner.capabilities
-        self.scan, self.splits = inner.scan, inner.splits
-        self.takes_s = takes_s
-        self.fails = fails
-        self.calls: list[Sequence[Operation]] = []
-
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
-        self.calls.append(operations)
-        await asyncio.sleep(self.takes_s)
-        return [self.fails] * len(operations) if self.fails else await self._inner.apply(operations, budget)
 
 
 # Outcomes
@@ -246,21 +233,6 @@ def test_the_whole_of_several_with_failures(
     assert first.partitions is None, "the outcome of one partition is left as it is"
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "created", "replayed"),
-    [
-        ([Written("a", created=True), Written("b", created=True)], True, False),
-        ([Written("a", created=True), Written("b")], False, False),
-        ([Written("a", replayed=True), Written("b", replayed=True)], False, True),
-        ([Written("a", replayed=True), Written("b")], False, False),
-    ],
-)
-def test_the_whole_of_several_successes(outcomes: list[Written], created: bool, replayed: bool) -> None:
-    found = combine_outcomes(tuple(PartitionOutcome(index, outcome) for index, outcome in enumerate(outcomes)))
-    assert isinstance(found, Written)
-    assert (found.etag, found.created, found.replayed) == (None, created, replayed)
-
-
 async def test_a_token_is_applied_only_in_partitions_that_have_not_seen_it() -> None:
     store, backends = await three()
     increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1), partitions=(0,))
@@ -276,12 +248,12 @@ async def test_a_token_is_applied_only_in_partitions_that_have_not_seen_it() -> 
 
 async def test_a_slow_partition_hides_no_outcome_of_the_others() -> None:
     store, backends = await three()
-    watched = [RecordingStore(part, takes_s=60 if index == 1 else 0) for index, part in enumerate(store.partitions)]
-    until = asyncio.get_running_loop().time() + 0.2
-    [written, read] = await store.with_policies(watched).apply(
-        [put("a", {"n": 1}, partitions=EVERY), Get("b", partitions=(1,))], Budget(until)
-    )
-    told = parts(written)
+    watched = [Scripted(part) for part in store.partitions]
+    watched[1].takes_s, watched[1].deaf = lambda operations: 60, True
+    slow = store.with_policies(watched)
+    [put_in_all] = await slow.apply([put("a", {"n": 1}, partitions=EVERY)], Budget(time.monotonic() + 0.2))
+    [read] = await slow.apply([Get("b", partitions=(1,))], Budget(time.monotonic() + 0.2))
+    told = parts(put_in_all)
     assert isinstance(told[1], DeadlineExceeded)
     assert told[1].applied == "unknown"
     assert [type(told[index]) for index in (0, 2)] == [Written, Written]
@@ -341,13 +313,8 @@ async def test_a_page_with_records_does_not_wait_for_a_hung_partition(
     monkeypatch.setattr("tableside.stores.partitioned.PAGE_SEARCH_S", 60.0)
     store, _ = await three()
     await one(store, put("a", {}, partitions=EVERY))
-    watched = [RecordingStore(part) for part in store.partitions]
-
-    async def hangs(scan: Scan) -> Page:
-        await asyncio.sleep(0.5)
-        return await store.partitions[1].scan(scan)
-
-    watched[1].scan = hangs
+    watched = [Scripted(part) for part in store.partitions]
+    watched[1].takes_s = lambda operations: 0.5
     read = store.with_policies(watched)
     page = await read.scan(Scan(100))
     assert page.partitions == [0]
@@ -466,19 +433,10 @@ async def test_a_table_has_the_common_capabilities_of_its_partitions(
 async def test_it_is_reachable_if_all_partitions_are_and_names_others() -> None:
     sleeping = UnavailableBackend()
     backend = composed(MemoryBackend(), sleeping)
-    with pytest.raises(StoreUnavailable, match="cannot be reached: partition 1 in 'part-1'"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be reached: partition 1 in 'part-1' \(asleep\)"):
         await backend.ping()
     sleeping.awake = True
     await backend.ping()
-
-
-async def test_a_hung_partition_is_unreachable() -> None:
-    class Hanging(MemoryBackend):
-        async def ping(self) -> None:
-            raise DeadlineExceeded("no answer within 1.8 s")
-
-    with pytest.raises(StoreUnavailable, match=r"partition 0 in 'part-0' \(no answer within 1.8 s\)"):
-        await composed(Hanging(), MemoryBackend()).ping()
 
 
 async def test_its_tables_are_those_of_reachable_partitions() -> None:
@@ -488,7 +446,3 @@ async def test_its_tables_are_those_of_reachable_partitions() -> None:
     assert await composed(one_, other, sleeping).tables() == ["x", "y"]
     with pytest.raises(StoreUnavailable):
         await composed(sleeping).tables()
-
-
-async def test_it_is_single_process_if_a_partition_is() -> None:
-    assert composed(MemoryBackend()).single_process

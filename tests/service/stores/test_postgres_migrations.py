@@ -152,17 +152,6 @@ async def test_a_value_of_the_old_type_is_not_converted(migrated: Migrated) -> N
         assert "'n'" in await rejected(migrated.store, write, InvalidOperation)
 
 
-async def test_more_exact_types_lose_no_digits(postgres_dsn: str) -> None:
-    name = new_name()
-    async with database(postgres_dsn) as backend, psql(postgres_dsn) as direct:
-        await direct.execute(f"CREATE TABLE {quoted(name)} (key text PRIMARY KEY, x real)")
-        store = await backend.store(TableSpec("t", stored_as=name, options=COLUMNS))
-        await written(store, put("a", {"x": 0.1}))
-        await direct.execute(f"ALTER TABLE {quoted(name)} ALTER COLUMN x TYPE double precision")
-        await written(store, put("a", {"x": 0.1}))
-        assert same(await value(store, "a"), {"x": 0.1})
-
-
 async def test_a_table_without_its_key_or_its_name_is_an_error_until_it_is_back(migrated: Migrated) -> None:
     name = quoted(migrated.store.spec.name_in_store)
     await migrated.alter("RENAME COLUMN key TO id")
@@ -192,9 +181,3 @@ async def test_documents_follow_columns_that_they_gain_and_lose(postgres_dsn: st
         assert same(await value(store, "a"), {"n": 3})
         await direct.execute(f"ALTER TABLE {quoted(name)} ALTER COLUMN value TYPE text")
         assert "jsonb" in await rejected(store, put("a", {"n": 3}), Unsupported)
-
-
-async def test_the_planner_removes_the_condition_on_columns(migrated: Migrated) -> None:
-    await migrated._direct.execute(f"PREPARE read AS {migrated.store._table._sql.read}")
-    rows = await migrated._direct.fetch("EXPLAIN EXECUTE read (ARRAY['a'], 100, 0)")
-    assert not any("SubPlan" in row[0] or "Append" in row[0] for row in rows)

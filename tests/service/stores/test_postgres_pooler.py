@@ -139,14 +139,3 @@ async def test_a_pooler_without_a_server_is_unavailable(tmp_path: Path) -> None:
             with pytest.raises(StoreUnavailable, match="the pooler has no connection") as raised:
                 await backend.ping()
     assert raised.value.retriable
-
-
-async def test_prepared_statements_of_a_process_have_unique_names(postgres_dsn: str) -> None:
-    name = new_name()
-    async with database(postgres_dsn, connections_max=1) as backend:
-        store = await backend.store(TableSpec("t", create=True, stored_as=name))
-        await written(store, put("a", {}))
-        async with backend._pool.connection() as connection:
-            names = [row["name"] for row in await connection.fetch("SELECT name FROM pg_prepared_statements")]
-    assert names
-    assert all(len(name.rpartition("_")[2]) == 32 for name in names)
