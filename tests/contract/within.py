@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.scripted import Divided, Scripted
+from support.waiting import WAIT_MAX_S
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import StoreUnavailable
 from tableside.core.operations import Key, Operation, Outcome
@@ -19,7 +20,7 @@ from tableside.stores.memory import MemoryStore
 from .opening import Opens, Time
 from .words import update
 
-PATIENCE_S = 20.0
+PATIENCE_S = WAIT_MAX_S
 
 
 class Within(Scripted):

@@ -10,6 +10,7 @@ import pytest
 from hostile.slow_callers import SlowCallers
 from support.raw_http import Connection
 from support.served import RECORD, Served, served
+from support.waiting import WAIT_MAX_S
 from tableside.http import middleware
 from tableside.server import connection as protocol, response_sender, server
 
@@ -71,7 +72,7 @@ async def work_until(service: Served, done: Callable[[], bool]) -> int:
         async with await Connection.open(service.url) as connection:
             while not over.is_set():
                 method, document = ("PUT", {"n": index}) if counts[index] % 4 == 0 else ("GET", None)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(WAIT_MAX_S):
                     answer = await connection.ask(method, f"{RECORD}{index}", document)
                 assert answer.status in (200, 204)
                 counts[index] += 1
@@ -81,7 +82,7 @@ async def work_until(service: Served, done: Callable[[], bool]) -> int:
     async with asyncio.TaskGroup() as group:
         for index in range(OTHERS):
             group.create_task(work(index))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_MAX_S):
             await asyncio.sleep(1.0)
             while not done():
                 await asyncio.sleep(0.2)

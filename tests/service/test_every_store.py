@@ -20,6 +20,7 @@ from servers.proxy import FaultProxy
 from support.dynamodb_tables import PATIENCE_S
 from support.kinds import EVERY, REMOTE, Kind, kind
 from support.running import Service, running
+from support.waiting import WAIT_MAX_S
 from tableside.catalog.catalog import Catalog, Environment
 from tableside.catalog.stack import StackMetrics
 from tableside.catalog.table import Table
@@ -304,7 +305,7 @@ async def away(http: httpx.AsyncClient) -> None:
 
 
 async def back(http: httpx.AsyncClient) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(WAIT_MAX_S):
         while (await http.get(http.base_url.join("/readyz"))).status_code != 200:
             await asyncio.sleep(0.05)
         while (put_answer := await http.put("/records/a", json={"n": 1})).status_code == 503:
@@ -316,6 +317,6 @@ async def back(http: httpx.AsyncClient) -> None:
 
 async def settled(proxy: FaultProxy) -> None:
     """Wait until the stopped service has no open connections."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_MAX_S):
         while proxy.open_connections:
             await asyncio.sleep(0.05)

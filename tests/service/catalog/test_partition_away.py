@@ -13,6 +13,7 @@ import pytest
 
 from servers.proxy import FaultProxy
 from support.running import running
+from support.waiting import WAIT_MAX_S
 from tableside.core.partitioner import default_partition
 
 pytestmark = pytest.mark.server
@@ -61,7 +62,7 @@ async def in_each(http: httpx.AsyncClient, key: str, count: int = 2) -> list[Any
 
 
 async def until_whole(http: httpx.AsyncClient, key: str, token: str) -> httpx.Response:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(WAIT_MAX_S):
         while True:
             answer = await increment(http, key, token)
             if answer.status_code < 400:
@@ -142,7 +143,7 @@ async def test_a_partition_that_is_down_at_start_does_not_affect_the_others(redi
             }  # fmt: skip
             assert "partition 1 in 'there'" in stores_seen["shards"]["detail"]
             proxy.forward()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(WAIT_MAX_S):
                 while any(
                     result["status"] != 204
                     for result in (await http.post("/batch", json={"operations": puts})).json()["results"]
@@ -159,7 +160,7 @@ async def test_a_table_is_unavailable_if_all_of_its_stores_are(redis_url: str, t
             answer = await http.put("/records/a", json={})
             assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
             proxy.forward()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(WAIT_MAX_S):
                 while (await http.put("/records/a", json={})).status_code != 204:
                     await asyncio.sleep(0.05)
 

@@ -5,7 +5,7 @@ import hashlib
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from contract import put, update
 from support.kinds import kind
 from support.running import Service, running
 from support.scripted import Scripted
+from support.waiting import eventually
 from tableside.catalog.catalog import Catalog, Environment
 from tableside.catalog.reloader import (
     FAULTS_LOGGED_MAX,
@@ -136,7 +137,7 @@ async def test_a_new_cache_keeps_no_record_that_an_earlier_write_changes(catalog
     await (await catalog.table("t")).one(put("a", {"n": 1}))
     slow.takes_s = lambda operations: 0.2 if isinstance(operations[0], Put) else 0.0
     writing = asyncio.create_task((await catalog.table("t")).one(put("a", {"n": 2})))
-    await until(lambda: slow.under_way == 1)
+    await eventually(lambda: slow.under_way == 1)
     await catalog.change(settings({"t": {"cache": {"records_max": 10, "ttl_s": 60}}}))
     table = await catalog.table("t")
     before = await table.one(Get("a"))
@@ -311,14 +312,14 @@ async def test_a_file_is_read_only_when_it_changes(watched: Watched) -> None:
         await asyncio.sleep(0.1)
         assert watched.applied == []
         watched.write(tables={"t": {"store": "local", "deadline_s": 2}})
-        await until(lambda: len(watched.applied) == 1)
+        await eventually(lambda: len(watched.applied) == 1)
         watched.file.write_text("stores: [")
-        await until(lambda: watched.reloads("refused") == 1)
+        await eventually(lambda: watched.reloads("refused") == 1)
         watched.file.unlink()
         await asyncio.sleep(0.05)
         assert watched.reloads("refused") == 1, "a file that is away for a moment is not a faulty one"
         signal.raise_signal(signal.SIGHUP)
-        await until(lambda: watched.reloads("refused") == 2)
+        await eventually(lambda: watched.reloads("refused") == 2)
     assert watched.applied[0].tables["t"].deadline_s == 2
     assert watched.reloads("applied") == 1
 
@@ -326,7 +327,7 @@ async def test_a_file_is_read_only_when_it_changes(watched: Watched) -> None:
 async def test_a_file_that_changed_while_the_service_started_is_applied(watched: Watched) -> None:
     watched.write(tables={"t": {"store": "local", "deadline_s": 2}})
     async with watched.running():
-        await until(lambda: len(watched.applied) == 1)
+        await eventually(lambda: len(watched.applied) == 1)
         await asyncio.sleep(0.05)
     assert [one.tables["t"].deadline_s for one in watched.applied] == [2]
 
@@ -344,9 +345,9 @@ async def test_an_exception_in_the_reader_refuses_only_that_version_of_the_file(
     async with watched.running():
         await asyncio.sleep(0.05)
         watched.write(tables={"t": {"store": "local"}})
-        await until(lambda: watched.reloads("refused") == 1)
+        await eventually(lambda: watched.reloads("refused") == 1)
         watched.write(tables={"t": {"store": "local", "deadline_s": 3}})
-        await until(lambda: watched.reloads("applied") == 1)
+        await eventually(lambda: watched.reloads("applied") == 1)
     assert len(watched.applied) == 2
     assert "is not applied" in caplog.text
 
@@ -361,9 +362,9 @@ async def test_a_file_that_revokes_a_token_is_applied_after_any_other(tmp_path: 
     watched = Watched(tmp_path, auth={"tokens": tokens_of("first", "second")})
     async with watched.running():
         watched.file.write_text(earlier)
-        await until(lambda: watched.reloads("refused") == 1)
+        await eventually(lambda: watched.reloads("refused") == 1)
         watched.write(auth={"tokens": tokens_of("first")})
-        await until(lambda: len(watched.applied) == 1)
+        await eventually(lambda: len(watched.applied) == 1)
     assert watched.callers() == ["first"]
 
 
@@ -418,7 +419,7 @@ async def test_a_file_of_tokens_is_watched_too(tmp_path: Path) -> None:
     async with watched.running():
         await asyncio.sleep(0.05)
         watched.write_tokens("second")
-        await until(lambda: len(watched.applied) == 1)
+        await eventually(lambda: len(watched.applied) == 1)
     assert watched.callers() == ["second"]
 
 
@@ -430,9 +431,9 @@ async def test_a_file_of_tokens_of_a_rejected_configuration_is_watched(tmp_path:
         if before is not None:
             watched.tokens.write_text(before)
         watched.write(auth={"tokens_file": str(watched.tokens)})
-        await until(lambda: watched.reloads("refused") >= 1)
+        await eventually(lambda: watched.reloads("refused") >= 1)
         watched.write_tokens("a")
-        await until(lambda: len(watched.applied) >= 1)
+        await eventually(lambda: len(watched.applied) >= 1)
     assert watched.callers() == ["a"]
 
 
@@ -442,14 +443,8 @@ async def test_a_missing_file_of_tokens_does_not_hide_a_change_of_the_configurat
         await asyncio.sleep(0.05)
         watched.tokens.unlink()
         watched.write(auth={"tokens": tokens_of("a")})
-        await until(lambda: len(watched.applied) >= 1)
+        await eventually(lambda: len(watched.applied) >= 1)
     assert watched.callers() == ["a"]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 # A real service

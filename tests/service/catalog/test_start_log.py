@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from service.telemetry.lines import logged
 from support.running import Service
+from support.waiting import eventually
 from tableside.app import create_app
 from tableside.catalog import log_start
 from tableside.core.backend import place_of
@@ -90,9 +91,7 @@ async def test_the_addresses_of_pages_are_those_of_the_listener() -> None:
     server = Server(ServerConfig(app, LimitSettings(drain_s=0), ListenAddress("127.0.0.1", 0, pages=("/docs",))))
     with logged() as lines:
         task = asyncio.create_task(server.serve())
-        async with asyncio.timeout(30):
-            while not server.started:
-                await asyncio.sleep(0.005)
+        await eventually(lambda: server.started)
         port = server.servers[0].sockets[0].getsockname()[1]
         server.should_exit = True
         await task

@@ -20,6 +20,7 @@ from httpx import ASGITransport, AsyncClient, Response
 
 from service.http.api_client import ARROW, ApiClient, check_problem, check_refused, fresh, statuses
 from support.running import Service, running
+from support.waiting import WAIT_MAX_S
 from tableside.app import create_app
 from tableside.auth.permissions import ANONYMOUS
 from tableside.catalog.table import Table
@@ -581,7 +582,7 @@ async def test_requests_without_a_token_occupy_no_slot() -> None:
     async with site({"tokens": TOKENS}, in_flight_max=1) as running:
         running.store.waits = asyncio.Event()
         held = asyncio.create_task(running.ask("reader"))
-        await asyncio.wait_for(running.store.reached.wait(), 10)
+        await asyncio.wait_for(running.store.reached.wait(), WAIT_MAX_S)
         check_refused(await running.ask("reader"), 503, "overloaded")
         for _ in range(3):
             check_refused(await running.ask(None), 401, "unauthenticated")
@@ -593,7 +594,7 @@ async def test_changed_tokens_apply_from_the_next_request_on() -> None:
     async with site({"tokens": TOKENS}) as running:
         running.store.waits = asyncio.Event()
         held = asyncio.create_task(running.ask("reader"))
-        await asyncio.wait_for(running.store.reached.wait(), 10)
+        await asyncio.wait_for(running.store.reached.wait(), WAIT_MAX_S)
         changed = validate({**DATA, "auth": {"tokens": [{**TOKENS[2], "read": ["t"]}]}}).auth
         running.app.state.auth.change(changed)
         running.store.waits.set()

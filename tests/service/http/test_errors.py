@@ -26,6 +26,7 @@ from service.http.api_client import (
     path_of,
     statuses,
 )
+from support.waiting import WAIT_MAX_S
 from tableside.app import create_app
 from tableside.catalog.entry import CatalogEntry
 from tableside.catalog.table import Table
@@ -528,7 +529,7 @@ async def test_requests_beyond_the_limit_are_shed_and_probes_are_not() -> None:
     async with running_site(in_flight_max=2) as site:
         site.store.waits = asyncio.Event()
         held = [asyncio.create_task(site.client.get("/v1/tables/t/records/a")) for _ in range(2)]
-        await asyncio.wait_for(site.store.received(2), 10)
+        await asyncio.wait_for(site.store.received(2), WAIT_MAX_S)
         response = await site.client.get("/v1/tables/t/records/a")
         problem = check_refused(response, 503, "overloaded")
         assert problem["retriable"] is True

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.served import BATCH, POLICIES, RECORD, Served, connected, served
+from support.waiting import eventually
 
 LONG_S = 20.0
 SHORT_S = 0.3
@@ -102,9 +103,7 @@ async def test_a_shared_read_continues_until_its_last_client_disconnects() -> No
 async def test_a_disconnect_before_the_body_causes_no_store_call(plain: Served) -> None:
     async with connected(plain, 1) as [caller]:
         caller.send("PUT", RECORD, None, content_length="1000")
-        async with asyncio.timeout(10):
-            while plain.under_way != (1, 0, 1000):
-                await asyncio.sleep(0.005)
+        await eventually(lambda: plain.under_way == (1, 0, 1000))
         caller.abort()
         await plain.idle()
     assert plain.store.calls == []

@@ -7,6 +7,7 @@ import pytest
 
 from support.raw_http import Connection, Unanswered
 from support.served import RECORD, Served, served
+from support.waiting import WAIT_MAX_S
 from tableside.server import connection as protocol
 
 
@@ -50,7 +51,7 @@ async def test_an_endless_body_of_a_rejected_request_ends_the_connection() -> No
         head = b"PUT /v1/tables/none%21/records/a HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
         connection.writer.write(head)
         assert (await connection.answer()).status == 422
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(WAIT_MAX_S):
             with pytest.raises(ConnectionError):
                 await send_forever(connection, b"10000\r\n%b\r\n" % bytes(2**16))
 
@@ -72,6 +73,6 @@ async def test_silent_clients_and_incomplete_heads_time_out(service: Served, mon
         slow.writer.write(f"GET {RECORD} HTT".encode())
         for late in (silent, slow):
             with pytest.raises(Unanswered):
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(WAIT_MAX_S):
                     await late.answer()
         assert (await used.ask("GET", RECORD)).status == 404, "one that waits between two requests is another matter"

@@ -12,6 +12,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from support.waiting import WAIT_MAX_S
 from tableside.app import create_app
 from tableside.core import MalformedRequest, TooLarge
 from tableside.core.json_text import ELEMENTS_MAX
@@ -98,7 +99,8 @@ async def test_a_rejected_body_is_freed_without_a_garbage_collection(body: bytes
         try:
             for _ in range(3):
                 assert (await client.put("/v1/tables/t/records/a", content=body)).status_code == status
-            async with asyncio.timeout(10):  # The turn of the loop and the thread that raised it refer to an error.
+            # The turn of the loop and the thread that raised it refer to an error.
+            async with asyncio.timeout(WAIT_MAX_S):
                 while any(isinstance(one, TooLarge | MalformedRequest) for one in gc.get_objects()):
                     await asyncio.sleep(0.01)
         finally:

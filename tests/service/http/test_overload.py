@@ -10,6 +10,7 @@ import pytest
 from service.http.api_client import ARROW, stream
 from support.raw_http import Answer, Connection
 from support.served import BATCH, RECORD, Served, connected, served
+from support.waiting import WAIT_MAX_S, eventually
 from tableside.http import middleware
 
 BYTES_MAX = 10_000
@@ -51,9 +52,7 @@ def check_shed(answer: Answer) -> None:
 
 
 async def until_under_way(service: Served, expected: tuple[int, int, int]) -> None:
-    async with asyncio.timeout(10):
-        while service.under_way != expected:
-            await asyncio.sleep(0.005)
+    await eventually(lambda: service.under_way == expected)
 
 
 async def test_requests_above_the_limit_are_rejected_and_probes_are_not(service: Served) -> None:
@@ -269,7 +268,7 @@ async def test_a_body_sent_byte_by_byte_times_out(service: Served, monkeypatch: 
     async with connected(service, 1) as [slow]:
         slow.send("PUT", RECORD, None, content_length="8000")
         answer = asyncio.create_task(slow.answer())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_MAX_S):
             while not answer.done():
                 slow.writer.write(b" ")
                 await asyncio.sleep(0.1)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from support.running import running
+from support.waiting import WAIT_MAX_S
 from tableside.app import create_app
 from tableside.settings import SettingsError, validate
 
@@ -99,7 +100,7 @@ async def test_a_reload_changes_the_prefix_and_the_proxies(tmp_path: Path) -> No
         async with httpx.AsyncClient(base_url=service.url) as client:
             assert await prefix_of(client, ("X-Forwarded-Prefix", "/b")) == "/old"
             config.write_text("stores: {s: {kind: memory}}\nroot_path: /new\ntrusted_proxies: [127.0.0.0/8]\n")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WAIT_MAX_S):
                 while await prefix_of(client) != "/new":
                     await asyncio.sleep(0.1)
             assert await prefix_of(client, ("X-Forwarded-Prefix", "/b")) == "/b"

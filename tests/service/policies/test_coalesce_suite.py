@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put, update
+from support.waiting import WAIT_MAX_S
 from tableside.core import values
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
@@ -173,7 +174,7 @@ async def test_failures_and_cancellations_lose_and_repeat_no_write(options: dict
             sure[key] += done
             possible[key] += done or outcome is None or (isinstance(outcome, TableError) and outcome.applied != "no")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_MAX_S):
         await asyncio.gather(*(caller(number) for number in range(400)))
         await coalesce.close()
     for key in KEYS:

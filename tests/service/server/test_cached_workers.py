@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from support.running import running
+from support.waiting import WAIT_MAX_S
 
 pytestmark = pytest.mark.server
 
@@ -16,7 +17,6 @@ tables: {cached-workers: {store: r, cache: {records_max: 100, ttl_s: 3600, chann
 """
 RECORD = "/v1/tables/cached-workers/records/a"
 CONNECTIONS = 12
-SEEN_MAX_S = 20.0
 
 
 def test_every_worker_soon_sees_what_another_wrote(redis_url: str, tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_every_worker_soon_sees_what_another_wrote(redis_url: str, tmp_path: Pat
     with running(tmp_path, config, workers=2) as service, httpx.Client(base_url=service.url, limits=anew) as client:
         for number in range(3):
             assert client.put(RECORD, json={"n": number}).status_code == 204
-            until, seen = time.monotonic() + SEEN_MAX_S, 0
+            until, seen = time.monotonic() + WAIT_MAX_S, 0
             while seen < CONNECTIONS and time.monotonic() < until:
                 seen = seen + 1 if client.get(RECORD).json() == {"n": number} else 0
             assert seen == CONNECTIONS

@@ -7,6 +7,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
+from support.waiting import WAIT_MAX_S
 from tableside.http import BODY_BYTES_MAX_KEY
 from tableside.server.connection import HttpConnection
 from tableside.server.exchange import JOINED_BYTES_MAX, SharedState
@@ -324,7 +325,7 @@ async def test_a_malformed_body_is_rejected_in_the_order_of_responses() -> None:
 async def ended(protocol: HttpConnection) -> None:
     """Close the connection, and wait until all of its tasks have ended."""
     protocol.connection_lost(None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_MAX_S):
         while protocol.server_state.tasks:
             await asyncio.sleep(0)
 

@@ -18,9 +18,10 @@ import pytest
 from servers.proxy import FaultProxy
 from support.raw_http import Answer, Connection, Refused, Unanswered
 from support.running import Service, running
+from support.waiting import WAIT_MAX_S
 
 pytestmark = pytest.mark.server
-SLACK_S = 4.0
+SLACK_S = 20.0
 """The tolerance of time limits on a busy machine."""
 
 UNANSWERED_MAX = 2
@@ -129,7 +130,7 @@ async def ended_under_load(service: Service, clients: list[Client], after_s: flo
     os.kill(service.pid, signal.SIGTERM)
     assert await exit_code(service.pid, 5 + SLACK_S) == 0, service.log.read_text()
     took_s = time.monotonic() - told_at
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_MAX_S):
         await asyncio.gather(*tasks)
     return took_s
 
@@ -218,7 +219,7 @@ async def test_while_draining_it_serves_and_is_not_ready(tmp_path: Path, opened:
         connection = await opened.enter_async_context(await Connection.open(service.url))
         assert not (await connection.ask("GET", "/readyz")).last
         os.kill(service.pid, signal.SIGTERM)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_MAX_S):
             while (readiness := await connection.ask("GET", "/readyz")).status == 200:
                 assert not readiness.last
         assert readiness.status == 503
@@ -240,7 +241,7 @@ async def test_while_draining_it_serves_and_is_not_ready(tmp_path: Path, opened:
 
 async def until_refused(service: Service) -> None:
     """Wait until the service refuses connections."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_MAX_S):
         with suppress(Refused):
             while True:
                 with suppress(ConnectionResetError):
@@ -328,7 +329,7 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Ite
 async def test_a_hangup_signal_reaches_the_workers(two_workers: Service) -> None:
     before = {child.pid for child in psutil.Process(two_workers.pid).children()}
     os.kill(two_workers.pid, signal.SIGHUP)
-    async with httpx.AsyncClient(base_url=two_workers.url) as http, asyncio.timeout(30):
+    async with httpx.AsyncClient(base_url=two_workers.url) as http, asyncio.timeout(WAIT_MAX_S):
         while True:
             text = (await http.get("/metrics")).text
             if re.search(r'^tableside_settings_reloads_total\{outcome="applied"\} 2\.0$', text, re.MULTILINE):
@@ -342,7 +343,7 @@ async def test_a_signal_to_one_worker_does_not_affect_others(two_workers: Servic
     os.kill(first, signal.SIGTERM)
     client = Client("client", keeps_alive=False)
     task = asyncio.create_task(client.run(two_workers.url))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_MAX_S):
         while first in (pids := worker_pids(two_workers)) or len(pids) < 2:
             await asyncio.sleep(0.05)
     assert not task.done(), task.exception()

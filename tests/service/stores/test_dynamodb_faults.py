@@ -15,6 +15,7 @@ from contract import one, pages, put, record, update, value, written
 from servers.process import HOST
 from servers.proxy import FaultProxy
 from support.dynamodb_tables import fresh_table, get_item, opened, settings
+from support.waiting import WAIT_MAX_S
 from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, StoreMisconfigured, StoreUnavailable, TableError, Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Write, Written
@@ -87,7 +88,7 @@ async def state(client: Client, table: str, operations: Sequence[Operation]) -> 
 
 async def done(store: Any, operations: Sequence[Operation]) -> None:
     """Repeat operations until they succeed: a connection that the fault broke may fail one of them once more."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_MAX_S):
         while operations:
             outcomes = await store.apply(operations)
             errors = [outcome for outcome in outcomes if isinstance(outcome, TableError)]

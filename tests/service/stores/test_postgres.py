@@ -36,6 +36,7 @@ from contract.opening import Opens
 from service.test_stateful import Machine
 from support import large_records
 from support.postgres_tables import database, new_name, psql, settings
+from support.waiting import WAIT_MAX_S
 from tableside.core import values
 from tableside.core.backend import Backend
 from tableside.core.errors import (
@@ -338,7 +339,7 @@ async def test_connections_above_the_minimum_close_when_they_are_idle(
 ) -> None:
     monkeypatch.setattr(connections, "IDLE_MAX_S", 1.0)
     monkeypatch.setattr(postgres_backend, "POOL_MAINTENANCE_EVERY_S", 0.05)
-    async with database(own_postgres_dsn, connections_min=1) as backend, asyncio.timeout(20):
+    async with database(own_postgres_dsn, connections_min=1) as backend, asyncio.timeout(WAIT_MAX_S):
         await asyncio.gather(*(backend.ping() for _ in range(4)))
         assert backend.connections().open >= 4
         while backend.connections().open > 1:
@@ -347,7 +348,7 @@ async def test_connections_above_the_minimum_close_when_they_are_idle(
 
 async def counted(direct: asyncpg.Connection, query: str, expected: int) -> bool:
     """Wait until a count has the expected value, since connections open and close late. Return whether it is stable."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_MAX_S):
         while await direct.fetchval(query) != expected:
             await asyncio.sleep(0.02)
     await asyncio.sleep(0.1)

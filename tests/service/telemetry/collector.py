@@ -10,6 +10,8 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from support.waiting import WAIT_MAX_S
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -46,7 +48,7 @@ class Collector:
     def named(self, name: str) -> list[Seen]:
         return [span for span in self.spans if span.name == name]
 
-    def wait_for(self, enough: Callable[[], bool], most_s: float = 20.0) -> None:
+    def wait_for(self, enough: Callable[[], bool], most_s: float = WAIT_MAX_S) -> None:
         until = time.monotonic() + most_s
         while not enough():
             assert time.monotonic() < until, f"only these came: {[span.name for span in self.spans]}"

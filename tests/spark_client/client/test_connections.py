@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.running import Service
-from support.waiting import until
+from support.waiting import WAIT_MAX_S, until
 from tableside_client import AsyncClient, Retries, TablesideError
 from tableside_client.http_clients import FreeConnections
 
@@ -107,7 +107,7 @@ async def test_closing_an_asyncio_client_ends_its_calls(recorder: Recorder) -> N
     await asyncio.to_thread(until, lambda: recorder.in_flight == 1)
     await client.close()
     with pytest.raises(TablesideError, match="service_unreachable"):
-        await asyncio.wait_for(call, 20)
+        await asyncio.wait_for(call, WAIT_MAX_S)
 
 
 async def test_a_call_imports_nothing(
