@@ -28,8 +28,7 @@ from rich.table import Table
 
 from hostile.costly import WAIT_S
 from hostile.costs import Cost, Sent, Watched
-from hostile.inputs import every, of_store
-from hostile.places import EMBEDDED, REMOTE, Places, service
+from hostile.places import EMBEDDED, REMOTE, Places, every, of_store, service
 from servers.shared import servers
 
 from .open_loop import Seen, offer, quantile
@@ -42,7 +41,7 @@ SHOWN = 40
 """The number of inputs in the printed table."""
 
 COLUMNS = (
-    *("store", "input", "status", "s", "turn, CPU ms", "all threads", "gap, ms", "MiB", "of request"),
+    *("store", "input", "status", "s", "turn, CPU ms", "all threads", "MiB", "of request"),
     "breaks the rule",
 )
 
@@ -108,7 +107,7 @@ def _show(lines: Sequence[Line]) -> None:
     for line in lines:
         cost = line.cost
         status = " ".join((str(cost.answered.status), *cost.answered.codes))
-        times = (f"{value * 1e3:.0f}" for value in (cost.loop_s, cost.process_s, cost.gap_s))
+        times = (f"{value * 1e3:.0f}" for value in (cost.loop_s, cost.process_s))
         sizes = f"{cost.memory_bytes / 2**20:.0f}", f"{cost.times:.1f}" if cost.request_bytes > 2**20 else ""
         faults = "; ".join(cost.faults(WAIT_S))
         shown.add_row(line.table, line.name, status, f"{cost.seconds:.2f}", *times, *sizes, faults)
@@ -119,7 +118,6 @@ def _result(line: Line) -> Result:
     cost = line.cost
     counts = {
         "turn_us": round(cost.blocked_s * 1e6),
-        "gap_us": round(cost.gap_s * 1e6),
         "memory_bytes": cost.memory_bytes,
         "request_bytes": cost.request_bytes,
     }

@@ -74,42 +74,41 @@ def _has_lengths(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _gets(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
+Rows = Iterator[tuple[str, Callable[[], bytes]]]
+"""Streams by the names of their shapes."""
+
+
+def _stream(compression: str | None = None, **columns: Any) -> Callable[[], bytes]:
+    """Return a function that makes a stream of one record batch."""
+    return lambda: stream([batch(**columns)], compression)
+
+
+def _repeated(value: pa.Array, count: int) -> pa.Array:
+    """Return a dictionary whose rows all refer to its one value."""
+    return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), value)
+
+
+def _struct(part: pa.Array) -> pa.Array:
+    return pa.StructArray.from_arrays([part], ["a"])
+
+
+def _gets(bounds: Bounds) -> Rows:
     count, shared = bounds.operations, "k" * (bounds.body_bytes // 20)
-    indexes = pa.array([0] * count, pa.int32())
     one = pa.array([shared])
-    yield "one key", lambda: stream([batch(key=pa.array(["a"] * count))])
-    yield "keys", lambda: stream([batch(key=pa.array([f"a{n}" for n in range(count)]))])
-    yield "long keys", lambda: stream([batch(key=pa.array([f"{n:01023d}" for n in range(count)]))])
-    yield (
-        "a dictionary of one long text",
-        lambda: stream([batch(key=pa.DictionaryArray.from_arrays(indexes, one))], "zstd"),
-    )
-    structs = pa.StructArray.from_arrays([one], ["a"])
-    yield (
-        "a dictionary of structs",
-        lambda: stream([batch(key=pa.DictionaryArray.from_arrays(indexes, structs))], "zstd"),
-    )
-    inner = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), one)
-    yield (
-        "structs of dictionaries",
-        lambda: stream(
-            [batch(key=pa.StructArray.from_arrays([pa.DictionaryArray.from_arrays(indexes, one)], ["a"]))], "zstd"
-        ),
-    )
-    yield (
-        "a dictionary of structs of dictionaries",
-        lambda: stream(
-            [batch(key=pa.DictionaryArray.from_arrays(indexes, pa.StructArray.from_arrays([inner], ["a"])))], "zstd"
-        ),
-    )
-    lists = pa.array([["k"] * 100_000])
-    yield "a dictionary of lists", lambda: stream([batch(key=pa.DictionaryArray.from_arrays(indexes, lists))], "zstd")
-    ends = pa.array([count], pa.int32())
-    yield "runs of one long text", lambda: stream([batch(key=pa.RunEndEncodedArray.from_arrays(ends, one))])
-    yield "views of one long text", lambda: stream([batch(key=_views(shared, count))])
+    yield "one key", _stream(key=pa.array(["a"] * count))
+    yield "keys", _stream(key=pa.array([f"a{n}" for n in range(count)]))
+    yield "long keys", _stream(key=pa.array([f"{n:01023d}" for n in range(count)]))
+    for name, key in {
+        "a dictionary of one long text": _repeated(one, count),
+        "a dictionary of structs": _repeated(_struct(one), count),
+        "structs of dictionaries": _struct(_repeated(one, count)),
+        "a dictionary of structs of dictionaries": _repeated(_struct(_repeated(one, 1)), count),
+        "a dictionary of lists": _repeated(pa.array([["k"] * 100_000]), count),
+    }.items():
+        yield name, _stream("zstd", key=key)
+    yield "runs of one long text", _stream(key=pa.RunEndEncodedArray.from_arrays(pa.array([count], pa.int32()), one))
+    yield "views of one long text", _stream(key=_views(shared, count))
     yield "empty batches", lambda: _empty(bounds, batch(key=pa.array([], pa.utf8())))
-    yield "empty batches, struct", lambda: _empty(bounds, batch(key=pa.array([], pa.struct([("a", pa.utf8())]))))
     yield "batches of one row", lambda: stream([batch(key=pa.array([f"a{n}"])) for n in range(count)])
     yield "too many rows", lambda: stream([batch(key=pa.nulls(bounds.body_bytes // 8, pa.utf8()))])
     yield "too many rows of nothing", lambda: stream([batch(key=pa.nulls(2**30, pa.null()))])
@@ -131,7 +130,7 @@ def _empty(bounds: Bounds, none: pa.RecordBatch) -> bytes:
     return one[:head] + message * count + one[-8:]
 
 
-def _puts(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
+def _puts(bounds: Bounds) -> Rows:
     count, room_bytes = bounds.operations, bounds.body_bytes // bounds.operations - 100
     keys = pa.array([f"a{number}" for number in range(count)])
     for name, shape in shapes.VALUES.items():
@@ -147,29 +146,16 @@ def _puts(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
         yield f"few, {name}", few
         yield f"many, {name}", many
         yield f"many, {name}, zstd", partial(many, compression="zstd")
-    value = pa.array([shapes.VALUES["[1.0, ...]"](bounds.body_bytes // 2)])
-    indexes = pa.array([0] * count, pa.int32())
-    yield (
-        "a dictionary of one large value",
-        lambda: stream([batch(key=keys, value=pa.DictionaryArray.from_arrays(indexes, value))]),
-    )
-    yield (
-        "a dictionary of one value",
-        lambda: stream(
-            [
-                batch(
-                    key=keys,
-                    value=pa.DictionaryArray.from_arrays(indexes, pa.array([shapes.VALUES["[1.0, ...]"](room_bytes)])),
-                )
-            ]
-        ),
-    )
-    yield "one key", lambda: stream([batch(key=pa.array(["a"] * count), value=pa.array(['{"a":1.0}'] * count))])
-    yield "no values", lambda: stream([batch(key=keys, value=pa.nulls(count, pa.binary()))])
-    yield "faulty values", lambda: stream([batch(key=keys, value=pa.array([b"[" * room_bytes] * count))])
+    numbers = shapes.VALUES["[1.0, ...]"]
+    large, small = (pa.array([numbers(size)]) for size in (bounds.body_bytes // 2, room_bytes))
+    yield "a dictionary of one large value", _stream(key=keys, value=_repeated(large, count))
+    yield "a dictionary of one value", _stream(key=keys, value=_repeated(small, count))
+    yield "one key", _stream(key=pa.array(["a"] * count), value=pa.array(['{"a":1.0}'] * count))
+    yield "no values", _stream(key=keys, value=pa.nulls(count, pa.binary()))
+    yield "faulty values", _stream(key=keys, value=pa.array([b"[" * room_bytes] * count))
 
 
-def _updates(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
+def _updates(bounds: Bounds) -> Rows:
     count, room_bytes = bounds.operations, bounds.body_bytes // bounds.operations - 100
     for where, keys in (("one key", ["u"] * count), ("keys", [f"u{number}" for number in range(count)])):
         for name, shape in shapes.updates(count).items():
@@ -183,41 +169,22 @@ def _updates(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
             yield f"{where}, {name}", make
 
 
-def _others(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
+def _others(bounds: Bounds) -> Rows:
     count, size = bounds.operations, bounds.body_bytes
     key = pa.array(["a"])
-    yield "many columns", lambda: stream([batch(key=key, **{f"c{n}": key for n in range(20_000)})])
-    yield "long names", lambda: stream([batch(key=key, **{"n" * (size // 4): key})])
+    integers = pa.array([0] * (size // 2), pa.int8())
+    partitions = pa.ListArray.from_arrays(pa.array([0, len(integers)], pa.int32()), integers)
+    wide = pa.StructArray.from_arrays([key] * 20_000, [f"p{n}" for n in range(20_000)])
+    yield "many columns", _stream(key=key, **{f"c{n}": key for n in range(20_000)})
+    yield "long names", _stream(key=key, **{"n" * (size // 4): key})
     yield "long metadata", lambda: stream([batch(key=key)], a="m" * (size // 2))
     yield "deep types", lambda: stream([batch(key=_deep(60))])
-    yield (
-        "wide struct",
-        lambda: stream([batch(key=pa.StructArray.from_arrays([key] * 20_000, [f"p{n}" for n in range(20_000)]))]),
-    )
-    integers = pa.array([0] * (size // 2), pa.int8())
-    offsets = pa.array([0, len(integers)], pa.int32())
-    yield (
-        "long partitions, zstd",
-        lambda: stream(
-            [batch(key=key, value=pa.array(["{}"]), partitions=pa.ListArray.from_arrays(offsets, integers))], "zstd"
-        ),
-    )
-    yield (
-        "long etags",
-        lambda: stream(
-            [
-                batch(
-                    key=pa.array(["a"] * count), value=pa.array(["{}"] * count), if_match=pa.array(["e" * 1500] * count)
-                )
-            ]
-        ),
-    )
-    yield (
-        "many batches of a dictionary",
-        lambda: stream(
-            [batch(key=pa.array([f"a{n}"]).dictionary_encode(), value=pa.array(["{}"])) for n in range(count)]
-        ),
-    )
+    yield "wide struct", _stream(key=wide)
+    yield "long partitions, zstd", _stream("zstd", key=key, value=pa.array(["{}"]), partitions=partitions)
+    etags = {"value": pa.array(["{}"] * count), "if_match": pa.array(["e" * 1500] * count)}
+    yield "long etags", _stream(key=pa.array(["a"] * count), **etags)
+    rows = [batch(key=pa.array([f"a{n}"]).dictionary_encode(), value=pa.array(["{}"])) for n in range(count)]
+    yield "many batches of a dictionary", partial(stream, rows)
     yield "no stream", lambda: b"\xff\xff\xff\xff" + b"a" * (size - 4)
     yield "blanks", lambda: bytes(size)
 

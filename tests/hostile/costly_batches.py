@@ -82,7 +82,7 @@ def _operations(bounds: Bounds) -> Mapping[str, Callable[[], Iterator[bytes]]]:
             if name
             in (
                 *("$set, many paths", "$set, many deep paths", "$set, many deep paths apart", "$push, $each 1"),
-                *("$addToSet, $each integers", "$addToSet, $each {}", "array of $set, one path", "merge patch, deep"),
+                *("$addToSet, $each integers", "$addToSet, $each {}", "merge patch, deep"),
                 *("array of $addToSet", "array of $push", "array of merge patches", "$unset, many paths"),
             )
         },

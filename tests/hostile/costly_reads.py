@@ -42,47 +42,37 @@ def heads(bounds: Bounds) -> Iterator[Input]:
         return piece * (size // len(piece) - 1)
 
     for name, header, piece in (
-        *(("If-None-Match", "If-None-Match", '"a",'), ("If-Match", "If-Match", '"a",'), ("Accept", "Accept", "a/b,")),
-        *(("Accept, q", "Accept", "a/b;q=1,"), ("Accept, ;", "Accept", ";"), ("Prefer", "Prefer", "a=b,")),
         *(
+            ("If-None-Match", "If-None-Match", '"a",'),
+            ("If-Match", "If-Match", '"a",'),
+            ("Accept, q", "Accept", "a/b;q=1,"),
+        ),
+        *(
+            ("Prefer", "Prefer", "a=b,"),
             ("Cache-Control", "Cache-Control", "max-age=1,"),
-            ("Cookie", "Cookie", "a=b;"),
             ("token", "Tableside-Token", "a/"),
         ),
         *(("Idempotency-Key", "Idempotency-Key", '"\\\\'), ("If-None-Match, no end", "If-None-Match", '"')),
-        *(("Authorization", "Authorization", "Bearer "), ("traceparent", "traceparent", "00-")),
-        *(("tracestate", "tracestate", "a=b,"), ("Content-Type", "Content-Type", "a/b;charset=")),
-        *(("X-Request-Id", "X-Request-Id", "a"), ("Expect", "Expect", "100-"), ("Connection", "Connection", "a,")),
-        *(("Accept-Encoding", "Accept-Encoding", "gzip,"), ("Forwarded", "X-Forwarded-For", "1,")),
+        *(("Authorization", "Authorization", "Bearer "), ("tracestate", "tracestate", "a=b,")),
+        *(("Content-Type", "Content-Type", "a/b;charset="), ("Connection", "Connection", "a,")),
     ):
         for method in ("GET", "PUT"):
-            body = b"{}" if method == "PUT" else b""
             headers = {**JSON, header: text(piece)}
             yield Input(
-                f"{method}, long {name}",
-                partial(Sent, method, record, body, headers),
+                f"{method}, long {name}", partial(Sent, method, record, b"{}"[: 2 * (method == "PUT")], headers)
             )
     for name, target in {
-        "query &": f"{record}?{text('&')}",
         "query a&": f"{record}?{text('a&')}",
-        "query fields": f"{record}?fields={text('a,')}",
         "query fields, encoded": f"{record}?fields={text('%61%2C')}",
-        "query +": f"{record}?fields={text('+')}",
         "query partitions": f"{table}?partitions={text('0,')}0",
-        "query ttl_s": f"{record}?ttl_s={text('1')}",
         "query limit": f"{table}?limit={text('9')}",
         "query cursor": f"{table}?cursor={text('A')}",
-        "query split": f"{table}?split={text('A')}",
         "query prefix": f"{table}?prefix={text('%C3%BC')}",
         "path, encoded": f"{record}{text('%61')}",
         "path, segments": f"{record}{text('/a')}",
-        "path, slashes": text("/"),
         "path of tables": f"/v1/tables/{text('a')}",
-        "path of the console": f"/console/tables/{text('%61')}",
         "console, query": f"/console?name={text('%61')}",
-        "console, table, query": f"/console/tables/{bounds.table}/record?k0={text('%61')}",
         "console, scan, query": f"/console/tables/{bounds.table}/records?cursor={text('A')}",
-        "docs, query": f"/docs?{text('a=b&')}",
     }.items():
         yield Input(f"GET, long {name}", partial(Sent, "GET", target, b"", JSON))
     many = {f"x-{number}": "a" * (size // bounds.headers - 20) for number in range(bounds.headers)}

@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import os
 import re
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from hostile.watched import FILE_VARIABLE, TRIM, Turns
 from support.running import Service, running
 from support.waiting import until
 
-PROBE_S = 0.005
 AFTERWARDS_S = 0.3
 """The duration of the measurement after a deadline. The service should not work on the request then."""
 
@@ -76,8 +74,7 @@ class Cost:
     deadline.
 
     `loop_s` is the CPU time of the event loop's thread in its longest turn, and `process_s` that of all threads.
-    `turn_s` is the longest turn by the clock, and `gap_s` the longest wait for the answer to a probe. `memory_bytes` is
-    the additional memory, and `allowed_bytes` its limit.
+    `memory_bytes` is the additional memory, and `allowed_bytes` its limit.
     """
 
     answered: Answered
@@ -86,8 +83,6 @@ class Cost:
     afterwards_s: float
     loop_s: float
     process_s: float
-    turn_s: float
-    gap_s: float
     memory_bytes: int
     request_bytes: int
     allowed_bytes: int
@@ -128,7 +123,7 @@ class Cost:
 
     def least(self, other: Self) -> Self:
         """Return the lower of the two for each measure, because disturbances only increase it."""
-        lower = ("seconds", "cpu_s", "afterwards_s", "loop_s", "process_s", "turn_s", "gap_s", "memory_bytes")
+        lower = ("seconds", "cpu_s", "afterwards_s", "loop_s", "process_s", "memory_bytes")
         return type(self)(
             **{
                 name: min(getattr(self, name), getattr(other, name)) if name in lower else getattr(self, name)
@@ -174,20 +169,18 @@ class Watched:
         before_bytes = _status_bytes(pid, "VmRSS")
         Path(f"/proc/{pid}/clear_refs").write_text("5")
         self._turns.reset()
-        with Probes(self._address) as probes:
-            started_s, cpu_s = time.monotonic(), self._cpu_s()
-            answered = self.send(sent)
-            seconds, cpu_s = time.monotonic() - started_s, self._cpu_s() - cpu_s
-            afterwards_s = self._afterwards_s() if "deadline_exceeded" in answered.codes else 0.0
-        loop_s, process_s, turn_s = self._longest_turn()
+        started_s, cpu_s = time.monotonic(), self._cpu_s()
+        answered = self.send(sent)
+        seconds, cpu_s = time.monotonic() - started_s, self._cpu_s() - cpu_s
+        afterwards_s = self._afterwards_s() if "deadline_exceeded" in answered.codes else 0.0
+        loop_s, process_s = self._longest_turn()
         allowed_bytes = TIMES_MAX * (sent.size_bytes + record_bytes) + more_bytes
         memory_bytes = _status_bytes(pid, "VmHWM") - before_bytes
         return Cost(
-            *(answered, seconds, cpu_s, afterwards_s, loop_s, process_s, turn_s, probes.gap_s),
-            *(memory_bytes, sent.size_bytes, allowed_bytes),
+            answered, seconds, cpu_s, afterwards_s, loop_s, process_s, memory_bytes, sent.size_bytes, allowed_bytes
         )
 
-    def _longest_turn(self) -> tuple[float, float, float]:
+    def _longest_turn(self) -> tuple[float, float]:
         """Return the longest turn, once the one that sent the answer has ended."""
         before = self._turns.count
         until(lambda: self._turns.count > before + 1)
@@ -206,33 +199,6 @@ class Watched:
     def _cpu_s(self) -> float:
         """Return the CPU time of the service. A process's clock follows from its id, see clock_getcpuclockid(3)."""
         return time.clock_gettime((~self.service.pid << 3) | 2)
-
-
-class Probes:
-    """Probes a service over a separate connection, and measures the longest wait for an answer."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.gap_s = 0.0
-        self._connection = http.client.HTTPConnection(*address, timeout=TIMEOUT_S)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._probe, name="probes")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._connection.close()
-
-    def _probe(self) -> None:
-        while not self._over.wait(PROBE_S):
-            started_s = time.monotonic()
-            with contextlib.suppress(ConnectionError, TimeoutError, http.client.HTTPException):
-                self._connection.request("GET", "/livez")
-                self._connection.getresponse().read()
-            self.gap_s = max(self.gap_s, time.monotonic() - started_s)
 
 
 @contextlib.contextmanager

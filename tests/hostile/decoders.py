@@ -7,10 +7,8 @@ import contextlib
 from collections.abc import Callable
 from types import SimpleNamespace
 
-import pyarrow as pa
 from starlette.requests import empty_receive
 
-from hostile import connections
 from support.pieces import finish
 from tableside.core import update_folding, updates, values
 from tableside.core.errors import TableError
@@ -68,13 +66,6 @@ def arrow_batches(data: bytes) -> None:
     batch = finish(arrow_batch.decode(table, _spec(data), settings))
     assert len(batch.operations) <= OPERATIONS_MAX
     _check_puts(batch)
-
-
-def arrow_tables(data: bytes) -> None:
-    """Decode an Arrow stream to Python objects of any types. Reading validated data must not crash."""
-    table = finish(arrow_stream.read(data, BYTES_MAX, OPERATIONS_MAX))
-    for column in table.columns:
-        _touch(column)
 
 
 def keys(data: bytes) -> None:
@@ -135,13 +126,11 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
     "json values": json_values,
     "json batches": json_batches,
     "arrow batches": arrow_batches,
-    "arrow tables": arrow_tables,
     "keys": keys,
     "updates": update_documents,
     "headers": header_lines,
     "cursors": sealed_texts,
     "partitions": partition_choices,
-    "connections": connections.take,
 }
 
 
@@ -167,10 +156,3 @@ def _check_puts(batch: DecodedBatch) -> None:
     for operation in batch.operations:
         if isinstance(operation, Put):
             assert values.encode(values.decode(operation.value)) == operation.value
-
-
-def _touch(column: pa.ChunkedArray) -> None:
-    try:
-        column.to_pylist()
-    except (pa.ArrowException, ValueError, OverflowError, TypeError, KeyError):
-        return  # Python has no equivalent of the type or value. A refusal is no crash

@@ -1,18 +1,21 @@
-"""A service with a table in each kind of store, and the records that inputs need in them."""
+"""Every input, and a service with a table in each kind of store and the records that inputs need in them."""
 
 import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from hostile.bounds import Bounds, bounds_of
-from hostile.costly import JSON, Input, records
+from hostile.costly import JSON, LARGEST, RETURNED, Input, records, singles
+from hostile.costly_arrow import arrow
+from hostile.costly_batches import batches
+from hostile.costly_reads import heads, pages, scans
 from hostile.costs import ROCKSDB_BYTES_MAX, Cost, Sent, Watched, watched
-from hostile.inputs import every, of_largest
 from support.kinds import AWS
 
 EMBEDDED = ("memory", "rocksdb")
@@ -115,3 +118,36 @@ class Places:
 
 
 _PATIENT = {**JSON, "Prefer": "wait=100"}
+
+
+def every(bounds: Bounds) -> Iterator[Input]:
+    """Return every input."""
+    for make in (singles, batches, arrow, scans, heads, pages):
+        yield from make(bounds)
+
+
+def of_store(bounds: Bounds) -> Iterator[Input]:
+    """Return the inputs whose cost may differ between stores, without inputs that never reach a store."""
+    for make in (singles, batches, scans):
+        yield from (one for one in make(bounds) if not one.name.startswith(_REFUSED))
+
+
+_REFUSED = ("batch of too", "batch without", "PATCH $push, $each", "PATCH array, ")
+
+
+def of_largest(bounds: Bounds) -> Iterator[Input]:
+    """Return the inputs for records of nearly the maximum size."""
+    keys = tuple(f"largest-{number}" for number in range(LARGEST))
+    record = f"/v1/tables/{bounds.table}/records/{keys[0]}"
+    update = b'{"update":{"$inc":{"n":1}}}'
+    yield Input("GET largest", partial(Sent, "GET", record, b"", JSON), keys[:1])
+    yield Input("PATCH largest", partial(Sent, "PATCH", record, update, JSON), keys[:1])
+    yield Input("PATCH largest, returned", partial(Sent, "PATCH", record, update, RETURNED), keys[:1])
+    for name, operation in {
+        "get": b'{"op":"get","key":"%b"}',
+        "update": b'{"op":"update","key":"%b","update":{"$inc":{"n":1}}}',
+        "update, returned": b'{"op":"update","key":"%b","update":{"$inc":{"n":1}},"return":true}',
+    }.items():
+        body = b'{"operations":[%b]}' % b",".join(operation % key.encode() for key in keys)
+        batch = partial(Sent, "POST", f"/v1/tables/{bounds.table}/batch", body, JSON)
+        yield Input(f"batch {name}, largest", batch, keys)

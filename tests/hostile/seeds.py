@@ -39,8 +39,6 @@ def seeds(name: str) -> Iterator[bytes]:
             for number, stream in enumerate(batches()):
                 yield bytes([number % 4, (0, 64, 128)[number % 3]]) + stream
                 yield bytes([number % 4, 1 + number % 4]) + stream
-        case "arrow tables":
-            yield from tables()
         case "keys":
             yield from (b"\x00a%2Fb", b"\x01-7", b"\x02book/7", b"\x03%C3%BC%F0%9F%98%80", b"\x00%00", b"\x00%")
         case "updates":
@@ -52,8 +50,6 @@ def seeds(name: str) -> Iterator[bytes]:
             yield from (b"a", b"6162-.63", b"AAAAAAAAAAA", b"-")
         case "partitions":
             yield from (b"0,1", b"all", b"[0,1]", b"[null]", b"[-1]", b'"default"', b"[1.0]")
-        case "connections":
-            yield from REQUESTS
 
 
 def batches() -> Iterator[bytes]:
@@ -81,32 +77,6 @@ def batches() -> Iterator[bytes]:
             yield stream({"key": key, **more}, compression)
 
 
-def tables() -> Iterator[bytes]:
-    """Return streams of every kind of layout that Arrow has."""
-    strings = ["a", None, "a longer one than a view holds, and another"]
-    union = pa.UnionArray.from_sparse(pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])])
-    dense = pa.UnionArray.from_dense(
-        pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32()), [pa.array([1, 2]), pa.array(["a"])]
-    )
-    lists = [[1, 2], None, []]
-    columns: tuple[pa.Array, ...] = (
-        *(pa.array(strings, kind) for kind in (pa.utf8(), pa.large_utf8(), pa.string_view(), pa.binary_view())),
-        *(pa.array(lists, kind) for kind in (pa.list_(pa.int8()), pa.large_list(pa.int64()), pa.list_view(pa.int8()))),
-        *(union, dense, pa.nulls(3), pa.array([{"a": "x", "b": [1]}, None, {}]), pa.array(strings).dictionary_encode()),
-        pa.RunEndEncodedArray.from_arrays(pa.array([1, 3], pa.int32()), pa.array(["a", "b"])),
-        pa.array([[("a", 1)], None, []], pa.map_(pa.utf8(), pa.int32())),
-        pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int8(), 2)),
-        pa.array([1, 2, 3], pa.decimal128(10, 2)),
-        pa.array([b"abc", None, b"def"], pa.binary(3)),
-        pa.array([0, None, 2**40], pa.timestamp("ns", "UTC")),
-        pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), pa.array([["a"], ["b", "c"]])),
-    )
-    for column in columns:
-        yield stream({"key": column}, None)
-    yield stream({"a": columns[0], "b": columns[4]}, "lz4")
-    yield stream({"a": columns[2], "b": columns[11]}, "zstd")
-
-
 def stream(columns: dict[str, pa.Array], compression: str | None) -> bytes:
     """Return an Arrow stream, with metadata of its schema."""
     sink = pa.BufferOutputStream()
@@ -115,14 +85,3 @@ def stream(columns: dict[str, pa.Array], compression: str | None) -> bytes:
         writer.write_table(table)
         writer.write_table(table.slice(1))
     return bytes(sink.getvalue())
-
-
-REQUESTS = (
-    b"GET /v1/tables HTTP/1.1\r\nhost: a\r\n\r\nGET /b HTTP/1.1\r\nhost: a\r\n\r\n",
-    b"PUT /r HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}GET /b HTTP/1.0\r\n\r\n",
-    b"PUT /r HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n1;x=y\r\n}\r\n0\r\nt: 1\r\n\r\n",
-    b"POST /r HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
-    b"GET http://a/b?c=%C3%BC HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\nGET / HTTP/1.1\r\n\r\n",
-    b"OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\nCONNECT a:80 HTTP/1.1\r\n\r\n",
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-)

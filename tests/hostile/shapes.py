@@ -72,37 +72,27 @@ ELEMENTS: Mapping[str, bytes] = {
 VALUES: Mapping[str, Shape] = {
     **{f"[{name}, ...]": partial(repeated, piece) for name, piece in ELEMENTS.items()},
     '{"0":1, "1":1, ...}': partial(_members, 0, b"1"),
-    '{"0":1.0, ...}': partial(_members, 0, b"1.0"),
     '{"0":{"a":1}, ...}': partial(_members, 0, b'{"a":1}'),
     "names of 1 KB": partial(_members, 1000, b"1"),
     '{"a":1, "a":1, ...}': partial(repeated, b'"a":1', head=b"{", tail=b"}"),
     "one string": partial(_long, b"s"),
     "one string, escapes": partial(_long, b"\\n"),
-    "one string, \\u00fc": partial(_long, b"\\u00fc"),
     "one string with an emoji": partial(_long, b"s", head='{"a":"😀'.encode()),
-    "one string, ü": partial(_long, "ü".encode()),
     "blanks": partial(_long, b" ", head=b"{", tail=b"}"),
 }
 """Legal values."""
 
 FAULTY: Mapping[str, Shape] = {
     "no end": partial(repeated, b"1", tail=b""),
-    "no end, strings": partial(repeated, b'"a"', tail=b""),
     "no UTF-8 at the end": partial(_long, b"s", tail=b'\xff"}'),
     "a lone surrogate at the end": partial(_long, b"s", tail=b'\\ud800"}'),
-    "U+0000 at the end": partial(_long, b"s", tail=b'\\u0000"}'),
     "too large a number at the end": partial(repeated, b"1", tail=b",1e400]}"),
     "too large an integer at the end": partial(repeated, b"1", tail=b",99999999999999999999]}"),
-    "NaN at the end": partial(repeated, b"1.0", tail=b",NaN]}"),
     "too deep at the end": partial(repeated, b"1", tail=b"," + _nested(b"[", b"]", DEPTH_MAX) + b"]}"),
-    "an empty name at the end": partial(repeated, b"1.0", tail=b',{"":1}]}'),
     "a reserved name at the end": partial(repeated, b"1", tail=b'],"_ts":1}'),
     "no depth's end": partial(_long, b"[", head=b'{"a":', tail=b""),
-    "no depth's end, objects": partial(_long, b'{"a":', head=b"", tail=b""),
     "an integer without end": partial(_long, b"9", head=b'{"a":', tail=b"}"),
-    "a double without end": partial(_long, b"9", head=b'{"a":0.', tail=b"}"),
     "an array": partial(repeated, b"1", head=b"[", tail=b"]"),
-    "an array of objects": partial(repeated, b"{}", head=b"[", tail=b"]"),
 }
 """Texts that turn out to be invalid only near their end."""
 
@@ -140,7 +130,6 @@ def updates(changes_max: int) -> Mapping[str, Shape]:
 
     return {
         "$set, many paths": partial(_paths, b"$set", b"", b"1"),
-        "$set, many paths, 1.0": partial(_paths, b"$set", b"", b"1.0"),
         "$set, many deep paths": partial(_paths, b"$set", b"a." * (DEPTH_MAX - 2), b"1"),
         "$set, many deep paths apart": partial(_apart, b"$set", DEPTH_MAX - 1),
         "$unset, many paths": partial(_paths, b"$unset", b"", b"1"),
@@ -162,13 +151,10 @@ def updates(changes_max: int) -> Mapping[str, Shape]:
             b'{"$addToSet":{"a":{"$each":[', names_as_text(), b"]}}}", size
         ),
         "array of {}": partial(repeated, b"{}", head=b"[", tail=b"]"),
-        "array of []": partial(repeated, b"[]", head=b"[", tail=b"]"),
-        "array of $set, one path": many(b'{"$set":{"a":1}}'),
         "array of $set, many paths": many(b'{"$set":{"a#":1}}'),
         "array of $inc": many(b'{"$inc":{"n":1}}'),
         "array of $push": many(b'{"$push":{"l":1}}'),
         "array of $addToSet": many(b'{"$addToSet":{"l":#}}'),
-        "array of $addToSet, equal": many(b'{"$addToSet":{"l":1}}'),
         "array of $addToSet, $set between": many(b'{"$addToSet":{"l":#},"$set":{"m":#}}'),
         "array of merge patches": many(b'{"a":{"b":{"c#":1}}}'),
         "array, a misfit at the end": lambda size: _changes(
@@ -181,8 +167,6 @@ def updates(changes_max: int) -> Mapping[str, Shape]:
         "merge patch, deep": lambda size: filled(
             b"{", (b'"%b":%b' % (n, _nested(b'{"a":', b"}", DEPTH_MAX - 1)) for n in names()), b"}", size
         ),
-        "merge patch, [[]]": partial(repeated, b"[[]]"),
-        "merge patch, 1.0": partial(repeated, b"1.0"),
     }
 
 

@@ -4,13 +4,16 @@ A full run sends every input to every kind of store, and prints the costs. The u
 kind. A measurement that breaks the rule is repeated, because other processes disturb it only in one direction.
 """
 
+import asyncio
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hostile.costly import WAIT_S
-from hostile.inputs import every, of_largest, of_store
-from hostile.places import EMBEDDED, REMOTE, Places, service
+from hostile.places import EMBEDDED, REMOTE, Places, every, of_largest, of_store, service
+from hostile.watched import Turns, Watch
 from servers.shared import Connected, Servers
 
 pytestmark = pytest.mark.server
@@ -93,3 +96,17 @@ def faults(places: Places, table: str, name: str) -> list[str]:
         cost = cost.least(places.cost(table, places.input(table, name)))
     print(f"{table}: {name}: {cost.summary}")
     return cost.faults(WAIT_S)
+
+
+async def test_the_measurement_detects_a_blocked_loop(tmp_path: Path) -> None:
+    turns = Turns(tmp_path / "turns")
+    watch = Watch(turns)
+    await asyncio.sleep(0.05)
+    turns.reset()
+    until = time.thread_time() + 0.1
+    while time.thread_time() < until:
+        pass
+    await asyncio.sleep(0.05)
+    watch.stop()
+    assert turns.longest[0] >= 0.1
+    assert turns.count > 1

@@ -20,7 +20,7 @@ from scripts.bootstrap import ROOT
 
 INPUTS = int(os.environ.get("TABLESIDE_SOAK_INPUTS", "0"))
 SEED = os.environ.get("TABLESIDE_SOAK_SEED", "7")
-SMALL = {"connections": 3_000, "arrow batches": 40_000, "arrow tables": 40_000, "headers": 10_000}
+SMALL = {"arrow batches": 40_000, "headers": 10_000}
 """Exceptions from `INPUTS_FULL`, because some decoders are slower and some have more code."""
 
 INPUTS_FULL = 20_000

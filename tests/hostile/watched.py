@@ -28,11 +28,11 @@ TURN_S = 0.002
 TRIM = signal.SIGUSR2
 """The service returns unused memory to the operating system after this signal."""
 
-_FIELDS = struct.Struct("=5d")
+_FIELDS = struct.Struct("=4d")
 
 
 class Turns:
-    """The longest turn of an event loop, in a file: CPU seconds of its thread, of its process, and by the clock.
+    """The longest turn of an event loop, in a file: CPU seconds of its thread, and of its process.
 
     `count` counts the turns, and `trims` the signals that were handled.
     """
@@ -44,25 +44,25 @@ class Turns:
             self._memory = mmap.mmap(opened.fileno(), _FIELDS.size)
 
     @property
-    def longest(self) -> tuple[float, float, float]:
+    def longest(self) -> tuple[float, float]:
         """The longest turn since `reset`. Each measure is a maximum over all turns."""
-        return self._fields[:3]
+        return self._fields[:2]
 
     @property
     def count(self) -> float:
         """The number of turns."""
-        return self._fields[3]
+        return self._fields[2]
 
     @property
     def trims(self) -> float:
         """The number of times that memory was returned."""
-        return self._fields[4]
+        return self._fields[3]
 
     def reset(self) -> None:
         """Forget the longest turn."""
-        _FIELDS.pack_into(self._memory, 0, 0.0, 0.0, 0.0, self.count, self.trims)
+        _FIELDS.pack_into(self._memory, 0, 0.0, 0.0, self.count, self.trims)
 
-    def add(self, turn: tuple[float, float, float]) -> None:
+    def add(self, turn: tuple[float, float]) -> None:
         """Record a turn."""
         _FIELDS.pack_into(self._memory, 0, *map(max, turn, self.longest), self.count + 1, self.trims)
 
@@ -71,7 +71,7 @@ class Turns:
         _FIELDS.pack_into(self._memory, 0, *self.longest, self.count, self.trims + 1)
 
     @property
-    def _fields(self) -> tuple[float, float, float, float, float]:
+    def _fields(self) -> tuple[float, float, float, float]:
         return _FIELDS.unpack_from(self._memory)
 
 
@@ -92,8 +92,8 @@ class Watch:
 
     def _turn(self) -> None:
         now = _clocks()
-        loop_s, process_s, clock_s = (after - before for after, before in zip(now, self._before, strict=True))
-        self._turns.add((loop_s, process_s, clock_s))
+        loop_s, process_s = (after - before for after, before in zip(now, self._before, strict=True))
+        self._turns.add((loop_s, process_s))
         self._before = now
         self._timer = self._loop.call_later(TURN_S, self._turn)
 
@@ -105,8 +105,8 @@ class Watch:
         self._turns.count_trim()
 
 
-def _clocks() -> tuple[float, float, float]:
-    return time.thread_time(), time.process_time(), time.monotonic()
+def _clocks() -> tuple[float, float]:
+    return time.thread_time(), time.process_time()
 
 
 @contextlib.contextmanager
