@@ -1,12 +1,14 @@
-"""JSON and Arrow give the same outcomes for the same operations, on any batch."""
+"""The same operations have the same outcomes in JSON and in Arrow, in columns and one by one, on random batches.
+
+The service decodes and encodes operations of one kind in columns. Operations of several kinds are decoded one by one.
+"""
 
 import json
-from collections.abc import Callable
+import random
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 from service.http.api_client import ON_EVERY_STORE, ApiClient, Result, fresh
 
@@ -20,147 +22,139 @@ TYPES = {
     "if_absent": pa.bool_(),
     "ttl_s": pa.float64(),
     "sequence": pa.int64(),
-    "partitions": pa.list_(pa.int64()),
 }
 TEXT = {"value", "update", "default"}
+OTHERS = [{"op": "get", "key": "other"}, {"op": "delete", "key": "other"}]
+"""Operations of two kinds. A batch with them is decoded one by one."""
 
-numbers = st.integers(-3, 3) | st.sampled_from([0.5, 2.0, 1e300, 2**63 - 1, 2**63, -(2**63) - 1])
-members = st.recursive(
-    st.none() | st.booleans() | numbers | st.sampled_from(["", "a", "ü", "\0"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "b", ""]), inner, max_size=2),
-    max_leaves=4,
-)
-values = st.dictionaries(st.sampled_from(["n", "m", "l", "s"]), members, max_size=3) | st.sampled_from(
-    [{"_ts": 1}, {"": 1}, [], 7, "text", {"n": 1}, {"n": 1, "l": [1], "s": "x"}]
-)
-updates: st.SearchStrategy[Any] = st.sampled_from(
-    [
-        {"n": 5},
-        {"n": None, "m": {"a": 1}},
-        {},
-        [],
-        {"$inc": {"n": 1}},
-        {"$inc": {"n": 0.5}},
-        {"$set": {"m.a": 1}},
-        {"$unset": ["n"]},
-        {"$push": {"l": 1}},
-        {"$addToSet": {"l": {"$each": [1, 2.0, 2]}}},
-        {"$min": {"n": 0}, "$max": {"s": "y"}},
-        [{"$inc": {"n": 1}}, {"m": 1}],
-        {"$what": {"n": 1}},
-        {"$set": {"n": 1}, "m": 1},
-        7,
-        "text",
-    ]
-)
-keys = st.sampled_from(["a", "b", "c", "d/e", "ü", "", "x\0"])
-ttls = st.sampled_from([-1, 1000, 0.5e6, 0, -2])
-sequences = st.sampled_from([0, 1, 2, 3, -1])
-choices: st.SearchStrategy[Any] = st.sampled_from([None, [], [0], [1], [1, 0], [-1], [None], [2], [-1, 0], [None, 0]])
+RECORD = {"n": 1, "l": [1], "s": "x"}
+"""The record with the key `c`, which exists before each batch."""
+
+VALUES: list[Any] = [RECORD, {}, {"n": 1.0}, {"n": 0.5, "m": {"a": None}}, {"n": 1e17, "s": "ü"}, {"tailnum": "c"}]
+INVALID_VALUES: list[Any] = [{"_ts": 1}, {"": 1}, [], 7, "text", {"n": 2**63}, {"s": "\0"}, {"tailnum": "other"}]
+UPDATES: list[Any] = [
+    *({"n": 5}, {"n": None, "m": {"a": 1}}, {}, [], {"$inc": {"n": 1}}, {"$set": {"m.a": 1}}, {"$unset": ["n"]}),
+    *({"$push": {"l": 1}}, {"$addToSet": {"l": {"$each": [1, 2.0, 2]}}}, [{"$inc": {"n": 1}}, {"m": 1}]),
+]
+INVALID_UPDATES: list[Any] = [{"$inc": {"s": 1}}, {"$what": {"n": 1}}, {"$set": {"n": 1}, "m": 1}, 7, "text"]
+
+CELLS: dict[str, tuple[list[Any], list[Any]]] = {
+    "key": (["a", "b", "c", "c", "d/e", "ü"], ["", "x\0", "x" * 1025]),
+    "value": (VALUES, INVALID_VALUES),
+    "update": (UPDATES, INVALID_UPDATES),
+    "default": (VALUES, INVALID_VALUES),
+    "if_match": (["*"], ["x"]),
+    "if_absent": ([True, False], [True]),
+    "ttl_s": ([-1, 1000, 0.5e6], [0, -2]),
+    "sequence": ([1, 2, 3, 2**62], [-1]),
+}
+"""The valid cells of each member in Arrow, and others that fail."""
+
+ODD: dict[str, tuple[list[Any], list[Any]]] = {
+    "key": (["a", "b", "c"], [None, 7, 1.0, True, ["a", "b"]]),
+    "if_match": (["*", None], ["", 1, ["x"]]),
+    "if_absent": ([True, False, None], [0, "true"]),
+    "ttl_s": ([1, 2.5, None], [True, "1"]),
+    "token": ([{"writer": "w", "sequence": 1}, {"writer": "w", "sequence": 2.0}, None], ["w/1", {"writer": ""}, {}]),
+    "return": ([True, False, None], [1]),
+    "fields": ([["n"], [], ["n", "m"], None], ["n", [""]]),
+    "partitions": ([None, [0], "all"], [[3], "none"]),
+}
+"""Members and types that only JSON has."""
+
+OWN = {"get": [], "put": ["value"], "update": ["update"], "delete": []}
+"""The members that an operation of each kind needs, and those that it may have."""
+
+OPTIONAL = {
+    "get": ["fields"],
+    "put": ["if_absent", "ttl_s", "if_match", "sequence", "token", "return"],
+    "update": ["default", "ttl_s", "if_match", "sequence", "token", "return"],
+    "delete": ["if_match", "sequence", "token"],
+}
 
 
-def operation(op: str, **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({"op": st.just(op), "key": keys}, optional=optional)
+def random_batch(chance: random.Random, cells: dict[str, tuple[list[Any], list[Any]]]) -> list[dict[str, Any]]:
+    """Return operations of one kind that mostly have the same members."""
+    op = chance.choice(["get", "put", "put", "update", "update", "delete"])
+    names = {"key", *OWN[op], *(name for name in OPTIONAL[op] if name in cells and chance.random() < 0.4)}
+    if chance.random() < 0.1:
+        names.add(chance.choice([*cells]))
+    rows = []
+    for _ in range(chance.randrange(1, 12)):
+        given = {name for name in sorted(names) if name == "key" or chance.random() < 0.9}
+        rows.append({"op": op} | {name: chance.choice(cells[name][chance.random() < 0.1]) for name in sorted(given)})
+    return rows
 
 
-conditions = {"if_match": st.sampled_from(["*", "x"]), "sequence": sequences}
-operations = (
-    operation("get")
-    | operation("put", value=values, if_absent=st.booleans(), ttl_s=ttls, **conditions)
-    | operation("put", value=values)
-    | operation("update", update=updates, default=values, ttl_s=ttls, **conditions)
-    | operation("update", update=updates, default=st.just({"n": 1}))
-    | operation("delete", **conditions)
-    | operation("delete", ttl_s=ttls)
-    | operation("get", value=values)
-    | operation("steal")
-)
-placed = st.tuples(operations, st.none() | choices.map(lambda chosen: (chosen,))).map(
-    lambda both: both[0] if both[1] is None else {**both[0], "partitions": both[1][0]}
-)
-"""Operations with and without partitions. An absent member differs from null."""
-
-RANDOM = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+def mixed_batch(chance: random.Random) -> list[dict[str, Any]]:
+    """Return operations of several kinds."""
+    found = [one for _ in range(3) for one in random_batch(chance, CELLS)]
+    return chance.sample([*found, {"op": "steal", "key": "a"}], len(found) // 2)
 
 
 @ON_EVERY_STORE
-def test_random_batches_have_the_same_outcomes_in_json_and_in_arrow(api: ApiClient, full: bool) -> None:
-    @settings(RANDOM, max_examples=120 if full else 40)
-    @given(batch=st.lists(operations, max_size=12), returning=st.booleans())
-    def check(batch: list[dict[str, Any]], returning: bool) -> None:
-        check_outcomes(api, batch, returning)
-
-    check()
-
-
-def check_outcomes(api: ApiClient, batch: list[dict[str, Any]], returning: bool) -> None:
-    """Send each form to a separate table, and compare the outcomes and the remaining records."""
-    tables = fresh("json"), fresh("arrow")
-    for table in tables:
-        api.put(table, "c", {"n": 1, "l": [1], "s": "x"})
-    as_json = [of_json(one) for one in sent_as_json(api, tables[0], batch, returning)]
-    as_arrow = [of_arrow(one) for one in sent_as_arrow(api, tables[1], batch, returning)]
-    assert patterned(as_json) == patterned(as_arrow)
-    assert left(api, tables[0]) == left(api, tables[1])
+@pytest.mark.parametrize("table", ["", "aircraft"], ids=["plain", "named key"])
+def test_random_batches_have_the_same_outcomes_in_json_and_in_arrow(api: ApiClient, full: bool, table: str) -> None:
+    chance = random.Random(1)
+    for number in range(400 if full else 80):
+        batch = random_batch(chance, CELLS) if number % 4 else mixed_batch(chance)
+        returning, outcomes = chance.random() < 0.5, []
+        for send, of in ((sent_as_json, of_json), (sent_one_by_one, of_json), (sent_as_arrow, of_arrow)):
+            used = prepared(api, table)
+            outcomes.append((patterned([of(one) for one in send(api, used, batch, returning)]), left(api, used)))
+        assert outcomes[0] == outcomes[1], batch
+        assert outcomes[0] == outcomes[2], batch
 
 
 @pytest.mark.parametrize("api", ["memory", "partitioned"], indirect=True)
-def test_random_batches_for_partitions_have_the_same_outcomes_in_json_and_in_arrow(api: ApiClient, full: bool) -> None:
-    """A table without partitions rejects each operation that names some. In Arrow, the column applies to every row."""
-
-    @settings(RANDOM, max_examples=150 if full else 60)
-    @given(batch=st.lists(placed, max_size=10), returning=st.booleans())
-    def check(batch: list[dict[str, Any]], returning: bool) -> None:
-        check_outcomes_in_partitions(api, batch, returning)
-
-    check()
-
-
-def check_outcomes_in_partitions(api: ApiClient, batch: list[dict[str, Any]], returning: bool) -> None:
-    if any("partitions" in one for one in batch):
-        batch = [{"partitions": [None], **one} for one in batch]
-    tables = fresh("json"), fresh("arrow")
-    for table in tables:
-        api.put(table, "c", {"n": 1, "l": [1], "s": "x"})
-    whole = ApiClient(api.client)
-    told_in_json = [in_partitions(one, of_json) for one in sent_as_json(whole, tables[0], batch, returning)]
-    told_in_arrow = [in_partitions(one, of_arrow) for one in sent_as_arrow(whole, tables[1], batch, returning)]
-    assert told_in_json == told_in_arrow
-    assert left(api, tables[0]) == left(api, tables[1])
+def test_members_of_any_type_have_the_same_outcomes_in_columns_and_one_by_one(api: ApiClient, full: bool) -> None:
+    chance = random.Random(2)
+    for _ in range(600 if full else 120):
+        batch = random_batch(chance, {**CELLS, **ODD})
+        outcomes = []
+        for more in ([], OTHERS):
+            table = prepared(api)
+            found = ApiClient(api.client).batch(table, *batch, *more)[: len(batch)]
+            outcomes.append((patterned([(*of_json(one), places_of(one)) for one in found]), left(api, table)))
+        assert outcomes[0] == outcomes[1], batch
 
 
-def in_partitions(result: Result, of: Callable[[Result], tuple[Any, ...]]) -> Any:
-    """Return an outcome and those of its partitions, with each etag replaced by whether there is one."""
-    told = (*of(result), bool(result.get("dropped")))
-    parts = result.get("partitions")
-    # In Arrow, only the combined outcome contains the expiry.
-    each = None if parts is None else [(part["partition"], *of(part)[:-1]) for part in parts]
-    return [
-        tuple(member is not None if place == ETAG else member for place, member in enumerate(one))
-        for one in [told, *[(*part[1:], part[0]) for part in each or []]]
-    ], each is None
+def places_of(result: Result) -> list[tuple[int, int]]:
+    """Return the partitions of a result with their statuses."""
+    return [(part["partition"], part["status"]) for part in result.get("partitions", [])]
 
 
-ETAG = 2
-"""The index of the etag in an outcome."""
+def prepared(api: ApiClient, table: str = "") -> str:
+    """Return a table that has only the record `c`: this one, or a new one."""
+    for record in api.walk(table) if table else ():
+        api.delete(table, record["key"])
+    used = table or fresh("same")
+    api.put(used, "c", RECORD)
+    return used
 
 
-def sent_as_json(api: ApiClient, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:
-    sent = []
-    for one in batch:
-        given_ = dict(one)
-        if "sequence" in given_:
-            given_["token"] = {"writer": "w", "sequence": given_.pop("sequence")}
-        if returning and given_["op"] != "get":
-            given_["return"] = True
-        sent.append(given_)
-    return api.batch(table, *sent)
+def sent_as_json(
+    api: ApiClient, table: str, batch: list[dict[str, Any]], returning: bool, *more: dict[str, Any]
+) -> list[Result]:
+    writer = fresh("writer")  # A deleted record remembers its writers.
+    return api.batch(table, *[as_json(one, returning, writer) for one in batch], *more)[: len(batch)]
+
+
+def sent_one_by_one(api: ApiClient, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:
+    return sent_as_json(api, table, batch, returning, *OTHERS)
+
+
+def as_json(one: dict[str, Any], returning: bool, writer: str) -> dict[str, Any]:
+    given = dict(one)
+    if "sequence" in given:
+        given["token"] = {"writer": writer, "sequence": given.pop("sequence")}
+    return {**given, "return": True} if returning and given["op"] != "get" else given
 
 
 def sent_as_arrow(api: ApiClient, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:
     names = {"key", "op"}.union(*batch)
     columns = {name: pa.array([cell(one, name) for one in batch], TYPES[name]) for name in sorted(names)}
-    query = {"writer": "w"} if "sequence" in names else {}
+    query = {"writer": fresh("writer")} if "sequence" in names else {}
     return api.rows(table, columns, **query, **({"return": "true"} if returning else {}))
 
 
