@@ -1,12 +1,7 @@
 """Bearer tokens over HTTP: authentication, permissions, and information that no response contains."""
 
 import asyncio
-import json
-import os
-import re
-import signal
 import socket
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -22,7 +17,6 @@ from service.http.api_client import ARROW, ApiClient, check_problem, check_refus
 from support.running import Service, running
 from support.waiting import WAIT_MAX_S
 from tableside.app import create_app
-from tableside.auth.permissions import ANONYMOUS
 from tableside.catalog.table import Table
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.operations import Operation, Outcome
@@ -115,11 +109,6 @@ def test_every_route_except_public_ones_requires_a_token(client: httpx.Client, m
     assert [problem["retriable"], problem["applied"]] == [False, "no"]
 
 
-def test_a_head_without_a_token_is_refused_too(client: httpx.Client) -> None:
-    response = client.head("/v1/tables/t/records/a")
-    assert (response.status_code, response.content) == (401, b"")
-
-
 UNKNOWN = [
     [],
     ["Bearer"],
@@ -206,20 +195,6 @@ def test_metrics_may_be_for_admins_only(client: httpx.Client) -> None:
         check_refused(client.get("/metrics", headers=bearer(name)), 403, "forbidden")
     assert client.get("/metrics", headers=bearer("operator")).status_code == 200
     assert client.head("/metrics", headers=bearer("all")).status_code == 403
-
-
-@pytest.mark.parametrize("path", [*PUBLIC[:4], "/", "/metrics", "/favicon.ico", "/v1/tables", "/console"])
-@pytest.mark.parametrize("end", ["%0A", "%0D", "%0D%0A", "%00", "x", "//"])
-def test_a_path_that_only_resembles_a_route_is_not_found(client: httpx.Client, path: str, end: str) -> None:
-    url = str(client.base_url).rstrip("/") + path + end
-    check_refused(client.get(url), 401, "unauthenticated")
-    assert client.get(url, headers=bearer("none")).status_code == 404
-
-
-async def test_the_route_of_the_metrics_itself_requires_an_admin() -> None:
-    async with site({"tokens": TOKENS, "metrics": "admin"}) as running:
-        running.app.state.auth.admit = lambda scope: ANONYMOUS  # as if the path were public
-        check_refused(await running.ask(None, path="/metrics"), 403, "forbidden")
 
 
 # Permissions
@@ -334,7 +309,6 @@ OPERATIONS: list[dict[str, Any]] = [
     {"op": "delete", "key": "d"},
     {"op": "jump", "key": "j"},
 ]
-TEXTS = ("value", "update", "default")
 BATCHES = [
     ("all", [200, 204, 200, 201, 201, 204, 422]),
     ("reader", [200, 403, 403, 403, 403, 403, 422]),
@@ -354,28 +328,6 @@ def test_each_operation_of_a_batch_requires_its_permission(owner: ApiClient, nam
             assert result.keys() == {"status", "error"}
             was = 200 if operation["key"] in "gd" else 404
             assert owner.get(table, operation["key"]).status_code == was
-
-
-@pytest.mark.parametrize(("name", "expected"), BATCHES)
-def test_each_row_of_an_arrow_batch_requires_its_permission(owner: ApiClient, name: str, expected: list[int]) -> None:
-    table = fresh("table")
-    owner.batch(table, *({"op": "put", "key": key, "value": {"old": True}} for key in "gd"))
-    plain = [operation for operation in OPERATIONS[:6] if "return" not in operation]
-    wanted = [status for operation, status in zip(OPERATIONS[:6], expected[:6], strict=True) if operation in plain]
-    api = ApiClient(httpx.Client(base_url=owner.client.base_url, headers=bearer(name)))
-    with api.client:
-        rows = api.rows(table, columns(plain))
-        assert statuses(rows) == wanted
-        assert all((row["code"] == "forbidden") == (row["status"] == 403) for row in rows)
-        returning = api.rows(table, columns(OPERATIONS[1:2]), **{"return": "true"})
-    assert statuses(returning) == [200 if name == "all" else 403]
-
-
-def columns(operations: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    text = {name: [None if name not in one else json.dumps(one[name]) for one in operations] for name in TEXTS}
-    return {"key": [one["key"] for one in operations], "op": [one["op"] for one in operations]} | {
-        name: cells for name, cells in text.items() if any(cells)
-    }
 
 
 # Before the body
@@ -406,59 +358,6 @@ def test_a_request_is_rejected_before_its_body(
     head = f"{request_line} HTTP/1.1\r\nHost: h\r\n{authorization}Content-Type: application/json\r\n"
     answer = raw(client, f"{head}Content-Length: 1000000\r\nExpect: 100-continue\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 %d " % status)
-
-
-def test_the_raw_client_would_see_a_request_for_the_body(client: httpx.Client) -> None:
-    head = f"PUT {RECORD} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {SECRETS['writer']}\r\n"
-    answer = raw(client, f"{head}Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 100 ")
-
-
-def test_a_connection_is_usable_after_an_unread_body(guarded: Service) -> None:
-    with httpx.Client(base_url=guarded.url, limits=httpx.Limits(max_connections=1)) as client:
-        for body in (b"x" * 10, b"x" * 1_000_000):
-            check_refused(client.put(RECORD, content=body), 401, "unauthenticated")
-            check_refused(client.put(RECORD, content=body, headers=bearer("reader")), 403, "forbidden")
-            assert client.get("/v1/tables/t", headers=bearer("reader")).status_code == 200
-
-
-# Reloads while the service runs
-
-
-def test_a_file_of_tokens_is_reread_on_sighup_and_a_faulty_one_changes_nothing(tmp_path: Path) -> None:
-    tokens, config = tmp_path / "tokens.yaml", tmp_path / "tableside.yaml"
-    tokens.write_text(json.dumps(TOKENS[:1]))
-    config.write_text(json.dumps({**DATA, "auth": {"tokens_file": str(tokens)}}))
-    with running(tmp_path, config) as service, httpx.Client(base_url=service.url) as client:
-
-        def status(name: str) -> int:
-            return client.get("/v1/tables", headers=bearer(name)).status_code
-
-        def reloads(outcome: str) -> int:
-            found = re.search(
-                rf'^tableside_settings_reloads_total{{outcome="{outcome}"}} (\S+)$',
-                client.get("/metrics").text,
-                re.MULTILINE,
-            )
-            return 0 if found is None else int(float(found[1]))
-
-        def reloaded(outcome: str, content: str) -> None:
-            before = reloads(outcome)
-            tokens.write_text(content)
-            os.kill(service.pid, signal.SIGHUP)
-            until = time.monotonic() + 20
-            while reloads(outcome) == before:
-                assert time.monotonic() < until
-                time.sleep(0.05)
-
-        assert [status("all"), status("reader")] == [200, 401]
-        reloaded("refused", json.dumps([*TOKENS[:1], {**TOKENS[1], "sha256": DIGESTS["all"]}]))
-        reloaded("refused", "- {")
-        assert [status("all"), status("reader")] == [200, 401]
-        reloaded("applied", json.dumps(TOKENS[1:2]))
-        assert [status("all"), status("reader")] == [401, 200]
-        assert DIGESTS["all"] not in service.log.read_text()
-        assert "auth.tokens_file" in service.log.read_text()
 
 
 # Information that no response contains
@@ -564,20 +463,6 @@ async def test_metrics_are_public_unless_the_configuration_restricts_them() -> N
         assert (await running.ask(None, path="/metrics")).status_code == 200
 
 
-async def test_forbidden_operations_do_not_reach_the_store() -> None:
-    async with site({"tokens": TOKENS}) as running:
-        for name in ("none", "reader"):
-            check_refused(await running.ask(name, "PUT", json={}), 403, "forbidden")
-        body = {"operations": [{"op": "put", "key": "p", "value": {}}, {"op": "get", "key": "g"}]}
-        response = await running.ask("reader", "POST", "/v1/tables/t/batch", json=body)
-        assert statuses(response.json()["results"]) == [403, 404]
-        response = await running.ask(
-            "reader", "POST", "/v1/tables/t/batch", json={"operations": body["operations"][:1]}
-        )
-        assert statuses(response.json()["results"]) == [403]
-        assert [key for key, _ in running.store.callers] == ["g"]
-
-
 async def test_requests_without_a_token_occupy_no_slot() -> None:
     async with site({"tokens": TOKENS}, in_flight_max=1) as running:
         running.store.waits = asyncio.Event()
@@ -588,16 +473,3 @@ async def test_requests_without_a_token_occupy_no_slot() -> None:
             check_refused(await running.ask(None), 401, "unauthenticated")
         running.store.waits.set()
         assert (await held).status_code == 404
-
-
-async def test_changed_tokens_apply_from_the_next_request_on() -> None:
-    async with site({"tokens": TOKENS}) as running:
-        running.store.waits = asyncio.Event()
-        held = asyncio.create_task(running.ask("reader"))
-        await asyncio.wait_for(running.store.reached.wait(), WAIT_MAX_S)
-        changed = validate({**DATA, "auth": {"tokens": [{**TOKENS[2], "read": ["t"]}]}}).auth
-        running.app.state.auth.change(changed)
-        running.store.waits.set()
-        assert (await held).status_code == 404
-        check_refused(await running.ask("reader"), 401, "unauthenticated")
-        assert (await running.ask("writer")).status_code == 404

@@ -223,10 +223,6 @@ def test_a_body_that_would_become_too_large_is_not_decompressed(compression: str
     assert pa.total_allocated_bytes() - before < 1_000_000
 
 
-def test_uncompressed_buffers_are_counted_only_when_read() -> None:
-    assert finish(decompressed_bytes(stream({"key": ["a"] * 1000, "value": ["{}"] * 1000}))) == 0
-
-
 @pytest.mark.parametrize("of", ["dictionary", "view"])
 def test_bytes_that_many_rows_share_are_counted_for_each(api: ApiClient, of: str) -> None:
     text = '{"text":"%s"}' % ("x" * 100_000)
@@ -264,18 +260,6 @@ def test_the_number_of_operations_in_a_batch_is_limited(api: ApiClient) -> None:
     api.put(T, fresh(), {})
     assert len(api.rows(T, {"key": ["a"] * 200}, op="get")) == 200
     check_refused(api.post(T, stream({"key": ["a"] * 201}), ARROW, params={"op": "get"}), 413, "too_large")
-
-
-@ON_EVERY_STORE
-def test_gets_beyond_the_response_limit_are_too_large_and_retriable(api: ApiClient) -> None:
-    keys = [fresh() for _ in range(4)]
-    for key in keys:
-        api.put(T, key, {"text": "x" * 20_000})
-    rows = api.rows(T, {"key": keys}, op="get")
-    assert [(row["status"], row["code"], row["retriable"]) for row in rows[2:]] == [
-        (200, None, None),
-        (413, "too_large", True),
-    ]
 
 
 def test_fields_select_the_members_of_every_returned_value(api: ApiClient) -> None:

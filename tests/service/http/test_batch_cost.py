@@ -2,43 +2,35 @@
 
 import json
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from starlette.types import Message
 
-from service.http.api_client import ARROW, ApiClient, check_refused, fresh, read, stream
+from service.http.api_client import ARROW, ApiClient, check_refused, read, stream
 from support.pieces import counted, finish
 from tableside.core import (
     DeadlineExceeded,
-    Get,
     InvalidOperation,
-    Key,
     MalformedRequest,
-    Page,
     PartitionOutcome,
     Record,
     StoreUnavailable,
-    TableError,
     TableSpec,
     TooLarge,
     Written,
 )
-from tableside.core.budget import in_pieces
-from tableside.core.concurrency import PIECE_BYTES, PIECE_OPERATIONS
+from tableside.core.concurrency import PIECE_BYTES
 from tableside.core.json_text import NotJson
-from tableside.core.keys import STRING_BYTES_MAX
-from tableside.core.projection import FIELDS_MAX, NOT_PROJECTED, VALUES_MIN, projection
+from tableside.core.projection import NOT_PROJECTED
 from tableside.http.responses import encoded_response
 from tableside.http.wire import (
     arrow_answers,
-    arrow_batch,
     arrow_stream,
     json_batch,
     operation_texts,
-    pages,
     projections,
 )
 from tableside.http.wire.answers import answer
@@ -128,12 +120,6 @@ def test_the_metadata_of_a_record_batch_have_a_limited_size() -> None:
         finish(arrow_stream.read(body, BYTES_MAX, OPERATIONS_MAX))
 
 
-def test_the_metadata_of_many_messages_are_read_in_pieces() -> None:
-    body = batches(pa.schema([("key", pa.utf8())]), 100)
-    _, turns = counted(arrow_stream.decompressed_bytes(body))
-    assert turns > 100
-
-
 def test_the_partitions_of_a_batch_are_limited_in_number() -> None:
     partitions = pa.array([[0] * (arrow_stream.LIST_ITEMS_MAX + 1)], pa.list_(pa.int8()))
     with pytest.raises(TooLarge, match=f"at most {arrow_stream.LIST_ITEMS_MAX} partitions"):
@@ -146,61 +132,7 @@ def test_rows_are_counted_before_they_are_validated() -> None:
         finish(arrow_stream.read(stream({"key": keys}), BYTES_MAX, 10))
 
 
-def compressed(rows: int, text: str = "x") -> bytes:
-    """Return a stream of less than 64 KB with two columns of `rows` texts."""
-    sink = pa.BufferOutputStream()
-    table = pa.table({"key": [str(n) for n in range(rows)], "value": [json.dumps(text)] * rows})
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(table)
-    body: bytes = sink.getvalue().to_pybytes()
-    assert len(body) < 2**16
-    return body
-
-
-@pytest.mark.parametrize(
-    ("body", "error", "says"),
-    [
-        (stream({"key": ["a"], "value": ["x" * MIB]})[:-100], MalformedRequest, "Arrow stream"),
-        (stream({"key": [f"{n:099}" for n in range(OPERATIONS_MAX + 1)]}), TooLarge, f"{OPERATIONS_MAX} operations"),
-    ],
-)
-async def test_errors_of_long_streams_are_those_of_short_ones(body: bytes, error: type[TableError], says: str) -> None:
-    with pytest.raises(error, match=says):
-        await in_pieces(arrow_stream.read(body, BYTES_MAX, OPERATIONS_MAX))
-
-
-@pytest.mark.parametrize("views", [False, True])
-def test_keys_that_share_a_text_are_not_expanded_in_one_step(views: bool) -> None:
-    text, count = "x" * STRING_BYTES_MAX, 2 * MIB // STRING_BYTES_MAX
-    column = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text]))
-    if views:
-        _, places, characters = pa.array([text], pa.string_view()).buffers()
-        buffers = [None, pa.py_buffer(places.to_pybytes()[:16] * count), characters]
-        column = pa.Array.from_buffers(pa.string_view(), count, buffers)
-    rows = finish(arrow_stream.read(stream({"key": column}), BYTES_MAX, OPERATIONS_MAX))
-    assert rows.nbytes < MIB
-    batch, turns = counted(arrow_batch.decode(rows, SPEC, arrow_batch.RowSettings("get")))
-    assert list(batch.operations) == [Get(text)] * count
-    assert turns > 1
-
-
 # JSON
-
-ODD = [
-    *(
-        '{"op":"get","key":"a"}',
-        '  {"op":"get" , "key":"]},["}\t',
-        "1",
-        '"a,]"',
-        "null",
-        "[1,[2]]",
-        "[]",
-        "{}",
-        "-1.5e3",
-    ),
-    '{"op":"put","key":"b","value":{"n":[1,{"m":"\\u005d"}]}}\n',
-    '{"op":"put","key":"\u00fc","value":{"s":"\\\\\\""}}',
-]
 
 
 def body_of(operations: list[str]) -> bytes:
@@ -222,31 +154,6 @@ def test_an_error_in_a_large_body_names_its_byte_or_its_operation(last: str, det
         finish(json_batch.decode(body, SPEC, 100))
 
 
-def test_a_large_body_is_decoded_and_its_answers_are_encoded_in_pieces() -> None:
-    operations = ['{"op":"put","key":"a","value":{"text":"%s"}}' % ("x" * 4000)] * 1024
-    batch, turns = counted(json_batch.decode(body_of(operations), SPEC, OPERATIONS_MAX))
-    assert len(batch.operations) == 1024
-    assert turns >= 4000 * 1024 // (PIECE_BYTES + len(operations[0]))  # the last operation of a piece may exceed it
-    answers = [answer(Record(b"{}", "e"))] * 1024
-    encoded, turns = counted(json_batch.encode(answers))
-    assert turns == -(-1024 // PIECE_OPERATIONS)
-    assert isinstance(encoded, bytes)
-    assert json.loads(encoded) == {"results": [{"status": 200, "value": {}, "etag": "e"}] * 1024}
-
-
-def test_values_are_freed_while_their_copies_join_a_json_response() -> None:
-    count, value = 4096, b'"%b"' % (b"x" * 4096)
-    encoded: list[bytes | memoryview] = []
-
-    def respond() -> None:
-        answers = [answer(Record(bytes(bytearray(value)), "e")) for _ in range(count)]
-        parts = finish(json_batch.encode(answers))
-        encoded.extend([parts] if isinstance(parts, bytes) else parts)
-
-    assert peak_bytes(respond) < 1.2 * count * len(value)
-    assert [one["value"] for one in json.loads(b"".join(encoded))["results"]] == [json.loads(value)] * count
-
-
 @pytest.mark.parametrize("count", [1, 3])
 def test_large_values_are_not_copied_into_a_json_response(count: int) -> None:
     large = b'{"text":"%b"}' % (b"x" * PART_BYTES_MIN)
@@ -257,47 +164,6 @@ def test_large_values_are_not_copied_into_a_json_response(count: int) -> None:
     assert len(parts) == 2 * count + 1
     values = [one["value"] for one in json.loads(b"".join(parts))["results"]]
     assert values == [{}, *[json.loads(large)] * count, {}, {}]
-
-
-@pytest.mark.parametrize("partitions", [None, [0, 1] * 512], ids=["plain", "partitioned"])
-def test_a_page_is_encoded_in_pieces_without_copies_of_large_values(partitions: list[int] | None) -> None:
-    large = b'{"text":"%b"}' % (b"x" * PART_BYTES_MIN)
-    records = [(str(index), Record(b"{}", "e", index % 2)) for index in range(1023)]
-    page = Page([*records, ("last", Record(large, "e"))], None, partitions)
-    parts, turns = counted(pages.encode_json(page, "c"))
-    assert turns == -(-1024 // PIECE_OPERATIONS)
-    assert not isinstance(parts, bytes)
-    assert parts[1] is large
-    document = json.loads(b"".join(parts))
-    assert document["cursor"] == "c"
-    assert document["records"][1] == {
-        "key": "1",
-        "value": {},
-        "etag": "e",
-        "expires_at": "1970-01-01T00:00:00.001Z",
-        **({} if partitions is None else {"partition": 1}),
-    }
-    assert [(one["key"], one["value"]) for one in document["records"]] == [
-        (key, json.loads(record.value)) for key, record in page.records
-    ]
-
-
-def test_an_empty_page_is_a_valid_document() -> None:
-    assert finish(pages.encode_json(Page([], None), None)) == b'{"records":[],"cursor":null}'
-
-
-def test_the_ends_of_large_operations_are_found_in_pieces() -> None:
-    body = b'{"operations":[%b]}' % b",".join([b'{"text":"%b"}' % (b"x" * PIECE_BYTES)] * 64)
-    assert len(body) > operation_texts.LISTED_BYTES_MAX
-    texts, turns = counted(operation_texts.operation_texts(body, 64))
-    assert len(texts) == 64
-    assert turns >= 63
-
-
-_MEMBERS_OF: dict[str, list[tuple[str, dict[str, Any]]]] = {
-    "put": [("value", {})],
-    "update": [("update", {}), ("default", {"update": ["{}"] * 9})],
-}
 
 
 @pytest.mark.parametrize("text", [b"0,", b'"",', b"[],"])
@@ -321,13 +187,6 @@ def never() -> bool:
     return False
 
 
-def test_other_tasks_run_between_distinct_large_values() -> None:
-    outcomes = [Record(bytes(bytearray(LARGE)), "e") for _ in range(20)]
-    found, turns = counted(projections.project_outcomes(outcomes, [N] * 20, never))
-    assert found == [Record(b'{"n":1}', "e")] * 20
-    assert turns == 20
-
-
 def test_extracting_fields_ends_at_the_deadline() -> None:
     written = Written("e", value=bytes(bytearray(LARGE)))
     outcomes = [Record(LARGE, "e"), Record(bytes(bytearray(LARGE)), "e"), written, None]
@@ -347,24 +206,6 @@ def test_extracting_fields_from_small_records_ends_at_the_deadline_too() -> None
     assert turns == 1
     assert sum(isinstance(outcome, Record) for outcome in found) < 8
     assert found[-2:] == [NOT_PROJECTED, None]
-
-
-@pytest.mark.parametrize("size", [10, projections.LARGE_BYTES])
-def test_a_batch_has_a_limited_number_of_decoders(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts: list[int] = []
-
-    def noting(fields: frozenset[str], count: int) -> Callable[[bytes], bytes]:
-        counts.append(count)
-        return projection(fields, count)
-
-    monkeypatch.setattr(projections, "projection", noting)
-    sets = [frozenset({"n", str(number)}) for number in range(projections.DECODERS_MAX + 10)]
-    fields = sets if size >= projections.LARGE_BYTES else sets * VALUES_MIN
-    outcomes = [Record(b'{"n":1,"text":"%b"}' % (b"x" * size), "e")] * len(fields)
-    found = finish(projections.project_outcomes(outcomes, fields, never))
-    assert found == [Record(b'{"n":1}', "e")] * len(fields)
-    assert len(counts) == len(sets)
-    assert sum(count >= VALUES_MIN for count in counts) == projections.DECODERS_MAX
 
 
 def test_the_bytes_that_fields_are_extracted_from_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,25 +230,6 @@ def test_fields_apply_to_every_value_of_an_outcome() -> None:
     assert found[1].partitions is not None
     assert found[1].partitions[0] == part
     assert failed.partitions[0].outcome == Written("e", value=value), "the outcome itself is unchanged"
-
-
-@pytest.mark.parametrize("more", [[], ['"'], map(str, range(FIELDS_MAX))], ids=["one", "escaped", "many"])
-def test_fields_of_a_large_record_are_extracted_without_decoding_the_others(
-    api: ApiClient, more: Iterable[str]
-) -> None:
-    fields = N.union(more)
-    key = fresh()
-    api.put(T, key, {"n": 1, "text": ["x" * 10] * 10_000})
-    assert api.get(T, key, params={"fields": ",".join(fields)}).json() == {"n": 1}
-    value = json.dumps({"n": 1, "numbers": [0.5] * 100_000}).encode()
-    assert peak_bytes(lambda: projections.project_value(value, fields)) < len(value) / 10
-
-
-def test_the_fields_of_a_page_are_extracted_in_pieces() -> None:
-    records: list[tuple[Key, Record]] = [(str(n), Record(bytes(bytearray(LARGE)), "e")) for n in range(8)]
-    page, turns = counted(pages.project_page(Page(records, b"position"), N))
-    assert page == Page([(key, Record(b'{"n":1}', "e")) for key, _ in records], b"position")
-    assert turns == 8
 
 
 @pytest.mark.parametrize("size", [10, 2 * MIB])

@@ -284,64 +284,6 @@ def test_operations_on_one_key_take_effect_in_their_order_and_see_the_earlier(ap
 
 
 @ON_EVERY_STORE
-def test_keys_are_independent_though_their_operations_are_mixed(api: ApiClient) -> None:
-    keys = [fresh() for _ in range(10)]
-    increments = [
-        {"op": "update", "key": key, "update": {"$push": {"l": turn}}, "default": {}}
-        for turn in range(5)
-        for key in keys
-    ]
-    assert statuses(api.batch(T, *increments)) == [201] * 10 + [204] * 40
-    results = api.batch(T, *({"op": "get", "key": key} for key in keys))
-    assert [result["value"] for result in results] == [{"l": [0, 1, 2, 3, 4]}] * 10
-
-
-@ON_EVERY_STORE
-def test_an_update_that_does_not_fit_does_not_affect_the_others(api: ApiClient) -> None:
-    key = fresh()
-    api.put(T, key, {"n": 1})
-    good: dict[str, Any] = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}}
-    bad = {**good, "update": {"$push": {"n": 1}}}
-    assert statuses(api.batch(T, good, bad, good, bad, good)) == [204, 422, 204, 422, 204]
-    assert api.value(T, key) == {"n": 4}
-
-
-@ON_EVERY_STORE
-def test_the_etags_of_a_batch_distinguish_versions(api: ApiClient) -> None:
-    key = fresh()
-    results = api.batch(T, *({"op": "put", "key": key, "value": {"n": n}} for n in range(3)))
-    etags = [result["etag"] for result in results]
-    assert len(set(etags)) == 3
-    guarded = api.batch(T, *({"op": "put", "key": key, "value": {}, "if_match": etag} for etag in etags))
-    assert statuses(guarded) == [412, 412, 204]
-
-
-@pytest.mark.parametrize("if_match", ["*", "x", ""])
-def test_if_match_on_an_absent_record_fails_even_with_a_default(api: ApiClient, if_match: str) -> None:
-    key = fresh()
-    results = api.batch(
-        T,
-        {"op": "put", "key": key, "value": {}, "if_match": if_match},
-        {"op": "update", "key": key, "update": {}, "default": {}, "if_match": if_match},
-        {"op": "delete", "key": key, "if_match": if_match},
-    )
-    assert statuses(results) == [412] * 3
-
-
-@ON_EVERY_STORE
-def test_star_matches_any_version_of_an_existing_record(api: ApiClient) -> None:
-    key = fresh()
-    api.put(T, key, {})
-    results = api.batch(
-        T,
-        {"op": "put", "key": key, "value": {"n": 1}, "if_match": "*"},
-        {"op": "update", "key": key, "update": {"n": 2}, "if_match": "*", "return": True},
-        {"op": "delete", "key": key, "if_match": "*"},
-    )
-    assert statuses(results) == [204, 200, 204]
-
-
-@ON_EVERY_STORE
 def test_replays_in_a_batch_are_marked(api: ApiClient) -> None:
     key, token = fresh(), {"writer": "w", "sequence": 1}
     increment = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "default": {"n": 0}, "token": token}

@@ -154,32 +154,6 @@ async def test_a_batch_of_gets_and_writes_with_no_cache_does_both(site: Site) ->
     assert [results[0]["value"], results[2]["value"]] == [{"n": 1}, {"n": 2}]
 
 
-async def test_after_a_write_the_cache_returns_the_new_record(site: Site) -> None:
-    await site.get()
-    assert (await site.client.put(path_of("t", "a"), json={"n": 5})).status_code == 204
-    assert (await site.get()).json() == {"n": 5}
-    await site.client.delete(path_of("t", "a"))
-    check_refused(await site.get(), 404, "record_not_found")
-
-
-async def test_after_a_write_through_the_next_get_has_an_age() -> None:
-    async with running_site(writes="through") as site:
-        written = await site.client.put(path_of("t", "b"), json={"n": 5})
-        assert (written.status_code, written.content) == (204, b"")
-        site.time_s += 3.0
-        response = await site.get("b")
-        assert (response.json(), response.headers["Age"]) == ({"n": 5}, "3")
-        assert response.headers["ETag"] == written.headers["ETag"]
-        body = {
-            "operations": [{"op": "update", "key": "b", "update": {"$inc": {"n": 1}}}, {"op": "delete", "key": "a"}]
-        }
-        results = (await site.client.post("/v1/tables/t/batch", json=body)).json()["results"]
-        assert results == [{"status": 204, "etag": results[0]["etag"]}, {"status": 204}]
-        calls = len(site.store.calls)
-        assert await site.batch("b", "a") == [{"n": 6}, None]
-        assert len(site.store.calls) == calls
-
-
 @pytest.mark.parametrize("asked", ["max-age", "max-age=", "max-age=x", "max-age=-1", "max-age=1.5"])
 def test_an_age_that_is_no_number_is_refused_with_or_without_a_cache(api: ApiClient, asked: str) -> None:
     key, headers = fresh(), {"Cache-Control": asked}

@@ -2,15 +2,11 @@
 
 import asyncio
 import re
-import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import httpx
 import pytest
-from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 from starlette.routing import Route
 
@@ -18,7 +14,6 @@ from service.http.api_client import (
     ARROW,
     JSON,
     ON_EVERY_STORE,
-    PROBLEM,
     ApiClient,
     check_problem,
     check_refused,
@@ -26,11 +21,10 @@ from service.http.api_client import (
     path_of,
     statuses,
 )
-from support.waiting import WAIT_MAX_S
+from service.telemetry.lines import logged
+from support.served import Served, served
 from tableside.app import create_app
-from tableside.catalog.entry import CatalogEntry
-from tableside.catalog.table import Table
-from tableside.core.budget import NO_DEADLINE, THREADS_MAX, Budget, run_in_thread
+from tableside.core.budget import THREADS_MAX, run_in_thread
 from tableside.core.errors import (
     Contended,
     DeadlineExceeded,
@@ -41,16 +35,17 @@ from tableside.core.errors import (
     TooLarge,
     Unsupported,
 )
-from tableside.core.operations import Operation, Outcome
-from tableside.core.store import Policy, Store
+from tableside.core.operations import Operation
 from tableside.http.endpoints.requests import SHORT_BODY_BYTES_MAX
 from tableside.settings import validate
+from tableside.stores.memory import MemoryBackend
 
 T = "errors"
 
 
-def get_paths(app: FastAPI) -> set[str]:
+def get_paths() -> set[str]:
     """Return the paths of all routes with GET, for the table `t` and the key `a`."""
+    app = create_app(validate({"stores": {"local": {"kind": "memory"}}}))
     names = {"{table}": "t", "{key:path}": "a", "docs/{file}": "docs/swagger-ui.css", "{file}": "console.css"}
     routes = {route.path for route in app.router.routes if isinstance(route, Route) and "GET" in (route.methods or ())}
     return {re.sub("(docs/)?{.*?}", lambda name: names[name[0]], path) for path in routes}
@@ -77,16 +72,16 @@ def test_an_unknown_path_is_not_found(api: ApiClient, method: str, path: str) ->
     check_refused(api.client.request(method, path), 404, "not_found")
 
 
-async def test_a_route_matches_whole_paths_only() -> None:
-    async with running_site() as site:
-        paths = get_paths(site.app)
-        for path in paths:
-            assert (await site.client.get(path)).status_code in (200, 307, 404), path  # There is no record.
-            ends = ("%0A", "%0D", "%0D%0A", "%20", "%00", "x", "/", "//")
-            others = {f"/{path}", f"/%0A{path}", path.replace("/", "//"), *(f"{path}{end}" for end in ends)}
-            for other in others - paths:
-                response = await site.client.get(f"http://test{other}")
-                assert response.status_code in (404, 422), other
+def test_a_route_matches_whole_paths_only(api: ApiClient) -> None:
+    api.put("t", "a", {})
+    paths = get_paths()
+    for path in paths:
+        assert api.client.get(path).status_code in (200, 307), path
+        ends = ("%0A", "%0D", "%0D%0A", "%20", "%00", "x", "/", "//")
+        others = {f"/{path}", f"/%0A{path}", path.replace("/", "//"), *(f"{path}{end}" for end in ends)}
+        for other in others - paths:
+            response = api.client.get(str(api.client.base_url).rstrip("/") + other)
+            assert response.status_code in (404, 422), other
 
 
 def test_there_are_three_kinds_of_not_found(api: ApiClient) -> None:
@@ -201,31 +196,6 @@ def test_a_value_or_an_update_of_too_many_elements_is_refused_with_the_name_of_t
                 assert response.status_code in (201, 204), response.text
 
 
-@pytest.mark.parametrize("prefer", ["wait=x", "wait=", "wait=-1", "wait"])
-def test_a_deadline_is_a_number(api: ApiClient, prefer: str) -> None:
-    check_refused(api.get(T, "a", headers={"Prefer": prefer}), 400, "malformed_request")
-
-
-@pytest.mark.parametrize(
-    "request_text",
-    [
-        b"nonsense\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: test\r\nbad header\r\n\r\n",
-        b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    ],
-)
-def test_malformed_http_is_answered_with_a_problem(api: ApiClient, request_text: bytes) -> None:
-    host = api.client.base_url
-    with socket.create_connection((host.host, host.port or 80), timeout=30) as connection:
-        connection.sendall(request_text)
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 ")
-    assert PROBLEM.encode() in head
-    assert b"malformed_request" in body
-
-
 def test_no_detail_contains_a_value(api: ApiClient) -> None:
     key, secret = fresh(), "s3cr3t-value"
     api.put(T, key, {"s": secret})
@@ -335,54 +305,33 @@ def test_metrics_time_operations_and_name_no_key(api: ApiClient) -> None:
     assert key not in response.text
 
 
-async def test_every_route_with_get_accepts_head() -> None:
-    async with running_site() as site:
-        assert (await site.client.put("/v1/tables/t/records/a", json={})).status_code == 204
-        for path in get_paths(site.app):
-            full, head = await site.client.get(path), await site.client.head(path)
-            assert full.status_code in (200, 307), path
-            assert head.status_code == full.status_code, path
-            assert head.headers.get("Content-Type") == full.headers.get("Content-Type")
+def test_every_route_with_get_accepts_head(api: ApiClient) -> None:
+    api.put("t", "a", {})
+    for path in get_paths():
+        full, head = api.client.get(path), api.client.head(path)
+        assert full.status_code in (200, 307), path
+        assert head.status_code == full.status_code, path
+        assert head.headers.get("Content-Type") == full.headers.get("Content-Type")
 
 
-# Errors that need a failing store: the same application, in this process, on a scripted store
-
-
-class FailingStore(Policy):
-    """A store that fails operations on keys chosen by the test, and records the keys of all operations."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
-        self.answers: dict[object, Callable[[], TableError]] = {}
-        self.asked: list[object] = []
-        self._changed = asyncio.Condition()
-        self.waits: asyncio.Event | None = None
-
-    async def received(self, times: int) -> None:
-        async with self._changed:
-            await self._changed.wait_for(lambda: len(self.asked) >= times)
-
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
-        async with self._changed:
-            self.asked += [operation.key for operation in operations]
-            self._changed.notify_all()
-        if self.waits is not None:
-            await self.waits.wait()
-        through = [operation for operation in operations if operation.key not in self.answers]
-        outcomes = iter(await self._inner.apply(through, budget))
-        return [
-            self.answers[operation.key]() if operation.key in self.answers else next(outcomes)
-            for operation in operations
-        ]
+# Errors that need a failing store
 
 
 class Site:
-    """A running application with one table, `t`, and a client of it."""
+    """A running service with one table, `t`, a client of it, and its scripted store."""
 
-    def __init__(self, app: FastAPI, client: AsyncClient, store: FailingStore) -> None:
-        self.app = app
+    def __init__(self, service: Served, client: AsyncClient) -> None:
         self.client = client
-        self.store = store
+        self.store = service.store
+
+    @property
+    def keys(self) -> list[Any]:
+        """The keys of all operations that reached the store."""
+        return [operation.key for call in self.store.calls for operation in call]
+
+    def fail(self, error: TableError) -> None:
+        """End all operations on the key `k` with an error."""
+        self.store.fault = lambda operation, call: error if operation.key == "k" else None
 
     async def batch(self, *operations: object, headers: dict[str, str] | None = None) -> list[dict[str, Any]]:
         response = await self.client.post("/v1/tables/t/batch", json={"operations": list(operations)}, headers=headers)
@@ -391,23 +340,10 @@ class Site:
         return results
 
 
-@asynccontextmanager
-async def running_site(**limits: int) -> AsyncIterator[Site]:
-    data = {"stores": {"local": {"kind": "memory"}}, "tables": {"t": {"store": "local"}}, "limits": limits}
-    app = create_app(validate(data))
-    transport = ASGITransport(app, raise_app_exceptions=False)
-    async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
-        entry: CatalogEntry = app.state.catalog.entry("t")
-        assert entry.table is not None
-        store = FailingStore(entry.table._store)
-        entry.table = Table(store)
-        yield Site(app, client, store)
-
-
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    async with running_site() as running:
-        yield running
+    async with served(drain_s=0) as service, AsyncClient(base_url=service.url, timeout=30) as client:
+        yield Site(service, client)
 
 
 ENDINGS = [
@@ -425,7 +361,7 @@ ENDINGS = [
 
 @pytest.mark.parametrize(("error", "status"), ENDINGS, ids=lambda value: getattr(value, "code", value))
 async def test_a_failing_store_has_the_documented_errors(site: Site, error: TableError, status: int) -> None:
-    site.store.answers["k"] = lambda: error
+    site.fail(error)
     for method in ("GET", "PUT", "DELETE"):
         response = await site.client.request(method, "/v1/tables/t/records/k", json={} if method == "PUT" else None)
         problem = check_refused(response, status, error.code)
@@ -438,10 +374,10 @@ async def test_a_failing_store_has_the_documented_errors(site: Site, error: Tabl
 
 
 async def test_an_exception_is_internal_and_reveals_no_details(site: Site) -> None:
-    def fault() -> TableError:
+    def fault(operation: Operation, call: int) -> TableError:
         raise ZeroDivisionError("of a secret kind")
 
-    site.store.answers["k"] = fault
+    site.store.fault = fault
     response = await site.client.get("/v1/tables/t/records/k")
     check_refused(response, 500, "internal")
     assert "secret" not in response.text
@@ -460,7 +396,7 @@ async def test_an_exception_is_internal_and_reveals_no_details(site: Site) -> No
 async def test_after_a_retriable_or_unknown_failure_later_operations_on_the_key_are_not_attempted(
     site: Site, error: TableError, held_back: bool
 ) -> None:
-    site.store.answers["k"] = lambda: error
+    site.fail(error)
     results = await site.batch(
         {"op": "get", "key": "other"},
         {"op": "put", "key": "k", "value": {}, "if_absent": True},
@@ -476,13 +412,13 @@ async def test_after_a_retriable_or_unknown_failure_later_operations_on_the_key_
         error.code,
     ]
     assert results[1]["error"]["applied"] == error.applied
-    assert site.store.asked.count("k") == (1 if held_back else 3)
+    assert site.keys.count("k") == (1 if held_back else 3)
     if held_back:
         assert [results[index]["error"]["applied"] for index in (2, 4)] == ["no", "no"]
 
 
 async def test_a_deadline_ends_unfinished_operations_without_further_calls(site: Site) -> None:
-    site.store.waits = asyncio.Event()
+    site.store.takes_s = lambda operations: 20
     results = await site.batch(
         {"op": "get", "key": "a"},
         {"op": "put", "key": "b", "value": {}},
@@ -492,13 +428,13 @@ async def test_a_deadline_ends_unfinished_operations_without_further_calls(site:
     assert statuses(results) == [504, 504, 504]
     assert [result["error"]["code"] for result in results] == ["deadline_exceeded"] * 3
     assert [result["error"]["applied"] for result in results] == ["no", "unknown", "no"]
-    assert site.store.asked == ["a", "b"]
+    assert sorted(site.keys) == ["a", "b"]
 
 
 async def test_an_expired_deadline_causes_no_store_call(site: Site) -> None:
     response = await site.client.get("/v1/tables/t/records/a", headers={"Prefer": "wait=0"})
     check_refused(response, 504, "deadline_exceeded")
-    assert site.store.asked == []
+    assert site.keys == []
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
@@ -512,8 +448,7 @@ async def test_a_deadline_counts_while_a_long_body_waits_for_a_thread(site: Site
     ended.set()
     await asyncio.gather(*others)
     check_refused(answer, 504, "deadline_exceeded")
-    assert site.store.asked == []
-    assert site.store.asked == []
+    assert site.keys == []
 
 
 async def test_without_auto_create_a_write_creates_no_table(site: Site) -> None:
@@ -525,43 +460,24 @@ async def test_without_auto_create_a_write_creates_no_table(site: Site) -> None:
     assert [table["name"] for table in (await site.client.get("/v1/tables")).json()["tables"]] == ["t"]
 
 
-async def test_requests_beyond_the_limit_are_shed_and_probes_are_not() -> None:
-    async with running_site(in_flight_max=2) as site:
-        site.store.waits = asyncio.Event()
-        held = [asyncio.create_task(site.client.get("/v1/tables/t/records/a")) for _ in range(2)]
-        await asyncio.wait_for(site.store.received(2), WAIT_MAX_S)
-        response = await site.client.get("/v1/tables/t/records/a")
-        problem = check_refused(response, 503, "overloaded")
-        assert problem["retriable"] is True
-        assert response.headers["Retry-After"] == "1"
-        assert (await site.client.get("/livez")).status_code == 200
-        site.store.waits.set()
-        assert [response.status_code for response in await asyncio.gather(*held)] == [404, 404]
-
-
-async def test_without_a_reachable_store_the_service_is_live_but_not_ready(
+async def test_changes_of_readiness_are_logged_once_and_failed_probes_are_not(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unreachable() -> None:
-        raise StoreUnavailable("it is away")
+    async def unreachable(backend: MemoryBackend) -> None:
+        raise StoreUnavailable("no route to host")
 
-    monkeypatch.setattr(site.app.state.catalog._backends["local"], "ping", unreachable)
-    response = await site.client.get("/readyz")
-    problem = check_refused(response, 503, "store_unavailable")
-    assert problem["stores"] == {"local": {"ready": False, "detail": "it is away"}}
-    assert response.headers["Retry-After"]
-    assert (await site.client.get("/livez")).status_code == 200
-
-
-# Concurrent requests
-
-
-@pytest.mark.parametrize("round_", range(5))
-async def test_concurrent_first_updates_insert_the_default_once_and_are_all_in_the_record(
-    api: ApiClient, round_: int
-) -> None:
-    key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
-    async with AsyncClient(base_url=api.client.base_url, limits=httpx.Limits(max_connections=32)) as client:
-        responses = await asyncio.gather(*(client.patch(path_of(T, key), json=body) for _ in range(64)))
-    assert sorted(response.status_code for response in responses) == [201] + [204] * 63
-    assert api.value(T, key) == {"n": 64}
+    with logged(requests=1) as lines:
+        assert (await site.client.get("/readyz")).status_code == 200
+        for _ in range(2):
+            with monkeypatch.context() as patch:
+                patch.setattr(MemoryBackend, "ping", unreachable)
+                for _ in range(3):
+                    response = await site.client.get("/readyz")
+                    problem = check_refused(response, 503, "store_unavailable")
+                    assert problem["stores"] == {"s": {"ready": False, "detail": "no route to host"}}
+                    assert response.headers["Retry-After"]
+                assert (await site.client.get("/livez")).status_code == 200
+            assert [(await site.client.get("/readyz")).status_code for _ in range(3)] == [200] * 3
+    seen = [(line["level"], line["event"]) for line in lines.all]
+    assert seen == 2 * [("error", "not ready: no store can be reached"), ("info", "ready again")]
+    assert lines.all[0]["stores"] == {"s": "no route to host"}

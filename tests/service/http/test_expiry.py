@@ -1,6 +1,5 @@
 """Expiry: which operations set it, which keep it, and that an expired record is absent."""
 
-import time
 from datetime import UTC, datetime
 
 import pytest
@@ -39,21 +38,6 @@ def test_the_tables_default_applies_to_puts_without_a_ttl(api: ApiClient) -> Non
 
 
 @ON_EVERY_STORE
-def test_minus_one_is_no_expiry(api: ApiClient) -> None:
-    key = fresh()
-    api.put("hour", key, {}, params={"ttl_s": "-1"})
-    assert "Tableside-Expires-At" not in api.get("hour", key).headers
-
-
-@ON_EVERY_STORE
-def test_a_put_without_ttl_removes_the_expiry(api: ApiClient) -> None:
-    key = fresh()
-    api.put(T, key, {}, params={"ttl_s": 100})
-    api.put(T, key, {})
-    assert "Tableside-Expires-At" not in api.get(T, key).headers
-
-
-@ON_EVERY_STORE
 def test_an_update_keeps_the_expiry_unless_it_sets_one(api: ApiClient) -> None:
     key = fresh()
     api.put(T, key, {}, params={"ttl_s": 100})
@@ -79,16 +63,6 @@ def test_a_ttl_in_the_query_and_in_the_body_is_rejected(api: ApiClient, ttl_s: f
     assert 90 < expires_in_s(api.get(T, key).headers["Tableside-Expires-At"]) < 101
 
 
-@ON_EVERY_STORE
-def test_a_record_created_from_a_default_gets_the_tables_expiry(api: ApiClient) -> None:
-    key = fresh()
-    api.update("hour", key, {"update": {}, "default": {}})
-    assert 3590 < expires_in_s(api.get("hour", key).headers["Tableside-Expires-At"]) < 3601
-    other = fresh()
-    api.update("hour", other, {"update": {}, "default": {}, "ttl_s": 50})
-    assert 40 < expires_in_s(api.get("hour", other).headers["Tableside-Expires-At"]) < 51
-
-
 @pytest.mark.parametrize("ttl_s", ["0", "-2", "-0.5", "x", "", "NaN", "inf", "0x1"])
 def test_a_ttl_is_above_0_or_minus_one(api: ApiClient, ttl_s: str) -> None:
     check_refused(api.put(T, fresh(), {}, params={"ttl_s": ttl_s}), 422, "invalid_operation")
@@ -99,22 +73,6 @@ def test_a_ttl_is_above_0_or_minus_one(api: ApiClient, ttl_s: str) -> None:
 )
 def test_a_ttl_may_be_any_double_above_0(api: ApiClient, ttl_s: str) -> None:
     assert api.put(T, fresh(), {}, params={"ttl_s": ttl_s}).status_code == 204
-
-
-@ON_EVERY_STORE
-def test_an_expired_record_is_absent_for_reads_preconditions_and_defaults(api: ApiClient) -> None:
-    keys = [fresh() for _ in range(6)]
-    for key in keys:
-        api.put(T, key, {"n": 5}, params={"ttl_s": 0.05})
-    time.sleep(0.15)
-    check_refused(api.get(T, keys[0]), 404, "record_not_found")
-    assert api.put(T, keys[1], {}, headers={"If-None-Match": "*"}).status_code == 201
-    check_refused(api.put(T, keys[2], {}, headers={"If-Match": "*"}), 412, "precondition_failed")
-    check_refused(api.merge(T, keys[3], {}), 404, "record_not_found")
-    made = api.update(T, keys[4], {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}, headers=REPRESENTATION)
-    assert made.status_code == 201
-    assert made.json() == {"n": 1}
-    assert api.walk(T, prefix=keys[5]) == []
 
 
 @ON_EVERY_STORE

@@ -1,6 +1,5 @@
 """A client disconnects during a request: reads are cancelled down to the store, writes are finished."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -65,39 +64,10 @@ async def test_a_write_is_finished(service: Served) -> None:
         assert service.metric("tableside_http_requests_total", route=route, method=method, status=status) == 1, write
 
 
-async def test_a_disconnect_does_not_affect_requests_for_the_same_record(service: Served) -> None:
-    service.store.takes_s = lambda operations: SHORT_S
-    async with connected(service, 3) as callers:
-        for caller in callers:
-            caller.send("GET", RECORD)
-        await service.called()
-        callers[0].abort()
-        for caller in callers[1:]:
-            assert (await caller.answer()).status == 404
-    await service.idle()
-    if len(service.store.calls) == 1:
-        assert service.store.cancelled == 0
-
-
 @pytest.fixture
 async def plain() -> AsyncIterator[Served]:
     async with served(drain_s=0) as running:
         yield running
-
-
-async def test_a_shared_read_continues_until_its_last_client_disconnects() -> None:
-    async with served(POLICIES["cache"], drain_s=0) as service, connected(service, 3) as callers:
-        service.store.takes_s = lambda operations: LONG_S
-        for caller in callers:
-            caller.send("GET", RECORD)
-        await service.called()
-        for caller in callers[:2]:
-            caller.abort()
-        await asyncio.sleep(0.1)
-        assert (len(service.store.calls), service.store.cancelled, service.under_way[0]) == (1, 0, 1)
-        callers[2].abort()
-        await service.idle()
-        assert service.store.cancelled == 1
 
 
 async def test_a_disconnect_before_the_body_causes_no_store_call(plain: Served) -> None:

@@ -120,24 +120,3 @@ async def test_a_body_beyond_the_share_of_a_store_is_not_read() -> None:
         assert service.metric("tableside_store_in_flight", store="s", what="requests") == 3
         gate.set()
         assert [(await one.answer()).status for one in waiting] == [404] * 3
-
-
-async def test_bodies_and_operations_count_toward_the_share_of_their_store() -> None:
-    limits: dict[str, Any] = {"bytes_in_flight_max": 10_000, "operations_in_flight_max": 20}
-    async with served(others=["other"], drain_s=0, **limits) as service, connected(service, 2) as [waiting, caller]:
-        gate = service.store.gate = asyncio.Event()
-        waiting.send("PUT", RECORD, {"a": "x" * 7000})
-        await service.called()
-        assert "bytes" in rejected(await caller.ask("PUT", f"{RECORD}b", {"a": "x" * 1000}))
-        assert (await caller.ask("PUT", "/v1/tables/other/records/a", {"a": "x" * 1000})).status == 204
-        gate.set()
-        assert (await waiting.answer()).status == 204
-        gate.clear()
-        gets = [{"op": "get", "key": f"k{number}"} for number in range(10)]
-        waiting.send("POST", BATCH, {"operations": gets})
-        await service.called()
-        assert "operations" in rejected(await caller.ask("POST", BATCH, {"operations": gets}))
-        assert (await caller.ask("POST", "/v1/tables/other/batch", {"operations": gets[:5]})).status == 200
-        gate.set()
-        assert (await waiting.answer()).status == 200
-    await service.idle()

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from service.http.api_client import ON_EVERY_STORE, ApiClient, check_problem, check_refused, fresh, path_of, statuses
+from service.http.api_client import ON_EVERY_STORE, ApiClient, check_problem, check_refused, fresh, path_of
 
 T = "keys"
 
@@ -62,13 +62,6 @@ def test_the_keys_that_clients_resolve_away_are_sent_in_a_batch(api: ApiClient, 
     put, got = api.batch(T, {"op": "put", "key": key, "value": {"n": 1}}, {"op": "get", "key": key})
     assert [put["status"], got["status"]] == [204, 200]
     assert api.rows(T, {"key": [key]}, op="get")[0]["status"] == 200
-
-
-@ON_EVERY_STORE
-def test_keys_that_look_alike_are_different_keys(api: ApiClient) -> None:
-    keys = ["a/b", "a%2Fb", "a%252Fb", "A/b", "a/b ", "a/b/", "é", "e\u0301"]
-    assert statuses(api.batch("alike", *({"op": "put", "key": key, "value": {"k": key}} for key in keys))) == [204] * 8
-    assert [api.value("alike", key)["k"] for key in keys] == keys
 
 
 @pytest.mark.parametrize(
@@ -153,16 +146,6 @@ def test_text_is_an_integer_key_in_a_path_and_not_in_a_batch(api: ApiClient) -> 
     assert (row["code"], row["detail"]) == (text["error"]["code"], text["error"]["detail"])
 
 
-@ON_EVERY_STORE
-def test_integer_keys_are_in_numeric_order(api: ApiClient) -> None:
-    keys = [10, 9, -1, -10, 0, 2**63 - 1, -(2**63), 1000]
-    for key in keys:
-        api.put("numbers", key, {})
-    scanned = [record["key"] for record in api.walk("numbers")]
-    assert api.in_order(scanned) == sorted(scanned)
-    assert set(keys) <= set(scanned)
-
-
 # Composite keys
 
 
@@ -185,14 +168,6 @@ def test_a_composite_key_of_a_string_and_an_integer(api: ApiClient) -> None:
     assert api.value("pages", "book", "-3") == {"n": 1}
     assert api.batch("pages", {"op": "get", "key": ["book", -3.0]})[0]["value"] == {"n": 1}
     assert api.rows("pages", {"key": [{"book": "book", "page": -3}]}, op="get")[0]["status"] == 200
-
-
-@ON_EVERY_STORE
-def test_parts_are_not_confused_with_their_neighbours(api: ApiClient) -> None:
-    for first, second in (("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c")):
-        api.put("visits", (first, second), {"k": [first, second]})
-    for first, second in (("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c")):
-        assert api.value("visits", first, second) == {"k": [first, second]}
 
 
 @pytest.mark.parametrize("path", ["a", "a/b/c", "a/", "/b", "", "a//b", "a%2Fb", "x" * 1025 + "/b"])

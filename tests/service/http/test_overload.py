@@ -10,7 +10,7 @@ import pytest
 from service.http.api_client import ARROW, stream
 from support.raw_http import Answer, Connection
 from support.served import BATCH, RECORD, Served, connected, served
-from support.waiting import WAIT_MAX_S, eventually
+from support.waiting import eventually
 from tableside.http import middleware
 
 BYTES_MAX = 10_000
@@ -145,11 +145,6 @@ async def test_a_received_body_is_not_decoded_if_the_limit_is_reached(service: S
         assert (await large.answer()).status == 200
 
 
-async def test_a_batch_larger_than_the_limit_is_admitted_alone(service: Served) -> None:
-    async with connected(service, 1) as [caller]:
-        assert (await caller.ask("POST", BATCH, gets(50))).status == 200
-
-
 async def test_a_declared_length_above_the_limit_is_rejected_before_the_body(service: Served) -> None:
     async with connected(service, 2) as [slow, other]:
         slow.send("PUT", RECORD, None, content_length="8000")
@@ -210,17 +205,6 @@ async def test_the_decompressed_rows_of_an_arrow_batch_are_in_flight(service: Se
     await service.idle()
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_larger_than_the_limit_is_admitted_alone(service: Served, chunked: bool) -> None:
-    async with connected(service, 1) as [caller]:
-        if chunked:
-            send_chunked(caller, 5 * BYTES_MAX)
-        else:
-            caller.send("PUT", RECORD, value(5 * BYTES_MAX))
-        assert (await caller.answer()).status == 204
-        assert (await caller.ask("GET", RECORD)).json() == value(5 * BYTES_MAX)
-
-
 async def test_a_rejected_client_that_expects_100_continue_is_disconnected(service: Served) -> None:
     """Otherwise the service could not know whether the next bytes are the body."""
     async with connected(service, 2) as [slow, other]:
@@ -260,19 +244,6 @@ async def test_slow_bodies_occupy_no_slot(service: Served) -> None:
             one.writer.write(b'{"a":"%b"}' % (b"y" * 1991))
         statuses = [(await one.answer()).status for one in slow[1:]]
         assert sorted(statuses) == [204, 204, 204, 503, 503], "complete, they count again"
-    await service.idle()
-
-
-async def test_a_body_sent_byte_by_byte_times_out(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "BODY_TIMEOUT_S", 0.6)
-    async with connected(service, 1) as [slow]:
-        slow.send("PUT", RECORD, None, content_length="8000")
-        answer = asyncio.create_task(slow.answer())
-        async with asyncio.timeout(WAIT_MAX_S):
-            while not answer.done():
-                slow.writer.write(b" ")
-                await asyncio.sleep(0.1)
-        assert (answer.result().status, answer.result().json()["code"]) == (504, "deadline_exceeded")
     await service.idle()
 
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from service.http.api_client import ARROW, ApiClient, Result, check_problem, check_refused, fresh, read, stream
-from spark_client.kafka_placement.keys import placed as placed_by_kafka
 from support.naive import Refused, updated
 from support.running import running
 from tableside.core.partitioner import default_partition
@@ -185,13 +184,6 @@ def test_an_etag_and_a_returned_value_are_of_one_partition(shards: ApiClient) ->
     assert (one.status_code, one.json()) == (200, {"n": 1})
 
 
-def test_all_partitions_of_a_table_with_one_are_that_one(shards: ApiClient) -> None:
-    key, everywhere = fresh(), {"partitions": "all"}
-    etag = shards.put("single", key, {"n": 1}, params=everywhere).headers["ETag"]
-    assert shards.get("single", key, params=everywhere).json() == {"n": 1}
-    assert shards.put("single", key, {"n": 2}, params=everywhere, headers={"If-Match": etag}).status_code == 204
-
-
 @pytest.mark.parametrize("said", [[], [0], None, "all", [None], "nonsense"])
 def test_a_table_without_partitions_rejects_partitions(shards: ApiClient, said: object) -> None:
     [refused] = shards.batch("plain", {"op": "put", "key": "a", "value": {}, "partitions": said})
@@ -232,37 +224,6 @@ def test_a_dropped_operation_is_validated(shards: ApiClient) -> None:
     )
     assert [result["status"] for result in results] == [422, 422, 422, 422, 204]
     assert results[4] == {"status": 204, "partitions": [], "dropped": True}
-
-
-def test_a_dropped_operation_is_counted(shards: ApiClient) -> None:
-    puts = [{"op": "put", "key": fresh(), "value": {}, "partitions": [] if n < 9 else [n % 3]} for n in range(14)]
-    shards.batch("dropping", *puts)
-    text = shards.client.get("/metrics").text
-    assert re.search(r'^tableside_dropped_records_total\{table="dropping"\} 9\.0$', text, re.MULTILINE)
-    assert re.search(
-        r'^tableside_operations_total\{operation="put",outcome="dropped",table="dropping"\} 9\.0$', text, re.MULTILINE
-    )
-
-
-# Placement
-
-
-def test_records_have_the_partitions_of_kafkas_producer(shards: ApiClient) -> None:
-    texts = [row.key for row in placed_by_kafka() if isinstance(row.key, str) and row.key and "\0" not in row.key]
-    keys = [*dict.fromkeys(texts)] + [f"key-{n}" for n in range(1500)]
-    results = shards.batch("t", *({"op": "put", "key": key, "value": {}} for key in keys))
-    places = [part["partition"] for result in results for part in result["partitions"]]
-    assert places == [default_partition(key, COUNT) for key in keys]
-    assert all(places.count(index) > len(keys) // 4 for index in range(COUNT))
-
-
-def test_integers_are_placed_as_text_and_composite_keys_by_their_first_part(shards: ApiClient) -> None:
-    put = {"op": "put", "value": {}}
-    for number in (0, -5, 2**63 - 1):
-        [result] = shards.batch("numbers", {**put, "key": number})
-        assert result["partitions"][0]["partition"] == default_partition(str(number), COUNT)
-    days = shards.batch("visits", *({**put, "key": ["ada", f"day-{n}"]} for n in range(9)))
-    assert {part["partition"] for day in days for part in day["partitions"]} == {default_partition("ada", COUNT)}
 
 
 # Scans and descriptions

@@ -9,25 +9,6 @@ REPRESENTATION = {"Prefer": "return=representation"}
 
 
 @pytest.mark.parametrize(
-    ("value", "patch", "expected"),
-    [
-        ({"a": 1, "b": 2}, {"a": None, "c": 3}, {"b": 2, "c": 3}),
-        ({"a": {"b": 1, "c": 2}}, {"a": {"b": None}}, {"a": {"c": 2}}),
-        ({"a": [1]}, {"a": {"b": 1}}, {"a": {"b": 1}}),
-        ({"a": 1}, {}, {"a": 1}),
-        ({"a": 1}, {"a": {"b": {"c": None}}}, {"a": {"b": {}}}),
-    ],
-)
-def test_a_merge_patch_is_rfc_7396(api: ApiClient, value: object, patch: object, expected: object) -> None:
-    key = fresh()
-    api.put(T, key, value)
-    response = api.merge(T, key, patch)
-    assert response.status_code == 204
-    assert response.headers["ETag"]
-    assert api.value(T, key) == expected
-
-
-@pytest.mark.parametrize(
     ("update", "expected"),
     [
         ({"$inc": {"n": 2}}, {"n": 3, "l": [1]}),
@@ -107,14 +88,6 @@ def test_an_absent_record_starts_from_the_default(api: ApiClient) -> None:
     assert api.update(T, key, body).status_code == 201
     assert api.update(T, key, body).status_code == 204
     assert api.value(T, key) == {"n": 12}
-
-
-@ON_EVERY_STORE
-def test_an_empty_update_inserts_the_default(api: ApiClient) -> None:
-    key = fresh()
-    made = api.update(T, key, {"update": {}, "default": {"n": 1}}, headers=REPRESENTATION)
-    assert made.status_code == 201
-    assert made.json() == {"n": 1}
 
 
 @pytest.mark.parametrize("default", [{"_ts": 1}, [], 1, {"": 1}, {"n": 2**64}, {"n": "x"}])

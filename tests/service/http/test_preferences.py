@@ -106,22 +106,3 @@ def test_unknown_or_repeated_parameters_are_rejected(api: ApiClient) -> None:
     for method, path in paths:
         response = api.client.request(method, path, json=bodies.get(method))
         check_refused(response, 400, "malformed_request")
-
-
-def test_a_write_with_a_long_body_ends_at_its_deadline(api: ApiClient) -> None:
-    key, late, value = fresh(), {"Prefer": "wait=0.0001"}, {"numbers": [1.5] * 20_000}
-    assert api.put(T, key, {"n": 1}).status_code == 204
-    update = {"update": {"$set": value}}
-    for response in (
-        api.put(T, key, value, headers=late),
-        api.update(T, key, update, headers=late),
-        api.merge(T, key, value, headers=late),
-    ):
-        check_refused(response, 504, "deadline_exceeded")
-    operations = [{"op": "put", "key": key, "value": value}, {"op": "update", "key": key, **update}]
-    response = api.client.post(f"/v1/tables/{T}/batch", json={"operations": operations}, headers=late)
-    assert response.status_code == 200
-    assert {result["error"]["code"] for result in response.json()["results"]} == {"deadline_exceeded"}
-    assert api.value(T, key) == {"n": 1}
-    assert api.put(T, key, value).status_code == 204
-    assert api.value(T, key) == value

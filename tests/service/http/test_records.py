@@ -115,23 +115,6 @@ def test_a_put_returns_204_and_the_new_etag_for_new_and_existing_records(api: Ap
 
 
 @ON_EVERY_STORE
-def test_a_put_replaces_all_of_the_value(api: ApiClient) -> None:
-    key = fresh()
-    api.put(T, key, {"a": 1})
-    api.put(T, key, {"b": 1})
-    assert api.value(T, key) == {"b": 1}
-
-
-@ON_EVERY_STORE
-def test_an_etag_is_never_reused(api: ApiClient) -> None:
-    key, etags = fresh(), []
-    for number in range(5):
-        etags.append(api.put(T, key, {"n": number % 2}).headers["ETag"])
-        api.delete(T, key)
-    assert len(set(etags)) == 5
-
-
-@ON_EVERY_STORE
 def test_if_none_match_star_creates_a_record_once(api: ApiClient) -> None:
     key, only_new = fresh(), {"If-None-Match": "*"}
     made = api.put(T, key, {"n": 1}, headers=only_new)
@@ -160,26 +143,6 @@ def test_if_match_refuses_another_version_a_weak_etag_and_a_quoted_star(api: Api
 
 
 @ON_EVERY_STORE
-@pytest.mark.parametrize("form", ['W/"{0}"', '"x", W/"{0}"', 'W/"x"', '"{0}-gzip"', '"{0};gzip"', '"{0}--gzip"'])
-def test_an_etag_that_a_proxy_has_changed_matches_no_version_and_the_error_says_how_to_prevent_it(
-    api: ApiClient, form: str
-) -> None:
-    key = fresh()
-    etag = api.put(T, key, {"n": 1}).headers["ETag"].strip('"')
-    headers = {"If-Match": form.format(etag)}
-    for response in (
-        api.put(T, key, {"n": 2}, headers=headers),
-        api.merge(T, key, {"n": 2}, headers=headers),
-        api.update(T, key, {"update": {"$inc": {"n": 1}}, "default": {}}, headers=headers),
-        api.delete(T, key, headers=headers),
-    ):
-        problem = check_refused(response, 412, "precondition_failed")
-        assert "W/" in problem["detail"]
-        assert "Accept-Encoding: identity" in problem["detail"]
-    assert api.value(T, key) == {"n": 1}
-
-
-@ON_EVERY_STORE
 @pytest.mark.parametrize(("form", "reason"), [('W/"{0}"', "a weak etag (W/)"), ('"{0}"', "quotes")])
 def test_the_reason_is_in_the_results_of_a_batch(api: ApiClient, form: str, reason: str) -> None:
     key = fresh()
@@ -191,28 +154,6 @@ def test_the_reason_is_in_the_results_of_a_batch(api: ApiClient, form: str, reas
     assert reason in result["error"]["detail"]
     assert reason in row["detail"]
     assert api.value(T, key) == {"n": 1}
-
-
-@pytest.mark.parametrize("form", ['W/"{0}"', '"x", W/"{0}"', 'W/"x" , "{0}"', "*"])
-def test_if_none_match_compares_weakly(api: ApiClient, form: str) -> None:
-    key = fresh()
-    etag = api.put(T, key, {"n": 1}).headers["ETag"].strip('"')
-    response = api.get(T, key, headers={"If-None-Match": form.format(etag)})
-    assert (response.status_code, response.content) == (304, b"")
-
-
-@pytest.mark.parametrize("etag", ["*", '"x"'])
-@ON_EVERY_STORE
-def test_no_version_of_an_absent_record_matches(api: ApiClient, etag: str) -> None:
-    key = fresh()
-    for response in (
-        api.put(T, key, {}, headers={"If-Match": etag}),
-        api.merge(T, key, {}, headers={"If-Match": etag}),
-        api.update(T, key, {"update": {}, "default": {}}, headers={"If-Match": etag}),
-        api.delete(T, key, headers={"If-Match": etag}),
-    ):
-        check_refused(response, 412, "precondition_failed")
-    check_refused(api.get(T, key), 404, "record_not_found")
 
 
 def test_contradictory_conditions_are_rejected(api: ApiClient) -> None:

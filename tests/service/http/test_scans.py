@@ -83,20 +83,6 @@ def test_fields_choose_members(api: ApiClient, filled: str) -> None:
 
 
 @ON_EVERY_STORE
-def test_writes_and_deletes_during_a_scan_do_not_affect_it(api: ApiClient) -> None:
-    table = fresh("moving")
-    for n in range(20):
-        api.put(table, f"k{n:02}", {})
-    page = api.scan(table, limit=10).json()
-    api.delete(table, "k09")
-    api.delete(table, "k15")
-    api.put(table, "k10a", {})
-    seen = keys(page["records"]) + keys(api.walk(table, limit=10, cursor=page["cursor"]))
-    assert {f"k{n:02}" for n in range(20) if n != 15} <= set(seen)
-    assert len(set(seen)) == len(seen)
-
-
-@ON_EVERY_STORE
 def test_an_empty_table_has_one_empty_page(api: ApiClient) -> None:
     table = fresh("emptied")
     api.put(table, "a", {})
@@ -119,15 +105,6 @@ def test_a_partition_is_scanned_in_the_order_of_its_parts(api: ApiClient) -> Non
         assert keys(api.walk("visits", partition=user, limit=limit)) == in_order
     assert keys(api.walk("visits", partition=user, prefix="2026-11")) == in_order[1:]
     assert len(api.walk("visits", prefix=user)) == 5
-
-
-@ON_EVERY_STORE
-def test_integers_within_a_partition_are_in_numeric_order(api: ApiClient) -> None:
-    book = fresh("book")
-    for page in (10, 9, -1, 2**63 - 1, -(2**63), 0):
-        api.put("pages", (book, page), {})
-    scanned = keys(api.walk("pages", partition=book, limit=2))
-    assert scanned == [[book, page] for page in (-(2**63), -1, 0, 9, 10, 2**63 - 1)]
 
 
 @pytest.mark.parametrize("partition", ["a%", "a+b", "a/b", "%2F", "ü&="])
@@ -193,40 +170,6 @@ def test_splits_are_disjoint_and_cover_the_table(api: ApiClient, filled: str, co
     if count <= 8:
         assert len(splits) == count
         assert max(map(len, parts)) < 3 * (COUNT + 6) / count
-
-
-@ON_EVERY_STORE
-def test_splits_of_every_kind_of_key_cover_the_table(api: ApiClient) -> None:
-    for n in range(30):
-        api.put("numbers", n * 7919 - 100_000, {})
-        api.put("visits", (f"splits-{n % 3}", f"{n:02}"), {})
-    for table in ("numbers", "visits"):
-        splits = api.client.get(f"/v1/tables/{table}/splits", params={"count": 4}).json()["splits"]
-        parts = [key for split in splits for key in keys(api.walk(table, split=split))]
-        assert sorted(parts) == sorted(keys(api.walk(table)))
-
-
-@ON_EVERY_STORE
-def test_a_record_written_after_the_splits_is_in_one_of_them(api: ApiClient) -> None:
-    table = fresh("growing")
-    api.put(table, "m", {})
-    splits = api.client.get(f"/v1/tables/{table}/splits").json()["splits"]
-    for key in ("a", "z", "😀", "\x01"):
-        api.put(table, key, {})
-    assert sorted(key for split in splits for key in keys(api.walk(table, split=split))) == [
-        "\x01",
-        "a",
-        "m",
-        "z",
-        "😀",
-    ]
-
-
-@ON_EVERY_STORE
-def test_a_split_and_a_prefix_limit_a_scan_together(api: ApiClient, filled: str) -> None:
-    splits = api.client.get(f"/v1/tables/{filled}/splits", params={"count": 5}).json()["splits"]
-    found = [key for split in splits for key in keys(api.walk(filled, split=split, prefix="record-1"))]
-    assert api.in_order(found) == [f"record-{n}" for n in range(100, COUNT)]
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "x", "1.5", ""])

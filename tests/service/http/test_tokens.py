@@ -25,22 +25,6 @@ def test_a_write_with_a_token_is_applied_once(api: ApiClient) -> None:
 
 
 @ON_EVERY_STORE
-def test_only_a_higher_sequence_or_another_writer_is_applied(api: ApiClient) -> None:
-    key = fresh()
-    for token, replayed in (
-        ("w/5", False),
-        ("w/4", True),
-        ("w/5", True),
-        ("w/6", False),
-        ("v/1", False),
-        ("w/6", True),
-    ):
-        response = api.put(T, key, {"token": token}, headers={"Tableside-Token": token})
-        assert (response.headers.get("Tableside-Replayed") == "true") is replayed
-    assert api.value(T, key) == {"token": "v/1"}
-
-
-@ON_EVERY_STORE
 def test_a_replay_returns_the_current_value_on_request(api: ApiClient) -> None:
     key = fresh()
     api.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1"})
@@ -49,59 +33,6 @@ def test_a_replay_returns_the_current_value_on_request(api: ApiClient) -> None:
     assert again.status_code == 200
     assert again.json() == {"n": 2}
     assert again.headers["ETag"] == api.get(T, key).headers["ETag"]
-
-
-@ON_EVERY_STORE
-def test_the_token_is_checked_before_preconditions_absence_and_the_update(api: ApiClient) -> None:
-    key, token = fresh(), {"Tableside-Token": "w/1"}
-    api.put(T, key, {"s": ""}, headers=token)
-    replays = [
-        api.put(T, key, {}, headers={**token, "If-None-Match": "*"}),
-        api.put(T, key, {}, headers={**token, "If-Match": '"other"'}),
-        api.update(T, key, {"update": {"$inc": {"s": 1}}}, headers=token),
-        api.delete(T, key, headers={**token, "If-Match": '"other"'}),
-    ]
-    assert [response.status_code for response in replays] == [204] * 4
-    assert all(response.headers["Tableside-Replayed"] == "true" for response in replays)
-    assert api.value(T, key) == {"s": ""}
-
-
-@ON_EVERY_STORE
-def test_a_delete_with_a_token_keeps_the_memory(api: ApiClient) -> None:
-    key = fresh()
-    api.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1"})
-    assert api.delete(T, key, headers={"Tableside-Token": "w/2"}).status_code == 204
-    check_refused(api.get(T, key), 404, "record_not_found")
-    assert api.walk(T, prefix=key) == []
-    for response in (
-        api.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1", **REPRESENTATION}),
-        api.delete(T, key, headers={"Tableside-Token": "w/2"}),
-        api.update(T, key, {"update": {}}, headers={"Tableside-Token": "w/2"}),
-    ):
-        assert response.status_code == 204
-        assert response.headers["Tableside-Replayed"] == "true"
-        assert "ETag" not in response.headers
-    check_refused(api.get(T, key), 404, "record_not_found")
-    made = api.put(T, key, {"n": 3}, headers={"Tableside-Token": "w/3", "If-None-Match": "*"})
-    assert made.status_code == 201
-
-
-@ON_EVERY_STORE
-def test_a_record_remembers_eight_writers(api: ApiClient) -> None:
-    key = fresh()
-    for writer in range(9):
-        api.put(T, key, {}, headers={"Tableside-Token": f"w{writer}/1"})
-    remembered = api.put(T, key, {}, headers={"Tableside-Token": "w1/1"})
-    assert remembered.headers["Tableside-Replayed"] == "true"
-    forgotten = api.put(T, key, {}, headers={"Tableside-Token": "w0/1"})
-    assert "Tableside-Replayed" not in forgotten.headers
-
-
-@ON_EVERY_STORE
-def test_a_write_that_failed_is_not_remembered(api: ApiClient) -> None:
-    key, token = fresh(), {"Tableside-Token": "w/1"}
-    check_refused(api.put(T, key, {}, headers={**token, "If-Match": "*"}), 412, "precondition_failed")
-    assert "Tableside-Replayed" not in api.put(T, key, {}, headers=token).headers
 
 
 @pytest.mark.parametrize(
@@ -153,17 +84,6 @@ def test_an_idempotency_key_is_the_first_sequence_of_a_writer(api: ApiClient) ->
     assert api.delete(T, key, headers={"Idempotency-Key": "w"}).headers["Tableside-Replayed"] == "true"
     assert "Tableside-Replayed" not in api.delete(T, key, headers={"Idempotency-Key": "v"}).headers
     check_refused(api.get(T, key), 404, "record_not_found")
-
-
-@ON_EVERY_STORE
-def test_a_record_remembers_eight_idempotency_keys(api: ApiClient) -> None:
-    key = fresh()
-    for number in range(9):
-        api.put(T, key, {}, headers={"Idempotency-Key": f"k{number}"})
-    for remembered in ("k8", "k1"):
-        again = api.put(T, key, {}, headers={"Idempotency-Key": remembered})
-        assert again.headers["Tableside-Replayed"] == "true"
-    assert "Tableside-Replayed" not in api.put(T, key, {}, headers={"Idempotency-Key": "k0"}).headers
 
 
 @pytest.mark.parametrize(
