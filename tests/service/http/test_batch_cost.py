@@ -28,6 +28,7 @@ from tableside.core.projection import NOT_PROJECTED
 from tableside.http.responses import encoded_response
 from tableside.http.wire import (
     arrow_answers,
+    arrow_batch,
     arrow_stream,
     json_batch,
     operation_texts,
