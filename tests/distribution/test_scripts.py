@@ -134,6 +134,13 @@ def test_the_commands_for_contributors_succeed(page: str) -> None:
         assert done.returncode == 0, f"{command}\n{done.stdout}"
 
 
+def test_a_page_lists_at_most_ten_commands() -> None:
+    page = (ROOT / "docs" / "first-change.md").read_text(encoding="utf-8")
+    commands = [file.name for file in (ROOT / "scripts").iterdir() if file.is_file() and os.access(file, os.X_OK)]
+    assert sorted(re.findall(r"(?m)^\| `scripts/(\w+)", page)) == sorted(commands)
+    assert len(commands) <= 10
+
+
 def test_no_tracked_file_names_a_registry() -> None:
     words = re.compile("|".join(re.escape("".join(halves)) for halves in HOSTS).encode(), re.IGNORECASE)
     assert [f"{path}: {found}" for path in tracked() for found in words.findall(path.read_bytes())] == []
