@@ -139,26 +139,6 @@ async def test_a_store_that_fails_to_open_closes_the_others(tmp_path: Path) -> N
             assert await catalog.ping() == {"one": None}
 
 
-async def test_every_store_is_checked_for_readiness(tmp_path: Path) -> None:
-    async with opened({"stores": {"local": rocksdb(tmp_path), **MEMORY}}) as catalog:
-        assert await catalog.ping() == {"local": None, "fast": None}
-
-
-async def test_closing_twice_has_no_effect(tmp_path: Path) -> None:
-    async with opened({"stores": {"local": rocksdb(tmp_path)}}) as catalog:
-        await catalog.close()
-
-
-async def test_operations_of_every_table_are_measured_under_its_name() -> None:
-    registry = CollectorRegistry()
-    async with opened({"stores": MEMORY, "auto_create": True}, registry) as catalog:
-        await (await catalog.table_to_write("t")).one(put("a"))
-        await (await catalog.table_to_write("u")).batch([put("a"), put("b")])
-    labels = {"operation": "put", "outcome": "written"}
-    assert registry.get_sample_value("tableside_operations_total", {"table": "t", **labels}) == 1
-    assert registry.get_sample_value("tableside_operations_total", {"table": "u", **labels}) == 2
-
-
 class UnavailableBackend(MemoryBackend):
     """A backend that is unavailable until it wakes."""
 
@@ -229,14 +209,6 @@ async def test_callers_that_wait_for_a_table_to_open_take_only_the_share_of_its_
     for name in others:
         assert await (await catalog.table(name)).one(Get("a")) is None
     catalog.check_admission("t")
-
-
-async def test_opening_a_table_ends_at_the_deadline() -> None:
-    backend = UnavailableBackend()
-    catalog = await sleeping(backend)
-    backend.answers_after_s = 60
-    with pytest.raises(StoreUnavailable, match="does not answer"):
-        await catalog.table("t")
 
 
 async def test_a_table_that_contradicts_the_settings_ends_the_start() -> None:

@@ -102,20 +102,6 @@ async def test_a_retry_completes_a_multicast_after_a_store_failure_exactly_once(
             assert await in_each(http, "x") == [{"n": 2}, {"n": 2}]
 
 
-async def test_a_write_with_a_lost_response_is_unknown_and_its_retry_counts_once(
-    redis_url: str, tmp_path: Path
-) -> None:
-    async with behind(redis_url) as (proxy, url):
-        stores = {"here": {"kind": "memory"}, "there": {"kind": "redis", "url": url}}
-        async with serving(tmp_path, stores, {"write": {"attempts_max": 1}}) as http:
-            assert (await increment(http, "x", "w/1")).status_code == 201
-            proxy.answer_lost(once=True)
-            failed = (await increment(http, "x", "w/2")).json()
-            assert (failed["code"], failed["applied"]) == ("store_unavailable", "unknown")
-            await until_whole(http, "x", "w/2")
-            assert await in_each(http, "x") == [{"n": 2}, {"n": 2}]
-
-
 async def test_a_partition_that_is_down_at_start_does_not_affect_the_others(redis_url: str, tmp_path: Path) -> None:
     keys = [f"k{n}" for n in range(20)]
     async with behind(redis_url) as (proxy, url):
@@ -150,19 +136,6 @@ async def test_a_partition_that_is_down_at_start_does_not_affect_the_others(redi
                 ):
                     await asyncio.sleep(0.05)
             assert len((await http.get("/records", params={"limit": 100})).json()["records"]) == len(keys)
-
-
-async def test_a_table_is_unavailable_if_all_of_its_stores_are(redis_url: str, tmp_path: Path) -> None:
-    async with behind(redis_url) as (proxy, url):
-        proxy.cut()
-        stores = {"one": {"kind": "redis", "url": url}, "other": {"kind": "redis", "url": url.replace("/8", "/9")}}
-        async with serving(tmp_path, stores, {}, ready=False) as http:
-            answer = await http.put("/records/a", json={})
-            assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
-            proxy.forward()
-            async with asyncio.timeout(WAIT_MAX_S):
-                while (await http.put("/records/a", json={})).status_code != 204:
-                    await asyncio.sleep(0.05)
 
 
 async def test_several_workers_serve_partitions_that_they_share(redis_url: str, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tableside.core.errors import (
     Throttled,
     TooLarge,
 )
-from tableside.core.operations import Get, Operation, Outcome, Record, Token, Written
+from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.partitioner import default_partition
 from tableside.core.store import TableSpec
 from tableside.settings import validate
@@ -86,32 +86,6 @@ async def test_a_rate_limit_is_of_each_partition_by_itself() -> None:
         assert isinstance(outcome, Throttled)
         assert outcome.partitions is not None
         assert [type(part.outcome) for part in outcome.partitions] == [Throttled, Written]
-
-
-async def test_batches_have_the_same_outcomes_with_and_without_policies() -> None:
-    policies = {
-        "cache": CACHE,
-        "read": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},
-        "write": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},
-        "batch": {"linger_s": 0},
-        "concurrency_max": 4,
-    }
-    operations: list[Operation] = []
-    for index in range(60):
-        key, partitions = f"k{index % 7}", [None, (0,), (1,), (0, 1), ()][index % 5]
-        operations.append(update(key, {"$inc": {"n": 1}}, {"n": 0}, partitions=partitions))
-        operations.append(Get(key, partitions=(index % 2,)))
-    async with opened(settings()) as plain, opened(settings(policies)) as full:
-        told = [await (await catalog.table("t")).batch(operations) for catalog in (plain, full)]
-        assert [*map(word, told[0])] == [*map(word, told[1])]
-        assert len(set(map(word, told[0]))) > 5
-
-
-def word(outcome: Outcome) -> str:
-    if isinstance(outcome, Written):
-        assert outcome.partitions is not None
-        return f"{outcome.created} {[part.partition for part in outcome.partitions]}"
-    return outcome.value.decode() if isinstance(outcome, Record) else str(outcome)
 
 
 async def test_an_operation_in_flight_counts_once_for_each_partition() -> None:
@@ -280,20 +254,6 @@ async def test_a_write_creates_no_table_with_the_stored_name_of_a_partition() ->
         async with opened(data) as catalog:
             with pytest.raises(TableNotFound):
                 await catalog.table_to_write("kept")
-
-
-async def test_every_store_is_checked_and_only_stores_with_records_have_a_budget() -> None:
-    registry = CollectorRegistry()
-    async with opened(settings(), registry) as catalog:
-        assert await catalog.ping() == {"a": None, "b": None, "shards": None}
-        catalog.sample()
-        shown = {
-            sample.labels["store"]
-            for family in registry.collect()
-            if family.name == "tableside_retry_budget_operations"
-            for sample in family.samples
-        }
-        assert shown == {"a", "b"}
 
 
 async def test_a_hung_store_is_distinguished_from_responding_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,15 +63,6 @@ def test_operations_and_bytes_have_shares_too(
     assert registry.get_sample_value("tableside_shed_total", {"reason": f"store_{what}"}) == 3
 
 
-def test_a_rejection_is_retriable_and_not_applied(limits: InFlight) -> None:
-    hung = StoreInFlight(limits, "hung")
-    fill(hung)
-    with pytest.raises(Overloaded) as raised:
-        hung.check()
-    error = raised.value
-    assert (error.applied, error.retriable, error.retry_after_s) == ("no", True, 1)
-
-
 def test_an_idle_store_accepts_a_request_of_any_size(limits: InFlight) -> None:
     hung, other = StoreInFlight(limits, "hung"), StoreInFlight(limits, "other")
     fill(hung)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from contract import COMPOSITE, put, same, update
-from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX, steps_by_key
+from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX
 from tableside.catalog.table import Table
 from tableside.core import concurrency, values
 from tableside.core.budget import NO_DEADLINE, Budget
@@ -129,13 +129,6 @@ async def test_later_operations_on_a_key_see_the_earlier(table: Table, store: Re
     assert len(ok([outcomes[index] for index in (1, 3, 4, 6, 9, 11)])) == 6
 
 
-async def test_delete_then_put_and_put_then_delete(table: Table) -> None:
-    await table.batch([put("a", {"n": 1}), put("b", {"n": 1})])
-    ok(await table.batch([Delete("a"), put("b", {"n": 2}), put("a", {"n": 2}), Delete("b")]))
-    assert await value(table, "a") == {"n": 2}
-    assert await table.one(Get("b")) is None
-
-
 async def test_rounds_are_as_many_as_the_longest_key_needs(table: Table, store: RecordingStore) -> None:
     await table.batch([put("a"), Get("a"), put("a"), put("b"), Get("b"), put("c")])
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["a", "b"], ["a"]]
@@ -148,13 +141,6 @@ async def test_keys_that_occur_once_keep_their_place_between_repeated_ones(table
     assert [operation.key for operation in store.calls[1]] == ["b", "c", "a", "d"]
     found = [values.decode(one.value)["key"] if isinstance(one, Record) else type(one) for one in outcomes]
     assert found == ["b", "c", "a", Written, "d", "a"]
-
-
-async def test_many_operations_on_one_key_and_single_ones_on_many(table: Table) -> None:
-    operations = [increment(f"k{index % 50}") for index in range(5000)]
-    ok(await table.batch(operations))
-    for index in range(50):
-        assert await value(table, f"k{index}") == {"n": 100}
 
 
 # Folding
@@ -335,29 +321,6 @@ async def test_a_put_of_any_size_is_replaced_by_a_later_one(table: Table, store:
     assert len(store.calls) == 1
 
 
-async def test_combining_lets_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    await steps_by_key([increment() for _ in range(1000)], frozenset(), folding=True)
-    task.cancel()
-    assert turns >= 1000
-
-
-async def test_combining_stops_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
-    past = asyncio.get_running_loop().time()
-    with pytest.raises(DeadlineExceeded):
-        await steps_by_key([increment() for _ in range(1000)], frozenset(), folding=True, budget=Budget(past))
-
-
 async def test_large_updates_are_combined_as_text(table: Table, store: RecordingStore) -> None:
     changes = [update("a", {"$push": {"l": f"{n}" * 500}}, {}) for n in range(3)]
     large = [replace(one, changes=packed(one.changes)) for one in changes]
@@ -377,37 +340,6 @@ async def test_a_batch_whose_combining_takes_too_long_ends_at_its_deadline(
         (DeadlineExceeded, "no")
     ] * 100
     assert not store.calls
-
-
-async def test_an_update_that_does_not_fit_the_earlier_put_is_sent_separately(
-    table: Table, store: RecordingStore
-) -> None:
-    outcomes = await table.batch([put("a", {"n": "x"}), increment(), update("a", {"m": 1})])
-    assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation, Written]
-    assert await value(table, "a") == {"n": "x", "m": 1}
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        update("a", {"m": 1}, returning=True),
-        update("a", {"m": 1}, ttl_s=60),
-        update("a", {"m": 1}, token=Token("w", 1)),
-        update("a", {"m": 1}, if_match=("*",)),
-    ],
-    ids=["return", "ttl_s", "token", "if_match"],
-)
-async def test_an_update_with_options_is_not_combined_with_a_put(
-    table: Table, store: RecordingStore, later: Update
-) -> None:
-    ok(await table.batch([put("a", {"n": 1}), later]))
-    assert len(store.calls) == 2
-    assert await value(table, "a") == {"n": 1, "m": 1}
-
-
-async def test_a_long_value_is_updated_by_the_store(table: Table, store: RecordingStore) -> None:
-    ok(await table.batch([put("a", {"s": "x" * COMBINED_BYTES_MAX}), update("a", {"m": 1})]))
-    assert len(store.calls) == 2
 
 
 async def test_an_update_of_a_member_named_like_the_key_is_not_combined_with_a_put() -> None:
@@ -558,11 +490,6 @@ async def test_cancellation_passes_through(table: Table, store: RecordingStore) 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def test_a_table_shows_the_capabilities_of_its_store(table: Table, store: RecordingStore) -> None:
-    assert table.capabilities is store.capabilities
-    assert isinstance(await table.one(Put("a", b"{}")), Written)
 
 
 async def test_other_tasks_run_between_the_rounds_of_one_key(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

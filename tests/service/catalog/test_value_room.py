@@ -145,11 +145,6 @@ async def test_a_single_get_is_sent_until_it_is_read() -> None:
     assert len(store.calls) == 4
 
 
-async def test_reading_in_pieces_ends_at_the_deadline(store: PiecewiseStore) -> None:
-    outcomes = await Table(store).batch(gets(4), Budget(0))
-    assert all(isinstance(outcome, DeadlineExceeded) for outcome in outcomes)
-
-
 async def test_retries_do_not_repeat_gets_that_were_left_out(store: PiecewiseStore) -> None:
     schedule = RetrySchedule(4)
     outcomes = await Retry(store, read=schedule, write=schedule).apply(gets(3))

@@ -200,11 +200,6 @@ async def test_an_unreadable_record_can_be_put_or_deleted(writes: CompareAndSet,
     assert dictionary.records.keys() == {"a", "c", "d"}
 
 
-async def test_unused_locks_are_removed(writes: CompareAndSet) -> None:
-    await asyncio.gather(*(writes.apply([increment()], math.inf) for _ in range(10)))
-    assert len(writes._locks) == 0
-
-
 async def test_no_write_is_decided_after_the_deadline(dictionary: Dictionary, writes: CompareAndSet) -> None:
     until = asyncio.get_running_loop().time()
     outcomes = await writes.apply([put(str(number), {"n": 1}) for number in range(3)], until)

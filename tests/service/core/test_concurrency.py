@@ -59,10 +59,6 @@ async def test_tasks_run_concurrently_up_to_the_limit() -> None:
     assert most == 4
 
 
-async def test_an_empty_list_of_tasks_has_no_results() -> None:
-    assert await gather_bounded([], 4) == []
-
-
 async def test_a_failure_cancels_the_others_and_is_raised_unchanged() -> None:
     cancelled = []
 
@@ -93,25 +89,6 @@ async def test_only_long_work_yields_to_other_tasks() -> None:
         await yielder.maybe_yield()
     order.append("long")
     assert order == ["short", "other", "long"]
-
-
-async def test_slices_do_not_depend_on_the_resolution_of_the_loops_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "time", lambda: 0.0)
-    order: list[str] = []
-
-    def work() -> Pieces[None]:
-        for _ in range(2):
-            loop.call_soon(order.append, "other")
-            time.sleep(SLICE_S)
-            yield
-            order.append("piece")
-
-    await in_pieces(work())
-    assert order == ["other", "piece", "other", "piece"]
-    yielder = Yielder()
-    time.sleep(SLICE_S)  # noqa: ASYNC251  # this is the work that awaits nothing
-    assert yielder.due
 
 
 async def test_work_in_pieces_ends_at_its_deadline() -> None:

@@ -3,26 +3,14 @@
 import asyncio
 import contextlib
 from time import monotonic
-from typing import Any
 
 import pytest
 
-from tableside.core.deadlines import Deadlines, run_until
+from tableside.core.deadlines import run_until
 
 
 def soon() -> float:
     return monotonic() + 0.05
-
-
-async def test_work_without_waiting_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_timer(*_: Any) -> None:
-        raise AssertionError("a timer was set")
-
-    async def at_once() -> int:
-        return 7
-
-    monkeypatch.setattr(Deadlines, "add", no_timer)
-    assert await run_until(at_once(), soon()) == 7
 
 
 async def test_work_that_waits_several_times_completes() -> None:

@@ -2,46 +2,17 @@
 
 import itertools
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tableside.core import update_operators, values
+from tableside.core import values
 from tableside.core.changes import Edits
-from tableside.core.errors import InvalidOperation, TooLarge
+from tableside.core.errors import TooLarge
 from tableside.core.json_text import ELEMENTS_MAX
 from tableside.core.path_set import PathSet, overlap
 from tableside.core.update_folding import fold
 from tableside.core.updates import CHANGES_MAX, PATH_NAMES_MAX, apply, parse
-
-
-class Count:
-    """Counts the calls of a function."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.calls = 0
-        self._function = function
-
-    def __call__(self, *arguments: Any) -> Any:
-        self.calls += 1
-        return self._function(*arguments)
-
-
-@pytest.fixture
-def hashed(monkeypatch: pytest.MonkeyPatch) -> Count:
-    count = Count(update_operators._identity)
-    monkeypatch.setattr(update_operators, "_identity", count)
-    return count
-
-
-def test_each_element_of_an_array_is_hashed_once_in_an_update(hashed: Count) -> None:
-    before = values.encode({"a": list(range(1000)), "b": []})
-    changes: list[object] = [{"$addToSet": {"a": number}} for number in range(900, 1100)]
-    changes += [{"$push": {"a": -1}}, {"$addToSet": {"a": {"$each": [-1, -2]}, "b": -1}}]
-    assert values.decode(apply(before, parse(changes))) == {"a": [*range(1100), -1, -2], "b": [-1]}
-    # The existing elements, the pushed one, and the elements to add.
-    assert hashed.calls == 1000 + 1 + 200 + 2 + 1
 
 
 def test_an_array_that_replaces_another_is_hashed_again() -> None:
@@ -119,17 +90,6 @@ def test_neither_a_record_nor_the_result_of_an_update_may_have_more_elements_tha
         apply(full.replace(b"[1", b"[1,1,1,1", 1), parse({"$unset": ["a"]}))
 
 
-@pytest.mark.parametrize("count", [100, 200])
-def test_folding_checks_each_new_path_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    overlaps = Count(PathSet.overlaps)
-    monkeypatch.setattr(PathSet, "overlaps", lambda paths, path: overlaps(paths, path))
-    many = [parse({"$set": {f"a.m{number}": 1, "b": number}, "$push": {"c": number}}) for number in range(count)]
-    [edits] = fold(many)
-    assert isinstance(edits, Edits)
-    assert len(edits.edits) == count + 2
-    assert overlaps.calls == count - 1  # one new path in each update after the first
-
-
 def test_folding_does_not_change_the_updates() -> None:
     documents: list[Any] = [{"$push": {"a": 1}}, {"$push": {"a": 2}}, {"$push": {"a": 3}}]
     documents += [{"m": {"x": {"y": 1}}}, {"m": {"x": {"z": 1}}, "n": {"o": {}}}, {"n": {"o": {"p": 1}}}]
@@ -151,17 +111,3 @@ def test_a_set_of_paths_rejects_exactly_overlapping_paths(first: tuple[str, ...]
     assert paths.overlaps(second) == overlap(first, second)
     assert paths.add(second) != overlap(first, second)
     assert not paths.add(first)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "detail"),
-    [
-        ("a.b", "a", "`$inc` at `a`: another operator has a path below it"),
-        ("a", "a.b.c", "`$set` at `a`: another operator has a path below it"),
-        ("a.b", "a.b", "`$inc` at `a.b`: `$set` has the same path"),
-    ],
-)
-def test_paths_that_overlap_are_named(one: str, other: str, detail: str) -> None:
-    with pytest.raises(InvalidOperation) as refused:
-        parse({"$set": {"x.y": 1, one: 1}, "$inc": {"z": 1, other: 1}})
-    assert refused.value.detail == detail

@@ -8,10 +8,9 @@ from hypothesis import given, settings, strategies as st
 
 from contract import same
 from tableside.core import updates, values
-from tableside.core.changes import Changes, Edits, MergePatch
+from tableside.core.changes import Changes
 from tableside.core.errors import InvalidOperation, TooLarge
 from tableside.core.update_folding import fold
-from tableside.core.update_operators import Edit
 from tableside.core.updates import parse
 
 
@@ -285,14 +284,6 @@ def test_the_cases_of_rfc_7396(target: Any, patch: Any, result: Any) -> None:
         assert same(applied(target, patch), result)
 
 
-def test_an_update_can_be_applied_again_and_again() -> None:
-    changes = parse([{"$set": {"a": {"l": []}}}, {"$push": {"a.l": {"x": [1]}}}, {"$push": {"a.l": 2}}, {"b": [[]]}])
-    first = updates.apply(b"{}", changes)
-    again = updates.apply(first, parse({"$push": {"a.l": 3}}))
-    assert updates.apply(b"{}", changes) == first
-    assert values.decode(again) == {"a": {"l": [{"x": [1]}, 2, 3]}, "b": [[]]}
-
-
 # By example from nowhere
 
 names = st.sampled_from(["a", "b", "c"])
@@ -419,14 +410,6 @@ def test_two_updates_are_folded_if_that_is_exact(name: str) -> None:
 )
 def test_two_updates_stay_separate_if_folding_is_not_exact(first: object, second: object) -> None:
     assert fold([parse(first), parse(second)]) == parse(first) + parse(second)
-
-
-def test_a_parsed_update_describes_its_changes() -> None:
-    assert parse({"a": None}) == (MergePatch({"a": None}),)
-    assert parse([{"$unset": ["a.b"]}, {"$push": {"c": 1}}]) == (
-        Edits((Edit("$unset", ("a", "b"), None),)),
-        Edits((Edit("$push", ("c",), [1]),)),
-    )
 
 
 def test_the_number_of_changes_in_an_array_is_limited() -> None:

@@ -239,15 +239,6 @@ def test_many_values_are_encoded_like_each(documents: list[Any], compact: bool) 
         assert values.encode_all(parsed, texts) == wanted
 
 
-@pytest.mark.parametrize(
-    "text", ['{"id":"3f1e16d2-0c1e-4e17-9e18-0e0e1e2e3e4e"}', '{"a":1e-7}', '{"a":[0.5,{"b":[]}]}']
-)
-def test_canonical_texts_are_returned_without_another_check(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "_encode", None)
-    texts = [text.encode(), b"{}"]
-    assert values.encode_all([values.parse(each) for each in texts], texts) is texts
-
-
 @settings(max_examples=500, deadline=None)
 @given(st.dictionaries(texts, members, max_size=4))
 def test_canonical_text_is_stable(value: dict[str, Any]) -> None:

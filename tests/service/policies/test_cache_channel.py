@@ -5,7 +5,6 @@ import contextlib
 import logging
 import math
 import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -39,7 +38,6 @@ from tableside.policies.cache.messages import (
 )
 from tableside.policies.metrics import PolicyMetrics
 from tableside.stores.memory import MemoryStore
-from tableside.stores.redis.backend import RedisBackend
 from tableside.stores.redis.settings import RedisSettings
 
 pytestmark = pytest.mark.server
@@ -274,20 +272,6 @@ async def test_a_very_large_batch_invalidates_the_whole_table(pair: list[Replica
     await one.cache.apply([put(f"k{number}") for number in range(KEYS_MAX + 1)])
     await until(lambda: not other.has_cached("kept"))
     assert (one.counted("sent"), other.counted("received")) == (KEYS_MAX + 1, KEYS_MAX + 1)
-
-
-async def test_concurrent_writes_share_messages(pair: list[Replica], tool: Any) -> None:
-    one, other = pair
-    before = (await tool.info("commandstats"))["cmdstat_publish"]["calls"] if await _published(tool) else 0
-    await asyncio.gather(*(one.one(put(f"k{number}")) for number in range(200)))
-    calls = (await tool.info("commandstats"))["cmdstat_publish"]["calls"] - before
-    assert 1 <= calls <= 20
-    assert one.counted("sent") == 200
-    await until(lambda: other.counted("received") == 200)
-
-
-async def _published(tool: Any) -> bool:
-    return "cmdstat_publish" in await tool.info("commandstats")
 
 
 async def test_a_closed_cache_receives_nothing(pair: list[Replica]) -> None:
@@ -534,13 +518,6 @@ async def test_a_node_of_a_cluster_is_a_channel_too(redis_cluster_urls: list[str
 # Messages
 
 
-@pytest.mark.parametrize("keys", [COMPOSITE, [], None], ids=["keys", "none", "all"])
-def test_a_message_is_decoded_unchanged(keys: list[Key] | None) -> None:
-    [(raw, count)] = encode_messages(b"me", {"t": keys}).values()
-    assert decode_message(raw) == Message(b"me", "t", keys)
-    assert count == (1 if keys is None else len(keys))
-
-
 def test_no_message_is_longer_than_its_bound() -> None:
     keys = [f"{number:01000}" for number in range(1000)]
     assert encode_messages(b"me", {"t": keys})["t"] == (msgspec.msgpack.encode(Message(b"me", "t", None)), 1)
@@ -560,73 +537,3 @@ def test_pending_invalidations_are_limited_and_merged() -> None:
 
 
 # Two processes
-
-
-async def test_invalidations_work_between_processes(redis_url: str, tmp_path: Path) -> None:
-    """Two processes share one Redis: one only writes, and the other sees its acknowledged writes."""
-    place = f"t-{uuid.uuid4().hex}"
-    async with replicas(redis_url) as [other]:
-        spec = msgspec.structs.replace(other.cache.spec, stored_as=place)
-        other.cache._subscription.leave()  # type: ignore[union-attr]  # it has a channel
-        backend = await RedisBackend.open(RedisSettings.model_validate({"url": redis_url}))
-        cache = Cache(
-            await backend.store(spec),
-            records_max=99,
-            bytes_max=2**20,
-            ttl_s=1000,
-            absent_ttl_s=1000,
-            channel=other.channel,
-        )
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", WRITER, redis_url, place, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            assert await process.stdout.readline() == b"ready\n"
-            for number in range(20):
-                process.stdin.write(b"%d\n" % number)
-                assert await process.stdout.readline() == b"written\n"
-                async with asyncio.timeout(SOON_S):
-                    while True:
-                        [found] = await cache.apply([Get("a")])
-                        assert isinstance(found, Record)
-                        if found.value == n(number):
-                            break
-                        await asyncio.sleep(0.001)
-                await cache.apply([Get("a")])
-                assert "a" in cache._entries._entries
-        finally:
-            process.stdin.close()
-            await process.wait()
-            await cache.close()
-            await backend.close()
-
-
-WRITER = """
-import asyncio, sys
-from tableside.core.operations import Put
-from tableside.policies.cache import Cache
-from tableside.policies.cache.channel import Channel
-from tableside.core.store import TableSpec
-from tableside.stores.redis.backend import RedisBackend
-from tableside.stores.redis.settings import RedisSettings
-
-async def main(url, place):
-    settings = RedisSettings(url=url)
-    backend = await RedisBackend.open(settings)
-    channel = Channel(settings.connection(), store="bus")
-    store = await backend.store(TableSpec("t", stored_as=place))
-    cache = Cache(store, records_max=9, bytes_max=2**20, ttl_s=9, absent_ttl_s=0, writes="through", channel=channel)
-    while not channel.up:
-        await asyncio.sleep(0.01)
-    print("ready", flush=True)
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        await cache.apply([Put("a", b'{"n":%d}' % int(line))])
-        print("written", flush=True)
-    await cache.close()
-    await channel.close()
-    await backend.close()
-
-asyncio.run(main(*sys.argv[1:]))
-"""

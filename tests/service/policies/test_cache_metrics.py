@@ -1,11 +1,7 @@
 """The metrics of a cache after a known sequence of operations, in one process and over two."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,53 +125,3 @@ async def test_sent_and_received_invalidations_are_counted_by_key() -> None:
     await site.value()
     channel.on_lost()
     assert (invalidations(), shown.content()) == ([2, 3], [0, 0, 0])
-
-
-def test_the_workers_of_a_replica_show_their_caches_together(tmp_path: Path) -> None:
-    """Values are sums, except that the channel is up only if it is up for every worker."""
-    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    first = subprocess.Popen(
-        [sys.executable, "-c", WORKER, "2", "0"],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert first.stdout is not None
-        assert first.stdout.readline() == "counted\n"
-        second = subprocess.run(
-            [sys.executable, "-c", WORKER, "3", "1"],
-            env=environment,
-            input="",
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    finally:
-        first.communicate("")
-    lines = second.stdout.splitlines()
-    assert 'tableside_cache_records{table="t"} 5.0' in lines
-    assert 'tableside_cache_bytes{table="t"} 500.0' in lines
-    assert 'tableside_cache_channel_up{store="bus"} 0.0' in lines
-    assert 'tableside_cache_gets_total{outcome="hit",table="t"} 5.0' in lines
-    assert 'tableside_cache_evictions_total{table="t"} 2.0' in lines
-
-
-WORKER = """
-import sys
-from tableside.telemetry.metrics import Exposition
-from tableside.policies.metrics import PolicyMetrics, CacheMetrics
-
-count, up = map(int, sys.argv[1:])
-shown = Exposition()
-metrics = PolicyMetrics(shown.registry)
-table = CacheMetrics(metrics, "t")
-table.update_size(count, 100 * count, 1)
-table.count_hits(count, 0.5)
-metrics.channel_up.labels("bus").set(up)
-shown.sample()
-print("counted", flush=True)
-sys.stdin.read()
-print(shown.text().decode())
-"""

@@ -12,12 +12,11 @@ from contract import put, text, update
 from support.cache_site import Site
 from support.kinds import EVERY, kind
 from support.scripted import Scripted
-from support.virtual_time import in_virtual_time, now
+from support.virtual_time import in_virtual_time
 from tableside import stores
 from tableside.core import values
 from tableside.core.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
-from tableside.core.store import TableSpec
 from tableside.policies.cache import Cache
 from tableside.settings import validate
 
@@ -42,15 +41,14 @@ WRITES: dict[str, Callable[[], Operation]] = {
 }
 
 
-@pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
 @pytest.mark.parametrize("write", WRITES)
-def test_a_written_record_is_returned_without_a_store_call(write: str, others: tuple[Operation, ...]) -> None:
+def test_a_written_record_is_returned_without_a_store_call(write: str) -> None:
     @in_virtual_time
     async def test() -> None:
         site, operation = await through(), WRITES[write]()
         await site.cache.apply([Get("a"), Get("b")])
         site.takes(2.0)
-        written, *_ = await site.cache.apply([operation, *others])
+        [written] = await site.cache.apply([operation])
         assert isinstance(written, Written)
         assert written.value == (n(1) if getattr(operation, "returning", False) else None)
         assert len(site.asked) == 2
@@ -105,15 +103,6 @@ async def test_a_deleted_record_is_cached_like_an_absence() -> None:
 
 
 @in_virtual_time
-async def test_a_deleted_record_is_not_cached_if_absences_are_not() -> None:
-    site = await through(absent_ttl_s=0.0)
-    await site.value()
-    await site.one(Delete("a"))
-    assert await site.value() is None
-    assert len(site.asked) == 3
-
-
-@in_virtual_time
 async def test_a_written_record_is_not_returned_after_its_expiry() -> None:
     site = await through(ttl_s=100.0)
     await site.one(put("a", {"n": 1}, ttl_s=5))
@@ -130,16 +119,6 @@ async def test_a_written_record_is_not_returned_after_its_expiry() -> None:
 
 
 @in_virtual_time
-async def test_the_tables_time_to_live_limits_a_written_record() -> None:
-    site = await through(spec=TableSpec("t", ttl_s=3.0), ttl_s=100.0)
-    await site.one(put("a", {"n": 1}))
-    await asyncio.sleep(2.9)
-    assert await site.value() == n(1)
-    await asyncio.sleep(0.2)
-    assert await site.value() is None
-
-
-@in_virtual_time
 async def test_a_replay_keeps_the_current_record() -> None:
     site = await through()
     await site.one(put("a", {"n": 1}, token=Token("w", 1)))
@@ -152,33 +131,17 @@ async def test_a_replay_keeps_the_current_record() -> None:
     assert len(site.asked) == calls
 
 
-@in_virtual_time
-async def test_a_replayed_delete_caches_no_absence() -> None:
-    site = await through()
-    await site.one(Delete("a", token=Token("w", 1)))
-    await site.elsewhere(put("a", {"n": 3}))
-    assert isinstance(await site.one(Delete("a", token=Token("w", 1))), Written)
-    assert await site.value() == n(3)
-    await site.elsewhere(Delete("a", token=Token("v", 1)))
-    replayed = await site.one(put("a", {"n": 9}, token=Token("w", 1)))
-    assert replayed == Written(None, replayed=True)
-    calls = len(site.asked)
-    assert await site.value() is None  # the cached absence
-    assert len(site.asked) == calls
-
-
 ERRORS = [StoreUnavailable("x", applied="unknown"), DeadlineExceeded("x", applied="unknown"), InvalidOperation("x")]
 
 
-@pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-def test_after_an_error_the_record_is_not_cached(error: TableError, others: tuple[Operation, ...]) -> None:
+def test_after_an_error_the_record_is_not_cached(error: TableError) -> None:
     @in_virtual_time
     async def test() -> None:
         site = await through()
         await site.value()
         site.store.fault = lambda operation, call: None if isinstance(operation, Get) else error
-        [outcome, *_] = await site.cache.apply([put("a", {"n": 1}), *others])
+        [outcome] = await site.cache.apply([put("a", {"n": 1})])
         assert outcome is error
         assert await site.value() == n(1 if error.applied == "unknown" else 0)
         assert len(site.asked) == 3
@@ -204,18 +167,6 @@ async def test_concurrent_writes_leave_no_cached_record() -> None:
 
 
 @in_virtual_time
-async def test_a_cancelled_write_leaves_no_cached_record() -> None:
-    site = await through()
-    site.takes(5.0)
-    task = asyncio.create_task(site.one(put("a", {"n": 1})))
-    await asyncio.sleep(1.0)
-    task.cancel()
-    await asyncio.wait([task])
-    assert await site.value() == n(0)
-    assert len(site.asked) == 2
-
-
-@in_virtual_time
 async def test_a_slow_read_does_not_replace_a_record_written_in_between() -> None:
     site = await through()
     site.takes(3.0, 0.0)
@@ -226,15 +177,6 @@ async def test_a_slow_read_does_not_replace_a_record_written_in_between() -> Non
     assert await reading is None
     assert await site.value() == n(1)
     assert len(site.asked) == 2
-
-
-@in_virtual_time
-async def test_a_record_too_large_for_the_cache_removes_the_cached_one() -> None:
-    site = await through(bytes_max=2000)
-    await site.value()
-    await site.one(put("a", {"long": "x" * 2000}))
-    assert len(await site.value() or b"") > 2000
-    assert len(site.asked) == 3
 
 
 # While policies are being replaced
@@ -306,17 +248,6 @@ async def test_a_suspended_cache_shares_no_read_and_caches_none() -> None:
     assert site.asked == [["a"]] * 4
     await site.value()
     assert len(site.asked) == 4
-
-
-@in_virtual_time
-async def test_a_closed_cache_is_empty() -> None:
-    site = await through()
-    await site.one(put("a", {"n": 1}))
-    await site.cache.close()
-    assert (len(site.cache._entries), site.cache._entries.size_bytes) == (0, 0)
-    assert await site.value() == n(1)
-    assert len(site.asked) == 2
-    assert now() == 1000.0
 
 
 # On every store

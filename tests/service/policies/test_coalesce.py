@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from contract import one, put, update, value
 from support.virtual_time import now, run
 from tableside.core.budget import NO_DEADLINE, Budget
-from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, StoreUnavailable, TableError
+from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.coalesce import Coalesce
@@ -74,20 +74,6 @@ def test_operations_of_one_loop_turn_share_a_call() -> None:
         assert store.sizes == [50, 60, 1, 1], "a call has one kind of operation"
         assert [isinstance(outcome, Record) for outcome in outcomes] == [True] * 50 + [False] * 12
         assert [type(outcome) for outcome in outcomes[60:]] == [Written, Written]
-
-    run(main())
-
-
-def test_operations_of_different_loop_turns_do_not_wait_for_each_other() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, **LARGE)
-        first = asyncio.create_task(one(coalesce, Get("a")))
-        await turns()
-        second = asyncio.create_task(one(coalesce, Get("b")))
-        await turns()
-        assert store.at_once == 2
-        await asyncio.gather(first, second)
 
     run(main())
 
@@ -304,17 +290,6 @@ def test_operations_on_one_key_run_in_order(operations: list[Operation], sizes: 
         seen = [outcome.value for outcome in outcomes if isinstance(outcome, Record)]
         assert seen == sorted(seen)
         assert await one(coalesce, Get("a")) is not None or left is None
-
-    run(main())
-
-
-def test_a_get_sees_an_earlier_write_of_the_same_loop_turn() -> None:
-    async def main() -> None:
-        coalesce = Coalesce(RecordingStore(takes_s=0.1), **LARGE)
-        for number in range(3):
-            _, found = await asyncio.gather(one(coalesce, put("a", {"n": number})), one(coalesce, Get("a")))
-            assert isinstance(found, Record)
-            assert found.value == b'{"n":%d}' % number
 
     run(main())
 
@@ -586,19 +561,6 @@ def test_a_read_without_waiting_callers_is_cancelled() -> None:
     run(main())
 
 
-def test_a_shared_read_continues_if_one_caller_is_cancelled_when_it_is_sent() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, **LARGE)
-        leaving, staying = (asyncio.create_task(one(coalesce, Get(key))) for key in "ab")
-        await asyncio.sleep(0)
-        leaving.cancel()
-        assert await staying is None
-        assert store.calls == [[Get("b")]]
-
-    run(main())
-
-
 # Failures
 
 
@@ -619,17 +581,6 @@ def test_a_failed_operation_does_not_affect_other_callers() -> None:
         assert isinstance(outcomes[1], RecordNotFound)
         assert await value(coalesce, "rich") == {"rich": "data", "n": 1}
         assert await value(coalesce, "first") == {"n": 11}
-
-    run(main())
-
-
-def test_a_failure_of_the_store_reaches_each_caller_unchanged() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        trouble = StoreUnavailable("no", applied="unknown")
-        store.fails = lambda operations: [trouble if operation.key == "b" else None for operation in operations]
-        coalesce = Coalesce(store, **LARGE)
-        assert await asyncio.gather(*(one(coalesce, Get(key)) for key in "abc")) == [None, trouble, None]
 
     run(main())
 
@@ -664,21 +615,6 @@ def test_an_exception_affects_only_the_operations_of_its_call(
         assert len([entry for entry in caplog.records if entry.exc_info]) == 4
         assert isinstance(await one(coalesce, put("good")), Written)
         await coalesce.close()
-
-    run(main())
-
-
-def test_an_operation_sent_after_an_outcome_is_sent_once() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, **LARGE)
-
-        async def twice(key: str) -> None:
-            for _ in range(2):
-                assert isinstance(await one(coalesce, update(key, {"$inc": {"n": 1}}, {"n": 0})), Written)
-
-        await asyncio.gather(*map(twice, "aabc"))
-        assert [await value(coalesce, key) for key in "abc"] == [{"n": 4}, {"n": 2}, {"n": 2}]
 
     run(main())
 
@@ -729,20 +665,6 @@ def test_after_close_operations_do_not_linger_and_no_timer_remains() -> None:
         assert now() == began
         timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]  # there is no other way to see them
         assert timers == []
-
-    run(main())
-
-
-def test_closing_one_table_does_not_affect_others() -> None:
-    async def main() -> None:
-        one_table, other = (Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=5.0) for _ in "ab")
-        began = now()
-        task = asyncio.create_task(one(other, put("a")))
-        await turns()
-        await one_table.close()
-        assert now() == began
-        await task
-        assert now() == began + 6.0
 
     run(main())
 

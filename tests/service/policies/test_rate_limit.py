@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put
-from support.scripted import Divided, Scripted
+from support.scripted import Scripted
 from support.virtual_time import in_virtual_time, now
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import Throttled
@@ -59,26 +59,6 @@ async def test_a_burst_passes_immediately_and_the_rest_at_the_rate() -> None:
 
 
 @in_virtual_time
-async def test_an_idle_bucket_fills_up_to_its_burst() -> None:
-    store = Scripted()
-    policy = RateLimit(store, read=None, write=Rate(10, 3))
-    await policy.apply(puts(3), Budget(now() + 10))
-    await asyncio.sleep(60)
-    store.calls.clear()
-    store.called_at.clear()
-    await asyncio.gather(*(policy.apply([put(f"{index}")], Budget(now() + 10)) for index in range(5)))
-    assert arrivals(store) == [(0, 1)] * 3 + [(0.1, 1), (0.2, 1)]
-
-
-@in_virtual_time
-async def test_a_rate_may_be_a_fraction() -> None:
-    store = Scripted()
-    policy = RateLimit(store, read=Rate(0.25, 1), write=None)
-    await asyncio.gather(*(policy.apply([Get(f"{index}")], Budget(now() + 10)) for index in range(3)))
-    assert arrivals(store) == [(0, 1), (4, 1), (8, 1)]
-
-
-@in_virtual_time
 async def test_a_batch_larger_than_the_bucket_passes_in_parts_and_leaves_no_debt() -> None:
     """Samza: a batch of 100 at 10 a second passed immediately, and the next caller paid for it (W30)."""
     store = Scripted()
@@ -90,13 +70,6 @@ async def test_a_batch_larger_than_the_bucket_passes_in_parts_and_leaves_no_debt
     started = now()
     await policy.apply([Get("next")], Budget(started + 10))
     assert now() == pytest.approx(started + 0.01), "the next pays for itself, not for the batch before it"
-
-
-@in_virtual_time
-async def test_outcomes_of_parts_are_in_the_order_of_operations() -> None:
-    policy = RateLimit(Scripted(), read=Rate(1000, 7), write=Rate(500, 3))
-    mixed = [operation for both in zip(puts(40, "w"), gets(40, "r"), strict=True) for operation in both]
-    assert [type(outcome) for outcome in await policy.apply(mixed, Budget(now() + 10))] == [Written, type(None)] * 40
 
 
 @in_virtual_time
@@ -138,16 +111,6 @@ async def test_a_waiting_write_does_not_delay_a_read() -> None:
     assert now() == started
     for write in writes:
         write.cancel()
-
-
-@in_virtual_time
-async def test_each_direction_of_a_mixed_call_is_limited_separately() -> None:
-    store = Scripted()
-    policy = Divided(RateLimit(store, read=None, write=Rate(1, 1)))
-    assert len(await policy.apply([*gets(3, "r"), put("a")])) == 4
-    outcomes = await policy.apply([put("b"), *gets(3, "r")], Budget(now() + 0.5))
-    assert len(throttled(outcomes)) == 1
-    assert outcomes[1:] == [None] * 3
 
 
 @in_virtual_time
@@ -258,18 +221,6 @@ async def test_a_cancelled_batch_cancels_its_parts_and_takes_no_more_credits() -
     started = now()
     await policy.apply([Get("next")], Budget(now() + 60))
     assert now() - started == pytest.approx(5.05)
-
-
-@in_virtual_time
-async def test_an_exception_of_a_part_is_raised() -> None:
-    store = Scripted()
-
-    def broken(operations: object) -> float:
-        raise RuntimeError("broken")
-
-    store.takes_s = broken
-    with pytest.raises(RuntimeError, match="broken"):
-        await RateLimit(store, read=Rate(10, 1), write=None).apply(gets(5), Budget(now() + 60))
 
 
 @in_virtual_time

@@ -1,9 +1,6 @@
 """The cost of operations: by kind and size, before and after the call, and no cost that could never be paid."""
 
 import asyncio
-import itertools
-import random
-from collections.abc import Sequence
 
 import pytest
 
@@ -13,10 +10,9 @@ from support.spans import Spans
 from support.virtual_time import in_virtual_time, now
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import Throttled
-from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
+from tableside.core.operations import Delete, Get, Operation, Put, Record, Update, Written
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.rate_limit import Cost, Rate, RateLimit
-from tableside.policies.rate_limit.credits import Bucket
 from tableside.stores.memory import MemoryStore
 
 
@@ -73,15 +69,6 @@ def test_an_invalid_cost_is_rejected(arguments: dict[str, float]) -> None:
 
 
 @in_virtual_time
-async def test_credits_are_paid_in_fractions() -> None:
-    policy = RateLimit(Scripted(), read=Rate(10, 1), write=None, cost=Cost(get=0.25))
-    for _ in range(4):
-        assert await passed_at(policy, Get("a")) == 0
-    assert await passed_at(policy, Get("a")) == pytest.approx(0.025)
-    assert await passed_at(policy, *[Get(f"{index}") for index in range(8)]) == pytest.approx(0.2)
-
-
-@in_virtual_time
 async def test_a_free_operation_never_waits_or_fails() -> None:
     """Samza: an operation that cost nothing was an error (W34)."""
     store = Scripted()
@@ -95,25 +82,6 @@ async def test_a_free_operation_never_waits_or_fails() -> None:
     outcomes = await Divided(policy).apply(operations, Budget(now() + 0.1))
     assert [type(outcome) for outcome in outcomes] == [Throttled, Written, Throttled, Written, type(None)]
     waiting.cancel()
-
-
-@in_virtual_time
-async def test_a_batch_passes_in_parts_in_the_order_of_its_operations() -> None:
-    store = Scripted()
-    policy = RateLimit(store, read=None, write=Rate(100, 10), cost=Cost(put=4, update=2))
-    operations: list[Operation] = [
-        put("a"),
-        update("b", {}, {}),
-        put("c"),
-        update("d", {}, {}),
-        put("e"),
-        update("f", {}, {}),
-    ]
-    started = now()
-    outcomes = await policy.apply(operations, Budget(started + 60))
-    assert [type(outcome) for outcome in outcomes] == [Written] * 6
-    assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["d", "e", "f"]]
-    assert store.called_at == pytest.approx([started, started + 0.08])
 
 
 @in_virtual_time
@@ -138,22 +106,6 @@ async def test_an_operation_that_costs_more_than_its_deadline_allows_eventually_
     assert refused.retry_after_s is not None
     await asyncio.sleep(refused.retry_after_s)
     assert await passed_at(policy, put("b"), left_s=10) == 0, "the announced wait was correct"
-
-
-@in_virtual_time
-async def test_expensive_operations_are_not_starved_by_cheap_ones() -> None:
-    store = Scripted()
-    policy = RateLimit(store, read=None, write=Rate(100, 20), cost=Cost(kib=1))
-
-    async def small(index: int) -> None:
-        for count in range(100):
-            await policy.apply([put(f"{index}-{count}")], Budget(now() + 60))
-
-    others = [asyncio.create_task(small(index)) for index in range(10)]
-    await asyncio.sleep(1)
-    assert await passed_at(policy, sized("large", 40 * 1024)) < 0.5
-    for other in others:
-        other.cancel()
 
 
 @in_virtual_time
@@ -186,32 +138,6 @@ async def test_a_large_record_delays_its_table_by_at_most_ten_seconds() -> None:
     policy = RateLimit(Scripted(memory), read=Rate(2, 5), write=None, cost=Cost(kib=1))
     await passed_at(policy, Get("a"))
     assert await passed_at(policy, Get("b")) == pytest.approx(10.5)
-
-
-@in_virtual_time
-async def test_costs_in_any_interval_are_limited_by_rate_and_burst_or_one_operation() -> None:
-    chance = random.Random(7)
-    store = Scripted()
-    policy = RateLimit(store, read=None, write=Rate(200, 40), cost=Cost(kib=3))
-    largest = 1 + 3 * 20
-
-    async def caller(index: int) -> Sequence[Outcome]:
-        await asyncio.sleep(chance.uniform(0, 5))
-        sizes = [chance.choice([10, 1000, 3000, 20_000]) for _ in range(chance.choice([1, 1, 3, 30]))]
-        operations = [sized(f"{index}-{at}", size) for at, size in enumerate(sizes)]
-        return await policy.apply(operations, Budget(now() + chance.uniform(0.1, 8)))
-
-    outcomes = [one for each in await asyncio.gather(*map(caller, range(60))) for one in each]
-    paid = [(at, sum(map(policy._cost.of, call))) for at, call in zip(store.called_at, store.calls, strict=True)]
-    for first, last in itertools.combinations(range(len(paid)), 2):
-        between_s = paid[last][0] - paid[first][0]
-        assert sum(cost for _, cost in paid[first : last + 1]) <= 40 + largest + 200 * between_s + 2.1
-    assert {type(outcome) for outcome in outcomes} == {Written, Throttled}
-    bucket = policy._gates["write"]._credits_of(NO_DEADLINE)
-    assert isinstance(bucket, Bucket)
-    assert bucket._queued_cost == 0
-    await asyncio.sleep(10)
-    assert bucket.full
 
 
 @in_virtual_time

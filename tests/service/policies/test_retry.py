@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put, same, update
-from support.scripted import Divided, Fault, Scripted
+from support.scripted import Fault, Scripted
 from support.spans import Spans
 from support.virtual_time import in_virtual_time, now
 from tableside.catalog.table import Table
@@ -119,15 +119,6 @@ async def test_only_failed_operations_are_retried_and_count_once() -> None:
         assert same(values.decode(outcome.value), {"n": 1})
 
 
-@in_virtual_time
-async def test_a_successful_operation_is_sent_once() -> None:
-    store = Scripted()
-    assert isinstance(await one(retry(store), put("a")), Written)
-    assert isinstance(await one(retry(store), Get("a")), Record)
-    assert await one(retry(store), Get("b")) is None
-    assert len(store.calls) == 3
-
-
 @pytest.mark.parametrize("kind", [Throttled, StoreUnavailable, Contended])
 @in_virtual_time
 async def test_a_retriable_error_is_retried(kind: type[TableError]) -> None:
@@ -211,16 +202,6 @@ async def test_a_write_with_a_token_is_repeated_and_counts_once() -> None:
     assert (found.etag, found.value) == (outcome.etag, outcome.value)
 
 
-@in_virtual_time
-async def test_a_write_with_a_token_whose_first_attempt_was_not_applied_is_no_replay() -> None:
-    store = Scripted()
-    store.takes_s = lambda operations: 60 if len(store.calls) < 2 else 0
-    outcome = await one(retry(Timeout(store, read_s=1, write_s=1)), put("a", token=TOKEN), now() + 10)
-    assert isinstance(outcome, Written)
-    assert not outcome.replayed
-    assert len(store.calls) == 2
-
-
 @pytest.mark.parametrize("last", [Throttled, StoreUnavailable, PreconditionFailed, RecordNotFound, DeadlineExceeded])
 @in_virtual_time
 async def test_an_unknown_earlier_attempt_makes_the_outcome_unknown(last: type[TableError]) -> None:
@@ -231,39 +212,6 @@ async def test_an_unknown_earlier_attempt_makes_the_outcome_unknown(last: type[T
     assert outcome.applied == "unknown"
     assert outcome.retriable == last("x").retriable
     assert outcome.retry_after_s == last("x").retry_after_s
-
-
-@in_virtual_time
-async def test_a_read_that_failed_twice_has_nothing_unknown() -> None:
-    outcome = await one(retry(failing()), Get("a"))
-    assert isinstance(outcome, StoreUnavailable)
-    assert outcome.applied == "no"
-
-
-@in_virtual_time
-async def test_a_retried_first_update_starts_from_the_default() -> None:
-    """Samza: with retries on, a first update failed instead of starting from its default (W5)."""
-    for applied, token in (("no", None), ("no", TOKEN), ("unknown", TOKEN)):
-        store = failing(StoreUnavailable, 1, applied=applied)
-        policy = retry(RateLimit(store, read=Rate(10), write=Rate(10)))
-        outcomes = await policy.apply(
-            [update("a", {"$inc": {"n": 1}}, {"n": 10}, token=token), update("b", {"$inc": {"n": 1}})]
-        )
-        assert isinstance(outcomes[0], Written)
-        found = await one(store, Get("a"))
-        assert isinstance(found, Record)
-        assert same(values.decode(found.value), {"n": 11})
-        assert isinstance(outcomes[1], TableError)
-        assert isinstance(outcomes[1], RecordNotFound) == (applied == "no"), "no token, so not asked again"
-
-
-@in_virtual_time
-async def test_later_operations_on_a_key_wait_for_the_retry_of_the_earlier() -> None:
-    table = Table(retry(failing(Throttled, 1)))
-    outcomes = await table.batch([put("a", {"n": 1}), update("a", {"$inc": {"n": 1}}, returning=True), Get("a")])
-    assert [type(outcome) for outcome in outcomes] == [Written, Written, Record]
-    assert isinstance(outcomes[2], Record)
-    assert same(values.decode(outcomes[2].value), {"n": 2})
 
 
 # Pauses
@@ -293,17 +241,6 @@ async def test_pauses_may_be_fixed_or_none() -> None:
     assert await pauses(retry(store, 4, backoff="fixed", pause_s=0.3), store) == [0.3] * 3
     store = failing()
     assert await pauses(retry(store, 4, backoff="none", pause_s=2), store) == [0] * 3
-
-
-@in_virtual_time
-async def test_the_pauses_follow_the_schedule() -> None:
-    slept: list[float] = []
-
-    async def sleep(pause_s: float) -> None:
-        slept.append(pause_s)
-
-    await one(retry(failing(), backoff="fixed", pause_s=7, pause_max_s=7, sleep=sleep), Get("a"))
-    assert slept == [7, 7]
 
 
 @in_virtual_time
@@ -350,16 +287,6 @@ async def test_an_operation_with_a_long_delay_does_not_prevent_retries_of_others
     assert isinstance(outcomes[0], Throttled)
     assert outcomes[1] is None
     assert now() == started + 2
-
-
-@in_virtual_time
-async def test_an_operation_is_not_retried_before_its_delay() -> None:
-    store = Scripted()
-    waits: dict[object, float] = {"a": 4, "b": 2}
-    store.fault = lambda operation, call: Throttled("x", retry_after_s=waits[operation.key]) if call == 1 else None
-    started = now()
-    assert await retry(store, backoff="none").apply([Get("a"), Get("b")], Budget(started + 10)) == [None, None]
-    assert store.called_at == [started, started + 4]
 
 
 @in_virtual_time
@@ -428,36 +355,6 @@ async def test_a_callers_deadline_before_the_total_time_is_deadline_exceeded() -
     outcome = await one(retry(store, total_s=5), Get("a"), started + 2)
     assert now() == started + 2
     assert isinstance(outcome, DeadlineExceeded)
-
-
-@in_virtual_time
-async def test_reads_and_writes_of_one_call_have_separate_total_times() -> None:
-    store = Scripted()
-    store.takes_s = lambda operations: 3
-    policy = Divided(Retry(store, read=RetrySchedule(total_s=2), write=RetrySchedule(total_s=4)))
-    outcomes = await policy.apply([put("a"), Get("b"), put("c")], Budget(now() + 60))
-    assert [type(outcome) for outcome in outcomes] == [Written, StoreUnavailable, Written]
-    assert sorted(len(call) for call in store.calls) == [1, 2]
-
-
-@in_virtual_time
-async def test_the_total_time_keeps_an_unknown_outcome_of_an_earlier_attempt() -> None:
-    store = Scripted()
-    store.fault = lambda operation, call: StoreUnavailable("lost", applied="unknown")
-    store.takes_s = lambda operations: 60 if len(store.calls) > 1 else 0
-    outcome = await one(retry(store, total_s=2), put("a", token=TOKEN), now() + 60)
-    assert isinstance(outcome, StoreUnavailable)
-    assert outcome.applied == "unknown"
-
-
-@in_virtual_time
-async def test_reads_and_writes_have_separate_pauses() -> None:
-    store = failing()
-    read, write = RetrySchedule(backoff="none"), RetrySchedule(backoff="fixed", pause_s=1, pause_max_s=1)
-    assert await pauses(Retry(store, read=read, write=write), store) == [0, 0]
-    store = failing()
-    await one(Retry(store, read=read, write=write), put("a"))
-    assert [later - earlier for earlier, later in itertools.pairwise(store.called_at)] == [1, 1]
 
 
 # The retry budget
@@ -530,16 +427,6 @@ def test_invalid_settings_are_rejected_at_construction(arguments: dict[str, Any]
 
 def test_one_attempt_need_not_fit_a_pause() -> None:
     assert RetrySchedule(1, backoff="fixed", pause_s=2, total_s=1).attempts_max == 1
-
-
-def test_a_budget_shows_its_remaining_retries() -> None:
-    budget = RetryBudget(share=0.5, per_s=2, window_s=10)
-    assert budget.remaining(0) == 20
-    assert budget.spend(25, 0)
-    assert budget.remaining(0) == -5
-    assert budget.remaining(1) == -3
-    budget.earn(8, 1)
-    assert budget.remaining(1) == 1
 
 
 @in_virtual_time

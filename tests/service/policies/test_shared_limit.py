@@ -23,7 +23,7 @@ from support.spans import Spans
 from support.virtual_time import now
 from tableside.core.budget import Budget
 from tableside.core.errors import Throttled
-from tableside.core.operations import Get, Operation, Outcome, Put
+from tableside.core.operations import Get, Operation, Outcome
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.metrics import PolicyMetrics
 from tableside.policies.rate_limit import Cost, Rate, RateLimit
@@ -129,19 +129,6 @@ async def test_a_replica_can_use_credits_that_others_leave(redis_url: str, table
     assert len(busy_store.calls) >= 0.6 * 200 * 2.5
 
 
-async def test_replicas_share_rates_below_one_and_fractional_costs(redis_url: str, table: str) -> None:
-    rate, cost = Rate(5, 5), Cost(put=0.25, kib=0.5)
-    write = Put("a", b"{}")
-    async with replicas(redis_url, table, 2, write=rate, cost=cost) as ((one, one_store), (other, other_store)):
-        await asyncio.gather(run_callers(one, 4, 3, write), run_callers(other, 4, 3, write))
-    both = passed([one_store, other_store])
-    assert most_above(both, 5 / 0.75) <= (5 + 2) / 0.75
-    assert sum(count for _, count in both) >= 0.6 * 4 * 5 / 0.75
-    async with replicas(redis_url, table, 2, read=Rate(0.5)) as ((one, one_store), (other, other_store)):
-        await asyncio.gather(run_callers(one, 3, 2), run_callers(other, 3, 2))
-    assert 1 <= len(passed([one_store, other_store])) <= 2
-
-
 async def test_a_burst_is_for_all_together(redis_url: str, table: str) -> None:
     async with replicas(redis_url, table, 3, write=Rate(10, 50)) as three:
         writes = [put(f"{index}") for index in range(40)]
@@ -179,18 +166,6 @@ async def test_a_hundred_waiting_callers_cause_few_requests_to_redis(tmp_path: P
     assert commands <= 1.5 * 20 * 3 * 12
 
 
-async def test_a_call_without_credits_in_time_is_rejected_early(redis_url: str, table: str) -> None:
-    async with replicas(redis_url, table, 1, write=Rate(0.2, 1)) as [(policy, one_store)]:
-        await policy.apply([put("a")], Budget(now() + 5))
-        started = now()
-        outcomes = await asyncio.gather(*(policy.apply([put("b")], Budget(now() + 2)) for _ in range(20)))
-        assert now() - started < 1
-    for [refused] in outcomes:
-        assert isinstance(refused, Throttled)
-        assert 2 < (refused.retry_after_s or 0) <= 200
-    assert len(one_store.calls) == 1
-
-
 async def test_the_wait_that_a_window_announces_is_exact(redis_url: str, table: str) -> None:
     async with shared(redis_url) as credit:
         window = SharedWindow(credit._storage, credit._limiter, table, Rate(4))
@@ -204,39 +179,6 @@ async def test_the_wait_that_a_window_announces_is_exact(redis_url: str, table: 
         assert shortly.wait_s == pytest.approx(0.1, abs=0.05)
         await asyncio.sleep(shortly.wait_s)
         assert (await window.lease(2, 2)).credits == 2
-
-
-async def test_a_waiting_caller_keeps_its_deadline_and_takes_no_credits_if_cancelled(
-    redis_url: str, table: str
-) -> None:
-    async with replicas(redis_url, table, 1, read=Rate(20, 20)) as [(policy, one_store)]:
-        await policy.apply([Get(f"{index}") for index in range(20)], Budget(now() + 5))
-        calls = [asyncio.create_task(policy.apply([Get(f"w{index}")], Budget(now() + 10))) for index in range(6)]
-        await asyncio.sleep(0.2)
-        for call in calls[1::2]:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
-    assert [operation.key for [operation] in one_store.calls[-3:]] == ["w0", "w2", "w4"]
-
-
-async def test_an_operation_beyond_the_burst_passes_and_the_rest_is_debt(redis_url: str, table: str) -> None:
-    async with replicas(redis_url, table, 1, write=Rate(20), cost=Cost(kib=1)) as [(policy, _)]:
-        large = Put("a", b'{"s":"' + b"x" * 24_000 + b'"}')
-        started = now()
-        assert not isinstance((await policy.apply([large], Budget(started + 5)))[0], Throttled)
-        assert now() - started < 1
-        assert not isinstance((await policy.apply([put("b")], Budget(started + 5)))[0], Throttled)
-        assert now() - started > 1, "the window is used up, and 5 credits are owed"
-
-
-async def test_the_next_call_pays_for_the_records_found(redis_url: str, table: str) -> None:
-    async with replicas(redis_url, table, 1, read=Rate(20), cost=Cost(kib=1)) as [(policy, one_store)]:
-        await one_store.apply([Put("a", b'{"s":"' + b"x" * 24_000 + b'"}')])
-        started = now()
-        await policy.apply([Get("a")], Budget(started + 5))
-        assert now() - started < 0.5
-        await policy.apply([Get("b")], Budget(started + 5))
-        assert now() - started > 1
 
 
 @pytest.mark.parametrize("fault", ["cut", "hang"])
@@ -276,16 +218,6 @@ async def test_without_redis_a_replica_uses_a_local_limit_until_redis_recovers(
 def fallbacks(registry: CollectorRegistry, table: str) -> float:
     name = "tableside_rate_limit_fallbacks_total"
     return registry.get_sample_value(name, {"table": table, "direction": "read"}) or 0.0
-
-
-async def test_a_redis_that_was_never_reachable_blocks_no_call(table: str, unused_tcp_port: int) -> None:
-    async with replicas(f"redis://127.0.0.1:{unused_tcp_port}", table, 1, read=Rate(50)) as [(policy, _)]:
-        started = now()
-        outcomes: list[Outcome] = []
-        for _ in range(50):
-            outcomes += await policy.apply([Get("a")], Budget(now() + 5))
-        assert outcomes == [None] * 50
-        assert now() - started < 2 * RESPONSE_TIMEOUT_S
 
 
 async def test_a_cluster_that_was_never_reachable_blocks_no_call(table: str, unused_tcp_port: int) -> None:

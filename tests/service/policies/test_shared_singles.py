@@ -6,15 +6,11 @@ It changes no other call.
 import asyncio
 from typing import Any
 
-import pytest
-from prometheus_client import CollectorRegistry
-
 from contract import PolicyContract, Time, one, put, update, value
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
-from tableside.core.budget import Budget
 from tableside.core.changes import PACKED_BYTES_MIN, packed
-from tableside.core.errors import DeadlineExceeded, Internal, StoreUnavailable
+from tableside.core.errors import StoreUnavailable
 from tableside.core.operations import Get, Operation, Outcome, Record, Token, Update, Written
 from tableside.core.store import Policy, Store
 from tableside.core.updates import parse
@@ -101,63 +97,6 @@ async def test_a_get_without_others_does_not_wait() -> None:
 
 
 @in_virtual_time
-async def test_a_get_does_not_join_a_call_that_was_sent() -> None:
-    store = slow()
-    policy = shared(store)
-    early = asyncio.create_task(together(policy, Get("a"), Get("b")))
-    await asyncio.sleep(CALL_S / 2)
-    late = asyncio.create_task(one(policy, Get("a")))
-    await asyncio.gather(early, late)
-    assert [operation.key for operation in store.calls[-1]] == ["a"]
-    assert sizes(store) == [1, 2, 1]
-
-
-@in_virtual_time
-async def test_a_call_has_the_latest_deadline_and_each_caller_its_own() -> None:
-    store = slow()
-    policy = shared(store)
-    alone = asyncio.create_task(one(policy, Get("in flight")))
-    await asyncio.sleep(0)
-    long, short = now() + 30, now() + CALL_S / 2
-    first, hasty, *others = await asyncio.gather(
-        policy.apply([Get("a")], Budget(long)),
-        policy.apply([Get("b")], Budget(short)),
-        policy.apply([Get("c")], Budget(long)),
-        policy.apply([Get("d")], Budget(long + 0.0001)),
-    )
-    await alone
-    assert (first, *others) == ([None], [None], [None])
-    assert isinstance(hasty[0], DeadlineExceeded)
-    assert store.untils[1:] == [pytest.approx(long + 0.0001)]
-
-
-@in_virtual_time
-async def test_no_call_is_sent_after_its_deadline() -> None:
-    store = slow()
-    policy = shared(store)
-    alone = asyncio.create_task(one(policy, Get("in flight")))
-    await asyncio.sleep(0)
-    [outcome] = await policy.apply([Get("a")], Budget(now()))
-    assert isinstance(outcome, DeadlineExceeded)
-    await alone
-    assert sizes(store) == [1]
-
-
-@in_virtual_time
-async def test_a_get_whose_callers_were_cancelled_is_not_sent() -> None:
-    store = slow()
-    policy = shared(store)
-    alone = asyncio.create_task(one(policy, Get("in flight")))
-    await asyncio.sleep(0)
-    tasks = [asyncio.create_task(one(policy, Get(key))) for key in "aab"]
-    await asyncio.sleep(0)
-    tasks[0].cancel()
-    tasks[2].cancel()
-    await asyncio.gather(*tasks, alone, return_exceptions=True)
-    assert [[operation.key for operation in call] for call in store.calls] == [["in flight"], ["a"]]
-
-
-@in_virtual_time
 async def test_a_call_is_cancelled_with_its_last_caller() -> None:
     store = slow()
     policy = shared(store)
@@ -173,46 +112,6 @@ async def test_a_call_is_cancelled_with_its_last_caller() -> None:
     await alone
     await policy.close()
     assert store.cancelled == 1
-
-
-@in_virtual_time
-async def test_a_call_that_raises_fails_its_callers_only(caplog: pytest.LogCaptureFixture) -> None:
-    store = slow()
-    policy = shared(store)
-
-    def broken(operation: Operation, call: int) -> None:
-        if operation.key == "a":
-            raise ZeroDivisionError
-
-    store.fault = broken
-    outcomes = await together(policy, Get("a"), Get("b"))
-    assert [type(outcome) for outcome in outcomes] == [Internal, Internal]
-    assert caplog.text.count("a call of the store failed") == 1
-    assert isinstance(await one(policy, put("c")), Written)
-    assert isinstance(await one(policy, Get("c")), Record)
-
-
-@in_virtual_time
-async def test_closing_waits_for_the_gets_in_flight() -> None:
-    store = slow()
-    policy = shared(store)
-    gets = asyncio.create_task(together(policy, Get("a"), Get("b")))
-    await asyncio.sleep(CALL_S / 2)
-    await policy.close()
-    assert await gets == [None, None]
-
-
-@in_virtual_time
-async def test_metrics_show_shared_calls_and_shared_gets() -> None:
-    registry = CollectorRegistry()
-    await together(shared(slow(), PolicyMetrics(registry)), Get("a"), Get("b"), Get("a"))
-
-    def sample(name: str, **labels: Any) -> float | None:
-        return registry.get_sample_value(name, {"table": "t", **labels})
-
-    assert sample("tableside_call_operations_count", reason="waited") == 1
-    assert sample("tableside_call_operations_sum", reason="waited") == 2
-    assert sample("tableside_coalesced_gets_total") == 1
 
 
 def increment(key: str, **options: Any) -> Operation:
@@ -278,15 +177,3 @@ async def test_an_update_whose_caller_was_cancelled_is_not_sent() -> None:
     tasks[0].cancel()
     await asyncio.gather(*tasks, alone, return_exceptions=True)
     assert [[operation.key for operation in call] for call in store.calls] == [["in flight"], ["b"]]
-
-
-@in_virtual_time
-@pytest.mark.parametrize("kind", [Get, Update])
-async def test_operations_of_other_kinds_do_not_share_calls(kind: type[Operation]) -> None:
-    store = slow()
-    policy = Coalesce(store, linger_s=None, singles={kind: OPERATIONS_MAX})
-    await together(policy, Get("a"), Get("b"))
-    assert sizes(store) == ([1, 2] if kind is Get else [1, 1, 1])
-    store.calls.clear()
-    await updates_together(policy, increment("a"), increment("b"))
-    assert sizes(store) == ([1, 2] if kind is Update else [1, 1, 1])

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import pytest
 from prometheus_client import CollectorRegistry
 
-from contract import PolicyContract, Time, put, update
+from contract import PolicyContract, Time, put
 from support.scripted import Divided, Scripted
 from support.virtual_time import in_virtual_time, now
-from tableside.catalog.table import Table
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
-from tableside.core.operations import Get, Operation, Outcome, Record, Written
+from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Policy, Store
 from tableside.policies.metrics import PolicyMetrics
 from tableside.policies.timeout import GRACE_S, Timeout
@@ -22,11 +21,6 @@ from tableside.policies.timeout import GRACE_S, Timeout
 class TestTimeout(PolicyContract):
     def around(self, inner: Store, time: Time) -> Policy:
         return Timeout(inner, read_s=60, write_s=60)
-
-
-class TestTimeoutOfReadsAndWritesApart(PolicyContract):
-    def around(self, inner: Store, time: Time) -> Policy:
-        return Timeout(inner, read_s=60, write_s=70)
 
 
 def error(outcome: object, kind: type[TableError], applied: str) -> TableError:
@@ -87,32 +81,6 @@ async def test_a_store_that_ignores_its_deadline_is_cancelled_shortly_after() ->
 
 
 @in_virtual_time
-async def test_a_hung_direction_does_not_lose_the_outcomes_of_the_other() -> None:
-    store = Scripted()
-    store.deaf, store.takes_s = True, lambda operations: 0 if isinstance(operations[0], Get) else 3600
-    await store.apply([put("z")])
-    store.calls.clear()
-    table = Table(Timeout(store, read_s=1, write_s=60), deadline_s=3)
-    started = now()
-    outcomes = await table.batch([Get("a"), put("b")])
-    assert now() < started + 3.1
-    assert outcomes[0] is None
-    error(outcomes[1], DeadlineExceeded, "unknown")
-
-
-@in_virtual_time
-async def test_each_direction_of_a_call_has_a_separate_timeout() -> None:
-    store = Scripted()
-    store.takes_s = lambda operations: 60 if isinstance(operations[0], Get) else 1.5
-    operations: list[Operation] = [Get("a"), put("b"), Get("c"), update("d", {"n": 1}, {})]
-    for write_s in (2.0, None):
-        policy = Divided(Timeout(store, read_s=1, write_s=write_s))
-        outcomes = await policy.apply(operations, budget=Budget(now() + 10))
-        assert [type(outcome) for outcome in outcomes] == [StoreUnavailable, Written, StoreUnavailable, Written]
-    assert [[operation.key for operation in call] for call in store.calls] == [["a", "c"], ["b"], ["d"]] * 2
-
-
-@in_virtual_time
 async def test_without_a_timeout_calls_are_unlimited() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 3600
@@ -161,10 +129,3 @@ async def test_timeouts_are_counted_by_direction() -> None:
         return registry.get_sample_value("tableside_attempt_timeouts_total", {"table": "t", "direction": direction})
 
     assert (count("read"), count("write")) == (2, 1)
-
-
-@in_virtual_time
-async def test_calls_within_the_timeout_are_unchanged() -> None:
-    policy = Timeout(Scripted(), read_s=1, write_s=1)
-    await policy.apply([put("a", {"n": 1})])
-    assert [type(outcome) for outcome in await policy.apply([Get("a"), Get("b")])] == [Record, type(None)]
