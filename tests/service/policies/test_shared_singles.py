@@ -43,10 +43,6 @@ def sizes(store: Scripted) -> list[int]:
     return [len(call) for call in store.calls]
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 async def together(policy: Policy, *operations: Operation) -> list[Outcome]:
     """Do operations of concurrent callers. A get before them, still in flight, makes them wait for each other."""
     alone = asyncio.create_task(one(policy, Get("in flight")))
