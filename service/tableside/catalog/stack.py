@@ -15,7 +15,6 @@ from ..policies import (
     CallerLimit,
     Coalesce,
     Cost,
-    Peers,
     PolicyMetrics,
     Rate,
     RateLimit,
@@ -33,6 +32,7 @@ from .backends import ReplicaLinks
 from .store_in_flight import PartitionLimit, StoreInFlight
 
 if TYPE_CHECKING:
+    from ..policies.cache.channel import Channel
     from ..policies.rate_limit.shared import SharedCredits
 
 
@@ -192,7 +192,7 @@ def _shared(settings: TableSettings, replicas: ReplicaLinks | None) -> "SharedCr
     return replicas.limiter(settings.limiter) if replicas is not None and settings.limiter is not None else None
 
 
-def _channel(settings: CacheSettings, replicas: ReplicaLinks | None) -> Peers | None:
+def _channel(settings: CacheSettings, replicas: ReplicaLinks | None) -> "Channel | None":
     return replicas.channel(settings.channel) if replicas is not None and settings.channel is not None else None
 
 

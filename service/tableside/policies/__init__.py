@@ -5,7 +5,7 @@ are gets, or puts, updates or deletes. Imports `core` and `telemetry`.
 """
 
 from .bulkhead import Bulkhead
-from .cache import Cache, Peers
+from .cache import Cache
 from .coalesce import UNLIMITED, Coalesce
 from .metrics import PolicyMetrics
 from .rate_limit import CallerLimit, Cost, Rate, RateLimit
@@ -20,7 +20,6 @@ __all__ = [
     "CallerLimit",
     "Coalesce",
     "Cost",
-    "Peers",
     "PolicyMetrics",
     "Rate",
     "RateLimit",

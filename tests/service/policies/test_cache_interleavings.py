@@ -16,7 +16,7 @@ from tableside.core.errors import StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Policy, TableSpec
 from tableside.policies.cache import Cache
-from tableside.policies.cache.policy import OnKeys
+from tableside.policies.cache.channel import OnKeys
 from tableside.stores.memory import MemoryStore
 
 ROOMY = {"records_max": 100, "bytes_max": 2**20, "ttl_s": 3600.0, "absent_ttl_s": 600.0}
@@ -183,7 +183,7 @@ class Interleaving(Policy):
 class Replica:
     """A cache, and the index of the last acknowledged state of each key."""
 
-    def __init__(self, store: Interleaving, configuration: dict[str, Any], bus: "Bus | None") -> None:
+    def __init__(self, store: Interleaving, configuration: dict[str, Any], bus: Any) -> None:
         self.cache = Cache(store, clock=lambda: 0, monotonic=lambda: 0.0, channel=bus, **configuration)
         self.acknowledged: dict[Key, int] = {}
 

@@ -130,13 +130,13 @@ async def test_a_replica_can_use_credits_that_others_leave(redis_url: str, table
 
 
 async def test_a_burst_is_for_all_together(redis_url: str, table: str) -> None:
-    async with replicas(redis_url, table, 3, write=Rate(10, 50)) as three:
+    async with replicas(redis_url, table, 3, write=Rate(1, 50)) as three:
         writes = [put(f"{index}") for index in range(40)]
-        outcomes = await asyncio.gather(*(policy.apply(writes, Budget(now() + 0.2)) for policy, _ in three))
+        outcomes = await asyncio.gather(*(policy.apply(writes, Budget(now() + 2)) for policy, _ in three))
     answered = [outcome for each in outcomes for outcome in each]
     refused = [outcome for outcome in answered if isinstance(outcome, Throttled)]
     assert 50 <= len(answered) - len(refused) <= 53
-    assert all(0 < (error.retry_after_s or 0) <= 10 for error in refused)
+    assert all(0 < (error.retry_after_s or 0) <= 100 for error in refused)
 
 
 async def test_reads_and_writes_have_separate_credits(redis_url: str, table: str) -> None:

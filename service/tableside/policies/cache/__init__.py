@@ -3,6 +3,6 @@
 `channel`, which connects the caches of several replicas, is imported only when one is used: it needs the Redis driver.
 """
 
-from .policy import Cache, Peers
+from .policy import Cache
 
-__all__ = ["Cache", "Peers"]
+__all__ = ["Cache"]

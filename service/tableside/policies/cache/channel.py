@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,16 +19,18 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 from ...core import Key, TableError
 from ..metrics import PolicyMetrics
 from .messages import Demoted, Message, Publisher, Subscriber, connector
-from .policy import OnKeys
 
 log = logging.getLogger(__name__)
+
+OnKeys = Callable[[Sequence[Key] | None], None]
+"""Receives the keys that another replica wrote, or None if it may have written any key."""
 
 CLOSE_FLUSH_MAX_S = 1.0
 """Maximum time for publishing the remaining keys when a channel is closed."""
 
 
 class ChannelSubscription(msgspec.Struct, frozen=True, eq=False):
-    """The subscription of one cache: see `cache.Subscription`."""
+    """The subscription of one cache."""
 
     channel: "Channel"
     table: str
@@ -41,7 +43,7 @@ class ChannelSubscription(msgspec.Struct, frozen=True, eq=False):
         self.channel.publish(self.table, keys)
 
     async def flushed(self, until: float) -> None:
-        """Wait until the channel has accepted all keys published so far, but only shortly."""
+        """Wait until the channel has accepted all keys published so far, but only shortly. Raise nothing."""
         await self.channel.flushed(until)
 
     def leave(self) -> None:
@@ -87,7 +89,11 @@ class Channel:
     def subscribe(
         self, table: str, on_keys: OnKeys, on_lost: Callable[[], None], on_sent: Callable[[int], None]
     ) -> ChannelSubscription:
-        """Subscribe a cache of the table with this name in its store: see `cache.Peers`."""
+        """Subscribe a cache of the table with this name in its store.
+
+        `on_lost` is called whenever the subscription is established (again), because messages may have been missed
+        before. `on_sent` is called with the number of keys that were published. All keys of the table count as one.
+        """
         subscription = ChannelSubscription(self, table, on_keys, on_lost, on_sent)
         self._subscriptions.setdefault(table, []).append(subscription)
         return subscription

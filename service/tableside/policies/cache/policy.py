@@ -11,7 +11,7 @@ Replicas publish their writes to each other on a channel, if one is configured. 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from ...core import (
     NO_DEADLINE,
@@ -43,8 +43,8 @@ from .in_flight import (
     young_enough,
 )
 
-OnKeys = Callable[[Sequence[Key] | None], None]
-"""Receives the keys that another replica wrote, or None if it may have written any key."""
+if TYPE_CHECKING:
+    from .channel import Channel
 
 
 class Cache(Policy):
@@ -65,7 +65,7 @@ class Cache(Policy):
         ttl_s: float,
         absent_ttl_s: float,
         writes: Literal["around", "through"] = "around",
-        channel: "Peers | None" = None,
+        channel: "Channel | None" = None,
         clock: Clock = now_ms,
         monotonic: Callable[[], float] = time.monotonic,
         metrics: PolicyMetrics | None = None,
@@ -262,34 +262,3 @@ class Cache(Policy):
 
 _TRY_AGAIN = DeadlineExceeded("the deadline was over while another get read the record")
 """Marks a get that must try again. If its deadline has passed, this is its outcome."""
-
-
-class Subscription(Protocol):
-    """The subscription of one cache to a channel."""
-
-    def publish(self, keys: Sequence[Key]) -> None:
-        """Publish to the other replicas that these keys were written. Return immediately."""
-        ...
-
-    async def flushed(self, until: float) -> None:
-        """Wait until the channel has accepted all keys published so far, but only shortly. Raise nothing."""
-        ...
-
-    def leave(self) -> None:
-        """End the subscription."""
-        ...
-
-
-class Peers(Protocol):
-    """A channel to all other replicas."""
-
-    def subscribe(
-        self, table: str, on_keys: OnKeys, on_lost: Callable[[], None], on_sent: Callable[[int], None]
-    ) -> Subscription:
-        """Subscribe a cache of the table with this name in its store.
-
-        `on_keys` is called with the keys that other replicas wrote. `on_lost` is called whenever the connection to the
-        channel is established (again), because messages may have been missed before. `on_sent` is called with the
-        number of keys that were published. All keys of the table count as one.
-        """
-        ...
