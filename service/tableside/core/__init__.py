@@ -10,7 +10,13 @@ from .arrow_texts import (
     may_be_column as may_be_column,
     text_of as text_of,
 )
-from .backend import Backend as Backend, BackendType as BackendType, Connections as Connections, NoOptions as NoOptions
+from .backend import (
+    Backend as Backend,
+    BackendType as BackendType,
+    Connections as Connections,
+    NoOptions as NoOptions,
+    WriteHealth as WriteHealth,
+)
 from .batch import (
     Batch as Batch,
     KeyedRecords as KeyedRecords,
@@ -98,7 +104,6 @@ from .page_builder import (
     PageBuilder as PageBuilder,
 )
 from .partitioner import target_partitions as target_partitions
-from .path_set import Path as Path
 from .store import (
     Capabilities as Capabilities,
     Clock as Clock,
@@ -120,7 +125,7 @@ from .transitions import (
     transition as transition,
     with_etag as with_etag,
 )
-from .update_operators import OPERATORS as OPERATORS
+from .update_operators import OPERATORS as OPERATORS, Path as Path
 from .updates import touched_members as touched_members
 from .urls import (
     EnvironmentProxy as EnvironmentProxy,
@@ -140,4 +145,3 @@ from .values import (
     normalize_number as normalize_number,
     parse as parse,
 )
-from .write_health import WriteHealth as WriteHealth

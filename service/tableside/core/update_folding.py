@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from .changes import Change, Changes, Edits, MergePatch
-from .path_set import Path, PathSet
-from .update_operators import OPERATORS, Edit, better, comparable
+from .update_operators import OPERATORS, Edit, Path, better, comparable
+from .updates import PathSet
 from .values import JsonObject, copied
 
 

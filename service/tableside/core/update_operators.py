@@ -4,14 +4,16 @@ A fault names the operator and the path, and never a value.
 """
 
 from collections.abc import Callable
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
 from . import values
 from .errors import InvalidOperation, quoted
-from .path_set import Path
 from .values import Json, JsonObject, copied, is_number, kind_of
+
+Path: TypeAlias = tuple[str, ...]
+"""The names on the way to a member."""
 
 
 class ArraySets:

@@ -5,13 +5,13 @@ applied in order as one step. Functions are pure: JSON text in, JSON text out, o
 """
 
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from . import values
 from .changes import Change, Changes, Edits, MergePatch
 from .errors import InvalidOperation, TooLarge, quoted
 from .json_text import check_elements
-from .path_set import Path, PathSet, overlap
-from .update_operators import OPERATORS, ArraySets, Edit, apply_edit, dotted, fault
+from .update_operators import OPERATORS, ArraySets, Edit, Path, apply_edit, dotted, fault
 from .values import Json, JsonObject, copied, kind_of
 
 CHANGES_MAX = 10_000
@@ -19,6 +19,10 @@ CHANGES_MAX = 10_000
 
 PATH_NAMES_MAX = 50_000
 """Maximum number of names in the paths of an update. A name takes two bytes of text, but may create an object."""
+
+_Node: TypeAlias = dict[str, "_Node | None"]
+
+_ABSENT: _Node = {}
 
 _MONGODB_OPERATORS = OPERATORS.keys() | {
     "$mul", "$rename", "$setOnInsert", "$currentDate", "$pop", "$pull", "$pullAll", "$bit",
@@ -187,3 +191,42 @@ def _merge(target: Json, patch: JsonObject) -> JsonObject:
         else:
             result[name] = copied(member)
     return result
+
+
+class PathSet:
+    """Paths as a tree of their names. A path ends at None, so that comparing it with all others takes one descent."""
+
+    def __init__(self) -> None:
+        self._root: _Node = {}
+
+    def add(self, path: Path) -> bool:
+        """Add a path. Return False, with the set unchanged, if it overlaps one of the set."""
+        node = self._root
+        for name in path[:-1]:
+            below = node.get(name, _ABSENT)
+            if below is None:
+                return False
+            if below is _ABSENT:
+                below = node[name] = {}
+            node = below
+        if path[-1] in node:
+            return False
+        node[path[-1]] = None
+        return True
+
+    def overlaps(self, path: Path) -> bool:
+        """Return whether the set contains the path, a parent of it or a path below it."""
+        node: _Node | None = self._root
+        for name in path:
+            if node is None:
+                return True
+            if name not in node:
+                return False
+            node = node[name]
+        return True
+
+
+def overlap(one: Path, other: Path) -> bool:
+    """Return whether two paths are equal, or one is the parent of the other."""
+    length = min(len(one), len(other))
+    return one[:length] == other[:length]

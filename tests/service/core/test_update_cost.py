@@ -10,9 +10,8 @@ from tableside.core import values
 from tableside.core.changes import Edits
 from tableside.core.errors import TooLarge
 from tableside.core.json_text import ELEMENTS_MAX
-from tableside.core.path_set import PathSet, overlap
 from tableside.core.update_folding import fold
-from tableside.core.updates import CHANGES_MAX, PATH_NAMES_MAX, apply, parse
+from tableside.core.updates import CHANGES_MAX, PATH_NAMES_MAX, PathSet, apply, overlap, parse
 
 
 def test_an_array_that_replaces_another_is_hashed_again() -> None:

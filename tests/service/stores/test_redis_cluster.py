@@ -21,11 +21,11 @@ from servers.proxy import FaultProxy
 from servers.redis import redis_cluster
 from support import large_records
 from support.redis_tables import connected, own, redis_key, table
+from tableside.core.backend import WriteHealth
 from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.core.write_health import WriteHealth
 from tableside.stores.redis.connection import Node
 from tableside.stores.redis.keys import ALL_SLOTS, KeyNames, PartitionIndex, parse_slots, slot_of
 from tableside.stores.redis.scripts import Command

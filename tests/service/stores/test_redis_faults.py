@@ -18,10 +18,10 @@ from servers.redis import redis
 from support.redis_tables import connected, table
 from support.waiting import eventually
 from tableside.catalog.table import Table
+from tableside.core.backend import WriteHealth
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Scan, TableSpec
-from tableside.core.write_health import WriteHealth
 from tableside.stores.redis.keys import KeyNames
 from tableside.stores.redis.settings import RedisSettings, create_servers
 from tableside.stores.redis.store import RedisStore

@@ -14,10 +14,10 @@ from servers.container import with_own_mounts
 from servers.redis import redis
 from support.postgres_tables import database, new_name
 from support.redis_tables import connected, own
+from tableside.core.backend import REMEMBERED_S, WriteHealth
 from tableside.core.errors import StoreUnavailable, WritesRejected
 from tableside.core.operations import Delete, Get, Operation, Record, Token, Written
 from tableside.core.store import TableSpec
-from tableside.core.write_health import REMEMBERED_S, WriteHealth
 
 TESTS = Path(__file__).parents[2]
 
