@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from .bounded_reads import not_read, value_bytes, without_value
 from .concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, Yielder, chunks_of
-from .directions import applied_if_unanswered
 from .errors import Applied, DeadlineExceeded
 from .operations import Get, Operation, Outcome, Record, Written
 from .projection import NOT_PROJECTED
@@ -57,8 +56,9 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
         return DeadlineExceeded(f"table {self.table!r}: the deadline was over", applied=applied)
 
     def unanswered(self, operations: Sequence[Operation]) -> list[Outcome]:
-        """Return the outcomes of operations of one kind that were sent, and not answered by the deadline."""
-        return [self.exceeded(applied_if_unanswered(operations))] * len(operations)
+        """Return the outcomes of operations that were sent, and not answered by the deadline."""
+        read, write = self.exceeded(), self.exceeded("unknown")
+        return [read if isinstance(operation, Get) else write for operation in operations]
 
     def limited(self, until: float) -> "Budget":
         """Return the same budget with the deadline `until`, if that is earlier."""
