@@ -26,7 +26,7 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 # On a busy machine, generating an example may take seconds.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("tests"), max_examples=20)
+settings.register_profile("quick", settings.get_profile("tests"), max_examples=10)
 settings.load_profile("tests")
 
 

@@ -27,11 +27,11 @@ SERVERS = {
 }
 """Fixtures that start a server, or a similarly expensive process."""
 
-STARTING = {"browser", "jvm", "server"}
+STARTING = {"browser", "chart", "jvm", "server"}
 """Marks of cases that are not part of a quick run."""
 
-QUICK_SHARE = 5
-"""A quick run tries every fifth of the examples."""
+QUICK_SHARE = 10
+"""A quick run tries every tenth of the examples."""
 
 MARKS = re.compile(r"^pytestmark = .*(?:\n    .*)*", re.MULTILINE)
 
@@ -39,7 +39,7 @@ MARKS = re.compile(r"^pytestmark = .*(?:\n    .*)*", re.MULTILINE)
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the soak tests, and every test at its full size")
     parser.addoption("--daily", action="store_true", help="also run the cases of parts that change rarely")
-    parser.addoption("--quick", action="store_true", help="leave out cases that start a server, a JVM or a browser")
+    parser.addoption("--quick", action="store_true", help="leave out cases with a server, JVM, browser or chart")
 
 
 @pytest.fixture(scope="session")

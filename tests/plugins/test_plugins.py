@@ -70,13 +70,14 @@ def test_daily_cases_run_if_they_are_named(suite: pytest.Pytester, marks: str) -
         assert collected(suite, "tests/test_plum.py") == ["plum blue"]
 
 
-def test_worker_processes_run_the_daily_cases_of_their_controller(suite: pytest.Pytester) -> None:
+@pytest.mark.parametrize(("argument", "passed"), [("--maxfail=9", 4), ("tests", 5)])
+def test_worker_processes_run_the_daily_cases_of_their_controller(
+    suite: pytest.Pytester, argument: str, passed: int
+) -> None:
     (suite.path / "tests" / "test_plum.py").write_text("import pytest\n@pytest.mark.daily\ndef test_blue(): pass\n")
     suite.makeini(MARKS + "testpaths = tests\n")
-    in_two = [*OPTIONS, "-pxdist", "-n2", "--dist=loadfile"]
-    assert suite.runpytest(*in_two).parseoutcomes()["passed"] == 4
-    assert suite.runpytest(*in_two, "--daily").parseoutcomes()["passed"] == 5
-    assert suite.runpytest(*in_two, "tests/test_plum.py").parseoutcomes()["passed"] == 1
+    run = suite.runpytest(*OPTIONS, "-pxdist", "-n1", "--dist=loadfile", argument)
+    assert run.parseoutcomes()["passed"] == passed
 
 
 def test_a_word_collects_only_files_that_can_match(suite: pytest.Pytester) -> None:

@@ -28,6 +28,8 @@ from deploy.chart.rendering import (
 )
 from deploy.chart.restricted import faults
 
+pytestmark = pytest.mark.chart
+
 VERSIONS = ["1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")

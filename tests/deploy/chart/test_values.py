@@ -10,6 +10,8 @@ import pytest
 from deploy.chart.rendering import LOCAL, REMOTE, Values, container, merged, notes, render, same
 from deploy.chart.values_table import DEFAULTS, SCHEMA, Path, default, described, table, written
 
+pytestmark = pytest.mark.chart
+
 HPA: Values = {"autoscaling": {"enabled": True}}
 TLS: Values = {"tls": {"enabled": True, "secretName": "certificate"}}
 MUTUAL: Values = merged(TLS, {"tls": {"clientCa": {"secretName": "authority"}}})
