@@ -107,7 +107,7 @@ def printed() -> str:
 @pytest.mark.jvm
 @pytest.mark.parametrize("store", STORES)
 def test_another_store_gives_the_same_figures(store: str, printed: str) -> None:
-    """A default run omits Redis: `test_secrets` runs the demonstration on Redis with fewer flights."""
+    """A default run omits Redis."""
     [shown] = [part for part in printed.split("the service runs at ")[1:] if f", {store} at " in part]
     assert re.findall("EQUAL: .*", shown) == EQUAL
     assert shown.count("KILLED the service") == shown.count("restarted it as process") == 1

@@ -1,18 +1,23 @@
-"""Spark sessions for tests: one Spark at a time in a process.
+"""Spark sessions for tests, one Spark at a time in a process, and the tables that they write.
 
 Modules that need no special master share the session of the fixture `spark`. `session` replaces it.
 """
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
+import pytest
 from pyspark.sql import SparkSession
 
 from spark_client.quick_start import QUICK_START, ensure_archive
+from support.running import Service
+from tableside_client import Client
 
 PYTHON_WORKERS = str(Path(__file__).with_name("python_workers"))
 PYSPARK_VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
@@ -33,6 +38,19 @@ LEAN = {
     "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
 }
 """Settings of a Spark for short tests with little data."""
+
+
+def jvm(group: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a module that uses Spark, and runs in one process with the other modules of its group."""
+    ignored = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Spark leaves sockets to the collector.
+    return [pytest.mark.jvm, pytest.mark.xdist_group(group), ignored]
+
+
+def stored(service: Service, table: str) -> dict[Any, Any]:
+    """Return the values of a table by their keys."""
+    with Client(service.url) as client:
+        rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
+    return {row["key"]: json.loads(row["value"]) for row in rows}
 
 
 @contextmanager

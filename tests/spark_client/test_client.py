@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pyarrow as pa
 import pytest
 
@@ -21,7 +20,6 @@ from tableside_client.arrow_table import read_stream, stream_bytes
 from tableside_client.connection import Connection
 from tableside_client.credential import REFRESH_INTERVAL_S, Credential, CredentialError, RefreshingToken
 from tableside_client.errors import UNREACHABLE
-from tableside_client.http_clients import BearerAuth
 from tableside_client.retries import Retries
 from tableside_spark import TableError
 
@@ -49,11 +47,6 @@ def test_a_batch_answers_in_order_and_a_failed_operation_is_a_row(client: Client
     assert answer["status"].to_pylist() == [204, 404, 200, 422]
     assert answer["code"].to_pylist() == [None, "record_not_found", None, "invalid_operation"]
     assert json.loads(answer["value"][2].as_py()) == {"n": 1}
-
-
-def test_a_batch_of_none_answers_none(client: Client) -> None:
-    answer = client.arrow_table("client_batch").batch(pa.table({"key": pa.array([], pa.string())}), op="get")
-    assert (len(answer), answer.column_names[-1]) == (0, "retries")
 
 
 def test_a_batch_beyond_the_services_limit_is_sent_in_parts(client: Client) -> None:
@@ -186,18 +179,6 @@ def test_a_token_is_sent_reread_after_a_rejection_and_never_shown(tmp_path: Path
         assert client.table("t").record("a").value == {"n": 1}
         assert [headers["Authorization"] for _, _, headers, _ in asked] == ["Bearer old-secret", "Bearer new-secret"]
     assert "s3cret" not in repr(Credential("s3cret"))
-
-
-def test_a_token_already_reread_by_another_thread_is_used(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("old")
-    signing = BearerAuth(Credential(path=str(path)))
-    first, second = (httpx.Request("GET", "http://127.0.0.1/") for _ in range(2))
-    flows = [signing.auth_flow(request) for request in (first, second)]
-    assert [next(flow).headers["Authorization"] for flow in flows] == ["Bearer old"] * 2
-    path.write_text("new")
-    refused = httpx.Response(401)
-    assert [flow.send(refused).headers["Authorization"] for flow in flows] == ["Bearer new"] * 2
 
 
 def test_a_token_is_sent_at_most_twice_if_rejected(tmp_path: Path) -> None:

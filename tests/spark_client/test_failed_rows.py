@@ -15,17 +15,14 @@ from pyspark.sql import (
 )
 from pyspark.sql.functions import col, lit
 
-from spark_client.test_streams import finished, stored, uncommitted
+from spark_client.sessions import jvm, stored
+from spark_client.test_streams import finished, uncommitted
 from support.running import Service
 from tableside_spark import Table, TableWriteError, progress
 from tableside_spark.plan import grouping
 from tableside_spark.write.failures import LETTER_TEXT_CHARACTERS_MAX
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 NAN = float("nan")
 

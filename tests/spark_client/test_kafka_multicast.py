@@ -1,6 +1,7 @@
-"""Streams multicast to a real broker: each partition has exactly its copies."""
+"""Streams multicast to a real broker: each partition has exactly its copies, and a repeated micro-batch none lost."""
 
 import random
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -8,35 +9,25 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import (
+    DataFrame,
     SparkSession,
     functions as F,  # noqa: N812 - its name everywhere
 )
 
-from spark_client.kafka_placement.keys import placed
+from scripts.bootstrap import ROOT
+from spark_client.kafka_sessions import ATTEMPTS
 from spark_client.kafka_streams import Copies, counted, drain, fill, held, stream_of
+from spark_client.sessions import jvm
 from support.kafka_topics import Received, create_topic, read, send
 from tableside_spark import BROADCAST, DEFAULT, DROP, StreamPartitioner, default_partition, multicast
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
-NINE = [(f"key {number}", f"value {number}") for number in range(9)]
+PAGE = (ROOT / "docs" / "multicast.md").read_text(encoding="utf-8")
+ALERTS = [("EU", "storm"), ("US", "fog"), ("all", "strike"), (None, "noise"), ("Asia", "heat"), ("EU", "ice")]
+BATCH = 100
 MANY = 600
 PARTITIONS = 7
-
-
-def always(answer: Any) -> StreamPartitioner:
-    """Return a partitioner with the same result for every record."""
-
-    class Always(StreamPartitioner):
-        def partitions(self, topic: str, key: str, value: str, num_partitions: int) -> Any:
-            assert (num_partitions, key.removeprefix("key ")) == (3, value.removeprefix("value "))
-            return answer
-
-    return Always()
 
 
 def routing() -> StreamPartitioner:
@@ -91,33 +82,6 @@ def expected(records: list[tuple[str, str]]) -> Copies:
     return Counter((each, key.encode(), value.encode()) for key, value in records for each in partitions(key))
 
 
-@pytest.mark.parametrize(
-    ("answer", "column", "numbers"),
-    [
-        ([0, 2], "array(0, 2)", [0, 2]),
-        (BROADCAST, "array(-1)", [0, 1, 2]),
-        (DROP, "array()", []),
-        (DEFAULT, "array(null)", None),
-    ],
-)
-@pytest.mark.parametrize("in_python", [True, pytest.param(False, marks=pytest.mark.full)])
-def test_nine_records_have_their_copies_in_three_partitions(
-    spark: SparkSession, kafka_address: str, tmp_path: Path, *, answer: Any, column: str, numbers: Any, in_python: bool
-) -> None:
-    source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 3)
-    fill(kafka_address, source, NINE)
-    partitions = always(answer) if in_python else F.expr(column)
-    frame = stream_of(spark, kafka_address, source)
-    query = drain(multicast(frame, partitions, num_partitions=3, topic=target), kafka_address, target, tmp_path)
-    copies = [
-        (number, key.encode(), value.encode())
-        for key, value in NINE
-        for number in ([default_partition(key, 3)] if numbers is None else numbers)
-    ]
-    assert held(kafka_address, target) == Counter(copies)
-    assert counted(query, target) == {"rows": 9, "dropped": 9 if answer is DROP else 0, "records": len(copies)}
-
-
 @pytest.mark.parametrize("in_python", [True, False])
 def test_every_copy_of_many_records_is_in_its_partition_once(
     spark: SparkSession, kafka_address: str, tmp_path: Path, *, in_python: bool
@@ -156,58 +120,74 @@ def test_each_copy_has_the_headers_and_the_time_of_its_record(
     assert len(read(kafka_address, target)) == 4
 
 
-def test_the_default_partitions_of_500_keys_equal_kafkas_producer(
-    spark: SparkSession, kafka_address: str, tmp_path: Path
-) -> None:
-    source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 12)
-    keys = [each.key for each in placed()]
-    encoded = [key if isinstance(key, bytes) else key.encode() for key in keys]
-    send(kafka_address, source, (Received(0, key, str(number).encode()) for number, key in enumerate(encoded)))
-    stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka_address)
-    frame = stream.options(subscribe=source, startingOffsets="earliest").load().select("key", "value")
-    copies = multicast(frame, F.expr("array(null)"), num_partitions=12, topic=target)
-    drain(copies, kafka_address, target, tmp_path)
-    found = {int(each.value or b""): each.partition for each in read(kafka_address, target)}
-    assert len(found) == 500
-    assert spark._jvm is not None
-    kafkas = spark._jvm.org.apache.kafka.clients.producer.internals.BuiltInPartitioner
-    assert found == {number: kafkas.partitionForKey(key, 12) for number, key in enumerate(encoded)}
-    assert found == {number: default_partition(key, 12) for number, key in enumerate(keys)}
-    assert set(found.values()) == set(range(12))
-
-
 def test_a_record_without_a_key_arrives_once_in_a_partition_chosen_by_kafka(
     spark: SparkSession, kafka_address: str, tmp_path: Path
 ) -> None:
     source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 3)
-    fill(kafka_address, source, [(None, value) for _, value in NINE])
+    values = [f"value {number}" for number in range(9)]
+    fill(kafka_address, source, [(None, value) for value in values])
     frame = stream_of(spark, kafka_address, source)
     copies = multicast(frame, lambda topic, key, *_: DEFAULT if key is None else DROP, num_partitions=3, topic=target)
     query = drain(copies, kafka_address, target, tmp_path)
-    assert Counter(each.value for each in read(kafka_address, target)) == Counter(value.encode() for _, value in NINE)
+    assert Counter(each.value for each in read(kafka_address, target)) == Counter(map(str.encode, values))
     assert counted(query, target) == {"rows": 9, "dropped": 0, "records": 9}
 
 
-@pytest.mark.parametrize("partitions", [lambda: lambda *_: [0, 3], lambda: F.expr("array(0, 3)")])
-def test_an_absent_partition_fails_the_query_before_sending(
-    spark: SparkSession, kafka_address: str, tmp_path: Path, partitions: Any
-) -> None:
-    source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 3)
-    fill(kafka_address, source, NINE)
-    copies = multicast(stream_of(spark, kafka_address, source), partitions(), num_partitions=3, topic=target)
-    complaint = rf"topic {target}: partitions are 0 to 2, or -1 alone for all of them; a record is for (0, )?3"
-    with pytest.raises(StreamingQueryException, match=complaint):
-        drain(copies, kafka_address, target, tmp_path)
-    assert read(kafka_address, target) == []
+def both(start: int, end: int) -> Copies:
+    """Return the copies of numbered records in the partitions 0 and 2."""
+    return Counter((each, f"key {n}".encode(), f"{n}".encode()) for n in range(start, end) for each in (0, 2))
 
 
-def test_more_partitions_than_the_topic_has_fail_the_query(
+def test_after_a_failure_nothing_is_missing_and_only_the_failed_micro_batch_is_sent_again(
     spark: SparkSession, kafka_address: str, tmp_path: Path
 ) -> None:
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH // 10)  # Some precede the failure.
     source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 3)
-    fill(kafka_address, source, NINE)
-    copies = multicast(stream_of(spark, kafka_address, source), F.expr("array(4)"), num_partitions=5, topic=target)
-    soon = {"kafka.max.block.ms": "2000"}
-    with pytest.raises(StreamingQueryException, match=f"Partition 4 of topic {target} with partition count 3"):
-        drain(copies, kafka_address, target, tmp_path, **soon)
-    assert read(kafka_address, target) == []
+    fill(kafka_address, source, [(f"key {number}", f"{number}") for number in range(3 * BATCH)])
+    broken = tmp_path / "broken"
+    broken.touch()
+
+    def to_even(topic: str, key: str, value: str, num_partitions: int) -> list[int]:
+        if int(value) == 2 * BATCH - 1 and broken.exists():
+            raise OSError("failed on purpose, at the end of the second micro-batch")
+        return [0, 2]
+
+    def copies() -> DataFrame:
+        frame = stream_of(spark, kafka_address, source, maxOffsetsPerTrigger=BATCH)
+        return multicast(frame, to_even, num_partitions=3, topic=target)
+
+    with pytest.raises(StreamingQueryException, match="failed on purpose"):
+        drain(copies(), kafka_address, target, tmp_path / "checkpoint")
+    broken.unlink()
+    query = drain(copies(), kafka_address, target, tmp_path / "checkpoint")
+    sent = held(kafka_address, target)
+    assert set(sent) == set(both(0, 3 * BATCH))
+    again: Any = sent - both(0, 3 * BATCH)
+    assert again
+    assert set(again) <= set(both(BATCH, 2 * BATCH))
+    assert max(again.values()) == ATTEMPTS
+    assert counted(query, target) == {"rows": 2 * BATCH, "dropped": 0, "records": 4 * BATCH}
+
+
+def test_the_program_sends_each_alert_to_the_documented_partitions(
+    spark: SparkSession, kafka_address: str, tmp_path: Path
+) -> None:
+    source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 12, name="alerts")
+    fill(kafka_address, source, ALERTS)
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[:2])
+    for said, here in {"broker:9092": kafka_address, "/checkpoints/alerts": str(tmp_path)}.items():
+        assert program.count(f'"{said}"') == 1
+        program = program.replace(said, here)
+    names: dict[str, Any] = {"__name__": "__main__", "alerts": stream_of(spark, kafka_address, source)}
+    exec(program, names)
+    try:
+        names["query"].processAllAvailable()
+    finally:
+        names["query"].stop()
+    copies = [
+        *((number, b"EU", value) for number in (0, 3) for value in (b"storm", b"ice")),
+        (1, b"US", b"fog"),
+        *((number, b"all", b"strike") for number in range(12)),
+        (default_partition("Asia", 12), b"Asia", b"heat"),
+    ]
+    assert held(kafka_address, target) == Counter(copies)

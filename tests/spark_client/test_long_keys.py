@@ -1,6 +1,5 @@
-"""Many rows on one key: every operator applies them in order and once, on every store, also after an interruption."""
+"""Many rows on one key: every operator applies them in order and once, also after an interruption."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,19 +15,14 @@ from pyspark.sql import (
 )
 from pyspark.sql.functions import col, lit
 
-from spark_client.test_streams import stored
-from support.kinds import EVERY, kind
-from support.running import Service, running
+from spark_client.sessions import jvm, stored
+from support.running import Service
 from tableside_spark import Table, WriteSummary
 from tableside_spark.executor.write_task import WriteTask
 from tableside_spark.plan import grouping
 from tableside_spark.write import job
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 PART_ROWS = 20
 """The size of a part in a test that does not run at full size."""
@@ -63,23 +57,6 @@ def size(full: bool, monkeypatch: pytest.MonkeyPatch) -> Size:
         return Size(5_000_000, grouping.PART_ROWS_MAX)
     monkeypatch.setattr(grouping, "PART_ROWS_MAX", PART_ROWS)
     return Size(110, PART_ROWS)
-
-
-@pytest.fixture(scope="module")
-def every_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with two tables on every store: `operators-` and `patches-`, followed by the name of the store."""
-    directory = tmp_path_factory.mktemp("long_keys")
-    kinds = {name: kind(name, request, directory) for name in EVERY}
-    tables = {
-        f"{purpose}-{name}": {**used.configuration(deadline_s=60)["tables"]["t"], "store": name}
-        for purpose in ("operators", "patches")
-        for name, used in kinds.items()
-    }
-    config = directory / "tableside.yaml"
-    config.write_text(json.dumps({"stores": {name: used.store for name, used in kinds.items()}, "tables": tables}))
-    environment = {name: value for used in kinds.values() for name, value in used.environment.items()}
-    with running(directory / "service", config, environment=environment) as started:
-        yield started
 
 
 def rows_of_one_key(spark: SparkSession, count: int) -> DataFrame:
@@ -126,11 +103,10 @@ def result_of_every_operator(count: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("store", EVERY)
 def test_every_operator_applies_the_rows_of_a_key_once_in_order(
-    spark: SparkSession, every_store: Service, store: str, size: Size, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, service: Service, size: Size, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, rows = Table(f"operators-{store}", every_store.url), rows_of_one_key(spark, size.rows)
+    table, rows = Table("operators", service.url), rows_of_one_key(spark, size.rows)
     update, default = every_operator(size.rows), {"made": lit(1), "n": lit(0)}
 
     def write() -> Any:
@@ -140,61 +116,28 @@ def test_every_operator_applies_the_rows_of_a_key_once_in_order(
     first = size.rows % size.part or size.part
     sent = first + 2 * size.part
     if size.part == PART_ROWS:
-        assert stored(every_store, table.name)["k"]["n"] == sent
+        assert stored(service, table.name)["k"]["n"] == sent
     assert counts(write()) == (size.rows - sent, sent, 0)
-    assert stored(every_store, table.name) == {"k": result_of_every_operator(size.rows)}
+    assert stored(service, table.name) == {"k": result_of_every_operator(size.rows)}
     assert counts(write()) == (0, size.rows, 0)
-    assert stored(every_store, table.name) == {"k": result_of_every_operator(size.rows)}
+    assert stored(service, table.name) == {"k": result_of_every_operator(size.rows)}
     following = table.update(rows.limit(1), "k", {"$inc": {"n": lit(1)}}, token=("job", 2))
     assert counts(following) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("store", EVERY)
-def test_patches_puts_and_deletes_of_one_key(spark: SparkSession, every_store: Service, store: str, size: Size) -> None:
-    table, rows = Table(f"patches-{store}", every_store.url), rows_of_one_key(spark, size.rows)
+def test_patches_puts_and_deletes_of_one_key(spark: SparkSession, service: Service, size: Size) -> None:
+    table, rows = Table("patches", service.url), rows_of_one_key(spark, size.rows)
     patch = {"a": F.struct(col("n"), (col("n") % 3).alias("m")), "b": None}
     for expected in ((size.rows, 0, 0), (0, size.rows, 0)):
         patched = table.update(rows, "k", patch, default={"b": 1}, order_by="n", token="patched")
         assert counts(patched) == expected
-        assert stored(every_store, table.name) == {"k": {"a": {"n": size.rows - 1, "m": (size.rows - 1) % 3}}}
+        assert stored(service, table.name) == {"k": {"a": {"n": size.rows - 1, "m": (size.rows - 1) % 3}}}
     for expected in ((size.rows, 0, 0), (0, size.rows, 0)):
         assert counts(table.put(rows, "k", order_by="n", token="put")) == expected
-        assert stored(every_store, table.name) == {"k": {"n": size.rows - 1}}
+        assert stored(service, table.name) == {"k": {"n": size.rows - 1}}
     for expected in ((size.rows, 0, 0), (0, size.rows, 0)):
         assert counts(table.delete(rows, "k", token="deleted")) == expected
-        assert stored(every_store, table.name) == {}
-
-
-ALONE: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[int], Any]]] = {
-    "$set": (lambda: {"$set": {"x": col("n")}}, lambda count: count - 1),
-    "$unset": (lambda: {"$unset": ["x"]}, lambda _: None),
-    "$inc": (lambda: {"$inc": {"x": col("n")}}, lambda count: count * (count - 1) // 2),
-    "$inc of doubles": (lambda: {"$inc": {"x": col("n") / 7}}, added),
-    "$min": (lambda: {"$min": {"x": -col("n")}}, lambda count: 1 - count),
-    "$max": (lambda: {"$max": {"x": col("n")}}, lambda count: count - 1),
-    "$push": (
-        lambda: {
-            "$push": {"x": {"$each": F.when(col("n") < 3, F.array("n")).otherwise(F.array().cast("array<long>"))}}
-        },
-        lambda _: [0, 1, 2],
-    ),
-    "$addToSet": (lambda: {"$addToSet": {"x": col("n") % 3}}, lambda _: [0, 1, 2]),
-    "merge patch": (lambda: {"x": col("n")}, lambda count: count - 1),
-}
-"""Updates with a single operator, and the resulting member `x`."""
-
-
-@pytest.mark.parametrize("name", ALONE)
-@pytest.mark.parametrize("fold", [True, False])
-def test_a_single_operator_folded_or_not(
-    spark: SparkSession, service: Service, size: Size, name: str, fold: bool
-) -> None:
-    update, result = ALONE[name]
-    table, rows = Table(f"long_{name[1:4]}_{len(name)}_{fold}", service.url), rows_of_one_key(spark, size.rows)
-    summary = table.update(rows, "k", update(), default={}, order_by="n", fold=fold, token="t")
-    assert counts(summary) == (size.rows, 0, 0)
-    expected = result(size.rows)
-    assert stored(service, table.name) == {"k": {} if expected is None else {"x": expected}}
+        assert stored(service, table.name) == {}
 
 
 @pytest.mark.parametrize("ordered", [True, False])

@@ -17,15 +17,11 @@ from pyspark.sql import (
 )
 from pyspark.sql.functions import col, lit
 
-from spark_client.kafka_placement.keys import placed
+from spark_client.sessions import jvm
 from tableside_spark import BROADCAST, DEFAULT, DROP, DefaultPartitioner, StreamPartitioner, multicast
 from tableside_spark.multicast import PARTITIONS_MAX
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 
 def answers() -> list[tuple[Any, str, list[int | None]]]:
@@ -100,30 +96,6 @@ def test_lists_of_any_integers_are_treated_alike_in_python_and_in_columns(spark:
         assert by_id(multicast(frame, partitions, num_partitions=50, topic="t")) == everything
 
 
-@pytest.mark.parametrize(
-    ("partitions", "copies"),
-    [(lambda *_: [0, 1, 2], [9, 9, 9]), (lambda *_: [0, 2], [9, 0, 9]), (lambda *_: [], [0, 0, 0])],
-)
-def test_nine_records_of_which_all_are_for_some_partitions(
-    spark: SparkSession, partitions: Any, copies: list[int]
-) -> None:
-    observed = Observation()
-    found = by_id(multicast(numbers(spark, 9), partitions, num_partitions=3, topic="t", observed=observed))
-    assert [sum(1 for _, partition in found.elements() if partition == index) for index in range(3)] == copies
-    assert observed.get == {"rows": 9, "dropped": 0 if sum(copies) else 9, "records": sum(copies)}
-
-
-def test_binary_and_text_keys_have_kafkas_partitions(spark: SparkSession) -> None:
-    table = placed()
-    for kind, name in ((bytes, "binary"), (str, "string")):
-        rows = [(number, row.key) for number, row in enumerate(table) if isinstance(row.key, kind)]
-        frame = spark.createDataFrame([*rows, (-1, None)], f"id int, key {name}")
-        found = multicast(frame, DefaultPartitioner(), num_partitions=12, topic="t", value=None)
-        assert by_id(found) == Counter(
-            [(-1, None), *((number, (table[number].hash & 0x7FFFFFFF) % 12) for number, _ in rows)]
-        )
-
-
 def test_values_reach_the_partitioner_as_python_objects(spark: SparkSession) -> None:
     frame = spark.sql("select 7L `the key`, named_struct('gate', 'B', 'stops', array(2, 1)) as `a.b`, 1 id")
 
@@ -145,37 +117,15 @@ def test_lists_without_integers_are_accepted(spark: SparkSession, lists: str, pa
     assert found == Counter((0, partition) for partition in partitions)
 
 
-def test_the_older_method_is_supported(spark: SparkSession) -> None:
-    with pytest.warns(DeprecationWarning, match="define partitions"):
-
-        class Older(StreamPartitioner):
-            def partition(self, topic: str, key: Any, value: Any, num_partitions: int) -> int | None:
-                return None if value == "3" else int(value) % num_partitions
-
-    found = by_id(multicast(numbers(spark, 6), Older(), num_partitions=2, topic="t"))
-    assert found == Counter({(0, 0): 1, (1, 1): 1, (2, 0): 1, (3, None): 1, (4, 0): 1, (5, 1): 1})
-
-
-def test_one_partition_and_an_empty_frame(spark: SparkSession) -> None:
-    observed = Observation()
-    none = multicast(numbers(spark, 0), lambda *_: None, num_partitions=1, topic="t", observed=observed)
-    assert none.collect() == []
-    assert observed.get == {"rows": 0, "dropped": 0, "records": 0}
-    one = multicast(numbers(spark, 2), lambda *_: None, num_partitions=1, topic="t")
-    assert by_id(one) == {(0, 0): 1, (1, 0): 1}
-
-
 @pytest.mark.parametrize(
     ("partitions", "match"),
     [
         (lambda *_: [4], r"topic flights: partitions are 0 to 3, or -1 alone for all of them; a record is for 4"),
-        (lambda *_: [1, -1], r"a record is for 1, -1"),
         (lambda *_: [True], r"topic flights: a partition is an int, not bool"),
         (lambda *_: 2, r"a partitioner returns a list, BROADCAST, DROP or DEFAULT, not int"),
         (lambda topic, *_: {}[topic], r"KeyError: 'flights'"),
         ("array(4)", r"topic flights: partitions are 0 to 3, or -1 alone for all of them; a record is for 4"),
         ("array(1, 4294967296)", r"a record is for 1, 4294967296"),
-        ("array(2, -2)", r"a record is for 2, -2"),
         ("array(-1, 0)", r"a record is for -1, 0"),
         ("array(null, 0)", r"a record is for null, 0"),
     ],
@@ -205,14 +155,9 @@ def test_invalid_plans_are_rejected_on_the_driver(spark: SparkSession) -> None:
         ({"partitions": DefaultPartitioner}, "not the class DefaultPartitioner"),
     ]
     for change, match in refusals:
-        arguments: dict[str, Any] = {
-            "frame": frame,
-            "partitions": lambda *_: None,
-            "num_partitions": 4,
-            "topic": "t",
-        } | change
+        usual: dict[str, Any] = {"frame": frame, "partitions": lambda *_: None, "num_partitions": 4, "topic": "t"}
         with pytest.raises((TypeError, ValueError), match=match):
-            multicast(**arguments)
+            multicast(**(usual | change))
     multicast(frame, lambda *_: None, num_partitions=PARTITIONS_MAX, topic="t")
 
 

@@ -8,15 +8,12 @@ from pyspark.sql import (
     functions as F,  # noqa: N812 - its name everywhere
 )
 
+from spark_client.sessions import jvm
 from tableside.core import update_operators
 from tableside_client.operators import OPERATORS, UpdateOperator
 from tableside_spark.plan.update_documents import read_update
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 
 SERVICE: Any = update_operators.OPERATORS

@@ -16,6 +16,7 @@ from pyspark.sql import (
 from pyspark.sql.functions import col, lit
 
 from scripts.bootstrap import ROOT
+from spark_client.sessions import jvm
 from support.running import Service, running
 from tableside_client import Client
 from tableside_spark import (
@@ -29,11 +30,7 @@ from tableside_spark import (
     progress,
 )
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 PARTITIONS, ROWS = 4, 400
 

@@ -3,15 +3,9 @@
 import threading
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType
 
-from tableside_client.connection import Connection
-from tableside_spark.datasource.options import ReadOptions, TableOptions
-from tableside_spark.datasource.reader import Decoder, KeyLookup, PageScan, TableReader
 from tableside_spark.executor.task_client import read_ahead
-from tableside_spark.plan.table_schema import TableSchema
 
 WAIT_MAX_S = 30
 
@@ -68,19 +62,3 @@ def test_closing_does_not_wait_for_the_item_ahead() -> None:
     assert started.wait(WAIT_MAX_S)
     items.close()  # type: ignore[attr-defined] # it is a generator
     released.set()
-
-
-def test_a_scan_requests_the_next_page_while_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source(3)
-    schema = StructType([StructField("key", StringType()), StructField("value", StringType())])
-    target = TableOptions(Connection("http://127.0.0.1:1"), "t", ("key",), TableSchema())
-    decoder = Decoder.from_schema(schema, target, "fail")
-
-    def pages(_reader: TableReader, _part: PageScan | KeyLookup) -> Iterator[pa.Table]:
-        return (pa.table({"key": [f"{number}"], "value": [b"{}"]}) for number in source)
-
-    monkeypatch.setattr(TableReader, "_scan", pages)
-    batches = TableReader(target, decoder, ReadOptions(1)).read(PageScan(None, None))
-    assert next(batches)["key"].to_pylist() == ["0"]
-    assert source.computed[1].wait(WAIT_MAX_S)
-    assert [batch["key"].to_pylist() for batch in batches] == [["1"], ["2"]]

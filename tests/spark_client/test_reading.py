@@ -10,15 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import VariantVal
 
 from spark_client.reading_cases import CASES, MISFIT
+from spark_client.sessions import jvm
 from support.running import Service, running
 from tableside_client import Client
 from tableside_spark import Table
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 SCHEMA = ", ".join(f"m{at} {kind}" for at, (kind, _, _) in enumerate(CASES))
 EXPECTED: list[Any] = [None if expected == MISFIT else expected for _, _, expected in CASES]
@@ -94,11 +91,3 @@ def test_strings_of_decimals_survive_the_formats_round_trip(spark: SparkSession,
     schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields[1:])
     looked_up = Table("round_trip", service.url).enrich(frame.select("k"), "k", schema)
     assert found.collect() == frame.collect() == looked_up.collect()
-
-
-@pytest.mark.parametrize("way", ["lookup", "scan"])
-def test_one_value_that_does_not_fit_does_not_affect_the_others(
-    spark: SparkSession, service: Service, way: str
-) -> None:
-    found = read(spark, service, way, "n int", "misfits").where("n is not null").collect()
-    assert sorted(row.n for row in found) == [1, 3, 5, 7, 9]

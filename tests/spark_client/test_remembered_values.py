@@ -90,7 +90,3 @@ def test_a_task_whose_keys_do_not_repeat_stops_remembering_them() -> None:
     memory = KeyMemory(RememberedLimits(keys_max=2, repeated_min=0.1))
     _, requests = join(memory, [pa.array([1, 2]), pa.array([3]), pa.array([3])])
     assert requests == [[1, 2], [3], [3]]
-
-
-def test_the_limits_of_a_task() -> None:
-    assert RememberedLimits() == RememberedLimits(keys_max=50_000, bytes_max=32 * 1024 * 1024, repeated_min=0.1)

@@ -17,16 +17,12 @@ from pyspark.sql import (
 from pyspark.sql.functions import col, lit
 
 from spark_client.restarted_service import RestartedService
-from spark_client.sessions import session
+from spark_client.sessions import jvm, session
 from support.waiting import until
 from tableside_client import Client
 from tableside_spark import ChunkSize, Table, WriteSummary
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 ROWS = 20_000
 RATE_LIMIT = {"rate_per_s": 100, "burst": 1_000}

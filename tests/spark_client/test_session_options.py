@@ -6,15 +6,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from spark_client.test_spark import stored
+from spark_client.sessions import jvm, stored
 from support.running import Service
 from tableside_spark import Table
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 OPTIONS = {
     "spark.sql.ansi.enabled": "false",

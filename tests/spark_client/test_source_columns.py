@@ -10,15 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.functions import col
 
+from spark_client.sessions import jvm
 from support.running import Service, running
 from tableside_client import Client
 from tableside_spark import Table
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 PAIRS = {"who": "string", "at": "string"}
 COPIES = [("x", [0], 1), ("x", [2], 2), ("y", [1], 3)]

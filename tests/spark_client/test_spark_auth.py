@@ -7,15 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_client.sessions import jvm
 from support.running import Service, running
 from tableside_client.errors import TableError
 from tableside_spark import Table, TableWriteError, register
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 SECRETS = {name: f"tableside_{name}-s3cr3t" for name in ("all", "writer", "reader", "none")}
 

@@ -15,17 +15,13 @@ from pyspark.sql import (
 )
 from pyspark.sql.functions import col, lit
 
-from spark_client.sessions import session
+from spark_client.sessions import jvm, session
 from support.running import Service
 from tableside_spark import StreamPartitioner, Table, multicast
 from tableside_spark.executor.write_task import WriteTask
 from tableside_spark.write import job
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 ROWS = 4_000
 KEYS = 200

@@ -7,15 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from documentation.blocks import blocks
+from spark_client.sessions import jvm
 from support.consoles import SAID_URL
 from support.running import Service, running
 from tableside_client import Client
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 PAGE = "docs/spark.md"
 UPDATE, ENRICH, READ, COPY, FILTERED, LOOKED_UP = [block.text for block in blocks(PAGE) if block.language == "python"]

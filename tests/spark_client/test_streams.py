@@ -2,7 +2,6 @@
 
 import json
 import os
-import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,17 +18,13 @@ from pyspark.sql import (
 from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
 
-from support.running import Service, running
+from spark_client.sessions import jvm, stored
+from support.running import Service
 from tableside_client import Client
-from tableside_client.connection import Connection
 from tableside_spark import Table, TableError, progress
 from tableside_spark.write.query_memory import Checkpoint
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 FILES, ROWS, KEYS = 2, 200, 20
 
@@ -56,12 +51,6 @@ def finished(query: StreamingQuery, timeout_s: int = 120) -> StreamingQuery:
     query.awaitTermination(timeout_s)
     assert not query.isActive
     return query
-
-
-def stored(service: Service, table: str) -> dict[Any, Any]:
-    with Client(service.url) as client:
-        rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
-    return {row["key"]: json.loads(row["value"]) for row in rows}
 
 
 def sums(times: int = 1) -> dict[str, dict[str, int]]:
@@ -151,16 +140,6 @@ def test_the_progress_of_the_query_counts_rows_and_rejected_rows(
     assert reasons == [(None, 1, "invalid_operation", "key column k is null")] * 2
 
 
-def test_puts_of_a_stream_keep_the_last_row_of_a_key(
-    spark: SparkSession, service: Service, events: Path, tmp_path: Path
-) -> None:
-    table = Table("stream_put", service.url)
-    putting = table.put(reading(spark, events), "k", columns=["n"], order_by="n")
-    finished(putting.start(str(tmp_path / "checkpoint"), availableNow=True))
-    expected = {f"k{at}": {"n": FILES * ROWS - KEYS + at} for at in range(KEYS)}
-    assert stored(service, table.name) == expected
-
-
 def test_results_of_an_aggregation_are_put_in_update_mode(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
@@ -170,14 +149,6 @@ def test_results_of_an_aggregation_are_put_in_update_mode(
     finished(putting.start(str(tmp_path / "checkpoint"), output_mode="update", availableNow=True))
     expected = {key: {"count": record["count"], "max": record["max"]} for key, record in sums().items()}
     assert stored(service, table.name) == expected
-
-
-def test_deletes_of_a_stream(spark: SparkSession, service: Service, events: Path, tmp_path: Path) -> None:
-    table = Table("stream_delete", service.url)
-    table.put(spark.range(KEYS + 1).select(F.concat(lit("k"), "id").alias("k")), "k")
-    deleting = table.delete(reading(spark, events), "k")
-    finished(deleting.start(str(tmp_path / "checkpoint"), availableNow=True))
-    assert stored(service, table.name) == {f"k{KEYS}": {}}
 
 
 @pytest.mark.parametrize(("verb", "fold"), [("put", True), ("update", True), ("update", False)])
@@ -258,11 +229,9 @@ def test_an_unreachable_service_causes_no_dead_letters(
 
 
 def in_each_batch(
-    spark: SparkSession, events: Path, checkpoint: Path, write: Callable[[DataFrame, int], None], mode: str = "append"
+    spark: SparkSession, events: Path, checkpoint: Path, write: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
-    stream = reading(spark, events)
-    frame = stream.groupBy("k").agg(F.max("n").alias("n")) if mode == "complete" else stream
-    writer = frame.writeStream.foreachBatch(write).outputMode(mode).option("checkpointLocation", str(checkpoint))
+    writer = reading(spark, events).writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
     return finished(writer.trigger(availableNow=True).start())
 
 
@@ -286,14 +255,6 @@ def test_inside_foreach_batch_several_tables_have_the_token_of_the_query(
     assert stored(service, "batch_counts") == sums()
     with Client(service.url) as client:
         assert client.table("batch_latest").put("k1", {}, token=(str(query.id), FILES - 1)).replayed
-
-
-def test_complete_mode_is_written_inside_foreach_batch(
-    spark: SparkSession, service: Service, events: Path, tmp_path: Path
-) -> None:
-    table = Table("batch_complete", service.url)
-    in_each_batch(spark, events, tmp_path / "checkpoint", lambda frame, _: table.put(frame, "k"), "complete")
-    assert stored(service, table.name) == {key: {"n": record["max"]} for key, record in sums().items()}
 
 
 def refused_inside(spark: SparkSession, events: Path, checkpoint: Path, write: Callable[[DataFrame, int], None]) -> str:
@@ -349,20 +310,6 @@ def test_a_second_write_to_a_table_in_one_micro_batch_requires_a_separate_token(
     assert stored(service, table.name) == sums(2)
 
 
-def test_tables_of_one_name_at_two_services_are_written_in_one_micro_batch(
-    spark: SparkSession, service: Service, events: Path, tmp_path: Path
-) -> None:
-    with running(tmp_path / "other") as other:
-        tables = [Table("batch_services", one.url) for one in (service, other)]
-
-        def write(frame: DataFrame, number: int) -> None:
-            for table in tables:
-                table.update(frame, "k", counted(), default=ZERO)
-
-        in_each_batch(spark, events, tmp_path / "checkpoint", write)
-        assert [stored(one, "batch_services") for one in (service, other)] == [sums(), sums()]
-
-
 def test_a_second_write_is_refused_though_the_caller_sets_job_groups(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
@@ -376,39 +323,6 @@ def test_a_second_write_is_refused_though_the_caller_sets_job_groups(
     assert "written a second time in micro-batch 0" in refused_inside(spark, events, tmp_path / "1", twice)
 
 
-def test_a_write_in_a_thread_left_over_from_an_earlier_micro_batch_is_refused(
-    spark: SparkSession, service: Service, events: Path, tmp_path: Path
-) -> None:
-    table, other = Table("batch_left_over", service.url), Table("batch_left_over_other", service.url)
-    frames: queue.Queue[DataFrame | None] = queue.Queue()
-    outcomes: queue.Queue[BaseException | int] = queue.Queue()
-
-    def work() -> None:
-        while (frame := frames.get()) is not None:
-            try:
-                outcomes.put(table.update(frame, "k", counted(), default=ZERO).applied)
-            except ValueError as error:
-                outcomes.put(error)
-
-    threads: list[InheritableThread] = []
-
-    def write(frame: DataFrame, number: int) -> None:
-        if not threads:
-            threads.append(InheritableThread(work))
-            threads[0].start()
-        other.put(frame, "k", order_by="n")
-        frames.put(frame)
-        outcome = outcomes.get(timeout=60)
-        if isinstance(outcome, BaseException):
-            raise outcome
-
-    try:
-        refusal = refused_inside(spark, events, tmp_path / "1", write)
-    finally:
-        frames.put(None)
-    assert "a thread started in micro-batch 0 writes in micro-batch 1" in refusal
-
-
 def test_the_query_of_a_checkpoint_is_found_with_any_form_of_its_path(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("plain", "two words", "a[b]", "{c}", "d*e?"):
         checkpoint = tmp_path / name
@@ -416,25 +330,6 @@ def test_the_query_of_a_checkpoint_is_found_with_any_form_of_its_path(spark: Spa
         (checkpoint / "metadata").write_text(json.dumps({"id": name}))
         assert Checkpoint(f"{checkpoint}/", spark).query_id() == name
         assert Checkpoint(f"file:{checkpoint}", spark).query_id() == name
-
-
-def test_a_failed_write_can_be_repeated_in_the_same_micro_batch(
-    spark: SparkSession, service: Service, events: Path, tmp_path: Path
-) -> None:
-    table, away = Table("batch_again", service.url), Table("batch_again", "http://127.0.0.1:9")
-
-    def stubborn(frame: DataFrame, number: int) -> None:
-        from tableside_spark.write.tokens import acquire_token
-
-        connection = Connection(service.url)
-        lease = acquire_token(frame, connection, table.name, None, generate=True, harmless=False)
-        with pytest.raises(RuntimeError), lease.hold():
-            raise RuntimeError("the first try")
-        assert away.name == table.name
-        table.update(frame, "k", counted(), default=ZERO)
-
-    in_each_batch(spark, events, tmp_path / "checkpoint", stubborn)
-    assert stored(service, table.name) == sums()
 
 
 def test_unsupported_options_of_a_stream_are_rejected_before_it_starts(

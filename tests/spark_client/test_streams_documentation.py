@@ -11,15 +11,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lit
 
 from scripts.bootstrap import ROOT
+from spark_client.sessions import jvm, stored
 from support.running import Service
-from tableside_client import Client
 from tableside_spark import Table
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 TEXT = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
 COUNTING, EACH_BATCH, CHANGES, LETTERS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -33,12 +29,6 @@ def run(program: str, service: Service, directory: Path, **names: Any) -> dict[s
     scope: dict[str, Any] = {"col": col, "lit": lit, "Table": Table, **names}
     exec(textwrap.dedent(text), scope)
     return scope
-
-
-def stored(service: Service, table: str) -> dict[str, Any]:
-    with Client(service.url) as client:
-        rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
-    return {row["key"]: json.loads(row["value"]) for row in rows}
 
 
 @pytest.fixture

@@ -3,19 +3,15 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_client.sessions import jvm, stored
 from support.running import Service
 from tableside_client import Client
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 ROWS, KEYS = 5_500, 5_100
 """More keys than a chunk has rows, so that a key occurs in several chunks of a task, and twice in one of them."""
@@ -42,12 +38,6 @@ def put(frame: DataFrame, service: Service, table: str, checkpoint: Path, mode: 
     options = {"url": service.url, "table": table, "key": "k", "checkpointLocation": str(checkpoint), **more}
     writer = frame.writeStream.format("tableside").options(**options).outputMode(mode)
     writer.trigger(availableNow=True).start().awaitTermination(120)
-
-
-def stored(service: Service, table: str) -> dict[Any, Any]:
-    with Client(service.url) as client:
-        rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
-    return {row["key"]: json.loads(row["value"]) for row in rows}
 
 
 def test_the_last_row_of_a_key_wins_and_late_tasks_change_nothing(
@@ -78,8 +68,3 @@ def test_unsupported_options_are_rejected(spark: SparkSession, service: Service,
     ):
         with pytest.raises(Exception, match=match):
             put(frame, service, "format_refused", tmp_path / str(at), mode, **more)
-
-
-def test_at_least_once_sends_no_token(spark: SparkSession, service: Service, events: Path, tmp_path: Path) -> None:
-    put(reading(spark, events), service, "format_plain", tmp_path / "c", at_least_once="true")
-    assert len(stored(service, "format_plain")) == KEYS

@@ -10,15 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
 from servers.redis import redis
+from spark_client.sessions import jvm
 from support.running import Service, running
 from tableside_client import Client
 from tableside_spark import Table, TableError
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 
 @pytest.fixture(scope="module")

@@ -89,13 +89,6 @@ def test_without_options_the_environment_names_the_files(site: Site, monkeypatch
         Client(site.mutual, ca_file="none.pem")
 
 
-def test_a_key_may_be_in_the_file_of_its_certificate(site: Site, tmp_path: Path) -> None:
-    both = tmp_path / "both.pem"
-    both.write_bytes(site.client.key.read_bytes() + site.client.certificate.read_bytes())
-    with Client(site.mutual, ca_file=str(site.authority.certificate), certificate_file=str(both)) as client:
-        assert client.tables() is not None
-
-
 def test_an_unknown_authority_is_rejected_without_retries_and_named(site: Site, tmp_path: Path) -> None:
     other = Authority(tmp_path, "other")
     assert "unable to get local issuer certificate" in refused(site.url).detail
@@ -106,11 +99,6 @@ def test_an_unknown_authority_is_rejected_without_retries_and_named(site: Site, 
 def test_a_certificate_for_another_address_is_refused(site: Site) -> None:
     detail = refused(site.url.replace("127.0.0.1", "localhost"), **files(site)).detail
     assert "Hostname mismatch, certificate is not valid for 'localhost'" in detail
-
-
-def test_a_service_with_an_expired_certificate_is_rejected(site: Site, tmp_path: Path) -> None:
-    with secured(tmp_path / "over", site.authority.sign("over", expired=True)) as url:
-        assert "certificate has expired" in refused(url, **files(site)).detail
 
 
 @pytest.mark.parametrize("fault", ["none", "over", "of another authority"])

@@ -7,20 +7,15 @@ from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
-from spark_client.sessions import session
+from spark_client.sessions import jvm, session
 from support.running import Service, running
 from support.waiting import until
 from tableside_client import Client
 from tableside_client.errors import TableError
 from tableside_spark import Table
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 OLD, NEW = "tableside_old-s3cr3t", "tableside_new-s3cr3t"
 

@@ -13,7 +13,6 @@ from service.telemetry.collector import Collector, Seen, collecting
 from support.running import Service, running
 from tableside_client import Client
 from tableside_client.calls import trace_headers
-from tableside_spark.executor.task_client import map_ordered
 
 pytestmark = pytest.mark.server
 
@@ -69,12 +68,6 @@ def test_the_service_continues_the_trace_that_is_current(traced: Service, collec
     )
     assert (batch.name, batch.trace) == ("POST /v1/tables/{table}/batch", f"{0xABC:032x}")
     assert batch.attributes["tableside.operations"] == 2
-
-
-def test_concurrent_requests_have_the_trace_too(traced: Service, collector: Collector) -> None:
-    with Client(traced.url) as client, use_span(span(0x123)):
-        assert len([*map_ordered(range(10), lambda number: client.table("t").put(f"{number}", {}), window=4)]) == 10
-    assert {seen.trace for seen in requests(collector, 10)} == {f"{0x123:032x}"}
 
 
 def test_the_service_continues_the_trace_that_the_process_was_started_with(

@@ -15,15 +15,11 @@ from pyspark.sql import (
 )
 from pyspark.sql.functions import col, lit
 
-from spark_client.test_spark import stored
+from spark_client.sessions import jvm, stored
 from support.running import Service
 from tableside_spark import Table
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("spark")
 
 Write = Callable[[Table, DataFrame], Any]
 

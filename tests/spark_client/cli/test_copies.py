@@ -1,18 +1,14 @@
 """A file of `scan`, loaded into another table: the same records, with their types, expiry and partitions."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import Result
 
-from support.kinds import EVERY, kind
-from support.running import running
 from support.waiting import until
 from tableside_client import Client, Record
 
@@ -30,21 +26,6 @@ RECORDS: dict[str, dict[str, Any]] = {
     "007": {},
 }
 """In each format, some member of these needs more than the text or the type of its column."""
-
-
-@pytest.fixture(scope="module", params=EVERY)
-def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A client of a service with the tables `t` and `u` in one store."""
-    directory = tmp_path_factory.mktemp(request.param)
-    used = kind(request.param, request, directory)
-    config, other = used.configuration(), used.configuration()
-    config["tables"]["u"] = other["tables"]["t"]
-    (directory / "c.yaml").write_text(json.dumps(config))
-    with (
-        running(directory, directory / "c.yaml", environment=used.environment) as service,
-        Client(service.url) as client,
-    ):
-        yield client
 
 
 @pytest.fixture
@@ -77,19 +58,17 @@ def texts(client: Client, table: str) -> dict[Any, str]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_copy_has_the_same_values_and_expiry(stored: Client, copy: Command, form: str) -> None:
-    expires = stored.table("t").describe()["capabilities"]["ttl"]
-    lives = {"b": {"ttl_s": 1000}} if expires else {}
-    write(stored, "t", [put(key, value, **lives.get(key, {})) for key, value in RECORDS.items()])
-    write(stored, "u", [{"op": "delete", "key": key} for key in RECORDS])
-    done = copy(stored, "t", "u", form, "--key", "key")
+def test_a_copy_has_the_same_values_and_expiry(configured: Client, copy: Command, form: str) -> None:
+    write(configured, "t", [put(key, value) for key, value in RECORDS.items()])
+    write(configured, "t", [put("b", RECORDS["b"], ttl_s=1000)])
+    write(configured, "u", [{"op": "delete", "key": key} for key in RECORDS])
+    done = copy(configured, "t", "u", form, "--key", "key")
     assert done.stdout == f"{len(RECORDS)} records stored in u, 0 failed\n"
-    assert texts(stored, "u") == texts(stored, "t")
-    source, copied = records(stored, "t"), records(stored, "u")
-    assert {key for (key, _), record in copied.items() if record.expires_at} == lives.keys()
-    if expires:
-        then, now = (datetime.fromisoformat(found["b", None].expires_at or "") for found in (source, copied))
-        assert abs((now - then).total_seconds()) < 30
+    assert texts(configured, "u") == texts(configured, "t")
+    source, copied = records(configured, "t"), records(configured, "u")
+    assert [key for (key, _), record in copied.items() if record.expires_at] == ["b"]
+    then, now = (datetime.fromisoformat(found["b", None].expires_at or "") for found in (source, copied))
+    assert abs((now - then).total_seconds()) < 30
 
 
 def test_a_record_that_expired_after_the_scan_is_not_loaded(client: Client, tableside: Command) -> None:
@@ -156,12 +135,6 @@ def test_rows_that_are_not_records_of_a_scan_are_values(client: Client, tablesid
     assert tableside("load", "copies_rows", "rows.jsonl", "--key", "key").exit_code == 0
     found = {key: record.value for (key, _), record in records(client, "copies_rows").items()}
     assert found == {row.pop("key"): row for row in rows}
-
-
-def test_a_frame_of_records_is_recognized_too(client: Client, tableside: Command) -> None:
-    pq.write_table(pa.table({"key": ["a"], "value": [{"n": 1}], "etag": ["x"]}), "rows.parquet")
-    assert tableside("load", "copies_frame", "rows.parquet").exit_code == 0
-    assert client.table("copies_frame").get("a") == {"n": 1}
 
 
 @pytest.mark.parametrize(

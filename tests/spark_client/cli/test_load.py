@@ -1,6 +1,5 @@
 """The command `load`: its formats, rows that fail, its progress, and a service that restarts or does not recover."""
 
-import io
 import json
 import os
 import subprocess
@@ -15,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from servers.process import free_port
@@ -238,12 +236,6 @@ def test_a_load_stops_at_a_failure_that_outlasts_the_retries(tmp_path: Path) -> 
     assert f"the service did not recover: rows after {ROWS_PER_PART} were not sent" in done.stderr
 
 
-def test_the_progress_of_a_csv_file_follows_its_rows(tmp_path: Path) -> None:
-    file = tmp_path / "rows.csv"
-    file.write_text("id\n" + "a\n" * 4 * ROWS_PER_PART)
-    assert [part.fraction for part in read_parts(file, {"id": "string"})] == [0.25, 0.5, 0.75, 1.0]
-
-
 def test_without_a_terminal_progress_is_a_line_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
     now_s = 100.0
     with shown_progress("rows.csv", clock=lambda: now_s) as show:
@@ -251,10 +243,3 @@ def test_without_a_terminal_progress_is_a_line_at_intervals(capsys: pytest.Captu
             now_s = 100.0 + elapsed_s
             show(rows, rows / 40_000)
     assert capsys.readouterr().err == "tableside: 20,000 rows sent, 50% of rows.csv, 2,000 rows/s\n"
-
-
-def test_on_a_terminal_progress_is_a_bar_with_rows_and_rate() -> None:
-    screen = io.StringIO()
-    with shown_progress("rows.csv", Console(file=screen, force_terminal=True, width=120)) as show:
-        show(20_000, 0.5)
-    assert all(text in screen.getvalue() for text in ("20,000 rows", "rows/s", "50%"))

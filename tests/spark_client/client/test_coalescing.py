@@ -48,15 +48,6 @@ async def test_gets_wait_for_a_batch_in_flight_and_then_share_the_next() -> None
     assert values[9] == values[10] == {"key": 9}
 
 
-async def test_an_error_reaches_every_task_of_the_batch() -> None:
-    async def fetch(keys: Sequence[Any]) -> list[Any]:
-        raise ValueError("broken")
-
-    coalescer = TaskCoalescer[dict[str, Any]](fetch)
-    results = await asyncio.gather(*map(coalescer.get, range(3)), return_exceptions=True)
-    assert [str(result) for result in results] == ["broken"] * 3
-
-
 def test_threads_share_batches_and_their_errors() -> None:
     batches: list[Sequence[Any]] = []
 

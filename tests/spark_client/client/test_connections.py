@@ -1,7 +1,6 @@
 """Connections of the clients: reuse, their limit, expiry, proxies, and a client that is closed."""
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -108,24 +107,6 @@ async def test_closing_an_asyncio_client_ends_its_calls(recorder: Recorder) -> N
     await client.close()
     with pytest.raises(TablesideError, match="service_unreachable"):
         await asyncio.wait_for(call, WAIT_MAX_S)
-
-
-async def test_a_call_imports_nothing(
-    opened: Callable[..., Any], recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """httpcore imports sniffio several times for each request. If it is missing, this takes longer than the request."""
-    table = (await opened(recorder.url)).table("t")
-    await table.get("a")
-    sought: list[str] = []
-
-    class Finder:
-        @staticmethod
-        def find_spec(name: str, *_: object) -> None:
-            sought.append(name)
-
-    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
-    await table.get("a")
-    assert sought == []
 
 
 async def test_the_proxy_of_the_environment_is_used(

@@ -46,12 +46,6 @@ def test_a_dataclass_is_decoded_with_nested_dataclasses() -> None:
         decode({"visits": 1})
 
 
-@pytest.mark.parametrize("kind", [PersonStruct, PersonModel, Person])
-def test_a_mapping_is_sent_unchanged(kind: type[Any]) -> None:
-    _, encode = conversions(kind)
-    assert encode({"other": 1}) == {"other": 1}
-
-
 @pytest.mark.parametrize(("kind", "error"), [(PersonStruct, msgspec.ValidationError), (PersonModel, ValueError)])
 def test_structs_and_models_validate(kind: type[Any], error: type[Exception]) -> None:
     decode, encode = conversions(kind)

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from scripts.bootstrap import ROOT
-from spark_client.deployment import environments, standalone, test_ways
-from spark_client.deployment.way_job import connect
+from spark_client.deployment import environments, standalone
 
 PAGE = (ROOT / "docs" / "spark-deployment.md").read_text(encoding="utf-8")
 
@@ -28,24 +27,6 @@ def block(language: str, containing: str) -> str:
 def test_the_zip_file_has_the_packages_that_the_test_puts_into_it() -> None:
     [named] = re.findall(r"--target packages tableside (.*)", block("sh", "--py-files"))
     assert set(named.split()) == {name.removesuffix(".py") for name in environments.PURE}
-
-
-def test_the_page_packs_the_environment_like_the_test() -> None:
-    written = block("sh", "--archives")
-    for said in ("-m venv --copies", "tar -C environment", "PYSPARK_PYTHON=./environment/bin/python", "#environment"):
-        assert said in written
-    source = Path(environments.__file__).read_text() + Path(test_ways.__file__).read_text()
-    for done in ('"--copies"', "tar -C {folder}", '"./environment/bin/python"', "#environment"):
-        assert done in source
-
-
-def test_the_page_adds_the_artifacts_of_the_test() -> None:
-    source = Path(connect.__code__.co_filename).read_text()
-    assert 'spark.addArtifacts("tableside-packages.zip", pyfile=True)' in block("python", "pyfile")
-    assert "spark.addArtifacts(packages, pyfile=True)" in source
-    archive = block("python", "archive=True")
-    assert '"environment.tar.gz#environment", archive=True' in archive
-    assert archive.splitlines()[1] in source.replace("        ", "")
 
 
 def test_the_pod_template_is_valid_and_mounts_token_and_authority() -> None:

@@ -68,17 +68,9 @@ def _windows(events: DataFrame, _: DataFrame) -> DataFrame:
     return _in_time(events).groupBy(F.window("at", "10 seconds"), "k").agg(F.count("*"), F.sum("n").alias("sum"))
 
 
-def _overlapping(events: DataFrame, _: DataFrame) -> DataFrame:
-    return _in_time(events).groupBy(F.window("at", "20 seconds", "10 seconds")).agg(F.sum("n"))
-
-
 def _chained(events: DataFrame, others: DataFrame) -> DataFrame:
     inner = _windows(events, others)
     return inner.groupBy(F.window(F.window_time("window"), "30 seconds")).agg(F.count("*"), F.max("sum"))
-
-
-def _distinct(events: DataFrame, _: DataFrame) -> DataFrame:
-    return events.dropDuplicates(["k"])
 
 
 def _distinct_in_time(events: DataFrame, _: DataFrame) -> DataFrame:
@@ -120,10 +112,6 @@ def _joined(how: str) -> Query:
 def _joined_for_ever(events: DataFrame, others: DataFrame) -> DataFrame:
     """Without a watermark, no state is removed, and each value has many rows."""
     return events.join(others.select("k", col("n").alias("other")).where("other < 40"), "k")
-
-
-def _joined_then_counted(events: DataFrame, others: DataFrame) -> DataFrame:
-    return _joined("leftOuter")(events, others).groupBy(F.window("left_at", "10 seconds")).agg(F.count("k"))
 
 
 def _grouped(
@@ -192,25 +180,18 @@ SHAPES = [
     Shape("collected update", "update", _collected),
     Shape("windows append", "append", _windows),
     Shape("windows update", "update", _windows),
-    Shape("windows complete", "complete", _overlapping),
     Shape("chained append", "append", _chained),
-    Shape("distinct", "append", _distinct),
     Shape("distinct in time", "append", _distinct_in_time),
     Shape("distinct within", "append", _distinct_within),
     Shape("distinct then counted", "append", _distinct_then_counted),
     Shape("limited", "append", _limited),
     Shape("sessions append", "append", _sessions),
-    Shape("sessions complete", "complete", _sessions),
     Shape("sessions by number", "append", _sessions_by_number),
     Shape("joined inner", "append", _joined("inner")),
     Shape("joined left", "append", _joined("leftOuter")),
-    Shape("joined right", "append", _joined("rightOuter")),
     Shape("joined full", "append", _joined("fullOuter")),
-    Shape("joined semi", "append", _joined("leftSemi")),
     Shape("joined for ever", "append", _joined_for_ever),
-    Shape("joined then counted", "append", _joined_then_counted),
     Shape("grouped", "update", _grouped(_summing(_never()), "update", _TIMEOUT.NoTimeout, _as_they_are)),
-    Shape("grouped append", "append", _grouped(_summing(_never()), "append", _TIMEOUT.NoTimeout, _as_they_are)),
     Shape(
         "grouped event time",
         "update",
@@ -223,6 +204,5 @@ SHAPES = [
         endless=True,
     ),
     Shape("counted twice", "update", _counted, twice=True),
-    Shape("windows twice", "append", _windows, twice=True),
     Shape("joined twice", "append", _joined("leftOuter"), twice=True),
 ]

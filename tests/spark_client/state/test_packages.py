@@ -40,7 +40,3 @@ def test_a_package_uses_only_the_packages_below_it(name: str) -> None:
     files = [file for file in sources() if package(file) == name]
     assert {each for file in files for each in used(file)} - {name} <= IMPORTS[name]
     assert all(f"package tableside.state{name and '.'}{name};" in file.read_text(encoding="utf-8") for file in files)
-
-
-def test_no_file_is_too_long() -> None:
-    assert [file.name for file in sources() if len(file.read_text(encoding="utf-8").splitlines()) > LINES_MAX] == []

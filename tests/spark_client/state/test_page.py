@@ -16,7 +16,7 @@ from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.quick_start import SUBMIT_ARGUMENTS
 from support.running import running
-from tableside_spark.state.session_config import Options, settings
+from tableside_spark.state.session_config import Options
 
 PAGE = "docs/state-store.md"
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
@@ -84,12 +84,6 @@ def test_the_settings_of_the_page_are_the_providers() -> None:
     [table] = re.findall(r"\| `spark\.tableside\.state\.…` \|.*?\n\n", TEXT, re.DOTALL)
     named = {name for line in table.strip().splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])}
     assert named == set(Options.__annotations__)
-
-
-def test_the_page_lists_the_settings_that_are_set() -> None:
-    ensure_jar(ensure_javac())
-    for name in settings("http://127.0.0.1:8080", "state"):
-        assert f"`{name}`" in TEXT
 
 
 def test_the_metrics_of_the_page_are_the_providers() -> None:

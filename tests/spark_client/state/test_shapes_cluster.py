@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_client.driver_process import EXECUTOR, kill
 from spark_client.quick_start import QUICK_START
+from spark_client.sessions import jvm
 from spark_client.state.inputs import FILES, HALF
 from spark_client.state.oracle import Oracle
 from spark_client.state.providers import FETCHING, FORMAT, Settings, ours, state_session
@@ -23,11 +24,7 @@ from spark_client.stream_notes import Checkpoint
 from support.running import Service
 from support.waiting import until
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("state"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("state")
 
 SHAPES = named("counted update", "windows append", "joined left")
 BY_SHAPE = {"counted update": {FORMAT: "1"}, "windows append": {FORMAT: "1", **FETCHING}}

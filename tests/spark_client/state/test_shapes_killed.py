@@ -13,6 +13,7 @@ import pytest
 from scripts.state_jar import ROOT, ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.driver_process import Driver
+from spark_client.sessions import jvm
 from spark_client.state.inputs import FILES, Inputs
 from spark_client.state.providers import COPYING, FETCHING, HDFS, TIDYING, ours, state_session
 from spark_client.state.shape_job import Job
@@ -23,11 +24,7 @@ from spark_client.stream_notes import Checkpoint
 from support.running import Service
 from support.waiting import until
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("state"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("state")
 
 KILLS, KILLS_FULL = (2,), (1, 2, 4)
 """The micro-batches when the driver is killed, in a default run and in a full run."""

@@ -1,16 +1,14 @@
-"""Deleted or moved checkpoints, queries that share a table, state read as a table, and rejected queries."""
+"""Deleted, moved and copied checkpoints, lost records, and state that is read as a table."""
 
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import pandas as pd  # type: ignore[import-untyped] # its types are a distribution of their own
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql import SparkSession
 
+from spark_client.sessions import jvm
 from spark_client.state.inputs import FILES, HALF
 from spark_client.state.oracle import Oracle
 from spark_client.state.providers import Settings, configured, ours, query_id, state_session
@@ -23,11 +21,7 @@ from tableside_spark.state import State
 from tableside_spark.state.__main__ import main
 from tableside_spark.state.records import snapshot_chunks
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("state"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("state")
 
 SHAPES = named("counted update", "windows append", "joined left", "sessions append")
 STORES = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]
@@ -48,9 +42,8 @@ def spark() -> Iterator[SparkSession]:
         yield started
 
 
-FORMATS = [pytest.param(1, id="v1", marks=pytest.mark.full), pytest.param(2, id="v2")]
-in_the_default_format = pytest.mark.parametrize("settings", FORMATS, indirect=True)
-"""For tests that depend little on the checkpoint format: only a full run tests both formats."""
+in_the_default_format = pytest.mark.parametrize("settings", [2], ids=["v2"], indirect=True)
+"""For tests that depend little on the checkpoint format."""
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
@@ -197,48 +190,3 @@ def test_a_table_without_the_state_is_named_and_the_checkpoint_continues_on_the_
         assert "clear the existing checkpoint" not in failed[shape.name].failure
     trial.files(HALF, FILES, [shape], runs)
     assert runs == oracle.asked(spark, [shape])
-
-
-@in_the_default_format
-def test_queries_that_share_a_table_are_independent(
-    spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
-) -> None:
-    shapes = named("counted update")
-    first, runs = Trial(spark, tmp_path / "first", settings), {shape.name: Run() for shape in shapes}
-    first.files(0, HALF, shapes, runs)
-    second = Trial(spark, tmp_path / "second", settings).run(shapes)
-    first.files(HALF, FILES, shapes, runs)
-    assert runs == second == oracle.asked(spark, shapes)
-
-
-def counting() -> StatefulProcessor:
-    """Return a processor that would count rows if it were accepted. A local class, so that Spark ships it by value."""
-
-    class Counting(StatefulProcessor):
-        def init(self, handle: StatefulProcessorHandle) -> None:
-            self._count = handle.getValueState("count", "n long")
-
-        def handleInputRows(  # noqa: N802 - Spark's name
-            self,
-            key: Any,
-            rows: Iterator[pd.DataFrame],
-            timerValues: Any,  # noqa: N803 - Spark's name
-        ) -> Iterator[pd.DataFrame]:
-            yield pd.DataFrame({"k": [key[0]], "n": [sum(map(len, rows))]})
-
-        def close(self) -> None:
-            pass
-
-    return Counting()
-
-
-@in_the_default_format
-def test_transform_with_state_is_refused_by_spark_which_has_it_on_rocksdb_alone(
-    spark: SparkSession, settings: Settings, tmp_path: Path
-) -> None:
-    def query(events: DataFrame, _: DataFrame) -> DataFrame:
-        return events.groupBy("k").transformWithStateInPandas(counting(), "k string, n long", "update", "none")
-
-    run = Run()
-    Trial(spark, tmp_path, settings).files(0, 1, [Shape("transformed", "update", query)], {"transformed": run})
-    assert "[UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS]" in run.failure

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_client.sessions import jvm
 from spark_client.state.oracle import Oracle
 from spark_client.state.providers import FETCHING, TIDYING, Settings, ours, state_session
 from spark_client.state.shape_runs import Trial
@@ -14,19 +15,13 @@ from spark_client.state.shapes import named
 from support.kinds import kind
 from support.running import Service, running
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("state"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("state")
 
 SHAPES = ["collected update", "joined left"]
-SHAPES_FULL = ["counted update", "windows append", *SHAPES]
 KEYS = {"place": "string", "item": "string"}
 STORES = ("rocksdb", "redis", "postgres", "dynamodb")
 VARIANTS = [
     *(pytest.param(store, 2, {}, id=f"{store} v2") for store in STORES),
-    pytest.param("rocksdb", 1, TIDYING, id="rocksdb v1 tidying", marks=pytest.mark.full),
     pytest.param("dynamodb", 1, {**FETCHING, **TIDYING}, id="dynamodb v1 fetching and tidying"),
     pytest.param("made-when-written", 2, TIDYING, id="rocksdb by one string v2 tidying"),
 ]
@@ -66,9 +61,8 @@ def test_queries_continue_from_the_stored_state(
     table: str,
     checkpoint_format: int,
     more: Settings,
-    full: bool,
 ) -> None:
-    shapes = named(*(SHAPES_FULL if full else SHAPES))
+    shapes = named(*SHAPES)
     runs = Trial(spark, tmp_path, ours(stores.url, table, checkpoint_format, more)).run(shapes)
     assert runs == oracle.asked(spark, shapes)
     assert all(run.metrics["tablesideChunksRead"] > 0 for run in runs.values())

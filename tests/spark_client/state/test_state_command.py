@@ -130,11 +130,6 @@ def test_wrong_usage_has_a_separate_exit_code(address: str, words: list[str]) ->
     assert ended.value.code == 2
 
 
-def test_a_missing_token_file_is_a_failure(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "--table", "pair", "--token-file", "/nowhere"]) == 1
-    assert "the token in /nowhere cannot be read" in capsys.readouterr().err
-
-
 def test_the_jar_and_the_settings_are_printed_without_a_service(capsys: pytest.CaptureFixture[str]) -> None:
     ensure_jar(ensure_javac())
     assert main(["jar"]) == 0

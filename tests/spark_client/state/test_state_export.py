@@ -12,16 +12,13 @@ from pyspark.sql.functions import col
 
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
-from spark_client.state.providers import FORMAT, PROVIDER, state_session
+from spark_client.sessions import jvm
+from spark_client.state.providers import FORMAT, state_session
 from spark_client.state.written import TABLES, Written, service
 from tableside_client import Client
 from tableside_spark.state import Query, State, export, settings
 
-pytestmark = [
-    pytest.mark.jvm,
-    pytest.mark.xdist_group("state"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = jvm("state")
 
 BATCHES = [["a", "b", "a"], ["b", "c"], ["a", "d"]]
 COUNTS = [{"a": 2, "b": 1}, {"a": 2, "b": 2, "c": 1}, {"a": 3, "b": 2, "c": 1, "d": 1}]
@@ -88,42 +85,11 @@ def test_a_version_is_read_as_a_frame(spark: SparkSession, counted: Counted) -> 
     assert [counts(export(spark, counted.checkpoint, batch_id=batch)) for batch in range(3)] == COUNTS
 
 
-def test_a_frame_is_read_with_the_provider_and_the_format_of_its_checkpoint(
-    spark: SparkSession, counted: Counted
-) -> None:
-    spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
-    spark.conf.set(FORMAT, str(3 - counted.format))
-    try:
-        assert counts(export(spark, counted.checkpoint, batch_id=0)) == COUNTS[0]
-    finally:
-        spark.conf.set(PROVIDER, "tableside.state.TablesideStateStoreProvider")
-
-
 def test_the_whole_state_of_a_query_is_removed(counted: Counted) -> None:
     there = counted.written.left()
     assert counted.state.delete(counted.query.id, scan=False) == len(there) > 10
     assert counted.written.left() == set()
     assert counted.state.contents(next(counted.query.places())).versions == ()
-
-
-def test_the_sides_of_a_join_are_read(spark: SparkSession, client: Client, tmp_path: Path) -> None:
-    spark.conf.set("spark.tableside.state.table", "pair")
-    spark.conf.set(FORMAT, "2")
-    checkpoint = str(tmp_path / "checkpoint")
-    for side, words in (("l", ["a", "b"]), ("r", ["b", "c"])):
-        (tmp_path / side).mkdir()
-        (tmp_path / side / "0.json").write_text("".join(json.dumps({side: word}) + "\n" for word in words))
-    left, right = (spark.readStream.schema(f"{side} string").json(str(tmp_path / side)) for side in "lr")
-    joined = left.join(right, left.l == right.r)
-    run(joined, checkpoint, "append")
-    for frame, expected in (
-        (export(spark, checkpoint, join_side="left"), {"a", "b"}),
-        (export(spark, checkpoint, join_side="right"), {"b", "c"}),
-        (export(spark, checkpoint, store_name="left-keyToNumValues"), {"a", "b"}),
-    ):
-        assert {row[0] for row in frame.select("key.field0").collect()} == expected
-    query = str(json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"])
-    assert len(State(client, "pair").query(query).stores) == 4
 
 
 def test_a_side_and_a_store_cannot_be_combined(spark: SparkSession) -> None:

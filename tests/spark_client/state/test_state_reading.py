@@ -1,13 +1,12 @@
 """Listing of the state in a table, and its removal."""
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from spark_client.state.written import TABLES, TIME, Written, a_query, service
-from tableside_client import Client, Table
+from tableside_client import Client
 from tableside_spark import TableError
 from tableside_spark.state import Place, Progress, QueryNotFound, State, Store
 
@@ -54,13 +53,6 @@ def test_a_query_is_listed_with_its_stores(written: Written, state: State) -> No
     ]
 
 
-def test_a_query_is_also_found_by_its_checkpoints_path(client: Client) -> None:
-    query = f"path-{uuid.uuid4().hex}"
-    written = Written(client, "pair", query)
-    written.describe({"0": {"default": 1}})
-    assert State(client, "pair").query(query).operators == (0,)
-
-
 @pytest.mark.parametrize("query", ["00000000-0000-4000-8000-000000000000", "nothing"])
 def test_an_absent_query_is_not_found(state: State, query: str) -> None:
     with pytest.raises(QueryNotFound, match=f"has no state of query {query}"):
@@ -89,12 +81,6 @@ def test_versions_are_listed_with_their_contents(written: Written, state: State)
     assert (contents.delta_bytes, contents.snapshot_bytes, contents.unfinished) == (300, 40_000, 2)
 
 
-def test_a_snapshot_without_its_description_is_unfinished(written: Written, state: State) -> None:
-    contents = state.contents(Place(written.query, 0, 1, "default"))
-    [snapshot] = contents.snapshots
-    assert (snapshot.name, snapshot.finished, contents.snapshot_bytes) == ("unfinished", False, 0)
-
-
 def test_in_checkpoint_format_1_the_manifest_decides_the_version(written: Written, state: State) -> None:
     contents = state.contents(Place(written.query, 1, 0, "left-keyToNumValues"))
     assert [(each.number, each.uid, each.format) for each in contents.versions] == [
@@ -103,11 +89,6 @@ def test_in_checkpoint_format_1_the_manifest_decides_the_version(written: Writte
         (2, "older", None),
         (2, "newer", 1),
     ]
-
-
-def test_an_unused_store_is_empty(written: Written, state: State) -> None:
-    contents = state.contents(Place(written.query, 1, 0, "right-keyToNumValues"))
-    assert (contents.floor, contents.versions, contents.snapshots, contents.latest) == (1, (), (), None)
 
 
 def test_many_versions_are_all_listed(client: Client) -> None:
@@ -180,26 +161,6 @@ def test_chunks_beyond_a_gap_are_found_through_their_manifest(written: Written, 
     removed = state.delete(written.query, scan=False)
     assert removed == len(written.records) - 16
     assert written.left() == set()
-
-
-def test_no_request_is_of_more_records_than_are_allowed(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-
-    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(table: Any, items: Iterable[Any], **options: Any) -> Any:
-            sent = list(items)
-            sizes.append(len(sent))
-            return method(table, sent, **options)
-
-        return call
-
-    for name in ("batch", "get_many"):
-        monkeypatch.setattr(Table, name, counted(getattr(Table, name)))
-    for version in range(1, 9):
-        place = f"{written.query}/0/1/default"
-        written.attempt(place, version, *(f"u{number}" for number in range(30)))
-    State(written.client, written.table).delete(written.query)
-    assert max(sizes) == 200
 
 
 def test_an_absent_table_is_rejected(client: Client) -> None:

@@ -1,7 +1,6 @@
 """A table as the state store uses it, from Java: requests, retries, tokens, and error messages."""
 
 import asyncio
-import base64
 import hashlib
 import json
 import threading
@@ -132,25 +131,10 @@ def test_each_operation_has_an_outcome_in_order(java: Java, site: Service, table
     assert httpx.get(f"{site.url}/v1/tables/{table}/records/{path}").json() == {"n": 9}
 
 
-def test_bytes_are_stored_as_base64(java: Java, site: Service) -> None:
-    applied(java, site.url, [put("bytes", bytes=1000)])
-    stored = applied(java, site.url, [get("bytes")])["outcomes"][0]["value"]["data"]
-    assert base64.b64decode(stored, validate=True) == bytes(index * 31 % 256 for index in range(1000))
-
-
-def test_a_started_call_runs_in_another_thread(java: Java, site: Service) -> None:
-    operations = [put("begun"), get("not begun")]
-    assert java.run("TableCases", "begun", **arguments_of(site.url, operations)) == [204, 404]
-
-
 def test_an_empty_call_sends_nothing_and_a_repeated_key_is_rejected(java: Java, stub: Scripted) -> None:
     assert applied(java, stub.url, [])["calls"] == 0
     assert tried(java, stub.url, [get("a"), put("a")])["failure"] == "two operations of one call have the key a of p"
     assert stub.asked == []
-
-
-def test_equal_settings_share_a_table_and_the_number_of_tables_is_limited(java: Java) -> None:
-    assert java.run("TableCases", "sharing") == [True, True, True]
 
 
 # The table
@@ -341,32 +325,6 @@ async def test_requests_with_broken_connections_or_lost_responses_are_retried(ja
         assert "no response within 0." in hung["failure"]
 
 
-@pytest.mark.full  # every run tests a service that is killed during a commit
-def test_writes_wait_for_a_restarted_service(java: Java, tmp_path: Path) -> None:
-    port = free_port()
-    (tmp_path / "tables.yaml").write_text(CONFIG)
-    done: list[Result] = []
-    operations = [put(f"{number}", bytes=3000) for number in range(300)]
-    url = f"http://127.0.0.1:{port}"
-
-    def write() -> None:
-        done.append(tried(java, url, operations, request_bytes_max=8192, in_flight_max=2, deadline_s=60))
-
-    with running(tmp_path, tmp_path / "tables.yaml", port=port) as service:
-        applied(java, url, [get("a")])
-        writing = threading.Thread(target=write)
-        writing.start()
-        while httpx.get(f"{url}/v1/tables/pair/records/p/20").status_code != 200:
-            time.sleep(0.005)
-        service.kill()
-    with running(tmp_path, tmp_path / "tables.yaml", port=port):
-        writing.join()
-        assert statuses(done[0]) == [204] * 300, done[0]
-        assert done[0]["retries"] > 0
-        found = applied(java, url, [get(f"{number}", fields=[]) for number in range(300)])
-        assert statuses(found) == [200] * 300
-
-
 # Permanent faults
 
 
@@ -511,16 +469,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield started
 
 
-def test_the_token_file_is_not_read_for_each_call(java: Java, guarded: Service, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text(f" {TOKEN}\n")
-    assert statuses(applied(java, guarded.url, [put("a")], token_file=file)) == [204]
-    file.write_text("expired-token")
-    assert (
-        applied(java, guarded.url, [put("a")], token_file=file)["calls"] == 1
-    )  # It still uses the token that it read.
-
-
 def test_a_rejected_token_is_reread_once(java: Java, guarded: Service, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("wrong-token")
@@ -571,20 +519,6 @@ def test_without_a_file_the_token_is_the_environments(
 
 
 # Settings
-
-
-def test_settings_have_defaults_and_two_prefixes(java: Java) -> None:
-    given = {
-        "spark.tableside.state.url": "http://h:1/base//",
-        "spark.tableside.state.table": "ours",
-        "tableside.state.table": "t",
-        "spark.other": "1",
-    }
-    assert java.run("TableCases", "settings", settings=given) == (
-        "Settings[url=http://h:1/base, table=t, tokenFile=null, caFile=null, certificateFile=null, keyFile=null, "
-        "timeoutS=30.0, deadlineS=120.0, bounded=false, memoryRecordsMax=100000, memoryBytesMax=67108864, "
-        "diskBytesMax=1073741824, chunkBytesMax=262144, requestBytesMax=4194304, inFlightMax=4, deltasMax=100]"
-    )
 
 
 def test_all_faults_of_the_settings_are_listed_together_without_secrets(java: Java) -> None:

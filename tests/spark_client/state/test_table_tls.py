@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from servers.process import free_port
 from spark_client.secured import secured
 from spark_client.state.java import Java, java as java_process
 from support.certificates import Authority, Signed
@@ -205,10 +204,3 @@ def test_new_connections_use_the_current_certificates(java: Java, site: Site, tm
     assert "may close connections this way" in copy(stranger, stranger)["failure"]
     assert "may close connections this way" in copy(site.client, stranger)["failure"]  # Half renewed
     assert copy(site.client, site.client)["outcomes"][0]["status"] == 204
-
-
-def test_a_wrong_scheme_is_an_error(java: Java, site: Site) -> None:
-    assert tried(java, site.url.replace("https", "http"))["code"] == "service_unreachable"
-    unreachable = tried(java, f"https://127.0.0.1:{free_port()}", **files(site))
-    assert "no connection" in unreachable["failure"]
-    assert "certificate" not in unreachable["failure"]
