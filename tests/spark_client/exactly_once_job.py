@@ -1,8 +1,8 @@
 """The program that the exactly-once test runs and kills: streams of flights from Kafka, counted per aircraft.
 
 Each stream counts the same topic in a separate table.
-Some tasks fail or delay their end on purpose after sending. A file records the tasks' events and the counts, one
-JSON object per line, and outlives this process. The code of executors is in this module, since Spark ships __main__.
+Some tasks fail or delay their end on purpose after sending. A file records the tasks' events, one JSON object per line,
+and outlives this process. The code of executors is in this module, since Spark ships __main__.
 """
 
 import json
@@ -11,7 +11,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -172,20 +172,22 @@ def counting(spark: SparkSession, job: Job, table: Table, *, at_least_once: bool
 
 
 def main(job: Job) -> None:
-    """Count all available events, and record the statistics of the tables after each micro-batch."""
+    """Count all available events, until all queries have ended or one has failed."""
     from spark_client.two_hosts import two_hosts_session
 
     noting = Noting(job.notes, job.run)
     writes.WriteTask = faulty(job, noting)  # type: ignore[assignment,attr-defined]
     set_environment()
     spark = two_hosts_session(settings(job), Path(job.directory))
-    queries: list[tuple[StreamingQuery, Table]] = []
+    queries: list[StreamingQuery] = []
     for stream in job.streams:
         table = Table(stream.table, job.url, retries=PATIENT)
         write = counting(spark, job, table, at_least_once=stream.at_least_once)
-        queries.append((write.start(stream.checkpoint, availableNow=True), table))
-    follow(queries, noting)
-    noting("finished")
+        queries.append(write.start(stream.checkpoint, availableNow=True))
+    while any(query.isActive for query in queries) and not any(query.exception() for query in queries):
+        time.sleep(ASK_INTERVAL_S)
+    for query in queries:
+        query.awaitTermination()  # raises the failure of the query
     spark.stop()
 
 
@@ -195,24 +197,6 @@ def settings(job: Job) -> dict[str, str]:
     places = {"spark.local.dir": job.directory, "spark.sql.warehouse.dir": f"{job.directory}/warehouse"}
     classes = {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}
     return {**CALM, **(ROUGH if job.rough else {}), **places, **classes}
-
-
-def follow(queries: Sequence[tuple[StreamingQuery, Table]], noting: Noting) -> None:
-    """Record the statistics whenever they change, until all queries have ended or one has failed."""
-    told = dict.fromkeys((table.name for _, table in queries), 0)
-    going = True
-    while going:
-        time.sleep(ASK_INTERVAL_S)
-        going = all(query.isActive or query.exception() is None for query, _ in queries)
-        going = going and any(query.isActive for query, _ in queries)
-        for _, table in queries:
-            stats = table.stats
-            if stats.writes != told[table.name]:
-                told[table.name] = stats.writes
-                counts = {"applied": stats.applied, "replayed": stats.replayed, "retried": stats.retried}
-                noting("counted", table=table.name, writes=stats.writes, **counts)
-    for query, _ in queries:
-        query.awaitTermination()  # raises the failure of the query
 
 
 def end_with_parent() -> None:

@@ -39,24 +39,6 @@ class Notes:
         """Return the number of notes of each kind for a stream, in all runs."""
         return Counter(note["what"] for note in self.about(table))
 
-    def last_counts(self, table: str) -> list[Note]:
-        """Return the last counts of each run of a stream."""
-        return list({note["run"]: note for note in self.about(table) if note["what"] == "counted"}.values())
-
-    def side_by_side(self, table: str) -> int:
-        """Return the number of task attempts that ended after another attempt had begun, which shows speculation."""
-        latest: dict[tuple[int, ...], int] = {}
-        found = 0
-        for note in self.about(table):
-            if "task" not in note:
-                continue
-            work = (note["run"], note["stage"], note["partition"])
-            if note["what"] == "begun":
-                latest[work] = note["task"]
-            elif note["what"] in ("ended", "failed") and latest[work] != note["task"]:
-                found += 1
-        return found
-
 
 @dataclass(frozen=True)
 class Checkpoint:

@@ -5,7 +5,7 @@ import logging
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,7 @@ def test_retriable_failures_are_retried_and_unknown_outcomes_are_not() -> None:
         assert len(asked) == 1
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [302, 308])
 def test_a_redirected_write_is_a_failure(status: int) -> None:
     """A proxy that requires TLS or a login redirects: nothing was written, and the token goes to no other server."""
     with (
@@ -171,25 +171,14 @@ def test_a_batch_sends_only_the_failed_positions_again() -> None:
         assert "writer=w%2F1" in asked[0][1]
 
 
-def test_a_token_is_sent_reread_after_a_rejection_and_never_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_rejected_token_is_reread_and_sent_once_more(tmp_path: Path, accepted: bool) -> None:
     path = tmp_path / "token"
-    path.write_text("old-secret\n")
-    with answering((401, {}, b""), FOUND) as (url, asked), Client(url, token_file=str(path)) as client:
-        path.write_text("new-secret\n")
-        assert client.table("t").record("a").value == {"n": 1}
-        assert [headers["Authorization"] for _, _, headers, _ in asked] == ["Bearer old-secret", "Bearer new-secret"]
-    assert "s3cret" not in repr(Credential("s3cret"))
-
-
-def test_a_token_is_sent_at_most_twice_if_rejected(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("old")
-    with (
-        answering((401, {}, b""), (401, {}, b""), FOUND) as (url, asked),
-        Client(url, token_file=str(path)) as client,
-    ):
-        path.write_text("new")
-        with pytest.raises(TableError, match="401"):
+    path.write_text("old\n")
+    second = FOUND if accepted else (401, {}, b"")
+    with answering((401, {}, b""), second, FOUND) as (url, asked), Client(url, token_file=str(path)) as client:
+        path.write_text("new\n")
+        with nullcontext() if accepted else pytest.raises(TableError, match="401"):
             client.table("t").record("a")
         assert [headers["Authorization"] for _, _, headers, _ in asked] == ["Bearer old", "Bearer new"]
         assert client.waited_s == 0
@@ -258,13 +247,6 @@ def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, content: byte
     with pytest.raises(CredentialError, match=str(file)) as refusal:
         Client("http://127.0.0.1:9", token_file=str(file))
     assert SECRET not in traceback_of(refusal.value)
-
-
-def test_a_token_is_sent_from_the_environment_without_the_space_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TABLESIDE_TOKEN", f"{SECRET}\n")
-    with answering(FOUND) as (url, asked), Client(url) as client:
-        client.table("t").record("a")
-        assert asked[0][2]["Authorization"] == f"Bearer {SECRET}"
 
 
 def test_no_log_error_or_repr_has_the_token(caplog: pytest.LogCaptureFixture) -> None:

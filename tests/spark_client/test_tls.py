@@ -2,14 +2,9 @@
 
 import os
 import shutil
-import socket
-import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_client.secured import secured
+from spark_client.secured import Site, saying_why, secured_site
 from support.certificates import Authority, Signed
 from support.running import Service
 from tableside_client import Client
@@ -33,32 +28,10 @@ ATTEMPTS = 4
 QUICK = Retries(attempts_max=ATTEMPTS, first_s=0.001, longest_s=0.002, total_s=10.0)
 
 
-@dataclass(frozen=True)
-class Site:
-    """An authority, its certificates for both sides, and the URLs of a service without and with client certificates."""
-
-    authority: Authority
-    service: Signed
-    client: Signed
-    url: str
-    mutual: str
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("tls")
-    authority = Authority(folder)
-    own = authority.sign("service", ("127.0.0.1",))
-    with secured(folder / "plain", own) as url, secured(folder / "mutual", own, authority.certificate) as mutual:
-        yield Site(authority, own, authority.sign("client", ()), url, mutual)
-
-
-def files(site: Site, pair: Signed | None = None) -> dict[str, Any]:
-    """Return the options of a client that trusts the service, and may have a certificate."""
-    found = {"ca_file": str(site.authority.certificate)}
-    if pair is not None:
-        found |= {"certificate_file": str(pair.certificate), "key_file": str(pair.key)}
-    return found
+    with secured_site(tmp_path_factory.mktemp("tls")) as running:
+        yield running
 
 
 def refused(url: str, **options: Any) -> TableError:
@@ -75,13 +48,13 @@ def refused(url: str, **options: Any) -> TableError:
 
 def test_a_service_is_trusted_by_its_authority_and_a_client_by_its_certificate(site: Site) -> None:
     for url, pair in ((site.url, None), (site.url, site.client), (site.mutual, site.client)):
-        with Client(url, **files(site, pair)) as client:
+        with Client(url, **site.files(pair)) as client:
             client.table("t").put("a", {"n": 1})
             assert client.table("t").record("a").value == {"n": 1}
 
 
 def test_without_options_the_environment_names_the_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in files(site, site.client).items():
+    for name, value in site.files(site.client).items():
         monkeypatch.setenv(f"TABLESIDE_{name.upper()}", value)
     with Client(site.mutual) as client:
         client.table("t").put("e", {"n": 1})
@@ -97,7 +70,7 @@ def test_an_unknown_authority_is_rejected_without_retries_and_named(site: Site, 
 
 
 def test_a_certificate_for_another_address_is_refused(site: Site) -> None:
-    detail = refused(site.url.replace("127.0.0.1", "localhost"), **files(site)).detail
+    detail = refused(site.url.replace("127.0.0.1", "localhost"), **site.files()).detail
     assert "Hostname mismatch, certificate is not valid for 'localhost'" in detail
 
 
@@ -123,31 +96,12 @@ def refusable(site: Site, folder: Path, fault: str) -> tuple[dict[str, Any], str
     """Return the options of a client with this fault, and the expected text about its certificate."""
     match fault:
         case "none":
-            return files(site), "no certificate_file is given"
+            return site.files(), "no certificate_file is given"
         case "over":
             pair = site.authority.sign("late", (), expired=True)
         case _:
             pair = Authority(folder, "other").sign("stranger", ())
-    return files(site, pair), f"certificate_file is {pair.certificate}"
-
-
-@contextmanager
-def saying_why(site: Site) -> Iterator[str]:
-    """Run a server that requires certificates, and sends a TLS alert about the client's before it closes."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=site.authority.certificate)
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_cert_chain(site.service.certificate, site.service.key)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def refuse() -> None:
-            connection, _ = listening.accept()
-            with connection, pytest.raises(ssl.SSLError):
-                context.wrap_socket(connection, server_side=True)
-
-        thread = threading.Thread(target=refuse)
-        thread.start()
-        yield f"https://127.0.0.1:{listening.getsockname()[1]}"
-        thread.join()
+    return site.files(pair), f"certificate_file is {pair.certificate}"
 
 
 def test_the_error_names_an_address_without_tls(service: Service) -> None:
@@ -157,7 +111,7 @@ def test_the_error_names_an_address_without_tls(service: Service) -> None:
 @pytest.mark.parametrize("name", ["ca_file", "certificate_file", "key_file"])
 def test_a_file_that_is_missing_or_no_certificate_is_named(site: Site, tmp_path: Path, name: str) -> None:
     bad = tmp_path / f"{name}.pem"
-    options = files(site, site.client) | {name: str(bad)}
+    options = site.files(site.client) | {name: str(bad)}
     with pytest.raises(TlsFileError, match=f"the {name} .*{bad.name} cannot be read: No such file"):
         Client(site.url, **options)
     bad.write_text("no certificate\n")
@@ -168,9 +122,9 @@ def test_a_file_that_is_missing_or_no_certificate_is_named(site: Site, tmp_path:
 def test_a_key_that_is_another_certificates_or_has_a_passphrase_is_refused(site: Site) -> None:
     other, locked = site.authority.sign("second", ()), site.authority.sign("locked", (), password="not supported")
     with pytest.raises(TlsFileError, match="key values mismatch"):
-        Client(site.url, **files(site, Signed(site.client.certificate, other.key)))
+        Client(site.url, **site.files(Signed(site.client.certificate, other.key)))
     with pytest.raises(TlsFileError, match="a key with a passphrase is not supported"):
-        Client(site.url, **files(site, locked))
+        Client(site.url, **site.files(locked))
 
 
 def test_files_of_certificates_are_refused_for_an_address_without_tls_and_a_key_without_its_certificate() -> None:
@@ -186,12 +140,10 @@ def test_a_new_connection_uses_the_current_certificates(site: Site, tmp_path: Pa
     held = Signed(tmp_path / "client.pem", tmp_path / "client-key.pem")
     stranger = Authority(tmp_path, "other").sign("stranger", ())
     copy(stranger, held)
-    with Client(site.mutual, retries=QUICK, **files(site, held)) as client:
+    with Client(site.mutual, retries=QUICK, **site.files(held)) as client:
         with pytest.raises(TableError, match="may close connections like this"):
             client.table("t").put("r", {"n": 1})
-        shutil.copy(
-            site.client.certificate, held.certificate
-        )  # Only half of the pair was renewed: the key belongs to the other certificate.
+        shutil.copy(site.client.certificate, held.certificate)  # Half renewed: the key belongs to the other one.
         with pytest.raises(TableError, match="may close connections like this"):
             client.table("t").put("r", {"n": 1})
         copy(site.client, held)
@@ -205,9 +157,9 @@ def copy(source: Signed, target: Signed) -> None:
 
 
 def test_the_command_line_accepts_the_files_as_options_and_variables(site: Site, tmp_path: Path) -> None:
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in files(site, site.client).items()]
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in site.files(site.client).items()]
     assert tableside("put", "cli", "a", '{"n": 1}', "--url", site.mutual, *options).returncode == 0
-    named = {f"TABLESIDE_{name.upper()}": value for name, value in files(site, site.client).items()}
+    named = {f"TABLESIDE_{name.upper()}": value for name, value in site.files(site.client).items()}
     assert tableside("get", "cli", "a", "--url", site.mutual, **named).stdout == '{"n": 1}\n'
     rows = tmp_path / "rows.csv"
     rows.write_text("k,n\nb,2\n")
@@ -227,7 +179,7 @@ def tableside(*arguments: str, **environment: str) -> subprocess.CompletedProces
 @pytest.mark.jvm
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_executors_use_the_files_that_the_table_and_the_format_name(spark: SparkSession, site: Site) -> None:
-    options = files(site, site.client)
+    options = site.files(site.client)
     numbers = spark.range(20).selectExpr("cast(id as string) k", "id n")
     table = Table("spark", site.mutual, **options)
     assert table.put(numbers, "k").applied == 20

@@ -114,6 +114,18 @@ def test_commands_and_options_are_completed() -> None:
     assert "--format" in completed("tableside scan --f")
 
 
+def test_completion_is_installed_for_the_current_shell(tmp_path: Path) -> None:
+    environment = os.environ | {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def bash(script: str) -> str:
+        command = ["bash", "--norc", "-c", f"{script}; exit"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60).stdout
+
+    assert "bash completion installed" in bash("tableside --install-completion")
+    line = "COMP_WORDS=(tableside sc); COMP_CWORD=1; _tableside_completion tableside; echo ${COMPREPLY[@]}"
+    assert bash(f"source ~/.bashrc; {line}").split() == ["scan"]
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a service that needs a token."""

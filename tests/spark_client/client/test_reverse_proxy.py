@@ -76,24 +76,7 @@ def proxy(service: Service) -> Iterator[ReverseProxy]:
         thread.join()
 
 
-KEYS = [
-    "a/b",
-    "/a",
-    "a//b",
-    "a/../b",
-    "..",
-    "%2F",
-    "100%",
-    "%41",
-    "a\\b",
-    "a;b",
-    "a?b=1",
-    "a#b",
-    "a\nb",
-    "a b",
-    "ü+ü",
-    "a",
-]
+KEYS = ["a/b", "/a", "a//b", "a/../b", "..", "%2F", "100%", "%41", "a\\b", "a;b", "a?b=1", "a#b", "a\nb", "ü+ü", "a"]
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -1,19 +1,14 @@
 """The state store's client with a service that uses TLS, and one that requires client certificates."""
 
 import shutil
-import socket
-import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_client.secured import secured
+from spark_client.secured import Site, saying_why, secured, secured_site
 from spark_client.state.java import Java, java as java_process
 from support.certificates import Authority, Signed
 from support.running import Service
@@ -24,32 +19,10 @@ Result = dict[str, Any]
 PUT = {"op": "put", "key": ["p", "a"], "value": {"n": 1}}
 
 
-@dataclass(frozen=True)
-class Site:
-    """An authority, its certificates for both sides, and the URLs of a service without and with client certificates."""
-
-    authority: Authority
-    service: Signed
-    client: Signed
-    url: str
-    mutual: str
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("tls")
-    authority = Authority(folder)
-    own = authority.sign("service", ("127.0.0.1",))
-    with secured(folder / "plain", own) as url, secured(folder / "mutual", own, authority.certificate) as mutual:
-        yield Site(authority, own, authority.sign("client", ()), url, mutual)
-
-
-def files(site: Site, pair: Signed | None = None) -> dict[str, str]:
-    """Return the settings of a store that trusts the service, and may have a certificate."""
-    found = {"ca_file": str(site.authority.certificate)}
-    if pair is not None:
-        found |= {"certificate_file": str(pair.certificate), "key_file": str(pair.key)}
-    return found
+    with secured_site(tmp_path_factory.mktemp("tls")) as running:
+        yield running
 
 
 def tried(java: Java, url: str, looks_again: str = "", **settings: str) -> Result:
@@ -75,7 +48,7 @@ def refused(java: Java, url: str, code: str = "tls_refused", **settings: str) ->
 def test_a_service_is_trusted_by_its_authority_and_a_store_by_its_certificate(java: Java, site: Site) -> None:
     of_rsa = site.authority.sign("rsa", (), kind="RSA")
     for url, pair in ((site.url, None), (site.url, site.client), (site.mutual, site.client), (site.mutual, of_rsa)):
-        applied(java, url, **files(site, pair))
+        applied(java, url, **site.files(pair))
 
 
 def test_a_key_may_be_in_the_file_of_its_certificate_with_words_around_it(
@@ -83,13 +56,13 @@ def test_a_key_may_be_in_the_file_of_its_certificate_with_words_around_it(
 ) -> None:
     both = tmp_path / "both.pem"
     both.write_bytes(site.client.key.read_bytes() + b"subject: client\n" + site.client.certificate.read_bytes())
-    applied(java, site.mutual, certificate_file=str(both), **files(site))
+    applied(java, site.mutual, certificate_file=str(both), **site.files())
 
 
 def test_without_settings_the_environment_names_the_files(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in files(site, site.client).items():
+    for name, value in site.files(site.client).items():
         monkeypatch.setenv(f"TABLESIDE_{name.upper()}", value)
     with java_process(tmp_path) as java:
         applied(java, site.mutual)
@@ -108,9 +81,9 @@ def test_a_certificate_for_another_address_or_of_another_time_is_refused(
     java: Java, site: Site, tmp_path: Path
 ) -> None:
     elsewhere = site.url.replace("127.0.0.1", "localhost")
-    assert "localhost" in refused(java, elsewhere, **files(site)).partition("is refused")[2]
+    assert "localhost" in refused(java, elsewhere, **site.files()).partition("is refused")[2]
     with secured(tmp_path / "over", site.authority.sign("over", expired=True)) as url:
-        assert "NotAfter" in refused(java, url, **files(site))
+        assert "NotAfter" in refused(java, url, **site.files())
 
 
 @pytest.mark.parametrize("fault", ["none", "of another authority"])
@@ -118,41 +91,13 @@ def test_the_error_names_a_rejected_client_certificate(java: Java, site: Site, t
     """The service closes the connection without an alert, as uvloop does. After an alert the store does not retry."""
     pair = None if fault == "none" else Authority(tmp_path, "other").sign("stranger", ())
     shown = "no certificate_file is given" if pair is None else f"certificate_file is {pair.certificate}"
-    silent = tried(java, site.mutual, **files(site, pair))
+    silent = tried(java, site.mutual, **site.files(pair))
     assert (silent["code"], silent["retries"] > 0) == ("service_unreachable", True)
     assert shown in silent["failure"]
     with saying_why(site) as url:
-        told = tried(java, url, deadline_s="60", **files(site, pair))
+        told = tried(java, url, deadline_s="60", **site.files(pair))
     assert (told["code"], told["took_s"] < 30) == ("tls_refused", True), told
     assert f"({shown})" in told["failure"].partition("the service refuses the connection: ")[2]
-
-
-@contextmanager
-def saying_why(site: Site) -> Iterator[str]:
-    """Run a server that requires certificates, and sends a TLS alert about the client's before it closes.
-
-    The client may miss the alert, since the connection is reset. In that case it retries.
-    """
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=site.authority.certificate)
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_cert_chain(site.service.certificate, site.service.key)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def refuse() -> None:
-            while True:
-                connection, _ = listening.accept()
-                with connection:
-                    if connection.recv(1, socket.MSG_PEEK) == b"!":
-                        return
-                    with suppress(OSError):
-                        context.wrap_socket(connection, server_side=True)
-
-        thread = threading.Thread(target=refuse)
-        thread.start()
-        yield f"https://127.0.0.1:{listening.getsockname()[1]}"
-        with socket.create_connection(listening.getsockname()) as last:
-            last.sendall(b"!")
-        thread.join()
 
 
 def test_the_error_names_an_address_without_tls(java: Java, service: Service) -> None:
@@ -162,7 +107,7 @@ def test_the_error_names_an_address_without_tls(java: Java, service: Service) ->
 @pytest.mark.parametrize("name", ["ca_file", "certificate_file", "key_file"])
 def test_a_file_that_is_missing_or_no_certificate_is_named(java: Java, site: Site, tmp_path: Path, name: str) -> None:
     bad = tmp_path / f"{name}.pem"
-    settings = files(site, site.client) | {name: str(bad)}
+    settings = site.files(site.client) | {name: str(bad)}
     assert f"the {name} {bad} cannot be read: no such file" in refused(java, site.url, "tls_file_unusable", **settings)
     bad.write_text("no certificate\n")
     assert f"the {name} {bad} cannot be used: it contains no" in refused(
@@ -174,7 +119,7 @@ def test_a_file_that_is_missing_or_no_certificate_is_named(java: Java, site: Sit
 
 def test_a_key_that_does_not_match_its_certificate_is_rejected(java: Java, site: Site, tmp_path: Path) -> None:
     def why(key: Path) -> str:
-        return refused(java, site.url, "tls_file_unusable", **files(site, Signed(site.client.certificate, key)))
+        return refused(java, site.url, "tls_file_unusable", **site.files(Signed(site.client.certificate, key)))
 
     assert "does not match the certificate" in why(site.authority.sign("second", ()).key)
     assert "does not match the certificate" in why(site.authority.sign("second rsa", (), kind="RSA").key)
@@ -199,7 +144,7 @@ def test_new_connections_use_the_current_certificates(java: Java, site: Site, tm
     def copy(certificate: Signed, key: Signed) -> Result:
         shutil.copy(certificate.certificate, held.certificate)
         shutil.copy(key.key, held.key)
-        return tried(java, site.mutual, looks_again="yes", **files(site, held))
+        return tried(java, site.mutual, looks_again="yes", **site.files(held))
 
     assert "may close connections this way" in copy(stranger, stranger)["failure"]
     assert "may close connections this way" in copy(site.client, stranger)["failure"]  # Half renewed
