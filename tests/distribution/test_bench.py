@@ -2,23 +2,16 @@
 
 import importlib.util
 import json
-import random
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from bench import batches, figure, flight_updates, in_process, rates
 from bench.cases import CASES
-from bench.refusals import DIFFERENT, spread, welch_t
 from bench.report import group
-from bench.state import figures, inputs
-from bench.state.found import Found
 
 from scripts.bootstrap import ROOT
 
@@ -128,18 +121,6 @@ def test_hostile_requests_are_listed_with_their_cost(tmp_path: Path) -> None:
     assert "The worst inputs" in printed
 
 
-def test_different_times_are_distinguished_from_equal_ones() -> None:
-    chance = random.Random(1)
-    times = [[chance.gauss(mean, 1.0) for _ in range(2000)] for mean in (10.0, 10.0, 10.3)]
-    assert abs(welch_t(times[0], times[1])) < DIFFERENT
-    assert welch_t(times[2], times[0]) > DIFFERENT
-    assert welch_t(times[0], times[2]) < -DIFFERENT
-    late = [*times[0][:-100], *[1000.0] * 100]
-    assert abs(welch_t(late, times[0])) < DIFFERENT
-    assert welch_t([1.0] * 9, [1.0] * 9) == 0
-    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == 3.0
-
-
 @pytest.mark.full
 @pytest.mark.jvm
 def test_state_in_a_table_is_measured_against_sparks_state(tmp_path: Path) -> None:
@@ -153,55 +134,6 @@ def test_state_in_a_table_is_measured_against_sparks_state(tmp_path: Path) -> No
         assert own[counted] > 0
     assert spark["stored_checkpoint_bytes"] > 0
     assert "State of 2,000 keys, 2,400 rows, heap 1,024 MiB, maintenance every 60 s" in printed
-
-
-@pytest.mark.daily
-@pytest.mark.jvm
-def test_a_driver_that_exceeds_its_time_is_killed_and_reported(tmp_path: Path) -> None:
-    options = ["--keys", "100", "--batches", "1", "--heaps-mib", "512", "--maintenance-s", "60", "--run-max-s", "2"]
-    results, printed = _measured(tmp_path, "state", *options, "--ways", "rocksdb")
-    assert results == []
-    assert "Spark, RocksDB, changelog, heap 512 MiB, maintenance every 60 s: no end within 2 s" in printed
-
-
-def test_rows_add_up_to_the_expected_state(tmp_path: Path) -> None:
-    made = inputs.write(tmp_path / "rows", keys=1_000, batches=10)
-    rows = pa.concat_tables(pyarrow.parquet.read_table(file) for file in (*made.measured, *made.more))
-    by_key = rows.group_by("user").aggregate([("amount", "count"), ("amount", "sum"), ("batch", "max")])
-    names = ("amount_count", "amount_sum", "batch_max")
-    sums = [sum(by_key[name].to_pylist()) for name in names]
-    assert made.totals == inputs.Totals(len(by_key), *sums)
-    building = pa.concat_tables(pyarrow.parquet.read_table(file) for file in made.measured[: made.building])
-    assert len(building) == len(set(building["user"].to_pylist())) == made.totals.keys == 1_000
-    changed = [pyarrow.parquet.read_metadata(file).num_rows for file in made.measured[made.building :]]
-    assert changed == [20, 40, 60, 80, 100, 20, 40, 60]
-    again = inputs.write(tmp_path / "again", keys=1_000, batches=10)
-    assert [file.read_bytes() for file in again.measured] == [file.read_bytes() for file in made.measured]
-
-
-def test_ratios_use_the_same_round_and_failures_have_a_reason() -> None:
-    found = Found()
-    for turn, (baseline_s, other_s) in enumerate([(1.0, 3.0), (10.0, 20.0), (2.0, 2.0)]):
-        found.adds("rocksdb", turn, {"wall_s": baseline_s})
-        found.adds("all", turn, {"wall_s": other_s})
-    found.adds("bounded", 3, {"wall_s": 5.0})
-    found.fails("hdfs", "out of memory")
-    assert (found.median("all", "wall_s"), found.ratio("all", "wall_s")) == (3.0, 2.0)
-    assert (found.median("bounded", "wall_s"), found.ratio("bounded", "wall_s")) == (5.0, None)
-    assert found.counts("all") == {"wall_ms": 3_000}
-    assert (found.median("hdfs", "wall_s"), found.failure("hdfs")) == (None, "out of memory")
-    assert found.ways() == ["rocksdb", "hdfs", "all", "bounded"]
-
-
-def test_a_state_with_wrong_totals_is_rejected(tmp_path: Path) -> None:
-    made = inputs.write(tmp_path / "rows", keys=100, batches=2)
-    progress = [{"durationMs": {"triggerExecution": milliseconds}} for milliseconds in (300, 90, 100, 400, 100)]
-    answer = {"progress": progress, "loads_s": [0.2, 0.1], "read_s": 1.0, "totals": asdict(made.totals)}
-    found = figures.of_restart(answer, made)
-    assert (round(found["recovery_s"], 3), round(found["load_s"], 3), found["load_longest_s"]) == (0.2, 0.3, 0.2)
-    wrong = {**answer, "totals": {**asdict(made.totals), "amounts": made.totals.amounts + 1}}
-    with pytest.raises(figures.Different, match="the state adds up to"):
-        figures.of_restart(wrong, made)
 
 
 @pytest.mark.full
@@ -223,24 +155,6 @@ def test_folded_updates_are_measured_against_row_by_row_updates(tmp_path: Path) 
     assert counts["redis-py, pipelined, the same script"]["redis evalsha"] == FLIGHTS
     assert counts["redis-py, aggregated by hand, pipelined"]["redis evalsha"] == keys
     assert not any(counts["written nowhere: Spark alone"].values())
-
-
-@with_flights
-def test_the_expected_records_count_all_flights(tmp_path: Path) -> None:
-    updates = flight_updates.read(tmp_path, FLIGHTS)
-    assert [len(batch) for batch in updates.micro_batches] == [1_000, 1_000]
-    assert sum(value["flights"] for value in updates.expected.values()) == updates.rows == FLIGHTS
-    miles = sum(sum(batch["distance"].to_pylist()) for batch in updates.micro_batches)
-    assert sum(value["miles"] for value in updates.expected.values()) == miles
-    assert max(value["arrived"] for value in updates.expected.values()) // 10_000 == 20130103
-
-
-@pytest.mark.parametrize("actual", [{}, {"N1": {"flights": 1}}, {"N1": {"flights": 2}, "N2": {"flights": 1}}])
-def test_a_table_with_a_lost_or_an_extra_update_is_rejected(actual: flight_updates.Values) -> None:
-    expected = {"N1": {"flights": 2}}
-    flight_updates.check(expected, dict(expected))
-    with pytest.raises(flight_updates.Different, match="1 of 1 records differ"):
-        flight_updates.check(expected, actual)
 
 
 def _measured(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], str]:

@@ -81,14 +81,6 @@ def test_the_wheel_contains_only_our_packages(released: Released) -> None:
     assert {"tableside/py.typed", "tableside_spark/py.typed"} <= found
 
 
-def test_the_wheel_has_the_licence(released: Released) -> None:
-    with zipfile.ZipFile(released.wheel) as archive:
-        text = archive.read(f"tableside-{VERSION}.dist-info/licenses/LICENSE").decode()
-        about = archive.read(f"tableside-{VERSION}.dist-info/METADATA").decode()
-    assert text == (ROOT / "LICENSE").read_text()
-    assert "\nLicense-Expression: Apache-2.0\n" in about
-
-
 def test_the_sdist_contains_all_files_of_the_repository(released: Released) -> None:
     with tarfile.open(released.sdist) as archive:
         found = {name.partition("/")[2] for name in archive.getnames()}
@@ -140,14 +132,6 @@ def test_without_a_compiler_a_wheel_is_built(released: Released, tmp_path: Path,
     assert ("built without the jar of the state store: no javac" in said) is not has_jar
 
 
-def test_without_a_compiler_a_build_that_requires_the_jar_fails(released: Released, tmp_path: Path) -> None:
-    git(tmp_path, "clone", "--quiet", released.repository.as_uri(), "tree")
-    environment = {**WITHOUT_JAVA, "TABLESIDE_STATE_JAR": "required"}
-    arguments = ["--no-isolation", "--outdir", str(tmp_path), str(tmp_path / "tree")]
-    said = module(tmp_path, "build", *arguments, code=1, environment=environment)
-    assert "no javac of version 17 or later in JAVA_HOME or on PATH: install a JDK" in said
-
-
 def test_without_extras_it_installs_only_the_client(installed: Installed) -> None:
     assert run(installed(""), "-Ic", IMPORT_CLIENT) == "[] []\n"
 
@@ -181,13 +165,6 @@ def test_without_extras_a_command_of_the_service_names_the_missing_extra(install
 def test_an_extra_installs_the_dependencies_of_its_store(installed: Installed, tmp_path: Path, kind: str) -> None:
     config = configuration(tmp_path, kind)
     assert run(installed(kind), "-Im", "tableside", "check", config) == f"{config}: no errors\n"
-
-
-def test_with_the_extra_of_a_store_the_service_serves_it(installed: Installed, tmp_path: Path) -> None:
-    with running(tmp_path, configuration(tmp_path, "rocksdb"), python=installed("rocksdb")) as service:
-        url = f"{service.url}/v1/tables/table/records/a"
-        assert httpx.put(url, json={"n": 1}).status_code == 204
-        assert httpx.get(url).json() == {"n": 1}
 
 
 @pytest.mark.parametrize(

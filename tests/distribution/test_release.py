@@ -88,11 +88,6 @@ def test_a_release_whose_chart_uses_another_image_is_refused(clone: Path) -> Non
     assert not (clone / "dist").exists()
 
 
-def test_a_tree_without_a_repository_is_refused(clone: Path) -> None:
-    shutil.rmtree(clone / ".git")
-    assert "not a git repository" in module(clone, "scripts.releasing", code=1)
-
-
 def test_a_development_version_is_built_but_not_published(clone: Path) -> None:
     commit(clone)
     said = module(clone, "scripts.releasing")

@@ -3,8 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
-import zipfile
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +18,6 @@ pytestmark = pytest.mark.server
 
 NODE = r"\+g[0-9a-f]{7,}"
 WHAT_DECIDES = ("pyproject.toml", ".gitattributes", ".git_archival.txt")
-DESCRIBED = "Metadata-Version: 2.4\nName: tableside\nVersion: 1.2.3.dev4+g12ab\n"
 
 
 @pytest.fixture
@@ -53,11 +50,6 @@ def test_uncommitted_changes_make_it_a_development_version(repository: Path) -> 
     assert re.fullmatch(rf"1\.2\.4\.dev0{NODE}\.d\d{{8}}", version_of(repository))
 
 
-def test_other_tags_are_ignored(repository: Path) -> None:
-    git(repository, "tag", "chart-9.9.9")
-    assert re.fullmatch(rf"0\.1\.0\.dev1{NODE}", version_of(repository))
-
-
 def test_a_shallow_clone_without_tags_has_a_version(repository: Path, tmp_path: Path) -> None:
     commit(repository)
     git(tmp_path, "clone", "--quiet", "--depth", "1", repository.as_uri(), "shallow")
@@ -67,20 +59,6 @@ def test_a_shallow_clone_without_tags_has_a_version(repository: Path, tmp_path: 
 def test_a_tree_without_git_has_a_version(repository: Path) -> None:
     shutil.rmtree(repository / ".git")
     assert version_of(repository) == "0.1.0.dev0"
-
-
-def test_the_tags_of_a_surrounding_repository_are_ignored(repository: Path) -> None:
-    inner = repository / "vendored"
-    inner.mkdir()
-    shutil.copy(ROOT / "pyproject.toml", inner)
-    commit(repository)
-    git(repository, "tag", "v7.7.7")
-    assert version_of(inner) == "0.1.0.dev0"
-
-
-def test_an_environment_variable_sets_the_version_without_git(repository: Path) -> None:
-    shutil.rmtree(repository / ".git")
-    assert version_of(repository, {"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_TABLESIDE": "1.2.3"}) == "1.2.3"
 
 
 def test_an_archive_of_a_tag_has_the_version_of_the_tag(repository: Path, tmp_path: Path) -> None:
@@ -97,35 +75,6 @@ def test_the_package_states_the_installed_version() -> None:
     assert Version(tableside.__version__)
 
 
-def test_the_version_is_looked_up_on_first_use() -> None:
-    assert bare_python(ROOT / "service", "import tableside, sys; print('importlib.metadata' in sys.modules)") == "False"
-
-
-def test_modules_without_metadata_have_an_unknown_version(tmp_path: Path) -> None:
-    modules = tmp_path / "modules.zip"
-    with zipfile.ZipFile(modules, "w") as archive:
-        archive.write(ROOT / "service" / "tableside" / "__init__.py", "tableside/__init__.py")
-    assert bare_python(modules, "import tableside; print(tableside.__version__)") == "0+unknown"
-
-
-def test_a_wheel_that_is_not_unpacked_has_its_version(tmp_path: Path) -> None:
-    wheel = tmp_path / "tableside-1.2.3.dev4+g12ab-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.write(ROOT / "service" / "tableside" / "__init__.py", "tableside/__init__.py")
-        archive.writestr("tableside-1.2.3.dev4+g12ab.dist-info/METADATA", DESCRIBED)
-    assert bare_python(wheel, "import tableside; print(tableside.__version__)") == "1.2.3.dev4+g12ab"
-
-
-def test_the_package_has_no_other_attribute() -> None:
-    assert not hasattr(tableside, "version")
-
-
 def version_of(folder: Path, environment: Mapping[str, str] | None = None) -> str:
     """Return the version that a build of the tree would have."""
     return module(folder, "hatchling", "version", environment=environment).strip()
-
-
-def bare_python(place: Path, program: str) -> str:
-    """Run a program that can import only the standard library and modules in one place."""
-    command = [sys.executable, "-ISc", f"import sys; sys.path.insert(0, {str(place)!r}); {program}"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

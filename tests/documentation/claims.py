@@ -8,7 +8,7 @@ reason, and the named test checks as much of it as possible.
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from documentation.blocks import Block
+from documentation.blocks import Block, every_block
 
 RUN = "documentation/test_runs.py::test_the_blocks_of_a_page_run"
 CONFIGURED = "documentation/test_configurations.py::test_a_configuration_has_no_faults"
@@ -16,9 +16,9 @@ READ = "documentation/test_examples.py::test_json_blocks_are_valid"
 INSTALLED = "documentation/test_examples.py::test_installed_extras_exist"
 NAMED = "documentation/test_examples.py::test_named_modules_exist"
 CONTAINED = "documentation/test_examples.py::test_container_commands_use_existing_options"
-SUBMITTED = "documentation/test_deployment.py::test_spark_submit_has_the_options"
-VALIDATED = "documentation/test_deployment.py::test_the_object_is_valid_for_kubernetes"
-BASED = "documentation/test_deployment.py::test_an_image_installs_the_projects_requirements"
+SUBMITTED = "documentation/test_examples.py::test_spark_submit_has_the_options"
+VALIDATED = "spark_client/deployment/test_page.py::test_the_pod_template_is_valid_and_mounts_token_and_authority"
+BASED = "documentation/test_examples.py::test_an_image_installs_the_projects_requirements"
 
 
 @dataclass(frozen=True)
@@ -136,19 +136,6 @@ CLAIMS = [
     Claim("docs/kubernetes.md", "sh",
           "deploy/chart/test_documentation.py::test_commands_of_a_page_use_the_chart_and_existing_values",
           not_run="there is no cluster"),
-    # Values of the chart, and objects of other tools.
-    Claim("docs/kubernetes.md", "yaml",
-          "deploy/chart/test_documentation.py::test_values_of_a_page_render_and_the_service_accepts_their_configuration",
-          "config:\n"),
-    Claim("docs/kubernetes.md", "yaml",
-          "deploy/chart/test_documentation.py::test_other_yaml_blocks_of_a_page_belong_to_other_tools", "ClientTrafficPolicy",
-          not_run="it is Envoy Gateway's"),
-    Claim("docs/kubernetes.md", "yaml",
-          "deploy/chart/test_documentation.py::test_other_yaml_blocks_of_a_page_belong_to_other_tools", "seriesQuery",
-          not_run="it is prometheus-adapter's"),
-    Claim("docs/kubernetes.md", "sh",
-          "deploy/chart/test_documentation.py::test_commands_of_a_page_use_the_chart_and_existing_values",
-          not_run="there is no cluster"),
     # Building, checking and installing a release.
     Claim("docs/releasing.md", "sh",
           "distribution/test_release.py::test_it_builds_an_sdist_a_wheel_bills_of_materials_and_digests", "sha256sum"),
@@ -182,3 +169,8 @@ CLAIMS = [
 def claims_of(block: Block) -> list[Claim]:
     """Return the claims that cover a block."""
     return [claim for claim in CLAIMS if claim.covers(block)]
+
+
+def claimed(test: str) -> list[Block]:
+    """Return the blocks that a test covers."""
+    return [block for block in every_block() if test in [claim.test for claim in claims_of(block)]]

@@ -6,19 +6,15 @@ from typing import Any
 import pytest
 import yaml
 
-from documentation.blocks import Block, every_block
-from documentation.claims import CONFIGURED, claims_of
+from documentation.blocks import Block
+from documentation.claims import CONFIGURED, claimed
 from tableside.settings import validate
 
 SECRET_FILES = "tokens.yaml"
 ENVIRONMENT = {"ORDERS_DSN": "postgresql://127.0.0.1/orders"}
 
 
-def configurations() -> list[Block]:
-    return [block for block in every_block() if CONFIGURED in [claim.test for claim in claims_of(block)]]
-
-
-@pytest.mark.parametrize("block", configurations(), ids=str)
+@pytest.mark.parametrize("block", claimed(CONFIGURED), ids=str)
 def test_a_configuration_has_no_faults(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / SECRET_FILES).write_text("[]\n")

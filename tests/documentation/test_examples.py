@@ -3,19 +3,19 @@
 import json
 import re
 import shlex
+import subprocess
 import tomllib
+from itertools import pairwise
+from pathlib import Path
 
+import pyspark
 import pytest
 from packaging.requirements import Requirement
 
-from documentation.blocks import Block, every_block
-from documentation.claims import CONTAINED, INSTALLED, NAMED, READ, claims_of
+from documentation.blocks import Block
+from documentation.claims import BASED, CONTAINED, INSTALLED, NAMED, READ, SUBMITTED, claimed
 from documentation.verbs import options_of
 from scripts.bootstrap import ROOT
-
-
-def claimed(test: str) -> list[Block]:
-    return [block for block in every_block() if test in [claim.test for claim in claims_of(block)]]
 
 
 @pytest.mark.parametrize("block", claimed(READ), ids=str)
@@ -61,3 +61,35 @@ def check_command(command: list[str], *, has_program: bool) -> None:
         compile(command[1], "the page", "exec")
     elif command:
         assert {word for word in command if word.startswith("--")} <= options_of(command)
+
+
+def commands(block: Block) -> list[list[str]]:
+    """Return the commands of a shell block, each as a list of words."""
+    return [shlex.split(line) for line in block.text.replace("\\\n", " ").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def options() -> set[str]:
+    """The options in the help of `spark-submit`."""
+    spark_submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    told = subprocess.run([spark_submit, "--help"], capture_output=True, text=True)
+    return set(re.findall(r"--[a-z-]+", told.stdout + told.stderr))
+
+
+@pytest.mark.parametrize("block", claimed(SUBMITTED), ids=str)
+def test_spark_submit_has_the_options(block: Block, options: set[str]) -> None:
+    submits = [words for words in commands(block) if words[0] == "spark-submit"]
+    assert submits
+    for words in submits:
+        assert {word for word in words if word.startswith("--")} <= options
+        for before, after in pairwise(words):
+            assert before != "--conf" or re.fullmatch(r"spark\.[\w.]+=\S+", after), after
+
+
+@pytest.mark.parametrize("block", claimed(BASED), ids=str)
+def test_an_image_installs_the_projects_requirements(block: Block) -> None:
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    said = [Requirement(text) for text in re.findall(r'"([a-z]+[<>=!][^"]*)"', block.text)]
+    assert {one.name for one in said} == {"tableside", "pandas"}
+    [pandas] = [one for one in said if one.name == "pandas"]
+    assert pandas in [Requirement(text) for text in wanted["spark"]]

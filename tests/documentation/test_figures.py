@@ -24,16 +24,6 @@ def test_a_text_that_its_box_would_cut_off_is_an_error(monkeypatch: pytest.Monke
         drawn(BOX % "too long a text", monkeypatch, tmp_path)
 
 
-def test_a_message_that_is_longer_than_its_arrow_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    actors = "gap: 160\nactors:\n" + 2 * "  - {text: a, kind: client, notes: []}\n"
-    with pytest.raises(ValueError, match="is longer than its arrow"):
-        drawn(f"title: t\n{actors}steps:\n  - {{from: 0, to: 1, text: {'long ' * 20}}}\n", monkeypatch, tmp_path)
-
-
-def test_text_is_escaped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert ">a &lt;b&gt;<" in drawn(BOX % "a <b>", monkeypatch, tmp_path)
-
-
 def test_the_dark_scheme_changes_every_color() -> None:
     light, dark = figure.STYLE.split("@media (prefers-color-scheme: dark)")
     dark, rules = dark.split("} }")

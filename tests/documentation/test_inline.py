@@ -83,13 +83,6 @@ def test_named_settings_exist(page: str) -> None:
             assert match[2] in SETTINGS[match[1]].model_fields, code
 
 
-def test_names_are_found_in_sentences() -> None:
-    found = [code for page in pages() for code in inline(page)]
-    assert {"limits.in_flight_max", "tableside check FILE"} <= set(found)
-    assert "--workers" in options_of(["serve"])
-    assert "--read" in options_of(["token", "new"])
-
-
 def test_named_environment_variables_are_used() -> None:
     source = "".join(
         path.read_text(encoding="utf-8")

@@ -1,7 +1,6 @@
 """The documentation's site builds without network access or broken links, and generated pages are up to date."""
 
 import asyncio
-import os
 import re
 import shutil
 import subprocess
@@ -10,7 +9,6 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -23,9 +21,6 @@ import tableside_spark
 from scripts.bootstrap import ROOT
 from scripts.reference import references
 from servers import chromium
-from tableside import stores
-from tableside.http import openapi
-from tableside.settings import TableSettings
 
 PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
 BUILD = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
@@ -68,34 +63,6 @@ def site(copied: Path) -> Path:
     return copied / "site"
 
 
-class _Loaded(HTMLParser):
-    """The addresses that a browser loads to show a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.addresses: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Record the address that a tag loads."""
-        found = dict(attrs)
-        if "src" in found:
-            self.addresses.append(found["src"] or "")
-        if tag == "link" and "href" in found and found.get("rel") not in ("canonical", "next", "prev"):
-            self.addresses.append(found["href"] or "")
-
-
-def loaded(file: Path) -> list[str]:
-    parser = _Loaded()
-    parser.feed(file.read_text(encoding="utf-8"))
-    return parser.addresses
-
-
-def test_the_command_builds_as_these_tests_do() -> None:
-    script = ROOT / "scripts" / "pages"
-    assert os.access(script, os.X_OK)
-    assert script.read_text().splitlines()[-1] == f'exec scripts/run {" ".join(BUILD[2:])} "$@"'
-
-
 @pytest.mark.parametrize(
     "page", ["README.md", "CHANGELOG.md", "helm/README.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md"]
 )
@@ -115,18 +82,6 @@ def test_every_page_and_picture_is_in_the_site(site: Path) -> None:
     made = {path.relative_to(site).as_posix() for path in site.rglob("*")}
     assert {page.removesuffix(".md") + ".html" for page in PAGES} <= made
     assert {f"images/{path.name}" for path in (ROOT / "docs" / "images").iterdir()} <= made
-
-
-@pytest.mark.server
-def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
-    pages = sorted(site.rglob("*.html"))
-    addresses = {address for page in pages for address in loaded(page)}
-    assert addresses
-    assert [address for address in addresses if re.match(r"(\w+:)?//", address)] == []
-    for page in pages:
-        for address in loaded(page):
-            target = address.partition("?")[0].partition("#")[0]
-            assert page.name == "404.html" or (page.parent / target).exists(), f"{page.name} loads {target}"
 
 
 @contextmanager
@@ -209,40 +164,8 @@ def test_a_generated_page_is_up_to_date(name: str, stale: list[str]) -> None:
     assert name not in stale, f"{name} is out of date: renew it by `scripts/run python -m scripts.reference`"
 
 
-def test_an_outdated_generated_page_is_named_and_rewritten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(references, "ROOT", tmp_path)
-    (tmp_path / "docs").mkdir()
-    assert references.stale() == list(references.PAGES)
-    assert references.write() == list(references.PAGES)
-    assert references.stale() == []
-    assert references.write() == []
-
-
 def generated(name: str) -> str:
     return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
-
-
-def test_every_request_and_every_body_is_described() -> None:
-    text, described = generated("rest.md"), openapi("")
-    for path, item in described["paths"].items():
-        for method in item.keys() - {"parameters"}:
-            assert f"### {method.upper()} {path}\n" in text
-    for name in described["components"]["schemas"]:
-        assert f"### Schema {name}\n" in text
-    for name in {*described["components"]["parameters"]} - {"If-Absent", "Prefer-Wait"}:
-        assert f"| `{name}` |" in text
-
-
-def test_every_setting_is_listed() -> None:
-    text = generated("settings.md")
-    for name in TableSettings.model_fields:
-        assert f"| `{name}` |" in text
-    assert "| `timeout_s` | number, above 0, at most 3,600; seconds | none |" in text
-    for kind in stores.kinds():
-        assert f"### {kind}\n" in text
-        for model in (stores.backend_type(kind).Settings, stores.backend_type(kind).TableOptions):
-            for name in model.model_json_schema().get("properties", {}):
-                assert f"| `{name}` |" in text.partition(f"### {kind}\n")[2].partition("\n### ")[0]
 
 
 @pytest.mark.server
