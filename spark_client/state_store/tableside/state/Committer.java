@@ -25,13 +25,8 @@ final class Committer {
 
   /** @param values null if all values are kept in memory */
   Committer(
-      StateLog log,
-      ValueCache values,
-      VersionCache versions,
-      SnapshotWriter snapshots,
-      StateStoreId id,
-      StateStoreConf conf,
-      Configuration hadoop) {
+      StateLog log, ValueCache values, VersionCache versions, SnapshotWriter snapshots, StateStoreId id,
+      StateStoreConf conf, Configuration hadoop) {
     this.log = log;
     this.values = values;
     this.versions = versions;
@@ -60,7 +55,7 @@ final class Committer {
     }
     StateVersion next = versions.create(() -> write(store, versions.lineageOf(base)));
     registered = true;
-    if (store.snapshotForced()) {
+    if (store.snapshotForced) {
       snapshots.tryForced(next);
     }
     log.counters().commitNs.add(System.nanoTime() - begun);
@@ -72,28 +67,28 @@ final class Committer {
 
   StateStoreMetrics metrics(WriteStore store) {
     long memory = store.state().memoryBytes() + (values == null ? 0 : values.memoryBytes());
-    long changes = store.hasCommitted() ? 0 : store.changes().latest().freeze().memoryBytes();
+    long changes = store.hasCommitted() ? 0 : store.changes.latest().freeze().memoryBytes();
     return SparkMetrics.drain(log.counters(), store.state().entries().size(), memory + changes);
   }
 
   private StateVersion write(WriteStore store, Lineage lineage) throws IOException, InterruptedException {
     StateVersion base = store.loaded();
     long number = base.number() + 1;
-    ChunkWriter delta = store.changes().delta();
+    ChunkWriter delta = store.changes.delta();
     int chunks = delta.finish();
-    Entries entries = store.changes().applyTo(base.entries(), values);
-    Lineage longer = lineage.append(new Lineage.Delta(number, store.uid(), chunks, log.codecName()));
+    Entries entries = store.changes.applyTo(base.entries(), values);
+    Lineage longer = lineage.append(new Lineage.Delta(number, store.uid, chunks, log.codecName()));
     publish(
         store,
         new Manifest(
-            number, store.uid(), longer, chunks, entries.size(), delta.bytes(), store.epoch(), store.attempt(),
+            number, store.uid, longer, chunks, entries.size(), delta.bytes(), store.epoch, store.attempt,
             Manifest.now()));
     delta.commit();
-    return new StateVersion(number, store.uid(), longer, entries, store.changes().updatedPrefixes());
+    return new StateVersion(number, store.uid, longer, entries, store.changes.updatedPrefixes());
   }
 
   private void publish(WriteStore store, Manifest manifest) throws IOException, InterruptedException {
-    if (store.withCheckpointIds()) {
+    if (store.withCheckpointIds) {
       log.manifests().publish(manifest);
     } else {
       log.manifests().publishShared(manifest);

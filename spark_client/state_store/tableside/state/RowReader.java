@@ -6,19 +6,12 @@ import org.apache.spark.unsafe.Platform;
 import tableside.state.memory.Entries;
 import tableside.state.memory.EntriesView;
 
-/** Presents entries as Spark's rows. Rows of values in memory share the entries' bytes, which never change. */
-final class RowReader {
-  private final int keyFields;
-  private final int valueFields;
-  private final ValueCache values;
-
-  /** @param values the cache of values that the entries do not contain; null if they contain all values */
-  RowReader(int keyFields, int valueFields, ValueCache values) {
-    this.keyFields = keyFields;
-    this.valueFields = valueFields;
-    this.values = values;
-  }
-
+/**
+ * Presents entries as Spark's rows. Rows of values in memory share the entries' bytes, which never change.
+ *
+ * @param values the cache of values that the entries do not contain; null if they contain all values
+ */
+record RowReader(int keyFields, int valueFields, ValueCache values) {
   UnsafeRow key(Entries entries, int address) {
     return row(keyFields, entries.base(address), entries.keyOffset(address), entries.keyLength(address));
   }

@@ -18,32 +18,14 @@ import tableside.state.log.Lineage;
 import tableside.state.log.StateLog;
 import tableside.state.memory.Entries;
 
-/** Writes the whole state of a version, so that later versions load without the earlier deltas. */
-final class SnapshotWriter {
+/**
+ * Writes the whole state of a version, so that later versions load without the earlier deltas.
+ *
+ * @param values null if all values are kept in memory
+ */
+record SnapshotWriter(
+    StateLog log, ValueCache values, VersionCache versions, StateStoreId id, StateStoreConf conf, Configuration hadoop) {
   private static final Logger LOG = LoggerFactory.getLogger(SnapshotWriter.class);
-
-  private final StateLog log;
-  private final ValueCache values;
-  private final VersionCache versions;
-  private final StateStoreId id;
-  private final StateStoreConf conf;
-  private final Configuration hadoop;
-
-  /** @param values null if all values are kept in memory */
-  SnapshotWriter(
-      StateLog log,
-      ValueCache values,
-      VersionCache versions,
-      StateStoreId id,
-      StateStoreConf conf,
-      Configuration hadoop) {
-    this.log = log;
-    this.values = values;
-    this.versions = versions;
-    this.id = id;
-    this.conf = conf;
-    this.hadoop = hadoop;
-  }
 
   /** The snapshot, and the new locations of values that are not in memory, in the order of the entries. */
   record Written(Lineage.Base base, long[] locations) {}
@@ -71,11 +53,8 @@ final class SnapshotWriter {
       take(version);
       log.counters().forcedSnapshots.increment();
     } catch (IOException error) {
-      LOG.warn(
-          "cannot write a snapshot of version {} of {}; maintenance will retry",
-          version.number(),
-          log.keys().prefix(),
-          error);
+      String what = "cannot write a snapshot of version {} of {}; maintenance will retry";
+      LOG.warn(what, version.number(), log.keys().prefix(), error);
     }
   }
 

@@ -63,12 +63,8 @@ final class VersionLoader {
           "version " + manifest.version() + " of " + log.keys().prefix() + " has " + entries.size()
               + " records, expected " + manifest.records());
     }
-    return new StateVersion(
-        manifest.version(),
-        manifest.uid(),
-        lineage,
-        entries,
-        prefixes == null ? null : indexByPrefix(entries, prefixes));
+    Entries index = prefixes == null ? null : indexByPrefix(entries, prefixes);
+    return new StateVersion(manifest.version(), manifest.uid(), lineage, entries, index);
   }
 
   private void apply(ChunkReader reader, long version, String chunks, String codec, MutableEntries edit)

@@ -15,41 +15,16 @@ import tableside.state.log.StateMissing;
 import tableside.state.log.StateUnreadable;
 import tableside.state.memory.Entries;
 
-/** Finds the versions of a store in memory, or loads them on the nearest version or snapshot. */
-final class VersionResolver {
+/**
+ * Finds the versions of a store in memory, or loads them on the nearest version or snapshot.
+ *
+ * @param bounded whether values stay in the table
+ * @param prefixColumns the number of leading key columns that form the prefix; 0 if there are no scans by prefix
+ */
+record VersionResolver(
+    StateLog log, CheckpointClaim claim, VersionCache versions, VersionLoader loader, boolean bounded,
+    int minDeltasForSnapshot, StructType keySchema, int prefixColumns) {
   private static final Logger LOG = LoggerFactory.getLogger(VersionResolver.class);
-
-  private final StateLog log;
-  private final CheckpointClaim claim;
-  private final VersionCache versions;
-  private final VersionLoader loader;
-  private final boolean bounded;
-  private final int minDeltasForSnapshot;
-  private final StructType keySchema;
-  private final int prefixColumns;
-
-  /**
-   * @param bounded whether values stay in the table
-   * @param prefixColumns the number of leading key columns that form the prefix; 0 if there are no scans by prefix
-   */
-  VersionResolver(
-      StateLog log,
-      CheckpointClaim claim,
-      VersionCache versions,
-      VersionLoader loader,
-      boolean bounded,
-      int minDeltasForSnapshot,
-      StructType keySchema,
-      int prefixColumns) {
-    this.log = log;
-    this.claim = claim;
-    this.versions = versions;
-    this.loader = loader;
-    this.bounded = bounded;
-    this.minDeltasForSnapshot = minDeltasForSnapshot;
-    this.keySchema = keySchema;
-    this.prefixColumns = prefixColumns;
-  }
 
   /** Returns a version from memory or loads it. Throws Spark's error if it cannot be read completely. */
   StateVersion load(long version, String uid) {

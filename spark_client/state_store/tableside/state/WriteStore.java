@@ -24,12 +24,15 @@ final class WriteStore extends ReadStore implements StateStore {
   private static final AtomicLong ATTEMPTS_OUTSIDE_TASKS = new AtomicLong();
 
   private final Committer commits;
-  private final String uid = UUID.randomUUID().toString();
-  private final boolean withCheckpointIds;
-  private final boolean snapshotForced;
-  private final long attempt;
-  private final long epoch;
-  private final PendingChanges changes;
+  /** The identity of this commit. */
+  final String uid = UUID.randomUUID().toString();
+  final boolean withCheckpointIds;
+  final boolean snapshotForced;
+  /** Increases with each attempt in this run of the query. */
+  final long attempt;
+  final long epoch;
+  /** The uncommitted changes. */
+  final PendingChanges changes;
   private StateVersion committed;
   private StateStoreMetrics metrics;
   private boolean failed;
@@ -187,33 +190,6 @@ final class WriteStore extends ReadStore implements StateStore {
   @Override
   StateVersion state() {
     return committed == null ? loaded() : committed;
-  }
-
-  /** The identity of this commit. */
-  String uid() {
-    return uid;
-  }
-
-  boolean withCheckpointIds() {
-    return withCheckpointIds;
-  }
-
-  boolean snapshotForced() {
-    return snapshotForced;
-  }
-
-  long epoch() {
-    return epoch;
-  }
-
-  /** Increases with each attempt in this run of the query. */
-  long attempt() {
-    return attempt;
-  }
-
-  /** The uncommitted changes. */
-  PendingChanges changes() {
-    return changes;
   }
 
   private static long nextAttempt() {

@@ -29,11 +29,7 @@ final class ApplyCall {
   private Exception failure;
 
   ApplyCall(
-      Settings settings,
-      KeyLayout layout,
-      ServiceClient service,
-      ExecutorService pool,
-      List<Operation> operations,
+      Settings settings, KeyLayout layout, ServiceClient service, ExecutorService pool, List<Operation> operations,
       StoreCounters counters) {
     this.settings = settings;
     this.layout = layout;

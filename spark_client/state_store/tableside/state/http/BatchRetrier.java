@@ -25,11 +25,7 @@ final class BatchRetrier {
 
   /** Creates a retrier. It stops retrying once `callFailed` is true, because another request of the call has failed. */
   BatchRetrier(
-      Settings settings,
-      KeyLayout layout,
-      ServiceClient service,
-      List<Operation> operations,
-      StoreCounters counters,
+      Settings settings, KeyLayout layout, ServiceClient service, List<Operation> operations, StoreCounters counters,
       BooleanSupplier callFailed) {
     this.settings = settings;
     this.layout = layout;

@@ -26,10 +26,6 @@ final class Json {
 
   private Json() {}
 
-  static JsonNode read(InputStream body) throws IOException {
-    return MAPPER.readTree(body);
-  }
-
   /** Reads the elements of `results` one by one. The document must be complete. */
   static List<JsonNode> results(InputStream body) throws IOException {
     List<JsonNode> results = null;

@@ -8,12 +8,7 @@ public sealed interface Operation {
   Key key();
 
   /** Reads a value, or only the members in `fields` if these are given. */
-  record Get(Key key, List<String> fields) implements Operation {
-    /** Reads the whole value. */
-    Get(Key key) {
-      this(key, null);
-    }
-  }
+  record Get(Key key, List<String> fields) implements Operation {}
 
   /** Stores a value: unconditionally, if the record is absent, or if the record has this etag. */
   record Put(Key key, JsonNode value, boolean ifAbsent, String ifMatch) implements Operation {

@@ -8,10 +8,6 @@ public record Outcome(int status, JsonNode value, String etag, String code, Stri
   static final String TABLE_NOT_FOUND = "table_not_found";
   static final String PRECONDITION_FAILED = "precondition_failed";
 
-  boolean ok() {
-    return status < 300;
-  }
-
   /** Whether the record is absent, or the table that the service will create at its first write. */
   public boolean absent() {
     return RECORD_NOT_FOUND.equals(code) || TABLE_NOT_FOUND.equals(code);

@@ -1,12 +1,15 @@
 package tableside.state.http;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.util.ByteBufferBackedInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.SequenceInputStream;
 import java.net.http.HttpHeaders;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.Enumeration;
 import java.util.List;
 
 /** A complete response: status, headers, and the body, which can be read once. */
@@ -15,28 +18,18 @@ record ServiceResponse(int status, HttpHeaders headers, List<ByteBuffer> body) {
   InputStream stream() {
     Deque<ByteBuffer> remaining = new ArrayDeque<>(body);
     body.clear();
-    return new InputStream() {
-      @Override
-      public int read() {
-        ByteBuffer next = next();
-        return next == null ? -1 : next.get() & 0xff;
-      }
+    return new SequenceInputStream(
+        new Enumeration<>() {
+          @Override
+          public boolean hasMoreElements() {
+            return !remaining.isEmpty();
+          }
 
-      @Override
-      public int read(byte[] target, int offset, int length) {
-        if (length == 0) return 0;
-        ByteBuffer next = next();
-        if (next == null) return -1;
-        int count = Math.min(length, next.remaining());
-        next.get(target, offset, count);
-        return count;
-      }
-
-      private ByteBuffer next() {
-        while (!remaining.isEmpty() && !remaining.peek().hasRemaining()) remaining.poll();
-        return remaining.peek();
-      }
-    };
+          @Override
+          public InputStream nextElement() {
+            return new ByteBufferBackedInputStream(remaining.poll());
+          }
+        });
   }
 
   /** The failure that the response reports: the service's problem document, or a description of any other response. */
@@ -44,7 +37,7 @@ record ServiceResponse(int status, HttpHeaders headers, List<ByteBuffer> body) {
     JsonNode problem = null;
     if (headers.firstValue("content-type").orElse("").contains("json")) {
       try {
-        problem = Json.read(stream());
+        problem = Json.MAPPER.readTree(stream());
       } catch (IOException error) {
         // From a proxy, or incomplete: use the status.
       }

@@ -3,6 +3,7 @@ package tableside.state.http;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -12,22 +13,9 @@ import org.apache.hadoop.conf.Configuration;
 
 /** The settings of the state store, validated together: one error lists all invalid settings. */
 public record Settings(
-    String url,
-    String table,
-    String tokenFile,
-    String caFile,
-    String certificateFile,
-    String keyFile,
-    double timeoutS,
-    double deadlineS,
-    boolean bounded,
-    int memoryRecordsMax,
-    long memoryBytesMax,
-    long diskBytesMax,
-    int chunkBytesMax,
-    int requestBytesMax,
-    int inFlightMax,
-    int deltasMax) {
+    String url, String table, String tokenFile, String caFile, String certificateFile, String keyFile,
+    double timeoutS, double deadlineS, boolean bounded, int memoryRecordsMax, long memoryBytesMax, long diskBytesMax,
+    int chunkBytesMax, int requestBytesMax, int inFlightMax, int deltasMax) {
   static final String PREFIX = "tableside.state.";
 
   /** With base64, a chunk of this size stays below 1 MiB, the service's default limit of a value. */
@@ -38,11 +26,6 @@ public record Settings(
 
   private static final String SPARK_PREFIX = "spark." + PREFIX;
   private static final Pattern TABLE = Pattern.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,127}");
-  private static final Set<String> NAMES =
-      Set.of(
-          "url", "table", "token_file", "ca_file", "certificate_file", "key_file", "timeout_s", "deadline_s", "memory",
-          "memory_records_max", "memory_bytes_max", "disk_bytes_max", "chunk_bytes_max", "request_bytes_max",
-          "in_flight_max", "deltas_max");
 
   /**
    * Reads the settings from Hadoop's configuration, into which Spark copies every setting of a session.
@@ -58,6 +41,7 @@ public record Settings(
   /** Collects errors while it parses. Messages show names but no values, since a value may be a misplaced secret. */
   private static final class Parser {
     private final Map<String, String> given;
+    private final Set<String> known = new HashSet<>();
     private final List<String> faults = new ArrayList<>();
 
     Parser(Map<String, String> given) {
@@ -65,7 +49,6 @@ public record Settings(
     }
 
     Settings settings() {
-      checkNames();
       String url = url();
       String certificateFile = text("certificate_file");
       String keyFile = text("key_file");
@@ -89,15 +72,17 @@ public record Settings(
               (int) whole("request_bytes_max", 4 << 20, 1 << 10, 64 << 20),
               (int) whole("in_flight_max", 4, 1, 64),
               (int) whole("deltas_max", 100, 1, DELTAS_MAX));
+      checkNames();
       if (!faults.isEmpty()) throw new IllegalArgumentException("the state store: " + String.join("; ", faults));
       return settings;
     }
 
+    /** Reports the names that no setting has read. */
     private void checkNames() {
       for (String name : given.keySet()) {
         if (name.equals("token")) {
           fault(name, "is no setting: a token is read from token_file, or from " + TokenSource.VARIABLE);
-        } else if (!NAMES.contains(name)) {
+        } else if (!known.contains(name)) {
           fault(name, "is not known");
         }
       }
@@ -179,6 +164,7 @@ public record Settings(
     }
 
     private String text(String name) {
+      known.add(name);
       String text = given.get(name);
       return text == null || text.isBlank() ? null : text.strip();
     }

@@ -107,7 +107,7 @@ public final class Table {
       return new ApplyCall(settings, layout, service, helpers, operations, counters).run();
     } catch (TableException refused) {
       // A table that was missing may have been created since, with another key: the service rejected all operations.
-      boolean wrongKeys = layout == KeyLayout.ASSUMED && AttemptException.INVALID_OPERATION.equals(refused.code());
+      boolean wrongKeys = layout == KeyLayout.ASSUMED && AttemptException.INVALID_OPERATION.equals(refused.code);
       if (!wrongKeys || layout(counters) != KeyLayout.PAIR) throw refused;
     }
     return new ApplyCall(settings, KeyLayout.PAIR, service, helpers, operations, counters).run();
@@ -133,7 +133,7 @@ public final class Table {
 
   private KeyLayout parseLayout(ServiceResponse response) throws AttemptException {
     try {
-      return KeyLayout.of(Json.read(response.stream()), settings.table());
+      return KeyLayout.of(Json.MAPPER.readTree(response.stream()), settings.table());
     } catch (IOException error) {
       throw AttemptException.ofUnreadableResponse(response.status());
     }

@@ -6,8 +6,10 @@ import java.io.IOException;
 final class TableException extends IOException {
   private static final long serialVersionUID = 1;
 
-  private final String code;
-  private final int status;
+  /** The service's error code, or one of {@link AttemptException}. */
+  final String code;
+  /** The HTTP status of the response, or 0 if there was none. */
+  final int status;
 
   private TableException(String message, AttemptException failure) {
     super(message);
@@ -19,18 +21,5 @@ final class TableException extends IOException {
     String table = "table " + settings.table() + " at " + settings.url();
     String message = table + ": " + action + " failed after " + budget + ": " + budget.describe(failure);
     return new TableException(message, failure);
-  }
-
-  /**
-   * The service's error code, such as `store_unavailable`, or `service_unreachable`, `tls_refused`,
-   * `unexpected_answer`.
-   */
-  String code() {
-    return code;
-  }
-
-  /** The HTTP status of the response, or 0 if there was none. */
-  int status() {
-    return status;
   }
 }

@@ -14,13 +14,7 @@ import tableside.state.http.Outcome;
  * Begins deltas and snapshots. It announces each attempt before any other record of it is written, so that cleanup
  * finds the records of failed attempts.
  */
-public final class AttemptLog {
-  private final StateLog log;
-
-  AttemptLog(StateLog log) {
-    this.log = log;
-  }
-
+public record AttemptLog(StateLog log) {
   /**
    * Begins the delta of a commit.
    *
@@ -57,7 +51,7 @@ public final class AttemptLog {
    * Resets the floor for a state that starts again under the same identity, and so with versions below the old floor.
    */
   public void resetFloor() throws IOException, InterruptedException {
-    if (!log.applyOne(new Operation.Get(log.keys().floor(), null)).absent()) {
+    if (!log.get(log.keys().floor()).absent()) {
       ObjectNode floor = JsonNodeFactory.instance.objectNode().put("version", 1);
       log.applyOne(new Operation.Put(log.keys().floor(), floor, false, null));
     }

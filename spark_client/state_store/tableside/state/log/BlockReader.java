@@ -8,17 +8,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Queue;
 import tableside.state.http.Key;
-import tableside.state.http.Operation;
 import tableside.state.http.Outcome;
 
 /** Reads blocks with values that are not in memory from the table. */
-public final class BlockReader {
-  private final StateLog log;
-
-  public BlockReader(StateLog log) {
-    this.log = log;
-  }
-
+public record BlockReader(StateLog log) {
   /** Reads several blocks together. @throws StateUnreadable if one is missing or damaged */
   public Map<Integer, byte[]> read(Map<Integer, BlockIndex.Address> wanted) throws IOException, InterruptedException {
     Map<Integer, byte[]> found = new HashMap<>();
@@ -26,14 +19,14 @@ public final class BlockReader {
     Map<Integer, BlockIndex.Address> open = wanted;
     for (int part = 0; !open.isEmpty(); part++) {
       Map<Integer, BlockIndex.Address> unfinished = new HashMap<>();
-      List<Operation> gets = new ArrayList<>();
+      List<Key> keys = new ArrayList<>();
       for (BlockIndex.Address address : open.values()) {
-        gets.add(new Operation.Get(log.keys().chunk(address.chunks(), address.first() + part), null));
+        keys.add(log.keys().chunk(address.chunks(), address.first() + part));
       }
-      List<Outcome> outcomes = log.apply(gets);
+      List<Outcome> outcomes = log.get(keys);
       int index = 0;
       for (Map.Entry<Integer, BlockIndex.Address> entry : open.entrySet()) {
-        Key key = gets.get(index).key();
+        Key key = keys.get(index);
         Outcome outcome = outcomes.get(index++);
         if (outcome.absent()) {
           StateMissing.Part owner = StateMissing.Part.ofChunks(entry.getValue().chunks());

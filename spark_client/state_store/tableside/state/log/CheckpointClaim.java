@@ -39,7 +39,7 @@ public final class CheckpointClaim {
    */
   public void confirm() throws IOException, InterruptedException {
     while (!confirmed) {
-      Outcome description = log.applyOne(new Operation.Get(log.keys().description(), null));
+      Outcome description = log.get(log.keys().description());
       confirmed = description.absent() || isOwner(description) || takeOver(description);
     }
   }

@@ -6,13 +6,7 @@ import java.util.Collections;
 import java.util.List;
 
 /** The retained deltas that led to a version, including those before the snapshot that it builds on. */
-public final class DeltaHistory {
-  private final StateLog log;
-
-  public DeltaHistory(StateLog log) {
-    this.log = log;
-  }
-
+public record DeltaHistory(StateLog log) {
   /**
    * @param from the version before the first delta
    * @param uid the identity of the commit that created version `to`; null in format v1

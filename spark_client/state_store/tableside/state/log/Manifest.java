@@ -20,14 +20,7 @@ import java.util.List;
  * @param time RFC 3339
  */
 public record Manifest(
-    long version,
-    String uid,
-    Lineage lineage,
-    int chunks,
-    long records,
-    long bytes,
-    long epoch,
-    long attempt,
+    long version, String uid, Lineage lineage, int chunks, long records, long bytes, long epoch, long attempt,
     String time) {
   private static final int FORMAT = 1;
 
@@ -88,10 +81,7 @@ public record Manifest(
     return json.isNull()
         ? null
         : new Lineage.Base(
-            whole(json, "version"),
-            text(json, "uid"),
-            text(json, "snapshot"),
-            (int) whole(json, "chunks"),
+            whole(json, "version"), text(json, "uid"), text(json, "snapshot"), (int) whole(json, "chunks"),
             text(json, "codec"));
   }
 

@@ -11,17 +11,11 @@ import tableside.state.http.Operation;
 import tableside.state.http.Outcome;
 
 /** Reads and publishes the manifests of a store's versions, and the descriptions of its snapshots. */
-public final class Manifests {
-  private final StateLog log;
-
-  Manifests(StateLog log) {
-    this.log = log;
-  }
-
+public record Manifests(StateLog log) {
   /** Reads the manifest of a version. @throws StateUnreadable if it is missing */
   public Manifest of(long version, String uid) throws IOException, InterruptedException {
     Key key = log.keys().manifest(version, uid);
-    Outcome outcome = log.applyOne(new Operation.Get(key, null));
+    Outcome outcome = log.get(key);
     if (outcome.absent()) {
       requireQuery();
       String table = "table " + log.settings().table();
@@ -39,7 +33,7 @@ public final class Manifests {
    */
   public Manifest of(Lineage.Base base) throws IOException, InterruptedException {
     Key shared = log.keys().manifest(base.version(), null);
-    Outcome outcome = log.applyOne(new Operation.Get(shared, null));
+    Outcome outcome = log.get(shared);
     if (!outcome.absent()) {
       Manifest manifest = parse(shared, outcome);
       if (manifest.uid().equals(base.uid())) {
@@ -51,10 +45,10 @@ public final class Manifests {
 
   /** Returns the snapshots of the version with this commit identity. */
   public List<Lineage.Base> snapshotsOf(long version, String uid) throws IOException, InterruptedException {
-    Outcome attempts = log.applyOne(new Operation.Get(log.keys().attempts(version), null));
+    Outcome attempts = log.get(log.keys().attempts(version));
     List<Lineage.Base> snapshots = new ArrayList<>();
     for (String name : AttemptLog.names(attempts, "snapshots")) {
-      Outcome found = log.applyOne(new Operation.Get(log.keys().snapshot(version, name), null));
+      Outcome found = log.get(log.keys().snapshot(version, name));
       if (!found.absent() && found.value().path("uid").asText().equals(uid)) {
         JsonNode json = found.value();
         snapshots.add(
@@ -80,13 +74,13 @@ public final class Manifests {
    * Publishes a version in format v1, where attempts share one manifest. The first manifest is put if absent. A later
    * attempt replaces that of an earlier one, because Spark is running the batch again.
    *
-   * @throws Superseded if the manifest is from a later attempt
+   * @throws IOException if the manifest is from a later attempt
    */
   public void publishShared(Manifest manifest) throws IOException, InterruptedException {
     Key key = log.keys().manifest(manifest.version(), null);
     Outcome outcome = log.applyOne(new Operation.Put(key, manifest.toJson(), true, null));
     while (outcome.preconditionFailed()) {
-      Outcome present = log.applyOne(new Operation.Get(key, null));
+      Outcome present = log.get(key);
       if (present.absent()) {
         throw new StateUnreadable(key + " was removed during the commit");
       }
@@ -95,7 +89,7 @@ public final class Manifests {
         return;
       }
       if (!other.isOlderThan(manifest)) {
-        throw new Superseded(
+        throw new IOException(
             "version " + manifest.version() + " of " + log.keys().prefix() + " was committed by a later attempt");
       }
       outcome = log.applyOne(new Operation.Put(key, manifest.toJson(), false, present.etag()));
@@ -111,7 +105,7 @@ public final class Manifests {
   }
 
   private void requireOwnManifest(Key key, Manifest manifest) throws IOException, InterruptedException {
-    Outcome present = log.applyOne(new Operation.Get(key, List.of("uid", "attempt", "time")));
+    Outcome present = log.get(key, "uid", "attempt", "time");
     if (present.absent() || !present.value().path("uid").asText().equals(manifest.uid())) {
       throw new StateUnreadable(key + " exists with different content");
     }
@@ -127,7 +121,7 @@ public final class Manifests {
 
   /** @throws StateUnreadable if the table does not exist, or is one without state of the query */
   private void requireQuery() throws IOException, InterruptedException {
-    Outcome query = log.applyOne(new Operation.Get(log.keys().description(), null));
+    Outcome query = log.get(log.keys().description());
     if (query.absent()) {
       String why = query.tableAbsent() ? " does not exist (table_not_found) and" : "";
       throw new StateUnreadable(

@@ -7,7 +7,6 @@ import java.util.SortedSet;
 import java.util.StringJoiner;
 import java.util.TreeSet;
 import tableside.state.http.Key;
-import tableside.state.http.Operation;
 import tableside.state.http.Outcome;
 
 /** The versions and snapshots of a store that are in the table, for messages. Their chunks may be damaged. */
@@ -25,8 +24,7 @@ final class RetainedVersions {
   /** Reads the versions. They are started without gaps, so a block without any attempt follows the last one. */
   static RetainedVersions read(StateLog log) throws IOException, InterruptedException {
     RetainedVersions retained = new RetainedVersions(log);
-    Outcome floor = log.applyOne(new Operation.Get(log.keys().floor(), null));
-    long from = floor.absent() ? 1 : floor.value().path("version").asLong(1);
+    long from = log.floor();
     while (retained.readBlock(from)) {
       from += VERSIONS_PER_CALL;
     }
@@ -41,22 +39,18 @@ final class RetainedVersions {
   }
 
   private boolean readBlock(long from) throws IOException, InterruptedException {
-    List<Operation> attempts = new ArrayList<>();
-    for (long version = from; version < from + VERSIONS_PER_CALL; version++) {
-      attempts.add(new Operation.Get(log.keys().attempts(version), null));
-    }
-    List<Operation> manifests = new ArrayList<>();
-    List<Operation> descriptions = new ArrayList<>();
+    List<Key> manifests = new ArrayList<>();
+    List<Key> descriptions = new ArrayList<>();
     boolean any = false;
     long version = from;
-    for (Outcome attempt : log.apply(attempts)) {
+    for (Outcome attempt : log.get(StoreKeys.range(from, from + VERSIONS_PER_CALL, log.keys()::attempts))) {
       any |= !attempt.absent();
-      manifests.add(read(log.keys().manifest(version, null)));
+      manifests.add(log.keys().manifest(version, null));
       for (String uid : AttemptLog.names(attempt, "uids")) {
-        manifests.add(read(log.keys().manifest(version, uid)));
+        manifests.add(log.keys().manifest(version, uid));
       }
       for (String name : AttemptLog.names(attempt, "snapshots")) {
-        descriptions.add(read(log.keys().snapshot(version, name)));
+        descriptions.add(log.keys().snapshot(version, name));
       }
       version++;
     }
@@ -65,12 +59,8 @@ final class RetainedVersions {
     return any;
   }
 
-  private static Operation read(Key key) {
-    return new Operation.Get(key, List.of("version"));
-  }
-
-  private void collect(List<Operation> gets, SortedSet<Long> numbers) throws IOException, InterruptedException {
-    for (Outcome outcome : log.apply(gets)) {
+  private void collect(List<Key> keys, SortedSet<Long> numbers) throws IOException, InterruptedException {
+    for (Outcome outcome : log.get(keys, "version")) {
       if (!outcome.absent()) {
         numbers.add(outcome.value().path("version").asLong());
       }

@@ -8,6 +8,7 @@ import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.io.CompressionCodec;
 import org.apache.spark.io.CompressionCodec$;
+import tableside.state.http.Key;
 import tableside.state.http.Operation;
 import tableside.state.http.Outcome;
 import tableside.state.http.Settings;
@@ -17,52 +18,21 @@ import tableside.state.http.Table;
 /**
  * The records of one store's versions in the table. {@link StoreKeys}, {@link Manifest} and {@link Lineage} define
  * their layout. Every operation may be repeated after a failure.
+ *
+ * @param codecName the codec for writing; everything that is read names the codec it was written with
  */
-public final class StateLog {
-  private final Table table;
-  private final Settings settings;
-  private final StoreKeys keys;
-  private final String codecName;
-  private final StoreCounters counters;
-  private final Manifests manifests = new Manifests(this);
-  private final AttemptLog attempts = new AttemptLog(this);
-
-  public StateLog(Table table, Settings settings, StoreKeys keys, String codecName, StoreCounters counters) {
-    this.table = table;
-    this.settings = settings;
-    this.keys = keys;
-    this.codecName = codecName;
-    this.counters = counters;
-  }
-
-  public StoreKeys keys() {
-    return keys;
-  }
-
-  public Settings settings() {
-    return settings;
-  }
-
-  public StoreCounters counters() {
-    return counters;
-  }
-
+public record StateLog(Table table, Settings settings, StoreKeys keys, String codecName, StoreCounters counters) {
   public Manifests manifests() {
-    return manifests;
+    return new Manifests(this);
   }
 
   public AttemptLog attempts() {
-    return attempts;
+    return new AttemptLog(this);
   }
 
   /** Describes the versions and snapshots in the table, for a message. */
   public String retained() throws IOException, InterruptedException {
     return RetainedVersions.read(this).toString();
-  }
-
-  /** The codec for writing. Everything that is read names the codec it was written with. */
-  public String codecName() {
-    return codecName;
   }
 
   CompressionCodec codec(String name) {
@@ -85,6 +55,22 @@ public final class StateLog {
 
   List<Outcome> apply(List<Operation> operations) throws IOException, InterruptedException {
     return table.apply(operations, counters);
+  }
+
+  /** Reads the records of these keys in order, or only some of their members. */
+  List<Outcome> get(List<Key> records, String... fields) throws IOException, InterruptedException {
+    List<String> wanted = fields.length == 0 ? null : List.of(fields);
+    return apply(records.stream().<Operation>map(key -> new Operation.Get(key, wanted)).toList());
+  }
+
+  Outcome get(Key key, String... fields) throws IOException, InterruptedException {
+    return get(List.of(key), fields).get(0);
+  }
+
+  /** The lowest version that may be in the table. */
+  long floor() throws IOException, InterruptedException {
+    Outcome floor = get(keys.floor());
+    return floor.absent() ? 1 : floor.value().path("version").asLong(1);
   }
 
   Outcome applyOne(Operation operation) throws IOException, InterruptedException {

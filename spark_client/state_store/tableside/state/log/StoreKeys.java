@@ -7,8 +7,11 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.LongFunction;
+import java.util.stream.LongStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -96,6 +99,11 @@ public record StoreKeys(String query, String checkpoint, long operator, int part
     return new Key("queries", query.substring(query.length() - 1));
   }
 
+  /** The keys of consecutive numbers, from `from` (inclusive) to `to` (exclusive). */
+  static List<Key> range(long from, long to, LongFunction<Key> key) {
+    return LongStream.range(from, to).mapToObj(key).toList();
+  }
+
   private Key key(String item) {
     return new Key(prefix(), item);
   }
@@ -106,17 +114,10 @@ public record StoreKeys(String query, String checkpoint, long operator, int part
 
   /** Reads a run's query identity once per JVM, not for each partition of each operator. */
   private static String cachedQueryId(Path checkpoint, String run, Configuration hadoop) {
-    String name = run + " " + checkpoint;
-    String known = QUERY_IDS.get(name);
-    if (known != null) {
-      return known;
-    }
     if (QUERY_IDS.size() >= QUERY_IDS_MAX) {
       QUERY_IDS.clear();
     }
-    String query = readQueryId(checkpoint, hadoop);
-    QUERY_IDS.put(name, query);
-    return query;
+    return QUERY_IDS.computeIfAbsent(run + " " + checkpoint, name -> readQueryId(checkpoint, hadoop));
   }
 
   /** Returns the identity in a checkpoint, or a digest of its path if it contains none or does not exist. */

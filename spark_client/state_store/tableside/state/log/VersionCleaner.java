@@ -46,8 +46,7 @@ public final class VersionCleaner {
       return;
     }
     if (floor < 0) {
-      Outcome present = log.applyOne(new Operation.Get(log.keys().floor(), null));
-      floor = present.absent() ? 1 : present.value().path("version").asLong(1);
+      floor = log.floor();
     }
     long used = lineage.base() == null ? 0 : lineage.base().version();
     long needed = floor < oldest ? Math.min(used, oldestBaseVersion(oldest, latest)) : floor;
@@ -65,20 +64,20 @@ public final class VersionCleaner {
    * them builds on no snapshot.
    */
   private long oldestBaseVersion(long oldest, long latest) throws IOException, InterruptedException {
-    List<Operation> gets = new ArrayList<>();
-    for (long version = oldest; version <= latest; version++) {
-      gets.add(new Operation.Get(log.keys().manifest(version, null), List.of("base")));
+    List<Key> manifests = new ArrayList<>(sharedManifests(oldest, latest + 1));
+    for (String uid : AttemptLog.names(log.get(log.keys().attempts(oldest)), "uids")) {
+      manifests.add(log.keys().manifest(oldest, uid));
     }
-    for (String uid : AttemptLog.names(log.applyOne(new Operation.Get(log.keys().attempts(oldest), null)), "uids")) {
-      gets.add(new Operation.Get(log.keys().manifest(oldest, uid), List.of("base")));
-    }
-    long lowest = Long.MAX_VALUE;
-    for (Outcome outcome : log.apply(gets)) {
-      if (!outcome.absent()) {
-        lowest = Math.min(lowest, outcome.value().path("base").path("version").asLong(0));
-      }
-    }
-    return lowest == Long.MAX_VALUE ? 0 : lowest;
+    return log.get(manifests, "base").stream()
+        .filter(manifest -> !manifest.absent())
+        .mapToLong(manifest -> manifest.value().path("base").path("version").asLong(0))
+        .min()
+        .orElse(0);
+  }
+
+  /** The manifests that the attempts at each version share (format v1). */
+  private List<Key> sharedManifests(long from, long to) {
+    return StoreKeys.range(from, to, version -> log.keys().manifest(version, null));
   }
 
   /** Removes chunks before the records that announce them, so that a second cleanup finds the rest. */
@@ -87,61 +86,48 @@ public final class VersionCleaner {
     for (ChunkRange range : ranges) {
       deleteChunks(range);
     }
-    List<Key> descriptions = new ArrayList<>(ranges.stream().map(ChunkRange::description).toList());
-    List<Key> attempts = new ArrayList<>();
-    for (long version = from; version < to; version++) {
-      descriptions.add(log.keys().manifest(version, null));
-      attempts.add(log.keys().attempts(version));
-    }
+    List<Key> descriptions = new ArrayList<>(sharedManifests(from, to));
+    ranges.forEach(range -> descriptions.add(range.description()));
     remove(descriptions);
-    remove(attempts);
+    remove(StoreKeys.range(from, to, log.keys()::attempts));
   }
 
   /** The deltas and snapshots announced at these versions, with the keys of the records that would describe them. */
   private List<ChunkRange> announced(long from, long to) throws IOException, InterruptedException {
     StoreKeys keys = log.keys();
-    List<Operation> gets = new ArrayList<>();
-    for (long version = from; version < to; version++) {
-      gets.add(new Operation.Get(keys.attempts(version), null));
-    }
     List<ChunkRange> announced = new ArrayList<>();
-    List<Outcome> outcomes = log.apply(gets);
-    for (int index = 0; index < outcomes.size(); index++) {
-      long version = from + index;
-      for (String uid : AttemptLog.names(outcomes.get(index), "uids")) {
+    long version = from;
+    for (Outcome attempts : log.get(StoreKeys.range(from, to, keys::attempts))) {
+      for (String uid : AttemptLog.names(attempts, "uids")) {
         announced.add(new ChunkRange(StoreKeys.deltaChunks(version, uid), keys.manifest(version, uid), -1));
       }
-      for (String snapshot : AttemptLog.names(outcomes.get(index), "snapshots")) {
+      for (String snapshot : AttemptLog.names(attempts, "snapshots")) {
         String chunks = StoreKeys.snapshotChunks(version, snapshot);
         announced.add(new ChunkRange(chunks, keys.snapshot(version, snapshot), -1));
       }
+      version++;
     }
     return announced;
   }
 
   /** The number of chunks of the deltas whose attempts share one manifest (format v1), by item prefix. */
   private Map<String, Integer> sharedManifestCounts(long from, long to) throws IOException, InterruptedException {
-    List<Operation> gets = new ArrayList<>();
-    for (long version = from; version < to; version++) {
-      gets.add(new Operation.Get(log.keys().manifest(version, null), List.of("uid", "chunks")));
-    }
     Map<String, Integer> counts = new HashMap<>();
-    List<Outcome> outcomes = log.apply(gets);
-    for (int index = 0; index < outcomes.size(); index++) {
-      if (!outcomes.get(index).absent()) {
-        JsonNode manifest = outcomes.get(index).value();
-        String chunks = StoreKeys.deltaChunks(from + index, manifest.path("uid").asText());
+    long version = from;
+    for (Outcome outcome : log.get(sharedManifests(from, to), "uid", "chunks")) {
+      if (!outcome.absent()) {
+        JsonNode manifest = outcome.value();
+        String chunks = StoreKeys.deltaChunks(version, manifest.path("uid").asText());
         counts.put(chunks, manifest.path("chunks").asInt(-1));
       }
+      version++;
     }
     return counts;
   }
 
   private List<ChunkRange> withCounts(List<ChunkRange> announced, Map<String, Integer> sharedCounts)
       throws IOException, InterruptedException {
-    List<Operation> gets = new ArrayList<>();
-    announced.forEach(range -> gets.add(new Operation.Get(range.description(), List.of("chunks"))));
-    List<Outcome> outcomes = log.apply(gets);
+    List<Outcome> outcomes = log.get(announced.stream().map(ChunkRange::description).toList(), "chunks");
     List<ChunkRange> counted = new ArrayList<>();
     for (int index = 0; index < outcomes.size(); index++) {
       ChunkRange range = announced.get(index);
@@ -157,31 +143,23 @@ public final class VersionCleaner {
 
   private void deleteChunks(ChunkRange range) throws IOException, InterruptedException {
     if (range.count() >= 0) {
-      remove(keys(range, 0, range.count()));
+      remove(chunks(range.chunks(), 0, range.count()));
       return;
     }
     // Delete from the end: probing finds the rest after an interruption.
     for (int from = probe(range.chunks()) - ChunkWriter.GROUP; from >= 0; from -= ChunkWriter.GROUP) {
-      remove(keys(range, from, from + ChunkWriter.GROUP));
+      remove(chunks(range.chunks(), from, from + ChunkWriter.GROUP));
     }
   }
 
-  private List<Key> keys(ChunkRange range, int from, int to) {
-    List<Key> keys = new ArrayList<>();
-    for (int index = from; index < to; index++) {
-      keys.add(log.keys().chunk(range.chunks(), index));
-    }
-    return keys;
+  private List<Key> chunks(String chunks, int from, int to) {
+    return StoreKeys.range(from, to, index -> log.keys().chunk(chunks, (int) index));
   }
 
   /** Finds the end of the chunks of an unfinished attempt: no chunk follows a group that is completely absent. */
   private int probe(String chunks) throws IOException, InterruptedException {
     for (int count = 0; ; count += ChunkWriter.GROUP) {
-      List<Operation> gets = new ArrayList<>();
-      for (int index = count; index < count + ChunkWriter.GROUP; index++) {
-        gets.add(new Operation.Get(log.keys().chunk(chunks, index), List.of("crc")));
-      }
-      if (log.apply(gets).stream().allMatch(Outcome::absent)) {
+      if (log.get(chunks(chunks, count, count + ChunkWriter.GROUP), "crc").stream().allMatch(Outcome::absent)) {
         return count;
       }
     }
@@ -189,10 +167,8 @@ public final class VersionCleaner {
 
   private void remove(List<Key> keys) throws IOException, InterruptedException {
     for (int at = 0; at < keys.size(); at += DELETES_PER_CALL) {
-      List<Operation> deletions = new ArrayList<>();
-      int end = Math.min(at + DELETES_PER_CALL, keys.size());
-      keys.subList(at, end).forEach(key -> deletions.add(new Operation.Delete(key)));
-      log.apply(deletions);
+      List<Key> part = keys.subList(at, Math.min(at + DELETES_PER_CALL, keys.size()));
+      log.apply(part.stream().<Operation>map(Operation.Delete::new).toList());
     }
   }
 

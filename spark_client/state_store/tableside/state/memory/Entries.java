@@ -5,24 +5,11 @@ package tableside.state.memory;
  *
  * <p>Any number of threads may read it while others derive new versions. It consists of few objects, because it shares
  * its arena with its ancestors and descendants.
+ *
+ * @param liveWords the number of words in the arena that belong to this version's entries
  */
-public final class Entries extends EntriesView {
-  private final boolean inline;
-  private final Arena arena;
-  private final Slots slots;
-  private final Extents extents;
-  private final int size;
-  private final long liveWords;
-
-  Entries(boolean inline, Arena arena, Slots slots, Extents extents, int size, long liveWords) {
-    this.inline = inline;
-    this.arena = arena;
-    this.slots = slots;
-    this.extents = extents;
-    this.size = size;
-    this.liveWords = liveWords;
-  }
-
+public record Entries(boolean inline, Arena arena, Slots slots, Extents extents, int size, long liveWords)
+    implements EntriesView {
   /** An empty state. `inline` states whether this version and its descendants keep values in memory. */
   public static Entries empty(boolean inline) {
     return empty(inline, Arena.SEGMENTS_MAX);
@@ -40,35 +27,5 @@ public final class Entries extends EntriesView {
   /** The bytes allocated for the arena, which other versions share, and for this version's slots. */
   public long memoryBytes() {
     return arena.allocatedBytes() + slots.bytes();
-  }
-
-  /** The number of words in the arena that belong to this version's entries. */
-  long liveWords() {
-    return liveWords;
-  }
-
-  @Override
-  public boolean inline() {
-    return inline;
-  }
-
-  @Override
-  public int size() {
-    return size;
-  }
-
-  @Override
-  Arena arena() {
-    return arena;
-  }
-
-  @Override
-  Slots slots() {
-    return slots;
-  }
-
-  @Override
-  Extents extents() {
-    return extents;
   }
 }

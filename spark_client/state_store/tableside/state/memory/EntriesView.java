@@ -6,30 +6,30 @@ package tableside.state.memory;
  * <p>An address identifies an entry, in this view and in every view that {@link #shares} its memory. The entry at an
  * address never changes while it is referenced, except for the location of its value.
  */
-public abstract sealed class EntriesView permits Entries, MutableEntries {
+public sealed interface EntriesView permits Entries, MutableEntries {
   /** The absence of an entry. */
-  public static final int NONE = Arena.NONE;
+  int NONE = Arena.NONE;
 
   /** Whether values are in memory. Otherwise entries have only the value's length and location. */
-  abstract boolean inline();
+  boolean inline();
 
   /** The number of keys, including tombstones. */
-  abstract int size();
+  int size();
 
-  abstract Arena arena();
+  Arena arena();
 
-  abstract Slots slots();
+  Slots slots();
 
-  abstract Extents extents();
+  Extents extents();
 
   /** Returns the address of a key's entry, which may be a tombstone, or NONE. */
-  public final int find(Object keyBase, long keyOffset, int keyLength) {
+  default int find(Object keyBase, long keyOffset, int keyLength) {
     Slots slots = slots();
     return slots.get(slots.find(arena(), EntryLayout.head(keyBase, keyOffset, keyLength), keyBase, keyOffset));
   }
 
   /** Returns the entry written after this one: the first entry for NONE, and NONE after the last. */
-  public final int next(int address) {
+  default int next(int address) {
     Arena arena = arena();
     int next = extents().from(address == NONE ? NONE : address + span(address));
     while (next != NONE && !isCurrent(arena.words(next), Arena.at(next), next)) {
@@ -39,35 +39,35 @@ public abstract sealed class EntriesView permits Entries, MutableEntries {
   }
 
   /** Whether addresses of the other view identify the same entries in this view. */
-  public final boolean shares(EntriesView other) {
+  default boolean shares(EntriesView other) {
     return arena() == other.arena();
   }
 
   /** The base object of the offsets below: the array with the key and, if values are in memory, the value. */
-  public final Object base(int address) {
+  default Object base(int address) {
     return arena().words(address);
   }
 
-  public final long keyOffset(int address) {
+  default long keyOffset(int address) {
     return EntryLayout.keyOffset(Arena.at(address));
   }
 
-  public final int keyLength(int address) {
+  default int keyLength(int address) {
     return EntryLayout.keyLength(arena().words(address), Arena.at(address));
   }
 
   /** The value's length in bytes, or -1 for a tombstone. */
-  public final int valueLength(int address) {
+  default int valueLength(int address) {
     return EntryLayout.valueLength(arena().words(address), Arena.at(address));
   }
 
   /** The offset of the value, if values are in memory and the entry is not a tombstone. */
-  public final long valueOffset(int address) {
+  default long valueOffset(int address) {
     return EntryLayout.valueOffset(arena().words(address), Arena.at(address));
   }
 
   /** The location of the value outside memory, as the caller has set it. */
-  public final long location(int address) {
+  default long location(int address) {
     return EntryLayout.location(arena().words(address), Arena.at(address));
   }
 
@@ -75,7 +75,7 @@ public abstract sealed class EntriesView permits Entries, MutableEntries {
    * Changes the location of the value. All views that share memory see the change. A compacted view has its own copy of
    * the entry and must be changed separately.
    */
-  public final void relocate(int address, long location) {
+  default void relocate(int address, long location) {
     EntryLayout.relocate(arena().words(address), Arena.at(address), location);
   }
 
@@ -85,7 +85,7 @@ public abstract sealed class EntriesView permits Entries, MutableEntries {
   }
 
   /** How many words an entry takes. */
-  final int span(int address) {
+  default int span(int address) {
     return EntryLayout.words(keyLength(address), inline() ? Math.max(0, valueLength(address)) : 0);
   }
 }

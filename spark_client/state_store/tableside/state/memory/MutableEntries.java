@@ -5,7 +5,7 @@ package tableside.state.memory;
  *
  * <p>If it is never frozen, it leaves only unused words in the arena, which a later compaction reclaims.
  */
-public final class MutableEntries extends EntriesView {
+public final class MutableEntries implements EntriesView {
   /** Reservations grow: concurrent writers then rarely contend for the arena, and a small change wastes little. */
   private static final int RESERVATION_WORDS_MIN = 128;
 
@@ -37,12 +37,7 @@ public final class MutableEntries extends EntriesView {
    * base and offset of the value are ignored.
    */
   public int put(
-      Object keyBase,
-      long keyOffset,
-      int keyLength,
-      Object valueBase,
-      long valueOffset,
-      int valueLength,
+      Object keyBase, long keyOffset, int keyLength, Object valueBase, long valueOffset, int valueLength,
       long location) {
     if (valueLength < 0) {
       throw new IllegalArgumentException("a value of " + valueLength + " bytes");
@@ -103,27 +98,27 @@ public final class MutableEntries extends EntriesView {
   }
 
   @Override
-  boolean inline() {
+  public boolean inline() {
     return inline;
   }
 
   @Override
-  int size() {
+  public int size() {
     return size;
   }
 
   @Override
-  Arena arena() {
+  public Arena arena() {
     return arena;
   }
 
   @Override
-  Slots slots() {
+  public Slots slots() {
     return slots;
   }
 
   @Override
-  Extents extents() {
+  public Extents extents() {
     release();
     return extents;
   }

@@ -115,7 +115,7 @@ public final class TableCases {
       List<Outcome> outcomes = table.apply(operations(arguments), counters);
       for (Outcome outcome : outcomes) result.withArray("outcomes").add(told(outcome));
     } catch (TableException failure) {
-      result.put("code", failure.code()).put("status", failure.status()).put("failure", failure.getMessage());
+      result.put("code", failure.code).put("status", failure.status).put("failure", failure.getMessage());
     } catch (InterruptedException | RuntimeException failure) {
       result.put("code", failure.getClass().getSimpleName()).put("failure", String.valueOf(failure.getMessage()));
     }
@@ -126,7 +126,7 @@ public final class TableCases {
 
   private static ObjectNode told(Outcome outcome) {
     ObjectNode told = JSON.createObjectNode().put("status", outcome.status()).put("code", outcome.code());
-    told.put("ok", outcome.ok()).put("absent", outcome.absent()).put("refused", outcome.preconditionFailed());
+    told.put("absent", outcome.absent()).put("refused", outcome.preconditionFailed());
     return told.put("etag", outcome.etag()).set("value", outcome.value());
   }
 
