@@ -106,6 +106,15 @@ def test_a_misfit_has_its_row_its_member_and_its_type() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [("3.14", "number"), ("2147483648", "number"), ("true", "boolean"), ('{"b":1}', "object"), ("[1]", "array")],
+)
+def test_a_value_that_does_not_fit_is_null_and_has_its_json_type(text: str, found: str) -> None:
+    [column], misfits = JsonReader.from_fields([StructField("a", IntegerType())]).read(pa.array([f'{{"a":{text}}}']))
+    assert (column.to_pylist(), misfits) == ([None], [Misfit(0, 0, found)])
+
+
+@pytest.mark.parametrize(
     "kind",
     [
         MapType(IntegerType(), StringType()),

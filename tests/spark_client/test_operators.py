@@ -44,6 +44,8 @@ def test_only_operators_with_a_rule_are_folded(spark: SparkSession, monkeypatch:
     [
         ({"$set": {"a": 1}, "$unset": ["b"], "$max": {"c": 1}}, True),
         ({"$set": {"a": 1}, "$inc": {"b": 1}}, False),
+        ({"$push": {"a": 1}}, False),
+        ({"$addToSet": {"a": 1}}, True),
         ({"a": 1}, True),
         ({}, True),
     ],
