@@ -122,8 +122,15 @@ class CallLimits:
                     raise
 
     def pause(self, retry_after_s: float | None, reason: str) -> Call[bool]:
-        """Wait before the next attempt. Returns False without waiting if there is none."""
-        return (yield from wait(self._budget, retry_after_s, reason))
+        """Wait before the next attempt, for at least `retry_after_s`. Returns False without waiting if there is none.
+
+        `reason` is the failure of the last attempt, for the log.
+        """
+        seconds = self._budget.next_pause_s(retry_after_s)
+        if seconds is None:
+            return False
+        yield Pause(seconds, reason)
+        return True
 
     def _with_deadline(self, request: Request) -> Request:
         """Add the trace context and, with a deadline, the header that limits the service's work."""
@@ -136,21 +143,6 @@ class CallLimits:
         wait = f"wait={remaining_s:.3f}"
         headers["Prefer"] = f"{headers['Prefer']}, {wait}" if "Prefer" in headers else wait
         return replace(request, headers=headers, timeout_s=remaining_s + RESPONSE_MARGIN_S)
-
-
-def wait(budget: RetryBudget, retry_after_s: float | None, reason: str) -> Call[bool]:
-    """Wait before the next attempt. Returns False without waiting if the budget is spent.
-
-    Args:
-        budget: The remaining attempts and time.
-        retry_after_s: The minimum wait, in seconds, if the service sent one.
-        reason: The failure of the last attempt, for the log.
-    """
-    seconds = budget.next_pause_s(retry_after_s)
-    if seconds is None:
-        return False
-    yield Pause(seconds, reason)
-    return True
 
 
 _PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")

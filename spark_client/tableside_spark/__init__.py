@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tableside_client.errors import TableError
 from tableside_client.retries import Retries
-from tableside_spark.executor.chunks import ChunkSize
+from tableside_spark.executor.task_client import ChunkSize
 from tableside_spark.multicast import multicast
 from tableside_spark.partitioning.partitioner import (
     BROADCAST,

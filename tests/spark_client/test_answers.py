@@ -1,14 +1,13 @@
 """Retries: only of operations that may succeed and are safe to repeat, in order, and within limits."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from tableside_client.arrow_table import repeatable_rows
 from tableside_client.batch_retry import Failures, send_with_retries
-from tableside_client.calls import Call, Pause, wait
+from tableside_client.calls import Call, Pause
 from tableside_client.retries import Retries, RetryBudget
 
 Outcome = dict[str, object]
@@ -37,7 +36,13 @@ def settle(
         yield from ()
         return {at: outcome for at, outcome in outcomes.items() if outcome["code"]}
 
-    call = send_with_retries(len(keys), send, keys.__getitem__, lambda _: repeatable, partial(wait, budget))
+    def pause(retry_after_s: float | None, reason: str) -> Call[bool]:
+        seconds = budget.next_pause_s(retry_after_s)
+        if seconds is not None:
+            yield Pause(seconds, reason)
+        return seconds is not None
+
+    call = send_with_retries(len(keys), send, keys.__getitem__, lambda _: repeatable, pause)
     for step in call:
         assert isinstance(step, Pause)
         pauses.append(step.seconds)

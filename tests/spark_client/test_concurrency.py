@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from tableside_spark.executor.chunks import ChunkSize
+from tableside_spark.executor.task_client import ChunkSize
 from tableside_spark.plan.concurrency import JOB_SHARE, concurrency
 from tableside_spark.plan.table_schema import ServiceLimits
 

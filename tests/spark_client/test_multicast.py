@@ -1,6 +1,5 @@
 """Rows are copied to their partitions, in batch frames and in streams."""
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -84,18 +83,6 @@ def test_every_kind_of_answer_has_its_copies_and_every_row_is_counted(
     assert observed.get == {"rows": 1_000, "dropped": 200, "records": expected(1_000).total()}
 
 
-def test_lists_of_any_integers_are_treated_alike_in_python_and_in_columns(spark: SparkSession) -> None:
-    source = random.Random(837)
-    lists = [source.choices(range(50), k=source.randrange(60)) for _ in range(400)]
-    frame = spark.createDataFrame(list(enumerate(lists)), "id int, value array<int>")
-    asked = multicast(frame, lambda *given: given[2], num_partitions=50, topic="t", key=None)
-    expressed = [col("value").cast(f"array<{kind}>") for kind in ("tinyint", "bigint")]
-    everything = Counter((number, index) for number, indexes in enumerate(lists) for index in set(indexes))
-    assert by_id(asked) == everything
-    for partitions in expressed:
-        assert by_id(multicast(frame, partitions, num_partitions=50, topic="t")) == everything
-
-
 def test_values_reach_the_partitioner_as_python_objects(spark: SparkSession) -> None:
     frame = spark.sql("select 7L `the key`, named_struct('gate', 'B', 'stops', array(2, 1)) as `a.b`, 1 id")
 
@@ -106,15 +93,6 @@ def test_values_reach_the_partitioner_as_python_objects(spark: SparkSession) -> 
     found = multicast(frame, stops, num_partitions=3, topic="t", key="the key", value="a.b")
     assert found.columns == ["the key", "a.b", "id", "partition"]
     assert by_id(found) == {(1, 2): 1, (1, 1): 1}
-
-
-@pytest.mark.parametrize(
-    ("lists", "partitions"),
-    [("array()", []), ("array(null)", [None]), ("cast(null as array<void>)", [0, 1])],
-)
-def test_lists_without_integers_are_accepted(spark: SparkSession, lists: str, partitions: list[int | None]) -> None:
-    found = by_id(multicast(numbers(spark, 1), F.expr(lists), num_partitions=2, topic="t"))
-    assert found == Counter((0, partition) for partition in partitions)
 
 
 @pytest.mark.parametrize(
@@ -215,19 +193,3 @@ def test_a_stream_is_multicast_and_its_progress_counts(
     totals = {field: sum(count[field] for count in counts) for field in ("rows", "dropped", "records")}
     assert len(counts) == 3
     assert totals == {"rows": 300, "dropped": 60, "records": expected(300).total()}
-
-
-def test_topics_of_one_query_are_counted_separately(spark: SparkSession, tmp_path: Path) -> None:
-    numbers(spark, 10).write.parquet(str(tmp_path / "in"))
-    stream = spark.readStream.schema("key string, value string, id long").parquet(str(tmp_path / "in"))
-    first = multicast(stream, lambda *_: None, num_partitions=3, topic="a.b")
-    second = multicast(stream, lambda *_: [], num_partitions=2, topic="c")
-    query = first.union(second).writeStream.format("memory").queryName("topics").trigger(availableNow=True).start()
-    query.awaitTermination()
-    progress = query.lastProgress
-    assert progress is not None
-    metrics = {name: row.asDict() for name, row in progress["observedMetrics"].items()}
-    assert metrics == {
-        "multicast_a.b": {"rows": 10, "dropped": 0, "records": 30},
-        "multicast_c": {"rows": 10, "dropped": 10, "records": 0},
-    }

@@ -9,12 +9,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from support.running import Service
 from tableside_client import Client
-from tableside_client.connection import Connection
+from tableside_client.blocking import Connection
 from tableside_spark.datasource.options import ReadOptions, TableOptions
 from tableside_spark.datasource.reader import Decoder, PageScan, TableReader
-from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.executor.json_reader import ROWS_MIN, FoundValues, JsonReader
 from tableside_spark.executor.lookup_task import LookupTask
+from tableside_spark.executor.task_client import ChunkSize
 from tableside_spark.plan.table_schema import TableSchema
 
 TABLE = "null_members"

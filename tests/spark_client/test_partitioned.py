@@ -38,16 +38,7 @@ PARTITIONS, ROWS = 4, 400
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("partitioned")
-    tables = (
-        "routed",
-        "copied",
-        "counted",
-        "looked_up",
-        "streamed",
-        "plain_default",
-        "dead",
-        "changed",
-    )
+    tables = ("routed", "copied", "counted", "looked_up", "streamed", "plain_default", "dead")
     config = {
         "stores": {f"s{at}": {"kind": "rocksdb", "path": str(directory / f"s{at}")} for at in range(PARTITIONS)}
         | {"shards": {"kind": "partitioned", "partitions": [f"s{at}" for at in range(PARTITIONS)]}}
@@ -64,12 +55,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def placed(service: Service, table: str) -> Counter[tuple[int, str]]:
     """Return the partition and the key of each record."""
-    with Client(service.url) as client:
-        return Counter(
-            (record["partition"], record["key"])
-            for page in client.arrow_table(table).scan()
-            for record in page.to_pylist()
-        )
+    return Counter(stored(service, table).keys())
 
 
 def stored(service: Service, table: str) -> dict[tuple[int, str], Any]:
@@ -100,13 +86,8 @@ def expected(rows: int = ROWS) -> Counter[tuple[int, str]]:
     found: Counter[tuple[int, str]] = Counter()
     for n in range(rows):
         key = f"k{n}"
-        places = [
-            range(0, PARTITIONS, 2),
-            range(PARTITIONS),
-            [],
-            [default_partition(key, PARTITIONS)],
-            [PARTITIONS - 1],
-        ]
+        default = default_partition(key, PARTITIONS)
+        places = [range(0, PARTITIONS, 2), range(PARTITIONS), [], [default], [PARTITIONS - 1]]
         found.update((place, key) for place in places[n % 5])
     return found
 
@@ -155,24 +136,6 @@ def test_updates_of_one_key_for_overlapping_partitions_count_once_in_each(
     gone = table.delete(rows.limit(1), "k", partitions=F.array(lit(-1)))
     assert (gone.operations, gone.applied) == (PARTITIONS, PARTITIONS)
     assert placed(service, "counted") == Counter()
-
-
-def test_changes_are_deletes_and_updates_in_each_partition(spark: SparkSession, service: Service) -> None:
-    table = Table("changed", service.url)
-    rows = spark.range(12).select(lit("k").alias("k"), col("id").alias("n"))
-    lists = F.when(col("n") == 5, F.array().cast("array<int>")).when(col("n") == 7, F.array(lit(0)))
-    summary = table.update(
-        rows, "k", {"$push": {"seen": col("n")}}, default={}, order_by="n", delete_when=(col("n") % 4 == 3),
-        partitions=lists.otherwise(F.array(lit(0), lit(1))),
-    )  # fmt: skip
-    assert (summary.applied, summary.dropped, summary.failed) == (2 * 10 + 1, 1, 0)
-    assert stored(service, "changed") == {}
-    again = table.update(
-        rows.where("n < 11"), "k", {"$push": {"seen": col("n")}}, default={}, order_by="n",
-        delete_when=(col("n") % 4 == 3), partitions=lists.otherwise(F.array(lit(0), lit(1))),
-    )  # fmt: skip
-    assert (again.applied, again.dropped) == (2 * 9 + 1, 1)
-    assert stored(service, "changed") == {(0, "k"): {"seen": [8, 9, 10]}, (1, "k"): {"seen": [4, 6, 8, 9, 10]}}
 
 
 def test_a_lookup_requires_one_partition_and_names_other_rows(spark: SparkSession, service: Service) -> None:

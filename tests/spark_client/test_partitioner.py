@@ -48,13 +48,9 @@ def travelled(sent: Any) -> Any:
         ([2**70], ValueError, f"a record is for {2**70}"),
         ([True], TypeError, "topic flights: a partition is an int, not bool"),
         ([1.0], TypeError, "not float"),
-        ([np.float64(1)], TypeError, "not float64"),
-        (["1"], TypeError, "not str"),
         ([0, None], TypeError, "not NoneType"),
         ([DEFAULT], TypeError, "not Routing"),
         (1, TypeError, "topic flights: a partitioner returns a list, BROADCAST, DROP or DEFAULT, not int"),
-        ("", TypeError, "not str"),
-        (b"", TypeError, "not bytes"),
         ({}, TypeError, "not dict"),
         (False, TypeError, "not bool"),
     ],
@@ -117,34 +113,11 @@ def test_the_older_method_still_works_and_its_definition_warns() -> None:
     assert loaded.partitions("t", "7", None, 4) == [3]
 
 
-def test_a_partitioner_with_both_methods_uses_the_newer_and_does_not_warn() -> None:
-    class Both(StreamPartitioner):
-        def partition(self, topic: str, key: Any, value: Any, num_partitions: int) -> int | None:
-            raise AssertionError
-
-        def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> list[int]:
-            return [0, 1]
-
-    assert partition_function(Both())("t", None, None, 4) == [0, 1]
-
-
 def test_the_default_partitioner_leaves_records_without_a_key_to_kafka() -> None:
     default = DefaultPartitioner()
     assert default.partitions("t", None, b"value", 12) is DEFAULT
     assert default.partitions("t", "foobar", None, 12) == [(-790332482 & 0x7FFFFFFF) % 12]
     assert default.partitions("t", b"foobar", None, 12) == default.partitions("t", "foobar", None, 12)
-
-
-def test_a_pickled_partitioner_keeps_its_data_and_special_results() -> None:
-    class Held(StreamPartitioner):
-        def __init__(self, loud: set[str]) -> None:
-            self.loud = loud
-
-        def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> Routing:
-            return BROADCAST if key in self.loud else DROP
-
-    placing = travelled(PartitionTask(partition_function(Held({"a"})), "flights", 3, "topic flights"))
-    assert placing(pa.array(["a", "b"]), pa.nulls(2)).to_pylist() == [None, []]
 
 
 def test_a_partitioner_works_without_spark() -> None:

@@ -60,23 +60,10 @@ def test_a_key_is_requested_once() -> None:
     assert rows == [value(key) for chunk in chunks for key in chunk.to_pylist()]
 
 
-def test_a_composite_key_is_requested_once() -> None:
-    kind = pa.struct([("p", pa.string()), ("n", pa.int64())])
-    chunks = [pa.array([{"p": "a", "n": 1}, {"p": "a", "n": 2}], kind), pa.array([{"p": "a", "n": 1}], kind)]
-    _, requests = join(KeyMemory(RememberedLimits()), chunks)
-    assert requests == [[{"0": "a", "1": 1}, {"0": "a", "1": 2}], []]
-
-
 def test_a_task_with_too_many_keys_forgets_them_and_starts_again() -> None:
     chunks = [pa.array(keys) for keys in ([1, 2], [1, 3], [1, 4], [1, 4])]
     _, requests = join(KeyMemory(RememberedLimits(keys_max=4, repeated_min=0.2)), chunks)
     assert requests == [[1, 2], [3], [1, 4], []]
-
-
-def test_a_chunk_with_more_keys_than_the_maximum_is_not_remembered() -> None:
-    chunks = [pa.array(keys) for keys in ([1, 2, 3], [1, 2, 3])]
-    _, requests = join(KeyMemory(RememberedLimits(keys_max=2)), chunks)
-    assert requests == [[1, 2, 3], [1, 2, 3]]
 
 
 @pytest.mark.parametrize(("bytes_max", "last"), [(1, [1, 2]), (10_000, [])])

@@ -26,9 +26,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("columns")
     stores: dict[str, Any] = {name: {"kind": "memory"} for name in ("s", "p0", "p1", "p2")}
     stores["shards"] = {"kind": "partitioned", "partitions": ["p0", "p1", "p2"]}
-    tables: dict[str, Any] = {
-        name: {"store": "s"} for name in ("texts", "texts_copy", "streamed", "given", "ordered", "viewed")
-    }
+    tables: dict[str, Any] = {name: {"store": "s"} for name in ("texts", "texts_copy", "streamed", "given", "viewed")}
     tables |= {name: {"store": "s", "key": PAIRS} for name in ("pairs", "pairs_copy")}
     tables |= {name: {"store": "shards"} for name in ("shards", "shards_copy")}
     (directory / "t.yaml").write_text(json.dumps({"stores": stores, "tables": tables}))
@@ -110,9 +108,7 @@ def test_a_copy_has_composite_keys_and_the_partitions_of_its_records(spark: Spar
 @pytest.mark.parametrize(
     ("table", "schema", "options", "missing"),
     [
-        ("texts", "n int", {}, "key"),
         ("texts", "KEY string, value string", {}, "key"),
-        ("texts", "id string, value string", {}, "key"),
         ("texts", "id string, value string", {"key": "ID"}, "ID"),
         ("pairs", "who string, AT string, n int", {}, "at"),
         ("pairs", "who string, n int", {"key": "who,since"}, "since"),
@@ -136,26 +132,6 @@ def test_composite_key_columns_are_matched_by_name_and_never_exchanged(spark: Sp
         save(exchanged, service, "pairs", key="at,user")
     with pytest.raises(ValueError, match=r"the key column at has the name of another part of the key \(who, at\)"):
         Table("pairs", service.url).put(exchanged, ["at", "user"])
-
-
-def test_the_last_row_of_a_key_is_stored_by_a_batch_and_by_a_stream_without_tokens(
-    spark: SparkSession, service: Service, tmp_path: Path
-) -> None:
-    rows = 12_000  # three requests
-    frame = spark.range(rows).coalesce(1).selectExpr("if(id % 7 = 0, concat('k', id), 'one') k", "id n")
-    for _ in range(5):
-        save(frame, service, "ordered", key="k")
-        with Client(service.url) as client:
-            assert client.table("ordered").get("one") == {"n": rows - 1}
-            client.table("ordered").put("one", {"n": -1})
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "1.json").write_text("\n".join(json.dumps({"k": "one", "n": n}) for n in range(rows)))
-    stream = spark.readStream.schema("k string, n long").json(str(tmp_path / "in")).writeStream.format("tableside")
-    options = {"url": service.url, "table": "ordered", "key": "k", "checkpointLocation": str(tmp_path / "c")}
-    query = stream.options(**options, at_least_once="true").trigger(availableNow=True).start()
-    query.awaitTermination(120)
-    with Client(service.url) as client:
-        assert client.table("ordered").get("one") == {"n": rows - 1}
 
 
 def test_a_table_of_sparks_catalog_is_refused_and_a_temporary_view_works(spark: SparkSession, service: Service) -> None:

@@ -22,7 +22,7 @@ from servers.process import free_port
 from spark_client.sessions import jvm, stored
 from support.running import Service, running
 from tableside_client import TableNotFound
-from tableside_client.connection import Connection
+from tableside_client.blocking import Connection
 from tableside_client.retries import Retries
 from tableside_spark import ChunkSize, Table, TableWriteError
 from tableside_spark.datasource.options import TableOptions
@@ -67,8 +67,8 @@ def test_a_key_that_repeats_within_a_task_is_requested_once(spark: SparkSession,
     found = table.join(spark.range(1_000).coalesce(1).select(key.alias("k"), number.alias("m")), "k", "n long", "inner")
     assert found.where("n = m").count() > 800
     requested = r'^tableside_operations_total\{.*operation="get".*table="spark_repeated_keys".* (\d+)'
-    [gets] = re.findall(requested, httpx.get(f"{service.url}/metrics").text, re.MULTILINE)
-    assert int(gets) == 65
+    gets = re.findall(requested, httpx.get(f"{service.url}/metrics").text, re.MULTILINE)
+    assert sum(map(int, gets)) == 65
 
 
 def test_a_key_that_no_record_can_have_matches_none(spark: SparkSession, service: Service) -> None:
@@ -177,19 +177,6 @@ def test_a_text_that_is_not_one_update_is_refused(spark: SparkSession, service: 
     assert [stored(service, table.name)[str(len(expected) + at)]["n"] for at in range(len(valid))] == [0, 1, 0]
 
 
-def test_lists_may_contain_columns_dates_and_decimals(spark: SparkSession, service: Service) -> None:
-    table, frame = Table("spark_lists", service.url), numbers(spark, 4).where("n = 3")
-    days, prices = [dt.date(2013, 7, 1), dt.date(2013, 7, 2)], [Decimal("1.5"), Decimal("1.25")]
-    update = {
-        "$push": {"objects": {"$each": [{"n": col("n")}]}, "days": {"$each": days}},
-        "$set": {"prices": prices, "nested": [[col("k")], ["x"]]},
-    }
-    table.update(frame, "k", update, default={})
-    assert stored(service, table.name)["k3"] == {
-        "objects": [{"n": 3}], "days": ["2013-07-01", "2013-07-02"], "prices": [1.5, 1.25], "nested": [["k3"], ["x"]],
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("fold", [True, False])
 def test_empty_lists_become_an_empty_array_if_nulls_are_omitted(
     spark: SparkSession, service: Service, fold: bool
@@ -218,13 +205,6 @@ def test_a_join_with_a_table_that_does_not_exist_fails_at_once_with_one_line(
         with pytest.raises(TableNotFound) as caught:
             Table("spark_nowhere", service.url).enrich(numbers(spark, 1), "k", "m int", how)
         assert str(caught.value) == "table spark_nowhere: table_not_found (404): no table has that name"
-
-
-def test_a_key_column_may_be_named_last(spark: SparkSession, service: Service) -> None:
-    frame = spark.createDataFrame([("a", 1), ("a", 2)], "last string, n int")
-    table = Table("spark_last", service.url)
-    assert table.put(frame, "last", order_by="n").applied == 2
-    assert stored(service, table.name) == {"a": {"n": 2}}
 
 
 def test_every_type_is_written_as_json(spark: SparkSession, service: Service) -> None:

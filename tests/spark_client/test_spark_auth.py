@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_client.sessions import jvm
 from support.running import Service, running
-from tableside_client.errors import TableError
 from tableside_spark import Table, TableWriteError, register
 
 pytestmark = jvm("spark")
@@ -79,17 +78,6 @@ def test_a_caller_with_write_permission_cannot_read(spark: SparkSession, guarded
     with pytest.raises(Exception, match="forbidden") as refusal:
         table.join(frame.select("id"), "id", "n long").collect()
     assert SECRETS["writer"] not in str(refusal.value)
-
-
-@pytest.mark.parametrize(("token", "code"), [(SECRETS["none"], "forbidden"), ("tableside_wrong", "unauthenticated")])
-def test_a_rejection_states_its_reason_and_not_the_token(
-    spark: SparkSession, guarded: Service, token: str, code: str
-) -> None:
-    table = Table("t", guarded.url, token=token)
-    with pytest.raises(TableError, match=code) as refusal:
-        table.put(numbers(spark), "k")
-    assert token not in str(refusal.value)
-    assert token not in repr(table)
 
 
 def test_rows_of_a_caller_without_permission_are_not_dead_letters(spark: SparkSession, guarded: Service) -> None:

@@ -111,18 +111,6 @@ def test_without_tokens_a_repeated_micro_batch_counts_twice(
     assert sum(record["count"] for record in stored(service, table.name).values()) == (FILES + 1) * ROWS
 
 
-def test_the_writer_is_the_query_and_the_sequence_the_micro_batch(
-    spark: SparkSession, service: Service, events: Path, tmp_path: Path
-) -> None:
-    table = Table("stream_token", service.url)
-    counting = table.update(reading(spark, events), "k", counted(), default=ZERO)
-    query = finished(counting.start(str(tmp_path / "checkpoint"), availableNow=True))
-    with Client(service.url) as client:
-        last = client.table(table.name).update("k1", {"$inc": {"count": 1}}, token=(str(query.id), FILES - 1))
-        following = client.table(table.name).update("k1", {"$inc": {"count": 1}}, token=(str(query.id), FILES))
-    assert (last.replayed, following.replayed) == (True, False)
-
-
 def test_the_progress_of_the_query_counts_rows_and_rejected_rows(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:

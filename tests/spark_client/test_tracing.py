@@ -98,12 +98,6 @@ def test_an_invalid_trace_state_is_omitted(state: str) -> None:
     assert trace_headers({"TRACEPARENT": PARENT, "TRACESTATE": state}) == {"traceparent": PARENT}
 
 
-def test_without_a_trace_no_headers_are_sent() -> None:
-    with use_span(NonRecordingSpan(SpanContext(0, 0, is_remote=False))):
-        assert trace_headers({}) == {}
-    assert trace_headers({}) == {}
-
-
 def test_nothing_has_to_be_installed_for_it(tmp_path: Path) -> None:
     """An executor may have this client without OpenTelemetry."""
     program = f"""

@@ -160,25 +160,6 @@ def test_a_map_with_two_equal_keys_is_a_failed_row(spark: SparkSession, service:
     assert stored(service, table.name) == {"b": {"m": [{"x": 1, "X": 2}]}, "c": {"m": [None]}}
 
 
-def test_times_with_and_without_a_zone_are_compared_as_if_both_were_in_utc(
-    spark: SparkSession, service: Service
-) -> None:
-    rows = spark.sql(
-        """select * from values ('a', timestamp'2013-01-01 00:00:00Z', timestamp_ntz'2013-01-01 00:00:00.000001'),
-           ('b', timestamp'2013-01-01 00:00:00Z', timestamp_ntz'2013-01-01 00:00:00') as rows(k, zoned, local)"""
-    )
-    changes = [{"$max": {"last": col(name)}, "$min": {"first": col(name)}} for name in ("zoned", "local")]
-    texts = ["2013-01-01T00:00:00.000000", "2013-01-01T00:00:00.000000Z", "2013-01-01T00:00:00.000001"]
-    orders: list[list[Any]] = [changes, changes[::-1], [changes]]
-    for at, order in enumerate(orders):
-        table = Table(f"spark_zones_{at}", service.url)
-        for change in order:
-            table.update(rows, "k", change, default={})
-        assert stored(service, table.name) == {
-            "a": {"first": texts[1], "last": texts[2]}, "b": {"first": texts[0], "last": texts[1]},
-        }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [

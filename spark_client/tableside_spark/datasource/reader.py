@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tableside_client.arrow_table import ArrowTable
-from tableside_client.connection import shared_client
+from tableside_client.blocking import shared_client
 from tableside_spark.datasource.options import Columns, ReadOptions, TableOptions
 from tableside_spark.executor.json_reader import JsonReader, MismatchError, NullMembers, OnMismatch, key_text, mismatch
 from tableside_spark.executor.key_columns import key_column

@@ -17,11 +17,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from tableside_spark.datasource.options import Columns, TableOptions
-from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.key_columns import invalid_utf8, key_column
 from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.operation_batch import Token, partition_lists
-from tableside_spark.executor.task_client import TaskClient, map_ordered
+from tableside_spark.executor.task_client import ChunkSize, TaskClient, chunks, map_ordered
 from tableside_spark.partitioning.partition_task import in_utc, with_scalars
 from tableside_spark.plan.concurrency import concurrency
 from tableside_spark.plan.json_columns import (

@@ -8,14 +8,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.connection import Connection
+from tableside_client.blocking import Connection
 from tableside_client.errors import TableError
-from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.json_reader import FOUND_COLUMN, FoundValues, NullMembers
 from tableside_spark.executor.key_columns import distinct_keys, invalid_utf8, key_column
 from tableside_spark.executor.operation_batch import PARTITION, partition_lists
 from tableside_spark.executor.remembered_values import KeyMemory, PlannedKeys, RememberedLimits
-from tableside_spark.executor.task_client import TaskClient
+from tableside_spark.executor.task_client import ChunkSize, TaskClient, chunks
 
 
 @dataclass(frozen=True, slots=True)

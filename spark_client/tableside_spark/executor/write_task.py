@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.connection import Connection
+from tableside_client.blocking import Connection
 from tableside_client.errors import TableError
-from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.operation_batch import (
     DELETE,
     NO_PARTITION,
@@ -28,7 +27,7 @@ from tableside_spark.executor.operation_batch import (
     reset_mask,
     rounds,
 )
-from tableside_spark.executor.task_client import TaskClient
+from tableside_spark.executor.task_client import ChunkSize, TaskClient, chunks
 
 CODE = "__code"
 DETAIL = "__detail"

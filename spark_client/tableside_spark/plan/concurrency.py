@@ -9,7 +9,7 @@ from pyspark.sql import (
     functions as F,  # noqa: N812 - its name everywhere
 )
 
-from tableside_spark.executor.chunks import ChunkSize
+from tableside_spark.executor.task_client import ChunkSize
 from tableside_spark.plan.frames import is_remote
 from tableside_spark.plan.table_schema import ServiceLimits, Target
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Self
 
-from tableside_client.connection import Connection
+from tableside_client.blocking import Connection
 from tableside_client.errors import TableError
-from tableside_spark.executor.chunks import ChunkSize
+from tableside_spark.executor.task_client import ChunkSize
 
 
 @dataclass(frozen=True, slots=True)

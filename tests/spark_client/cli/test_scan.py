@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import Result
 
-from tableside_cli import row_files
 from tableside_client import Client
 
 pytestmark = pytest.mark.server
@@ -63,20 +62,6 @@ def test_parquet_columns_have_types_if_all_values_agree_else_json_text(scan: Com
         | {"mixed": '"one"', "flag": True, "none": "{}", "later": None},
         {"key": "c", "name": None, "age": None, "tags": None, "home": None}
         | {"mixed": None, "flag": None, "none": None, "later": 2**60 + 1},
-    ]
-
-
-def test_types_may_differ_between_groups_of_rows(
-    client: Client, tableside: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_files, "ROWS_PER_GROUP", 1)
-    first = {"double": 1, "exact": 2**60 + 1, "text": 1, "object": {"a": 1}}
-    second = {"double": 1.5, "exact": 1.5, "text": "x", "object": {"b": [{}]}}
-    client.table("scanned_groups").load([("a", first), ("b", second)])
-    tableside("scan", "scanned_groups", "--format", "parquet", "--output", "p.parquet")
-    assert pq.read_table("p.parquet").drop_columns(["key", "_ts_record"]).to_pylist() == [
-        {"double": 1.0, "exact": str(2**60 + 1), "text": "1", "object": '{"a": 1}'},
-        {"double": 1.5, "exact": "1.5", "text": '"x"', "object": '{"b": [{}]}'},
     ]
 
 
