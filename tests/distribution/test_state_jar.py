@@ -1,4 +1,4 @@
-"""The build of the state store's jar is reproducible, and runs only after changes."""
+"""The build of the state store's jar runs only after changes. Tests of releases show that it is reproducible."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ def small_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The jar of a tree with one small class."""
     ensure_javac()
     tree = small_tree(tmp_path_factory.mktemp("small") / "tree")
-    made(tree)
+    assert made(tree) == f"{tree / JAR}\n"
     return tree / JAR
 
 
@@ -49,7 +49,6 @@ def made_tree(tree: Path, small_jar: Path) -> Path:
 
 
 def test_the_jar_contains_the_classes_and_a_manifest(made_tree: Path) -> None:
-    assert made(made_tree) == f"{made_tree / JAR}\n"
     with zipfile.ZipFile(made_tree / JAR) as jar:
         assert jar.namelist() == ["META-INF/MANIFEST.MF", "tableside/state/Small.class"]
         manifest = jar.read("META-INF/MANIFEST.MF").decode()
@@ -78,13 +77,6 @@ def test_it_is_rebuilt_after_a_change(made_tree: Path, file: str) -> None:
     assert (made_tree / JAR).read_bytes() != before
     with zipfile.ZipFile(made_tree / JAR) as jar:
         assert "tableside/state/Other.class" not in jar.namelist()
-
-
-def test_builds_in_different_folders_have_the_same_bytes(small_jar: Path, tmp_path: Path) -> None:
-    other = small_tree(tmp_path / "another" / "place")
-    os.utime(other / SOURCE, (0, 0))
-    made(other, {"TZ": "Asia/Tokyo", "LC_ALL": "C"})
-    assert small_jar.read_bytes() == (other / JAR).read_bytes()
 
 
 def test_an_error_keeps_the_previous_jar(made_tree: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from documentation.blocks import blocks
 from scripts.bootstrap import ROOT
 from servers.process import free_port
 from spark_client.sessions import session
@@ -34,19 +35,14 @@ class Demonstration:
     url: str
 
 
-VERB_PAGES = ("quick-start", "command-line")
-
-
-def blocks(language: str, page: str = "README.md") -> list[str]:
+def texts(language: str, page: str = "README.md") -> list[str]:
     """Return the code blocks of a language, in order."""
-    return re.findall(
-        rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
+    return [block.text for block in blocks(page) if block.language == language]
 
 
 def commands() -> list[Command]:
     """Return the commands in all consoles, in order."""
-    return [command for block in blocks("console") for command in consoles.commands(block)]
+    return [command for text in texts("console") for command in consoles.commands(text)]
 
 
 @pytest.fixture(scope="module")
@@ -102,18 +98,12 @@ def test_every_verb_of_the_command_line_is_shown() -> None:
     from tableside.cli import app
 
     verbs = {info.name or info.callback.__name__ for info in app.registered_commands if info.callback}
-    pages = [blocks(language, f"docs/{page}.md") for page in VERB_PAGES for language in ("console", "sh")]
-    shown = {
-        found
-        for page in pages
-        for block in page
-        for found in re.findall(r"^(?:\$ )?tableside (\w+)", block, re.MULTILINE)
-    }
-    assert verbs - shown == set()
+    shown = [block.text for page in ("quick-start", "command-line") for block in blocks(f"docs/{page}.md")]
+    assert verbs - set(re.findall(r"^(?:\$ )?tableside (\w+)", "".join(shown), re.MULTILINE)) == set()
 
 
 def test_the_spark_example_runs(demonstration: Demonstration) -> None:
-    example, _ = blocks("python")
+    example, _ = texts("python")
     with session("local[2]") as spark:
         flights = spark.createDataFrame([("N1", 100, "JFK"), ("N1", 50, "BOS"), ("N328AA", 7, "LAX")], FLIGHTS)
         names: dict[str, Any] = {"spark": spark, "flights": flights}
@@ -125,7 +115,7 @@ def test_the_spark_example_runs(demonstration: Demonstration) -> None:
 
 
 def test_the_python_example_runs(demonstration: Demonstration, capsys: pytest.CaptureFixture[str]) -> None:
-    _, example = blocks("python")
+    _, example = texts("python")
     exec(example.replace(SAID_URL, demonstration.url), {})
     assert capsys.readouterr().out == "{'visits': 1}\n"
 
