@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Self
+from urllib.parse import urlsplit
 
 from .process import HOST
 
@@ -38,6 +39,15 @@ class FaultProxy:
         self._once = False
         self._empty = asyncio.Event()
         self._empty.set()
+
+    @classmethod
+    def before(cls, url: str) -> Self:
+        """Return a proxy in front of the server of a URL."""
+        return cls(*address(url))
+
+    def through(self, url: str) -> str:
+        """Return the URL of the server with the address of the proxy."""
+        return url.replace(urlsplit(url).netloc.rpartition("@")[2], f"{HOST}:{self.port}")
 
     @property
     def open_connections(self) -> int:
@@ -210,6 +220,14 @@ class Connection:
     def _write(self, transport: asyncio.Transport | None, data: bytes) -> None:
         if transport is not None and not transport.is_closing():
             transport.write(data)
+
+
+def address(url: str) -> tuple[str, int]:
+    """Return the host and the port of a URL that has both."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
 
 
 class _Client(asyncio.Protocol):

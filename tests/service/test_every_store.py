@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -285,12 +284,8 @@ async def test_a_service_starts_without_its_store_and_serves_when_it_recovers(
 async def behind_a_proxy(used: Kind) -> AsyncIterator[tuple[FaultProxy, Kind]]:
     """Run a proxy in front of a store's server. Yield it, and the store's settings with the proxy's address."""
     [member] = {"url", "dsn", "endpoint_url"} & used.store.keys()
-    address = urlsplit(used.store[member])
-    assert address.hostname is not None
-    assert address.port is not None
-    async with FaultProxy(address.hostname, address.port) as proxy:
-        through = used.store[member].replace(f":{address.port}", f":{proxy.port}")
-        yield proxy, Kind({**used.store, member: through}, used.environment)
+    async with FaultProxy.before(used.store[member]) as proxy:
+        yield proxy, Kind({**used.store, member: proxy.through(used.store[member])}, used.environment)
 
 
 async def away(http: httpx.AsyncClient) -> None:

@@ -1,16 +1,19 @@
 """Separate tables on the Redis server that all tests share, and users with few permissions."""
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import msgspec
 from redis.asyncio import Redis
 
+from tableside.core.backend import WriteHealth
 from tableside.core.store import TableSpec
 from tableside.stores.redis.backend import RedisBackend
-from tableside.stores.redis.settings import RedisSettings, RedisTableOptions
+from tableside.stores.redis.keys import KeyNames
+from tableside.stores.redis.settings import RedisSettings, RedisTableOptions, create_servers
+from tableside.stores.redis.store import RedisStore
 
 PASSWORD = "geheim"
 
@@ -30,6 +33,15 @@ async def table(url: str, spec: TableSpec | None = None, **settings: Any) -> Asy
     async with connected(url, **settings) as backend:
         spec = spec or TableSpec("t")
         yield await backend.store(spec if isinstance(spec.options, RedisTableOptions) else own(spec))
+
+
+@contextmanager
+def unopened(url: str, **settings: Any) -> Iterator[RedisStore]:
+    """Yield the store of a table without a call of the server, which may not respond."""
+    servers = create_servers(RedisSettings.model_validate({"url": url, **settings}))
+    spec = TableSpec("t")
+    yield RedisStore(servers, spec, KeyNames("t:", spec.key), None, WriteHealth(), never_evicts=True)
+    servers.close()
 
 
 def own(spec: TableSpec, **options: Any) -> TableSpec:

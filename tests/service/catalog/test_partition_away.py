@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -32,11 +31,8 @@ POLICIES: dict[str, Any] = {
 @asynccontextmanager
 async def behind(redis_url: str) -> AsyncIterator[tuple[FaultProxy, str]]:
     """Put a proxy before Redis. Yield it, and the URL of a separate database through it."""
-    address = urlsplit(redis_url)
-    assert address.hostname is not None
-    assert address.port is not None
-    async with FaultProxy(address.hostname, address.port) as proxy:
-        yield proxy, f"redis://{address.hostname}:{proxy.port}/8"
+    async with FaultProxy.before(redis_url) as proxy:
+        yield proxy, f"redis://127.0.0.1:{proxy.port}/8"
 
 
 @asynccontextmanager

@@ -132,9 +132,8 @@ async def tool(redis_url: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def proxied(redis_url: str) -> AsyncIterator[tuple[FaultProxy, str]]:
-    parts = urlsplit(redis_url)
-    async with FaultProxy(str(parts.hostname), parts.port or 0) as proxy:
-        yield proxy, f"redis://{HOST}:{proxy.port}/0"
+    async with FaultProxy.before(redis_url) as proxy:
+        yield proxy, proxy.through(redis_url)
 
 
 # Received invalidations

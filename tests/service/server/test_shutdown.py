@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import psutil
@@ -268,11 +267,8 @@ async def test_a_request_that_has_begun_to_arrive_is_answered_and_a_silent_conne
 @asynccontextmanager
 async def hanging(directory: Path, redis_url: str, workers: int = 1, **limits: float) -> AsyncIterator[Service]:
     """Run a service whose store has stopped responding."""
-    parts = urlsplit(redis_url)
-    assert parts.hostname
-    assert parts.port
-    async with FaultProxy(parts.hostname, parts.port) as proxy:
-        config = configured(directory, f"{{kind: redis, url: 'redis://127.0.0.1:{proxy.port}'}}", **limits)
+    async with FaultProxy.before(redis_url) as proxy:
+        config = configured(directory, f"{{kind: redis, url: '{proxy.through(redis_url)}'}}", **limits)
         async with started(directory, config, workers) as service:
             proxy.hang()
             yield service

@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from redis.asyncio import Redis
 
 from contract import put
-from servers.process import HOST
 from servers.proxy import FaultProxy
 from support.dynamodb_tables import CREDENTIALS
 from support.kinds import kind
@@ -50,15 +48,6 @@ async def opened(configuration: dict[str, Any]) -> AsyncIterator[tuple[Backend, 
         await backend.close()
 
 
-def through_proxy(proxy: FaultProxy, store: dict[str, Any], member: str) -> dict[str, Any]:
-    """Return the settings of a store with the address of the proxy."""
-    return {**store, member: store[member].replace(urlsplit(store[member]).netloc.rpartition("@")[2], address(proxy))}
-
-
-def address(proxy: FaultProxy) -> str:
-    return f"{HOST}:{proxy.port}"
-
-
 @pytest.mark.parametrize(
     ("name", "member"), [("redis", "url"), ("postgres", "dsn"), ("dynamodb", "endpoint_url")], ids=lambda one: one
 )
@@ -68,9 +57,9 @@ async def test_blocked_calls_count_as_connections_in_use(
     for variable, setting in CREDENTIALS.items():
         monkeypatch.setenv(variable, setting)
     configuration = kind(name, request, tmp_path).configuration()
-    parts = urlsplit(configuration["stores"]["s"][member])
-    async with FaultProxy(str(parts.hostname), parts.port or 0) as proxy:
-        used = through_proxy(proxy, configuration["stores"]["s"], member)
+    used = configuration["stores"]["s"]
+    async with FaultProxy.before(used[member]) as proxy:
+        used = {**used, member: proxy.through(used[member])}
         async with opened({**configuration, "stores": {"s": {**used, "connections_max": 4}}}) as (backend, store):
             told = connections_of(backend)
             assert told is not None

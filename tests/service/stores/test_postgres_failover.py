@@ -13,7 +13,7 @@ import pytest
 
 from contract import one, put, value, written
 from servers.postgres import postgres, standby
-from servers.proxy import FaultProxy
+from servers.proxy import FaultProxy, address
 from support.postgres_tables import database, psql
 from tableside.core.budget import Budget
 from tableside.core.errors import StoreUnavailable, TableError, WritesRejected
@@ -102,13 +102,11 @@ async def test_reads_and_probes_leave_a_server_that_has_become_read_only(servers
 
 
 async def test_a_write_follows_an_address_that_moves_to_the_new_primary(servers: Servers) -> None:
-    old, new = urlsplit(servers.old), urlsplit(servers.new)
     async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(FaultProxy(str(old.hostname), int(old.port or 0)))
-        through = servers.old.replace(f":{old.port}", f":{proxy.port}")
-        _, store = await stack.enter_async_context(opened(through))
+        proxy = await stack.enter_async_context(FaultProxy.before(servers.old))
+        _, store = await stack.enter_async_context(opened(proxy.through(servers.old)))
         await servers.promote()
-        proxy.server = (str(new.hostname), int(new.port or 0))
+        proxy.server = address(servers.new)
         await written(store, put("a", {"n": 2}))
         for _ in range(8):
             assert await value(store, "a") == {"n": 2}
@@ -133,9 +131,8 @@ async def test_without_a_primary_operations_say_so_and_later_recover(servers: Se
 
 async def test_a_primary_that_hangs_is_left(servers: Servers) -> None:
     """Connections to it and attempts to open one are given up, also if each operation ends before they time out."""
-    old, new = urlsplit(servers.old), urlsplit(servers.new)
-    async with FaultProxy(str(old.hostname), int(old.port or 0)) as proxy:
-        both = f"postgresql://postgres@127.0.0.1:{proxy.port},127.0.0.1:{new.port}/postgres"
+    async with FaultProxy.before(servers.old) as proxy:
+        both = f"postgresql://postgres@127.0.0.1:{proxy.port},127.0.0.1:{address(servers.new)[1]}/postgres"
         async with opened(f"{both}?target_session_attrs=read-write", connections=20) as (_, store):
             proxy.hang()
             await servers.promote()
@@ -148,12 +145,10 @@ async def test_a_primary_that_hangs_is_left(servers: Servers) -> None:
 
 
 async def test_a_read_only_server_keeps_its_connections(servers: Servers) -> None:
-    new = urlsplit(servers.new)
-    async with opened(servers.old, connections=1), FaultProxy(str(new.hostname), int(new.port or 0)) as proxy:
+    async with opened(servers.old, connections=1), FaultProxy.before(servers.new) as proxy:
         async with psql(servers.old) as old, psql(servers.new) as standing_by:
             await replicated(old, standing_by)
-        through = servers.new.replace(f":{new.port}", f":{proxy.port}")
-        async with database(through, connections_max=2) as backend:
+        async with database(proxy.through(servers.new), connections_max=2) as backend:
             store = await backend.store(SPEC)
             for _ in range(5):
                 assert isinstance(await one(store, put("a", {"n": 2})), WritesRejected)

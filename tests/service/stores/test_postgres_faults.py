@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -83,16 +82,14 @@ async def behind(postgres_dsn: str) -> AsyncIterator[Behind]:
 
 @asynccontextmanager
 async def behind_proxy(dsn: str, **settings: Any) -> AsyncIterator[Behind]:
-    parts = urlsplit(dsn)
-    async with FaultProxy(str(parts.hostname), int(parts.port or 0)) as proxy:
-        through = dsn.replace(f":{parts.port}", f":{proxy.port}")
-        async with (
-            database(through, connections_max=4, connect_timeout_s=1, **settings) as backend,
-            psql(dsn) as direct,
-        ):
-            store = await backend.store(TableSpec("t", create=True, stored_as=new_name()))
-            await store.apply([put("a", {"n": 1}), put("b", {"n": 1}), put("c", {"n": 1})])
-            yield Behind(proxy, backend, store, direct)
+    async with (
+        FaultProxy.before(dsn) as proxy,
+        database(proxy.through(dsn), connections_max=4, connect_timeout_s=1, **settings) as backend,
+        psql(dsn) as direct,
+    ):
+        store = await backend.store(TableSpec("t", create=True, stored_as=new_name()))
+        await store.apply([put("a", {"n": 1}), put("b", {"n": 1}), put("c", {"n": 1})])
+        yield Behind(proxy, backend, store, direct)
 
 
 WRITES: list[Operation] = [
@@ -269,11 +266,9 @@ async def test_cancelled_callers_leave_connections_usable(behind: Behind) -> Non
 
 
 async def test_a_server_that_is_down_at_start_is_used_later(tmp_path: Path, postgres_dsn: str) -> None:
-    parts = urlsplit(postgres_dsn)
-    async with FaultProxy(str(parts.hostname), int(parts.port or 0)) as proxy:
+    async with FaultProxy.before(postgres_dsn) as proxy:
         proxy.cut()
-        through = postgres_dsn.replace(f":{parts.port}", f":{proxy.port}")
-        async with database(through, connections_min=2) as backend:
+        async with database(proxy.through(postgres_dsn), connections_min=2) as backend:
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
                     await backend.store(TableSpec("t", create=True, stored_as="later"))

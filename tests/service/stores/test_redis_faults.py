@@ -5,26 +5,22 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import psutil
 import pytest
 from redis.asyncio import Redis
 
-from contract import STRINGS, one, pages, put, record, update, value, written
+from contract import one, pages, put, record, update, value, written
 from servers.process import HOST, free_port
-from servers.proxy import FaultProxy
+from servers.proxy import FaultProxy, address
 from servers.redis import redis
-from support.redis_tables import connected, table
+from support.redis_tables import connected, table, unopened
 from support.waiting import eventually
 from tableside.catalog.table import Table
-from tableside.core.backend import WriteHealth
+from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Scan, TableSpec
-from tableside.stores.redis.keys import KeyNames
-from tableside.stores.redis.settings import RedisSettings, create_servers
-from tableside.stores.redis.store import RedisStore
 
 pytestmark = pytest.mark.server
 
@@ -42,16 +38,9 @@ WRITES: list[Operation] = [
 ]
 
 
-def address(url: str) -> tuple[str, int]:
-    parts = urlsplit(url)
-    assert parts.hostname is not None
-    assert parts.port is not None
-    return parts.hostname, parts.port
-
-
 @pytest.fixture
 async def proxy(redis_url: str) -> AsyncIterator[FaultProxy]:
-    async with FaultProxy(*address(redis_url)) as proxy:
+    async with FaultProxy.before(redis_url) as proxy:
         yield proxy
 
 
@@ -71,7 +60,7 @@ async def within(work: Awaitable[Any], seconds: float) -> Any:
 async def apply_in_time(store: Any, operations: Sequence[Operation]) -> list[Outcome]:
     loop = asyncio.get_running_loop()
     started = loop.time()
-    outcomes = await within(store.apply(operations, started + PATIENCE_S), PATIENCE_S + BUSY_S)
+    outcomes = await within(store.apply(operations, Budget(started + PATIENCE_S)), PATIENCE_S + BUSY_S)
     return list(outcomes)
 
 
@@ -149,7 +138,7 @@ async def test_responses_are_never_assigned_to_another_request(proxy: FaultProxy
     loop = asyncio.get_running_loop()
 
     async def reader(index: int, seconds: float) -> None:
-        outcome = (await store.apply([Get(f"{index}")], loop.time() + seconds))[0]
+        outcome = (await store.apply([Get(f"{index}")], Budget(loop.time() + seconds)))[0]
         assert isinstance(outcome, TableError) or outcome.value == b'{"n":%d}' % index
 
     for turn in range(6):
@@ -186,18 +175,15 @@ async def test_cancelled_callers_do_not_corrupt_connections(proxy: FaultProxy, s
 async def test_a_long_write_that_the_server_does_not_read_leaves_no_connection() -> None:
     with socket.create_server((HOST, 0)) as unused:
         port = unused.getsockname()[1]
-        settings = RedisSettings.model_validate({"url": f"redis://{HOST}:{port}/0"})
-        store = RedisStore(
-            create_servers(settings), TableSpec("t"), KeyNames("t:", STRINGS), None, WriteHealth(), never_evicts=True
-        )
-        outcomes = await apply_in_time(store, [put(f"{index}", {"long": "x" * 9_000_000}) for index in range(3)])
+        with unopened(f"redis://{HOST}:{port}/0") as store:
+            outcomes = await apply_in_time(store, [put(f"{index}", {"long": "x" * 9_000_000}) for index in range(3)])
         assert all(isinstance(outcome, DeadlineExceeded) for outcome in outcomes)
         assert "unknown" in {outcome.applied for outcome in outcomes if isinstance(outcome, TableError)}
         await eventually(lambda: port not in connected_ports())
 
 
 def connected_ports() -> list[int]:
-    return [socket.raddr.port for socket in psutil.Process().net_connections("tcp") if socket.raddr]
+    return [found.raddr.port for found in psutil.Process().net_connections("tcp") if found.raddr]
 
 
 async def test_outcomes_finished_by_the_deadline_are_kept(proxy: FaultProxy, store: Any) -> None:

@@ -63,7 +63,7 @@ class Writers:
         while not self._stopped:
             number += 1
             key = f"{name}-{number}"
-            [outcome] = await self._store.apply([put(key, {})], time.monotonic() + 0.3)
+            [outcome] = await self._store.apply([put(key, {})], Budget(time.monotonic() + 0.3))
             if isinstance(outcome, Written):
                 self.acknowledged.append((time.monotonic(), key))
             await asyncio.sleep(0.005)
