@@ -192,26 +192,30 @@ class TableSql:
 
     @cached_property
     def update(self) -> str:
-        """Takes the rows and whether to return values. Returns `_returning`, with NULL etags if a trigger intervened.
+        """Takes the rows and whether to return values. Returns `_returning`.
 
         A row that no longer has its etag, or that another transaction locks, is skipped.
         """
+        locked, updated = self._update()
+        return f"WITH l AS MATERIALIZED ({locked}) {updated}"
+
+    @cached_property
+    def update_or_match(self) -> str:
+        """Is `update`, but returns first all keys that match. A trigger left those unchanged that are not repeated."""
+        locked, updated = self._update()
+        keys = ", ".join(self._outputs("l"))
+        return f"WITH l AS MATERIALIZED ({locked}), w AS ({updated}) SELECT {keys}, NULL, NULL FROM l UNION ALL TABLE w"
+
+    def _update(self) -> tuple[str, str]:
+        """Return the selection of the rows to update, and their update."""
         changes = [f"{name} = {sent}" for name, sent in self._assignments()]
         for index, (name, sent) in enumerate(self._assignments()[: len(self._values.data)]):
             unchanged = f"decode('{UNCHANGED.hex()}', 'hex')"
             changes[index] = f"{name} = CASE u.d{index} WHEN {unchanged} THEN t.{name} ELSE {sent} END"
-        locked = self._lock(self._sent(), "FOR NO KEY UPDATE")
-        nothing = f"{self._names[0]} = t.{self._names[0]}"
-        updated = (
-            f"UPDATE {self.table} AS t SET {', '.join(changes or [nothing])} FROM l AS u "
+        key = self._names[0]
+        return self._lock(self._sent(), "FOR NO KEY UPDATE"), (
+            f"UPDATE {self.table} AS t SET {', '.join(changes or [f'{key} = t.{key}'])} FROM l AS u "
             f"WHERE {self._equal('u', self._parts)}{self._returning}"
-        )
-        same_key = " AND ".join(
-            f"{sent} = w.{part}" for sent, part in zip(self._outputs("l"), self._parts, strict=True)
-        )
-        return (
-            f"WITH l AS MATERIALIZED ({locked}), w({', '.join(self._parts)}, etag, value) AS ({updated}) "
-            f"SELECT {', '.join(self._outputs('l'))}, w.etag, w.value FROM l LEFT JOIN w ON {same_key}"
         )
 
     @cached_property

@@ -265,7 +265,7 @@ class RecordWriter:
         """Write the decided rows. `commits`: each statement commits."""
         outcomes: list[Attempt] = [False if isinstance(each, RowWrite) else each for each in decided]
         rows = [(index, each) for index, each in enumerate(decided) if isinstance(each, RowWrite)]
-        for kind in get_args(Kind):
+        for kind in sorted({row.kind for _, row in rows}, key=get_args(Kind).index):
             alike = [(index, row) for index, row in rows if row.kind == kind]
             for chunk in chunks_of(alike, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, lambda item: item[1].size_bytes):
                 progress.applied = "unknown" if commits else "no"
@@ -288,6 +288,8 @@ class RecordWriter:
             return [row.changed.outcome if row.key in gone else False for row in rows]
         statement = self._sql.insert if kind == "insert" else self._sql.update
         written = await self._send(statement, connection, rows, progress)
+        if kind == "update" and not written:  # Another transaction is in the way, or a trigger.
+            written = await self._send(self._sql.update_or_match, connection, rows, progress)
         return [self._outcome(row, *written[row.key]) if row.key in written else False for row in rows]
 
     # Rows
