@@ -21,10 +21,10 @@ from ..wire.body_parts import Encoded
 from ..wire.operation_columns import DecodedBatch
 from ..wire.operation_members import WRITER_CHARACTERS_MAX
 from ..wire.projections import Fields, common_projection, project_outcomes
-from ..wire.request_headers import check_accepts, parse_boolean, parse_fields
+from ..wire.request_headers import Preferences, check_accepts, parse_boolean, parse_fields
 from . import models
 from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
-from .parameters import Accept, CacheControl, PreferWait, TableName, text
+from .parameters import Accept, CacheControl, Prefer, TableName, text
 from .requests import TableRequest, check_any
 from .routing import new_router
 
@@ -90,7 +90,7 @@ async def apply_batch(
     table: TableName,
     options: Annotated[ArrowOptions, Depends()],
     max_age_s: CacheControl = None,
-    wait_s: PreferWait = None,
+    prefer: Prefer = None,
     accept: Accept = None,
 ) -> Response:
     """Apply a batch of operations.
@@ -127,15 +127,19 @@ async def apply_batch(
     opened = await request.catalog.table_or_spec(table)
     spec = opened if isinstance(opened, TableSpec) else opened.spec
     decode = _decode_json if media == JSON else _decode_arrow
-    batch = await decode(request, body, spec, options, request.budget(opened, wait_s))
+    batch = await decode(request, body, spec, options, request.budget(opened, prefer))
     del body
-    outcomes = _outcomes(request, opened, batch, wait_s, max_age_s)
+    outcomes = _outcomes(request, opened, batch, prefer, max_age_s)
     encoded = await _encode(request, await outcomes, media, partitioned=bool(spec.partitions))
     return encoded_response(encoded, media)
 
 
 async def _outcomes(
-    request: TableRequest, table: Table | TableSpec, batch: DecodedBatch, wait_s: float | None, max_age_s: float | None
+    request: TableRequest,
+    table: Table | TableSpec,
+    batch: DecodedBatch,
+    prefer: Preferences | None,
+    max_age_s: float | None,
 ) -> Sequence[Outcome]:
     """Apply the operations that are valid and permitted. Return an outcome for each operation of the batch."""
     refusals = refusals_of(request.caller, request.table_name, batch.operations)
@@ -152,7 +156,7 @@ async def _outcomes(
                 raise
             outcomes = [error.with_traceback(None)] * len(operations)
     reduction = None if batch.fields is None else common_projection(batch.fields)
-    budget = request.budget(table, wait_s, ValueRoom(request.limits.response_bytes_max, reduction))
+    budget = request.budget(table, prefer, ValueRoom(request.limits.response_bytes_max, reduction))
     if isinstance(table, Table):
         outcomes = await table.batch(operations, budget)
     outcomes = with_errors(with_errors(outcomes, refusals), batch.errors)

@@ -111,19 +111,8 @@ Prefer: TypeAlias = Annotated[
     text("return=representation, wait=10"),
     Header(
         alias="Prefer",
-        description="RFC 7240. `return=representation` requests the value after a write. `wait=S` is the client's "
-        "deadline in seconds: after it the response is 504. Unknown preferences are ignored.",
-    ),
-]
-
-PreferWait: TypeAlias = Annotated[
-    float | None,
-    PlainValidator(lambda text: request_headers.parse_preferences(text).wait_s),
-    text("wait=10"),
-    Header(
-        alias="Prefer",
-        description="RFC 7240. `wait=S` is the client's deadline in seconds: after it the response is 504. Unknown "
-        "preferences are ignored.",
+        description="RFC 7240. `return=representation` requests the value after a PUT or PATCH. `wait=S` is the "
+        "client's deadline in seconds: after it the response is 504. Unknown preferences are ignored.",
     ),
 ]
 

@@ -118,7 +118,7 @@ async def get_record(
     partitions: parameters.PartitionsQuery = None,
     if_none_match: parameters.IfNoneMatch = None,
     max_age_s: parameters.CacheControl = None,
-    wait_s: parameters.PreferWait = None,
+    prefer: parameters.Prefer = None,
     accept: parameters.AcceptJson = None,
 ) -> Response:
     """Get a record's value."""
@@ -127,7 +127,7 @@ async def get_record(
     operation = Get(spec.key.from_path(key), max_age_s)
     if partitions is not None:
         operation = Get(operation.key, operation.max_age_s, choose_partitions(spec, partitions))
-    outcome = await opened.one(operation, request.budget(opened, wait_s))
+    outcome = await opened.one(operation, request.budget(opened, prefer))
     found = answer(outcome, fields)
     if if_none_match is not None and found.etag is not None and matches_etag(if_none_match, found.etag):
         found = Answer(304, None, found.etag, found.expires_ms)
@@ -135,13 +135,14 @@ async def get_record(
     return _response(found, operation_partitions(spec, operation) if spec.partitions else (), age_s)
 
 
-class _Options(msgspec.Struct, frozen=True):
-    """The parameters of every write."""
+class DeleteOptions(msgspec.Struct, frozen=True):
+    """The parameters of a delete, and of every other write."""
 
     partitions: parameters.PartitionsQuery = None
     if_match: parameters.IfMatch = None
     token: parameters.TokenHeader = None
     idempotency_key: parameters.IdempotencyKey = None
+    prefer: parameters.Prefer = None
 
     def members(self) -> dict[str, Any]:
         """Return the members of the operation that the parameters give."""
@@ -155,17 +156,10 @@ class _Options(msgspec.Struct, frozen=True):
         return {name: member for name, member in members.items() if member is not None}
 
 
-class DeleteOptions(_Options, frozen=True):
-    """The parameters of a delete."""
-
-    wait_s: parameters.PreferWait = None
-
-
-class WriteOptions(_Options, frozen=True):
+class WriteOptions(DeleteOptions, frozen=True):
     """The parameters of a put or an update."""
 
     ttl_s: parameters.TtlQuery = None
-    prefer: parameters.Prefer = None
     accept: parameters.Accept = None
 
     def members(self) -> dict[str, Any]:
@@ -265,7 +259,7 @@ async def delete_record(
     """Delete a record."""
     _refuse_if_none_match(request)
     members = {"op": "delete", **options.members()}
-    return await _write(request, key, members, Preferences(wait_s=options.wait_s))
+    return await _write(request, key, members, options.prefer)
 
 
 def _refuse_if_none_match(request: TableRequest) -> None:
@@ -298,17 +292,17 @@ async def _write(
     """Do a write with these members and those in its body."""
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
-    key, returns, wait_s = spec.key.from_path(segments), "return" in members, None if prefer is None else prefer.wait_s
+    key, returns = spec.key.from_path(segments), "return" in members
     build = partial(_operation, spec, key, members, body, decode)
     if len(body) > SHORT_BODY_BYTES_MAX:
-        operation = await run_in_thread(build, request.budget(found, wait_s))
+        operation = await run_in_thread(build, request.budget(found, prefer))
     else:
         operation = build()
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if returns and len(partitions) > 1 and not isinstance(operation, Delete):
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
-    response = _response(answer(await table.one(operation, request.budget(table, wait_s))), partitions)
+    response = _response(answer(await table.one(operation, request.budget(table, prefer))), partitions)
     if returns and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response

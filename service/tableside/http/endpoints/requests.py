@@ -14,7 +14,7 @@ from ...core import Budget, TableSpec, TooLarge, ValueRoom
 from ...settings import LimitSettings
 from ..request_context import SCOPE_KEY, RequestContext
 from ..wire.problems import UnsupportedMediaType
-from ..wire.request_headers import parse_preferences
+from ..wire.request_headers import Preferences, parse_preferences
 
 SHORT_BODY_BYTES_MAX = 2**16
 """The maximum size of a body with one operation that the event loop decodes itself. A thread decodes longer ones."""
@@ -109,10 +109,10 @@ class TableRequest(ServiceRequest):
         self.catalog.check_admission(self.table_name)
         return await super().read_body()
 
-    def budget(self, table: Table | TableSpec, wait_s: float | None, room: ValueRoom | None = None) -> Budget:
+    def budget(self, table: Table | TableSpec, prefer: Preferences | None, room: ValueRoom | None = None) -> Budget:
         """Return what the request may use. The deadline of a table that does not exist yet is unknown."""
         own_s = math.inf if isinstance(table, TableSpec) else table.deadline_s
-        allowed_s = own_s if wait_s is None else min(wait_s, own_s)
+        allowed_s = own_s if prefer is None or prefer.wait_s is None else min(prefer.wait_s, own_s)
         until, caller = self.received_at + allowed_s, self.context.caller or ""
         return Budget(until, self.table_name, caller, self.body_bytes, room)
 

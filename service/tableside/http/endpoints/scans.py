@@ -16,7 +16,7 @@ from ..wire.pages import open_sealed, seal
 from ..wire.request_headers import parse_integer, preferred_media_type
 from .document import TABLE_ERRORS, binary, errors, link, response
 from .models import Page, Splits
-from .parameters import Accept, AcceptJson, FieldsQuery, PreferWait, TableName, count, text
+from .parameters import Accept, AcceptJson, FieldsQuery, Prefer, TableName, count, text
 from .requests import TableRequest, check_read
 from .routing import new_router
 
@@ -82,7 +82,7 @@ async def scan_records(
         Query(description="For a partitioned table: the comma-separated indexes of the partitions to read, or `all`."),
     ] = None,
     fields: FieldsQuery = None,
-    wait_s: PreferWait = None,
+    prefer: Prefer = None,
     accept: Accept = None,
 ) -> Response:
     """Scan records, page by page.
@@ -106,7 +106,7 @@ async def scan_records(
         PAGE_BYTES_MAX,
         scan_partitions(spec, partitions),
     )
-    page = await opened.scan(scan, request.budget(opened, wait_s))
+    page = await opened.scan(scan, request.budget(opened, prefer))
     following = None if page.position is None else seal(page.position, "scan", *scope)
     if fields is not None:
         page = await in_pieces(pages.project_page(page, fields))
@@ -136,7 +136,7 @@ async def list_splits(
         count(SPLITS_DEFAULT),
         Query(alias="count", description="Maximum number of splits."),
     ] = SPLITS_DEFAULT,
-    wait_s: PreferWait = None,
+    prefer: Prefer = None,
     accept: AcceptJson = None,
 ) -> Response:
     """Split a table for parallel readers.
@@ -144,7 +144,7 @@ async def list_splits(
     The splits are disjoint and together cover the table.
     """
     opened = await request.catalog.table(table)
-    splits = await opened.splits(number, request.budget(opened, wait_s))
+    splits = await opened.splits(number, request.budget(opened, prefer))
     return json_response({"splits": [seal(split, "split", *_seal_scope(opened.spec)) for split in splits]})
 
 

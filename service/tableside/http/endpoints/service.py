@@ -33,6 +33,10 @@ PUBLIC: dict[str, Any] = {"security": []}
 _FILES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css", "favicon.png": "image/png"}
 """The files of the page at /docs, from a package that contains them, and their media types."""
 
+_LIMITS = {
+    *("operations_max", "body_bytes_max", "response_bytes_max"),
+    *("in_flight_max", "operations_in_flight_max", "bytes_in_flight_max"),
+}
 _POLICIES = {
     *("ttl_s", "consistency", "deadline_s", "read", "write"),
     *("cost", "limiter", "batch", "cache", "concurrency_max"),
@@ -83,15 +87,7 @@ def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = Tru
         "store": {"name": entry.store, "kind": entry.kind},
         "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],
         "capabilities": {} if table is None else msgspec.to_builtins(table.capabilities),
-        "limits": {
-            "operations_max": limits.operations_max,
-            "body_bytes_max": limits.body_bytes_max,
-            "response_bytes_max": limits.response_bytes_max,
-            "value_bytes_max": spec.value_bytes_max,
-            "in_flight_max": limits.in_flight_max,
-            "operations_in_flight_max": limits.operations_in_flight_max,
-            "bytes_in_flight_max": limits.bytes_in_flight_max,
-        },
+        "limits": {**limits.model_dump(include=_LIMITS), "value_bytes_max": spec.value_bytes_max},
         "policies": entry.settings.model_dump(include=_POLICIES, exclude_defaults=not defaults),
     }
 
