@@ -75,31 +75,6 @@ def test_expiries_are_shown_if_any_record_has_one(api: ApiClient) -> None:
     assert second["expires_at"] is None
 
 
-@ON_EVERY_STORE
-def test_every_operation_in_columns(api: ApiClient) -> None:
-    a, b, c, d = (fresh() for _ in range(4))
-    etag = api.put(T, a, {"n": 1}).headers["ETag"].strip('"')
-    api.put(T, d, {"n": 9})
-    columns = {
-        "op": ["get", "put", "put", "update", "update", "delete", "get"],
-        "key": [a, a, b, c, c, d, d],
-        "value": [None, '{"n":2}', '{"n":3}', None, None, None, None],
-        "update": [None, None, None, '{"$inc":{"n":1}}', '[{"$inc":{"n":1}},{"m":1}]', None, None],
-        "default": [None, None, None, '{"n":0}', None, None, None],
-        "if_match": [None, etag, None, None, "*", None, None],
-        "if_absent": [None, False, True, None, None, None, None],
-        "ttl_s": [None, 100, None, -1, None, None, None],
-        "sequence": [None, 1, 1, 1, 2, 1, None],
-    }
-    rows = api.rows(T, columns, writer="w", **{"return": "true"})
-    assert statuses(rows) == [200, 200, 201, 201, 200, 204, 404]
-    values = [b'{"n":1}', b'{"n":2}', b'{"n":3}', b'{"n":1}', b'{"n":2,"m":1}', None, None]
-    assert [row["value"] for row in rows] == values
-    again = api.rows(T, columns, writer="w")
-    assert [row["replayed"] for row in again] == [False, True, True, True, True, True, False]
-    assert "Tableside-Expires-At" in api.get(T, a).headers
-
-
 KEY_TYPES: list[Callable[[list[str]], Any]] = [
     lambda keys: pa.array(keys, pa.utf8()),
     lambda keys: pa.array(keys, pa.large_utf8()),
@@ -221,26 +196,6 @@ def test_a_body_that_would_become_too_large_is_not_decompressed(compression: str
     before = pa.total_allocated_bytes()
     assert finish(decompressed_bytes(body)) >= 50_000_000
     assert pa.total_allocated_bytes() - before < 1_000_000
-
-
-@pytest.mark.parametrize("of", ["dictionary", "view"])
-def test_bytes_that_many_rows_share_are_counted_for_each(api: ApiClient, of: str) -> None:
-    text = '{"text":"%s"}' % ("x" * 100_000)
-    shared = pa.array([text] * 100).dictionary_encode() if of == "dictionary" else repeated_view(text, 100)
-    for columns in (
-        {"key": [fresh() for _ in range(100)], "value": shared},
-        {"key": pa.StructArray.from_arrays([shared, shared], names=["user", "day"]), "value": ["{}"] * 100},
-    ):
-        body = stream(columns)
-        assert len(body) < 262_144
-        check_refused(api.post(T, body, ARROW, params={"op": "put"}), 413, "too_large")
-
-
-def repeated_view(text: str, count: int) -> pa.Array:
-    _, views, characters = pa.array([text], pa.string_view()).buffers()
-    return pa.Array.from_buffers(
-        pa.string_view(), count, [None, pa.py_buffer(views.to_pybytes()[:16] * count), characters]
-    )
 
 
 @pytest.mark.parametrize("op", ["put", "update"])

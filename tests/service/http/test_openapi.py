@@ -3,16 +3,14 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import jsonschema_rs
-import pyarrow as pa
 import pytest
 import schemathesis
 from fastapi import FastAPI
-from hypothesis import strategies as st
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
@@ -211,14 +209,6 @@ def test_random_requests_to_a_partitioned_table_get_documented_responses(fuzzed:
     assert 501 not in {status for _, status in seen}
 
 
-@pytest.mark.parametrize("table", ["fuzzed", "spread"])
-def test_random_arrow_batches_get_documented_responses(fuzzed: Service, table: str, full: bool) -> None:
-    """Send valid streams, streams with invalid cells or columns, and truncated or altered ones."""
-    seen = checked_run(loaded(fuzzed, full, only=ARROW, table=table))
-    assert seen[ARROW, 200] > (50 if full else 12), seen
-    assert seen[ARROW, 400] > (50 if full else 12)
-
-
 def checked_run(schema: Any) -> Counter[tuple[str, int]]:
     """Send the requests that the schema generates, and count the responses by media type and status."""
     faults: list[str] = []
@@ -232,7 +222,7 @@ def checked_run(schema: Any) -> Counter[tuple[str, int]]:
     return seen
 
 
-def loaded(service: Service, full: bool, only: str | None = None, table: str = "fuzzed") -> Any:
+def loaded(service: Service, full: bool, table: str = "fuzzed") -> Any:
     document = httpx.get(f"{service.url}/openapi.json").json()
     for parameter in nested(document):
         if parameter.get("name") == "table" and parameter.get("in") == "path":
@@ -246,20 +236,16 @@ def loaded(service: Service, full: bool, only: str | None = None, table: str = "
                 if isinstance(operation, dict):
                     known = operation.get("parameters", [])
                     operation["parameters"] = [one for one in known if one.get("name") != "partitions"]
-    if only is not None:
-        batch = document["paths"]["/v1/tables/{table}/batch"]
-        batch["post"]["requestBody"]["content"] = {only: {"schema": {"type": "string", "format": "binary"}}}
-        document["paths"] = {"/v1/tables/{table}/batch": batch}
-    schema = schemathesis.openapi.from_dict(
-        document, config=SchemathesisConfig.from_dict(settings(only, partitioned, full))
-    )
+    # Random bytes are no Arrow stream.
+    del document["paths"]["/v1/tables/{table}/batch"]["post"]["requestBody"]["content"][ARROW]
+    schema = schemathesis.openapi.from_dict(document, config=SchemathesisConfig.from_dict(settings(partitioned, full)))
     schema.config.base_url = service.url
     return schema
 
 
-def settings(only: str | None, partitioned: bool, full: bool) -> dict[str, Any]:
+def settings(partitioned: bool, full: bool) -> dict[str, Any]:
     # With fewer examples for a partitioned table, no request gets the status 304.
-    examples, usual = ((20, 20) if partitioned else (60, 15)) if only is None else (400, 100)
+    examples, usual = (20, 20) if partitioned else (60, 15)
     # A table can reject requests that the schema allows, so these statuses also count as acceptance.
     acceptance = {"enabled": True, "expected-statuses": ["2xx", "3xx", 404, 412, 422, 504]}
     # An invalid operation in a batch is rejected in its result, and a cursor is valid only for its own scan.
@@ -300,23 +286,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     if case.query and isinstance(case.body, dict) and case.meta.generation.mode.is_positive:
         # Only the document's prose states that an update has this in its query or in its body.
         case.body.pop("ttl_s" if "ttl_s" in case.query else "", None)
-    if case.operation.definition.raw.get("operationId") != "apply_batch":
-        return
-    if case.media_type != ARROW:
+    if case.operation.definition.raw.get("operationId") == "apply_batch":
         case.query = {}  # Only the document's prose states that these parameters are for Arrow.
-    elif isinstance(case.body, bytes) and sum(case.body) % 8:  # some keep parameters that contradict the columns
-        case.query = fitting(case.query or {}, case.body)
-
-
-def fitting(query: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """Return parameters that agree with the stream's columns, a rule that only the document's prose states."""
-    try:
-        names = pa.ipc.open_stream(body).schema.names
-    except (pa.ArrowException, OSError):
-        return query
-    kept = {name: value for name, value in query.items() if name == "fields"}
-    op = {} if "op" in names else {"op": "put" if "value" in names else "update" if "update" in names else "get"}
-    return kept | op | ({"writer": "w"} if "sequence" in names and "writer" not in names else {})
 
 
 def faults_of(event: events.ScenarioFinished) -> Iterator[str]:
@@ -337,72 +308,6 @@ def answered(event: events.ScenarioFinished) -> Iterator[tuple[str, int]]:
     for interaction in event.recorder.interactions.values():
         if interaction.response is not None:
             yield interaction.request.headers.get("Content-Type", [""])[0], interaction.response.status_code
-
-
-# Valid and invalid Arrow streams
-
-
-TEXTS = [None, "{}", '{"n":1}', '{"$inc":{"n":1}}', '{"n":null}', "[1", '{"n":1e400}', '{"_ts":1}', "[]", "null", ""]
-COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
-    "op": (pa.dictionary(pa.int8(), pa.utf8()), ["get", "put", "update", "delete", "x", None]),
-    "value": (pa.binary(), TEXTS),
-    "update": (pa.utf8(), TEXTS),
-    "default": (pa.large_utf8(), TEXTS),
-    "if_match": (pa.utf8(), ["*", "x", None]),
-    "if_absent": (pa.bool_(), [True, False, None]),
-    "ttl_s": (pa.float64(), [1.0, -1.0, 0.0, float("nan"), float("inf"), None]),
-    "sequence": (pa.int64(), [0, 7, -1, 2**63 - 1, None]),
-    "writer": (pa.utf8(), ["w", "", None]),
-    "partitions": (pa.list_(pa.int8()), [None, [], [0], [1, 0], [-1], [None], [2], [0, None], [-1, 0]]),
-    "unknown": (pa.utf8(), [None]),
-}
-KEYS: list[tuple[pa.DataType, list[Any]]] = [
-    (pa.utf8(), ["a", "b", "", "\0", None]),
-    (pa.large_utf8(), ["a", "b"]),
-    (pa.string_view(), ["a", "b"]),
-    (pa.dictionary(pa.int8(), pa.utf8()), ["a", "b", None]),
-    (pa.binary(), [b"a"]),
-    (pa.int32(), [1, None]),
-    (pa.struct([("0", pa.utf8()), ("1", pa.int64())]), [{"0": "a", "1": 1}, None]),
-]
-
-
-def arrow_stream(table: pa.Table, compression: str | None) -> bytes:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
-        stream.write_table(table)
-    return bytes(sink.getvalue())
-
-
-@st.composite
-def arrow_batches(draw: Callable[[st.SearchStrategy[Any]], Any]) -> bytes:
-    """Generate Arrow batches. Some have invalid columns or cells, and some are truncated or altered."""
-    rows = draw(st.integers(0, 4))
-    columns = {"key": draw(st.sampled_from(KEYS))}
-    columns |= {name: COLUMNS[name] for name in draw(st.lists(st.sampled_from(sorted(COLUMNS)), unique=True))}
-    if draw(st.integers(0, 5)):
-        columns.pop("unknown", None)
-    arrays = {
-        name: pa.array(draw(st.lists(st.sampled_from(cells), min_size=rows, max_size=rows)), kind)
-        for name, (kind, cells) in columns.items()
-    }
-    body = arrow_stream(pa.table(arrays), draw(st.sampled_from([None, "lz4", "zstd"])))
-    match draw(st.integers(0, 5)):
-        case 0:
-            return body[: draw(st.integers(0, len(body) - 1))]
-        case 1:
-            at = draw(st.integers(0, len(body) - 1))
-            return body[:at] + bytes([body[at] ^ draw(st.integers(1, 255))]) + body[at + 1 :]
-    return body
-
-
-schemathesis.openapi.media_type(ARROW, arrow_batches())
-
-
-@schemathesis.serializer(ARROW)
-def as_it_is(context: object, value: bytes) -> bytes:
-    return value
 
 
 # Helpers
