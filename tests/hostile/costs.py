@@ -12,7 +12,6 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
-import orjson
 
 from hostile.watched import FILE_VARIABLE, TRIM, Turns
 from support.running import Service, running
@@ -62,8 +61,6 @@ class Answered:
 
     status: int
     codes: Mapping[str, int]
-    size_bytes: int
-    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,7 @@ class Watched:
             response = connection.getresponse()
             return _answered(response.status, response.read())
         except (ConnectionError, TimeoutError, http.client.HTTPException):
-            return Answered(0, {}, 0)
+            return Answered(0, {})
         finally:
             connection.close()
 
@@ -227,5 +224,4 @@ def _answered(status: int, body: bytes) -> Answered:
     codes: dict[str, int] = {}
     for code in _CODE.findall(body) if body[:1] == b"{" else ():
         codes[code.decode()] = codes.get(code.decode(), 0) + 1
-    detail = str(orjson.loads(body).get("detail", "")) if status >= 400 and body[:1] == b"{" else ""
-    return Answered(status, codes, len(body), detail[:120])
+    return Answered(status, codes)

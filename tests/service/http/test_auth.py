@@ -1,28 +1,19 @@
 """Bearer tokens over HTTP: authentication, permissions, and information that no response contains."""
 
-import asyncio
+import json
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
-from httpx import ASGITransport, AsyncClient, Response
 
 from service.http.api_client import ARROW, ApiClient, check_problem, check_refused, fresh, statuses
 from support.running import Service, running
-from support.waiting import WAIT_MAX_S
-from tableside.app import create_app
-from tableside.catalog.table import Table
-from tableside.core.budget import NO_DEADLINE, Budget
-from tableside.core.operations import Operation, Outcome
-from tableside.core.store import Policy, Store
-from tableside.http.request_context import RequestContext
-from tableside.settings import validate
+from support.served import BATCH, RECORD, connected, served
+from support.waiting import until
 
 pytestmark = pytest.mark.server
 
@@ -197,9 +188,13 @@ def test_metrics_may_be_for_admins_only(client: httpx.Client) -> None:
     assert client.head("/metrics", headers=bearer("all")).status_code == 403
 
 
+async def test_metrics_are_public_unless_the_configuration_restricts_them() -> None:
+    async with served(auth={"tokens": TOKENS}, drain_s=0) as service, connected(service, 1) as [caller]:
+        assert (await caller.ask("GET", "/metrics")).status == 200
+
+
 # Permissions
 
-RECORD = "/v1/tables/t/records/a"
 RETURNED = {"Prefer": "return=representation"}
 REQUESTS: list[tuple[str, str, dict[str, str], bytes | None, set[str]]] = [
     ("GET", RECORD, {}, None, {"reader"}),
@@ -374,102 +369,22 @@ def test_no_answer_metric_or_log_has_a_token_or_a_digest(guarded: Service, clien
     assert not [secret for secret in secrets if any(secret in text.lower() for text in shown)]
 
 
-# The same application, in this process
+def test_the_callers_name_is_logged(guarded: Service, client: httpx.Client) -> None:
+    batch = {"operations": [{"op": "put", "key": "p", "value": {}}, {"op": "get", "key": "q"}]}
+    for name in ("all", "none"):
+        client.get(f"{RECORD}-absent", headers={**bearer(name), "X-Request-Id": f"log-{name}"})
+    client.get(RECORD, headers={"X-Request-Id": "log-without"})
+    client.post(BATCH, json=batch, headers={**bearer("writer"), "X-Request-Id": "log-writer"})
 
+    def logged() -> dict[str, tuple[Any, ...]]:
+        lines = [json.loads(line) for line in guarded.log.read_text().splitlines()]
+        found = [one for one in lines if one.get("request_id", "").startswith("log-")]
+        return {one["request_id"][4:]: (one["caller"], one["status"], one["code"], one["failed"]) for one in found}
 
-class CallerRecordingStore(Policy):
-    """A store that records the caller of each operation, and can block until the test continues."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
-        self.callers: list[tuple[object, str]] = []
-        self.reached = asyncio.Event()
-        self.waits: asyncio.Event | None = None
-
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
-        self.callers += [(operation.key, budget.caller) for operation in operations]
-        self.reached.set()
-        if self.waits is not None:
-            await self.waits.wait()
-        return await self._inner.apply(operations, budget)
-
-
-class RecordingObserver:
-    """An observer that keeps the context of each request."""
-
-    def __init__(self) -> None:
-        self.requests: list[RequestContext] = []
-
-    def request_ended(self, context: RequestContext) -> None:
-        self.requests.append(context)
-
-
-class Site:
-    """A running application with the table `t`."""
-
-    def __init__(self, app: FastAPI, client: AsyncClient) -> None:
-        self.app, self.client = app, client
-        entry = app.state.catalog.entry("t")
-        self.store = CallerRecordingStore(entry.table._store)
-        entry.table = Table(self.store)
-        self.noted = RecordingObserver()
-        app.middleware_stack._observers = [self.noted]  # type: ignore[union-attr]  # of RequestMiddleware
-
-    async def ask(self, name: str | None, method: str = "GET", path: str = RECORD, **options: Any) -> Response:
-        return await self.client.request(method, path, headers=bearer(name) if name else {}, **options)
-
-
-@asynccontextmanager
-async def site(auth: dict[str, Any] | None, **limits: int) -> AsyncIterator[Site]:
-    app = create_app(validate({**DATA, "limits": limits} | ({} if auth is None else {"auth": auth})))
-    transport = ASGITransport(app, raise_app_exceptions=False)
-    async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
-        yield Site(app, client)
-
-
-async def test_the_callers_name_is_logged_and_available_in_the_store() -> None:
-    async with site({"tokens": TOKENS}) as running:
-        for name in ("all", "reader"):
-            await asyncio.create_task(running.ask(name, path=f"/v1/tables/t/records/{name}"))
-        body = {"operations": [{"op": "put", "key": "p", "value": {}}, {"op": "get", "key": "q"}]}
-        await asyncio.create_task(running.ask("writer", "POST", "/v1/tables/t/batch", json=body))
-        await asyncio.create_task(running.ask(None))
-        await asyncio.create_task(running.ask(None, path="/livez"))
-        await asyncio.create_task(running.ask("none"))
-    assert running.store.callers == [("all", "all"), ("reader", "reader"), ("p", "writer")]
-    assert [(one.caller, one.status, one.code) for one in running.noted.requests] == [
-        ("all", 404, "record_not_found"),
-        ("reader", 404, "record_not_found"),
-        ("writer", 200, None),
-        (None, 401, "unauthenticated"),
-        (None, 200, None),
-        ("none", 403, "forbidden"),
-    ]
-    assert running.noted.requests[2].failed == 1
-
-
-async def test_without_auth_every_caller_is_anonymous_and_unrestricted() -> None:
-    async with site(None) as running:
-        for name in (None, "all"):
-            assert (await asyncio.create_task(running.ask(name, "PUT", json={"n": 1}))).status_code == 204
-            assert (await asyncio.create_task(running.ask(name))).json() == {"n": 1}
-        assert (await running.ask(None, path="/metrics")).status_code == 200
-    assert {caller for _, caller in running.store.callers} == {""}
-    assert {one.caller for one in running.noted.requests} == {None}
-
-
-async def test_metrics_are_public_unless_the_configuration_restricts_them() -> None:
-    async with site({"tokens": TOKENS}) as running:
-        assert (await running.ask(None, path="/metrics")).status_code == 200
-
-
-async def test_requests_without_a_token_occupy_no_slot() -> None:
-    async with site({"tokens": TOKENS}, in_flight_max=1) as running:
-        running.store.waits = asyncio.Event()
-        held = asyncio.create_task(running.ask("reader"))
-        await asyncio.wait_for(running.store.reached.wait(), WAIT_MAX_S)
-        check_refused(await running.ask("reader"), 503, "overloaded")
-        for _ in range(3):
-            check_refused(await running.ask(None), 401, "unauthenticated")
-        running.store.waits.set()
-        assert (await held).status_code == 404
+    until(lambda: len(logged()) == 4)
+    assert logged() == {
+        "all": ("all", 404, "record_not_found", 0),
+        "none": ("none", 403, "forbidden", 0),
+        "without": (None, 401, "unauthenticated", 0),
+        "writer": ("writer", 200, None, 1),
+    }
