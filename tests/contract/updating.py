@@ -19,6 +19,12 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$set": {"list.x": 1}}, "`$set` at `list.x`: `list` is an array, not an object"),
     ({"$push": {"list.x.y": 1}}, "`$push` at `list.x.y`: `list` is an array, not an object"),
     ([{"$set": {"n": 99}}, {"$inc": {"word": 1}}], "`$inc` at `word`: the field is a string, not a number"),
+    ({"$mul": {"big": 2}}, "`$mul` at `big`: the product is out of range"),
+    ({"$pull": {"word": "x"}}, "`$pull` at `word`: the field is a string, not an array"),
+    (
+        {"$push": {"n": {"$each": [1], "$slice": -1}}, "$setOnInsert": {"m": 1}},
+        "`$push` at `n`: the field is a number, not an array",
+    ),
     (
         [{"n": 99, "list": None}, {"$addToSet": {"word": 1}}],
         "`$addToSet` at `word`: the field is a string, not an array",
@@ -94,6 +100,18 @@ class Updates(Opens):
             await value(store, "a"),
             {"x": {"z": 2, "w": [1], "v": {"deep": []}, "count": 1}, "n": 10, "s": "a", "l": [1, 1], "t": [1, 2]},
         )
+
+    async def test_operators_of_recent_lists_and_first_writes(self, open_store: Open) -> None:
+        store = await open_store()
+        newest_first = {"$each": [{"at": 2}, {"at": 3}], "$slice": 2, "$sort": {"at": -1}}
+        event = {"$setOnInsert": {"first": 1}, "$mul": {"n": 3}, "$pull": {"tags": {"$in": ["a", "b"]}}}
+        first = update("a", {**event, "$push": {"log": newest_first}}, {"n": 2, "tags": ["b", "c"], "log": [{"at": 1}]})
+        assert (await written(store, first)).created
+        assert same(await value(store, "a"), {"first": 1, "n": 6, "tags": ["c"], "log": [{"at": 3}, {"at": 2}]})
+        await written(store, update("a", {"$unset": ["first"]}))
+        again = update("a", {**event, "$push": {"log": {"$each": [{"at": 4}], "$slice": -2}}}, {})
+        assert not (await written(store, again)).created
+        assert same(await value(store, "a"), {"n": 18, "tags": ["c"], "log": [{"at": 2}, {"at": 4}]})
 
     async def test_a_refused_update_leaves_the_record_unchanged(self, open_store: Open) -> None:
         store = await open_store()

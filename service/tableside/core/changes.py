@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 import orjson
 
-from .update_operators import Edit
+from .update_operators import OPERATORS, Edit
 from .values import JsonObject
 
 PACKED_BYTES_MIN = 256
@@ -30,6 +30,13 @@ class Edits(msgspec.Struct, frozen=True):
 
 
 Change: TypeAlias = MergePatch | Edits
+
+
+def for_present(change: Change) -> Change:
+    """Return the change as it applies to a record that exists: without the operators that act on a new one."""
+    if isinstance(change, MergePatch) or not any(OPERATORS[edit.operator].inserts for edit in change.edits):
+        return change
+    return Edits(tuple(edit for edit in change.edits if not OPERATORS[edit.operator].inserts))
 
 
 class PackedChanges(msgspec.Struct, frozen=True, gc=False):

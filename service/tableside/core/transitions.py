@@ -162,7 +162,7 @@ def _update(stored: Stored | None, update: Update, spec: TableSpec, now_ms: int,
     if update.default is None:
         raise RecordNotFound("there is no such record, and the update has no default")
     expires_ms = expiry_ms(update.ttl_s if update.ttl_s is not None else spec.ttl_s, now_ms)
-    value = _apply_update(update.default, update, spec)
+    value = _apply_update(update.default, update, spec, is_default=True)
     return _written(stored, update, value, spec, expires_ms, etag, created=True)
 
 
@@ -175,9 +175,9 @@ def _delete(stored: Stored | None, delete: Delete, now_ms: int, etag: str) -> Tr
     return Changed(None, Written(None))
 
 
-def _apply_update(value: bytes, update: Update, spec: TableSpec) -> bytes:
+def _apply_update(value: bytes, update: Update, spec: TableSpec, *, is_default: bool = False) -> bytes:
     finish = partial(spec.key.without_key, key=update.key) if spec.key.has_names else None
-    return updates.apply(value, update.changes, finish)
+    return updates.apply(value, update.changes, finish, is_default=is_default)
 
 
 def _written(

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from .changes import Change, Changes, Edits, MergePatch
-from .update_operators import OPERATORS, Edit, Path, better, comparable
+from .changes import Change, Changes, Edits, MergePatch, for_present
+from .update_operators import OPERATORS, Edit, Path, better, comparable, elements_of, modifiers_of
 from .updates import PathSet
 from .values import JsonObject, copied
 
@@ -12,12 +12,13 @@ def fold(updates: Sequence[Changes]) -> tuple[Change, ...]:
     """Return one update with the effect of these in turn, with as few changes as possible.
 
     Changes of neighboring updates that cannot be combined stay in the array, which has the same effect. `$inc`
-    operands are never added: sums of doubles depend on the order of additions.
+    operands are never added: sums of doubles depend on the order of additions. Only the first update can meet a new
+    record.
     """
     folded: list[Change] = []
     last: _FoldedPatch | _FoldedEdits | None = None
-    for changes in updates:
-        for index, change in enumerate(changes):
+    for number, changes in enumerate(updates):
+        for index, change in enumerate(changes if number == 0 else map(for_present, changes)):
             if last is not None and index == 0 and last.add(change):
                 continue
             if last is not None:
@@ -81,6 +82,8 @@ class _FoldedEdits:
         fold = OPERATORS[edit.operator].fold
         if present.operator != edit.operator or fold is None:
             return False
+        if fold == "both":
+            return modifiers_of(present.operand) == modifiers_of(edit.operand)
         return fold != "better" or comparable(present.operand, edit.operand)
 
     def _fold(self, edit: Edit, paths: PathSet) -> None:
@@ -99,13 +102,12 @@ class _FoldedEdits:
                 self._edits[edit.path] = edit
 
     def _extend(self, present: Edit, edit: Edit) -> None:
-        assert isinstance(present.operand, list)
-        assert isinstance(edit.operand, list)
         if edit.path in self._own:
-            present.operand.extend(edit.operand)
-        else:
-            self._own.add(edit.path)
-            self._edits[edit.path] = Edit(edit.operator, edit.path, present.operand + edit.operand)
+            elements_of(present.operand).extend(elements_of(edit.operand))
+            return
+        self._own.add(edit.path)
+        both, modifiers = elements_of(present.operand) + elements_of(edit.operand), modifiers_of(edit.operand)
+        self._edits[edit.path] = Edit(edit.operator, edit.path, {"$each": both, **modifiers} if modifiers else both)
 
 
 def _can_fold(earlier: JsonObject, later: JsonObject) -> bool:

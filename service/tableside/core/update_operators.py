@@ -4,16 +4,23 @@ A fault names the operator and the path, and never a value.
 """
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias, cast
+from operator import add, itemgetter, mul
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
 from . import values
-from .errors import InvalidOperation, quoted
+from .errors import InvalidOperation, TooLarge, quoted
 from .values import Json, JsonObject, copied, is_number, kind_of
 
 Path: TypeAlias = tuple[str, ...]
 """The names on the way to a member."""
+
+VISITED_ELEMENTS_MAX = 200_000
+"""Maximum number of elements that the `$pull`, `$slice` and `$sort` of an update visit: each visits a whole array."""
+
+SORT_VISITS = 10
+"""How often an element counts that `$sort` sorts: it takes about ten times as long as comparing it."""
 
 
 class ArraySets:
@@ -25,6 +32,14 @@ class ArraySets:
 
     def __init__(self) -> None:
         self._sets: dict[int, _ArraySet] = {}
+        self._visited = 0
+
+    def visit(self, array: list[Json], times: int = 1) -> None:
+        """Count an operator that visits the whole array. Raise TooLarge beyond `VISITED_ELEMENTS_MAX`."""
+        self._visited += times * len(array)
+        if self._visited > VISITED_ELEMENTS_MAX:
+            limit = f"{VISITED_ELEMENTS_MAX} elements of arrays (visited_elements_max)"
+            raise TooLarge(f"`$pull`, `$slice` and `$sort` may visit {limit}, of which `$sort` counts each ten times")
 
     def add(self, array: list[Json], elements: list[Json]) -> None:
         """Append copies of the elements that the array does not contain. Equality ignores the order of members."""
@@ -62,7 +77,11 @@ Each result takes only its own length in memory. Results of `orjson` take 4 KiB 
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """One operator at one path. The operand of `$push` and `$addToSet` is the array of elements."""
+    """One operator at one path.
+
+    The operand of `$push`, `$addToSet` and `$pull` is the array of elements. That of a `$push` with modifiers is an
+    object with this array as `$each`.
+    """
 
     operator: str
     path: Path
@@ -74,14 +93,17 @@ class Rule(msgspec.Struct, frozen=True):
 
     `check` returns the operand in the form that is kept, for its depth in the value, or raises InvalidOperation.
     `apply` changes a value. Of two successive edits of one path, `fold` tells which edit has the effect of both: the
-    last one, the better one of two that are comparable, or one with the elements of both. None: both are applied.
-    `keeps_elements`: the operator changes no element of an array, and adds elements only at the end. `in_text` is the
-    operand with which Redis' script applies the operator to the text of a value, None if it cannot.
+    last one, the better one of two that are comparable, or one with the elements of both if they have the same
+    modifiers. None: both are applied. `inserts`: the operator acts only on a record that its update makes.
+    `keeps_elements`: the operator changes no element of an array, and adds elements only at the end, or it replaces the
+    array. `in_text` is the operand with which Redis' script applies the operator to the text of a value, None if it
+    cannot.
     """
 
     check: "Callable[[Json, int], Json]"
     apply: "Callable[[JsonObject, Edit, ArraySets], None]"
     fold: Literal["last", "better", "both"] | None = None
+    inserts: bool = False
     keeps_elements: bool = False
     in_text: Literal["integer", "any"] | None = None
 
@@ -122,15 +144,24 @@ def _unset(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
 
 
 def _inc(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
+    _compute(value, edit, add, "sum")
+
+
+def _mul(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
+    _compute(value, edit, mul, "product")
+
+
+def _compute(value: JsonObject, edit: Edit, compute: Callable[[float, float], float], noun: str) -> None:
+    """Replace a number, 0 if it is absent, by the result for it and the operand."""
     parent, name = _parent_of(value, edit), edit.path[-1]
     present = parent.get(name, 0)
     if not is_number(present):
         raise _misfit(edit, present, "a number")
-    total = cast("float", present) + cast("float", edit.operand)
+    found = compute(cast("float", present), cast("float", edit.operand))
     try:
-        parent[name] = values.checked_integer(total) if isinstance(total, int) else values.normalize_number(total)
+        parent[name] = values.checked_integer(found) if isinstance(found, int) else values.normalize_number(found)
     except InvalidOperation:
-        raise fault(edit.operator, dotted(edit.path), "the sum is out of range") from None
+        raise fault(edit.operator, dotted(edit.path), f"the {noun} is out of range") from None
 
 
 def _replace_if_better(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
@@ -146,11 +177,65 @@ def _replace_if_better(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
 
 
 def _push(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
-    _array_at(value, edit).extend(copied(edit.operand))  # type: ignore[arg-type]  # parsed as an array
+    array = _array_at(value, edit)
+    array.extend(cast("list[Json]", copied(elements_of(edit.operand))))
+    if modifiers := modifiers_of(edit.operand):
+        sets.visit(array, SORT_VISITS if "$sort" in modifiers else 1)
+        _parent_of(value, edit)[edit.path[-1]] = _sliced(_sorted(array, modifiers), modifiers)
+
+
+def _sorted(array: list[Json], modifiers: JsonObject) -> list[Json]:
+    """Return the elements in the order of `$sort`: nothing, numbers, strings, others by their text. Equal ones stay."""
+    if (by := modifiers.get("$sort")) is None:
+        return array
+    member, direction = cast("tuple[str | None, int]", next(iter(by.items())) if isinstance(by, dict) else (None, by))
+    numbers, strings, nothing, others = (list[tuple[Any, Json]]() for _ in range(4))
+    for element in array:
+        key: Any = element if member is None else element.get(member) if isinstance(element, dict) else None
+        if key is None:
+            nothing.append((None, element))
+        elif isinstance(key, str):
+            strings.append((key, element))
+        elif is_number(key):
+            numbers.append((key, element))
+        else:
+            others.append((_identity(key), element))
+    for ranked in (numbers, strings, others):
+        ranked.sort(key=itemgetter(0), reverse=direction == -1)
+    order = (nothing, numbers, strings, others)
+    return [element for ranked in order[::direction] for _, element in ranked]
+
+
+def _sliced(array: list[Json], modifiers: JsonObject) -> list[Json]:
+    """Return the first elements, or with a negative `$slice` the last ones."""
+    count = cast("int", modifiers.get("$slice", len(array)))
+    return array[:count] if count >= 0 else array[count:]
 
 
 def _add_to_set(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     sets.add(_array_at(value, edit), cast("list[Json]", edit.operand))
+
+
+def _pull(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
+    parent, name = _parent_of(value, edit, make=False), edit.path[-1]
+    if name not in parent:
+        return
+    array = parent[name]
+    if not isinstance(array, list):
+        raise _misfit(edit, array, "an array")
+    sets.visit(array)
+    pulled = set(map(_identity, cast("list[Json]", edit.operand)))
+    parent[name] = [element for element in array if _identity(element) not in pulled]
+
+
+def elements_of(operand: Json) -> list[Json]:
+    """Return the elements in the operand of `$push`, `$addToSet` or `$pull`."""
+    return cast("list[Json]", operand["$each"] if isinstance(operand, dict) else operand)
+
+
+def modifiers_of(operand: Json) -> JsonObject:
+    """Return the modifiers in the operand of `$push`: none, or `$slice` and `$sort`."""
+    return {name: operand[name] for name in operand if name != "$each"} if isinstance(operand, dict) else {}
 
 
 def better(operator: str, present: Json, operand: Json) -> Json:
@@ -159,15 +244,17 @@ def better(operator: str, present: Json, operand: Json) -> Json:
     return best(present, operand)  # type: ignore[type-var]  # comparable
 
 
-def _parent_of(value: JsonObject, edit: Edit) -> JsonObject:
-    """Return the object that contains the path's last name. Missing objects are created."""
+def _parent_of(value: JsonObject, edit: Edit, *, make: bool = True) -> JsonObject:
+    """Return the object that contains the path's last name. Missing objects are created, in the value if `make`."""
     if len(edit.path) == 1:
         return value  # most paths, in half the time
     parent = value
     for index, name in enumerate(edit.path[:-1], 1):
         member = parent.get(name)
         if member is None and name not in parent:
-            member = parent[name] = {}
+            member = {}
+            if make:
+                parent[name] = member
         if not isinstance(member, dict):
             above = quoted(dotted(edit.path[:index]))
             raise fault(edit.operator, dotted(edit.path), f"{above} is {kind_of(member)}, not an object")
@@ -208,12 +295,56 @@ def _checked_number_or_string(operand: Json, depth: int) -> Json:
 
 def _checked_elements(operand: Json, depth: int) -> Json:
     if isinstance(operand, dict) and "$each" in operand:
-        if len(operand) != 1:
-            raise InvalidOperation("`$each` allows no other members")
-        if not isinstance(operand["$each"], list):
-            raise InvalidOperation(f"the operand of `$each` is {kind_of(operand['$each'])}, not an array")
-        return values.normalize_member(operand["$each"], depth)
+        return _checked_list(operand, "$each", depth)
     return values.normalize_member([operand], depth)
+
+
+def _checked_pushed(operand: Json, depth: int) -> Json:
+    given = {name: operand[name] for name in _MODIFIERS if name in operand} if isinstance(operand, dict) else {}
+    if not isinstance(operand, dict) or not given:
+        return _checked_elements(operand, depth)
+    if "$each" not in operand:
+        raise InvalidOperation(f"{quoted(min(given))} is a modifier of `$each`, which is missing")
+    each = {name: member for name, member in operand.items() if name not in given}
+    checked = {name: _MODIFIERS[name](modifier) for name, modifier in given.items()}
+    return {"$each": _checked_list(each, "$each", depth), **checked}
+
+
+def _checked_slice(count: Json) -> Json:
+    number = values.normalize_member(count)
+    if type(number) is not int:
+        raise InvalidOperation(f"`$slice` is {kind_of(count)}, but must be an integer")
+    return number
+
+
+def _checked_sort(order: Json) -> Json:
+    given = [*order.values()] if isinstance(order, dict) else [order]
+    if len(given) != 1 or isinstance(given[0], bool) or given[0] not in (1, -1):
+        raise InvalidOperation("`$sort` must be 1, -1, or an object with one member, whose value is 1 or -1")
+    return values.normalize_member(order)
+
+
+_MODIFIERS: dict[str, Callable[[Json], Json]] = {"$slice": _checked_slice, "$sort": _checked_sort}
+
+
+def _checked_pulled(operand: Json, depth: int) -> Json:
+    if isinstance(operand, dict) and "$in" in operand:
+        return _checked_list(operand, "$in", depth)
+    inner = operand.values() if isinstance(operand, dict) else operand if isinstance(operand, list) else ()
+    for document in (operand, *inner):
+        for name in document if isinstance(document, dict) else ():
+            if name.startswith("$"):
+                raise InvalidOperation(f"{quoted(name)} is not supported: the operand is an element, or `$in`")
+    return values.normalize_member([operand], depth)
+
+
+def _checked_list(operand: JsonObject, name: str, depth: int) -> Json:
+    """Return the elements of `$each` or `$in`."""
+    if others := operand.keys() - {name}:
+        raise InvalidOperation(f"`{name}` does not allow {quoted(min(others))} beside it")
+    if not isinstance(operand[name], list):
+        raise InvalidOperation(f"the operand of `{name}` is {kind_of(operand[name])}, not an array")
+    return values.normalize_member(operand[name], depth)
 
 
 def _nothing(operand: Json, depth: int) -> Json:
@@ -226,7 +357,10 @@ OPERATORS: dict[str, Rule] = {
     "$inc": Rule(_checked_number, _inc, keeps_elements=True, in_text="integer"),
     "$min": Rule(_checked_number_or_string, _replace_if_better, "better", keeps_elements=True, in_text="integer"),
     "$max": Rule(_checked_number_or_string, _replace_if_better, "better", keeps_elements=True, in_text="integer"),
-    "$push": Rule(_checked_elements, _push, "both", keeps_elements=True),
+    "$mul": Rule(_checked_number, _mul, keeps_elements=True),
+    "$push": Rule(_checked_pushed, _push, "both", keeps_elements=True),
     "$addToSet": Rule(_checked_elements, _add_to_set, "both", keeps_elements=True),
+    "$pull": Rule(_checked_pulled, _pull, "both", keeps_elements=True),
+    "$setOnInsert": Rule(values.normalize_member, _set, inserts=True, keeps_elements=True),
 }
 """The operators by name. One that is not here is unknown everywhere."""

@@ -4,11 +4,11 @@ An update is a merge patch (RFC 7396), an operator document with MongoDB's seman
 applied in order as one step. Functions are pure: JSON text in, JSON text out, or InvalidOperation.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from . import values
-from .changes import Change, Changes, Edits, MergePatch
+from .changes import Change, Changes, Edits, MergePatch, for_present
 from .errors import InvalidOperation, TooLarge, quoted
 from .json_text import check_elements
 from .update_operators import OPERATORS, ArraySets, Edit, Path, apply_edit, dotted, fault
@@ -24,14 +24,12 @@ _Node: TypeAlias = dict[str, "_Node | None"]
 
 _ABSENT: _Node = {}
 
-_MONGODB_OPERATORS = OPERATORS.keys() | {
-    "$mul", "$rename", "$setOnInsert", "$currentDate", "$pop", "$pull", "$pullAll", "$bit",
-}  # fmt: skip
+_MONGODB_OPERATORS = OPERATORS.keys() | {"$rename", "$currentDate", "$pop", "$pullAll", "$bit"}
 """Names that are no members of a merge patch, because the client has sent an update with the wrong media type."""
 
 
 def parse(document: object) -> tuple[Change, ...]:
-    """Validate an update that was decoded from JSON.
+    """Validate an update that was decoded from JSON. Of an array, only the first update can meet a new record.
 
     Raise InvalidOperation if it cannot apply to any value, TooLarge if it has more than `CHANGES_MAX` changes or
     `PATH_NAMES_MAX` names in paths.
@@ -40,7 +38,8 @@ def parse(document: object) -> tuple[Change, ...]:
         return (_Parser().change(document),)
     if len(document) > CHANGES_MAX:
         raise TooLarge(f"an update may have at most {CHANGES_MAX} changes (changes_max)")
-    return tuple(map(_Parser().change, document))
+    changes = list(map(_Parser().change, document))
+    return (*changes[:1], *map(for_present, changes[1:]))
 
 
 def parse_merge_patch(document: object) -> tuple[Change, ...]:
@@ -57,14 +56,21 @@ def parse_merge_patch(document: object) -> tuple[Change, ...]:
     return (MergePatch(_checked_patch(document)),)
 
 
-def apply(value: bytes, changes: Changes, finish: Callable[[JsonObject], JsonObject] | None = None) -> bytes:
+def apply(
+    value: bytes,
+    changes: Changes,
+    finish: Callable[[JsonObject], JsonObject] | None = None,
+    *,
+    is_default: bool = False,
+) -> bytes:
     """Return the canonical text of a value after the changes, and after `finish` if it is given.
 
-    Raise InvalidOperation if they do not match its structure, TooLarge if it has or gets more than `ELEMENTS_MAX`
-    elements.
+    `is_default`: the value is the default of a record that the update makes. Raise InvalidOperation if the changes do
+    not match the value's structure, TooLarge if it has or gets more than `ELEMENTS_MAX` elements, or if the changes
+    visit more than `VISITED_ELEMENTS_MAX`.
     """
     check_elements(value)
-    result = _applied(values.decode(value), changes)
+    result = _applied(values.decode(value), changes if is_default else map(for_present, changes))
     # The result needs no validation: `parse` has checked everything that the changes write.
     text = values.encode_canonical(result if finish is None else finish(result))
     check_elements(text)
@@ -169,7 +175,7 @@ def _overlap(earlier: Edit, later: Edit) -> InvalidOperation:
 # Applying
 
 
-def _applied(value: JsonObject, changes: Changes) -> JsonObject:
+def _applied(value: JsonObject, changes: Iterable[Change]) -> JsonObject:
     sets = ArraySets()
     for change in changes:
         match change:

@@ -11,6 +11,7 @@ from tableside.core import updates, values
 from tableside.core.changes import Changes
 from tableside.core.errors import InvalidOperation, TooLarge
 from tableside.core.update_folding import fold
+from tableside.core.update_operators import OPERATORS, SORT_VISITS, VISITED_ELEMENTS_MAX
 from tableside.core.updates import parse
 
 
@@ -77,6 +78,65 @@ APPLIED: dict[str, tuple[dict[str, Any], object, object]] = {
     "$addToSet each": ({"a": [1]}, {"$addToSet": {"a": {"$each": [1, 2, 2, 3]}}}, {"a": [1, 2, 3]}),
     "$addToSet each of none": ({}, {"$addToSet": {"a": {"$each": []}}}, {"a": []}),
     "$addToSet to what is absent": ({}, {"$addToSet": {"a.b": 1}}, {"a": {"b": [1]}}),
+    "$mul": ({"a": 3}, {"$mul": {"a": -2}}, {"a": -6}),
+    "$mul of an absent member": ({}, {"$mul": {"a": 2, "b.c": 1.5}}, {"a": 0, "b": {"c": 0}}),
+    "$mul an integer by a double": ({"a": 3}, {"$mul": {"a": 0.5}}, {"a": 1.5}),
+    "$mul to a whole number": ({"a": 2.5}, {"$mul": {"a": 2}}, {"a": 5}),
+    "$mul beyond a double": ({"a": 2**53 + 1}, {"$mul": {"a": 3}}, {"a": 3 * (2**53 + 1)}),
+    "$pull each equal element": ({"a": [1, 2, 1, [1], {"x": 1}]}, {"$pull": {"a": 1}}, {"a": [2, [1], {"x": 1}]}),
+    "$pull 1 and not true or text": ({"a": [1, True, "1"]}, {"$pull": {"a": 1.0}}, {"a": [True, "1"]}),
+    "$pull looks past the order of members": (
+        {"a": [{"x": 1, "y": 2}, 3]},
+        {"$pull": {"a": {"y": 2, "x": 1}}},
+        {"a": [3]},
+    ),
+    "$pull compares whole elements": ({"a": [{"x": 1, "y": 2}]}, {"$pull": {"a": {"x": 1}}}, {"a": [{"x": 1, "y": 2}]}),
+    "$pull an array as one element": ({"a": [[1, 2], 1, 2]}, {"$pull": {"a": [1, 2]}}, {"a": [1, 2]}),
+    "$pull in": ({"a": [1, 2, None, 3]}, {"$pull": {"a": {"$in": [3, None, 4]}}}, {"a": [1, 2]}),
+    "$pull in none": ({"a": [1]}, {"$pull": {"a": {"$in": []}}}, {"a": [1]}),
+    "$pull in elements with dollar names": ({"a": [{"$x": 1}]}, {"$pull": {"a": {"$in": [{"$x": 1}]}}}, {"a": []}),
+    "$pull from what is absent": ({"a": {}}, {"$pull": {"a.b": 1, "c.d": 1, "e": 1}}, {"a": {}}),
+    "$pull before and after $addToSet": (
+        {"a": [1, 2]},
+        [{"$addToSet": {"a": 3}}, {"$pull": {"a": 3}}, {"$addToSet": {"a": 3}}, {"$pull": {"a": 1}}],
+        {"a": [2, 3]},
+    ),
+    "$push and keep the last": ({"a": [1, 2]}, {"$push": {"a": {"$each": [3, 4], "$slice": -3}}}, {"a": [2, 3, 4]}),
+    "$push and keep the first": ({"a": [1, 2]}, {"$push": {"a": {"$each": [3, 4], "$slice": 3.0}}}, {"a": [1, 2, 3]}),
+    "$push and keep none": ({"a": [1, 2]}, {"$push": {"a": {"$each": [3], "$slice": 0}}}, {"a": []}),
+    "$push and keep more than there are": ({}, {"$push": {"a": {"$each": [1], "$slice": -(2**63)}}}, {"a": [1]}),
+    "$push none and cut": ({"a": [1, 2]}, {"$push": {"a": {"$each": [], "$slice": 1}}}, {"a": [1]}),
+    "$push sorts before it cuts": (
+        {"a": [5, 1]},
+        {"$push": {"a": {"$each": [3], "$slice": 2, "$sort": 1}}},
+        {"a": [1, 3]},
+    ),
+    "$push sorts by kind": (
+        {"a": [True, "b", {"y": 1}, 2.5, None, "\U00010000", [1], "\uffff", 1]},
+        {"$push": {"a": {"$each": [2**63 - 1, -1], "$sort": 1}}},
+        {"a": [None, -1, 1, 2.5, 2**63 - 1, "b", "\uffff", "\U00010000", [1], True, {"y": 1}]},
+    ),
+    "$push sorts by a member": (
+        {"a": [{"at": 2}, 7, {"at": 1, "n": 1}, {"at": None}]},
+        {"$push": {"a": {"$each": [{"at": 1, "n": 2}, {"n": 3}], "$sort": {"at": 1}}}},
+        {"a": [7, {"at": None}, {"n": 3}, {"at": 1, "n": 1}, {"at": 1, "n": 2}, {"at": 2}]},
+    ),
+    "$push sorts downwards and keeps equal ones in order": (
+        {"a": [None, {"at": 1, "n": 1}, {"at": "x"}]},
+        {"$push": {"a": {"$each": [{"at": 1, "n": 2}, {"at": 2}], "$sort": {"at": -1}}}},
+        {"a": [{"at": "x"}, {"at": 2}, {"at": 1, "n": 1}, {"at": 1, "n": 2}, None]},
+    ),
+    "$addToSet after an array was cut": (
+        {"a": [1, 2]},
+        [
+            {"$addToSet": {"a": 3}},
+            {"$push": {"a": {"$each": [], "$slice": -1}}},
+            {"$addToSet": {"a": {"$each": [1, 3]}}},
+        ],
+        {"a": [3, 1]},
+    ),
+    "$setOnInsert of a record": ({"a": 1}, {"$setOnInsert": {"a": 2, "b": 3}, "$inc": {"c": 1}}, {"a": 1, "c": 1}),
+    "$setOnInsert through a scalar of a record": ({"a": 1}, {"$setOnInsert": {"a.b": 2}}, {"a": 1}),
     "several operators": (
         {"a": 1, "b": 2},
         {"$inc": {"a": 1}, "$unset": ["b"], "$set": {"c": 3}},
@@ -98,6 +158,19 @@ APPLIED: dict[str, tuple[dict[str, Any], object, object]] = {
 def test_an_update_gives_the_expected_value(name: str) -> None:
     before, document, after = APPLIED[name]
     assert same(applied(before, document), after)
+
+
+@pytest.mark.parametrize(
+    ("document", "after"),
+    [
+        ({"$setOnInsert": {"a.b": [1], "n": 9}, "$inc": {"m": 1}}, {"a": {"b": [1]}, "n": 9, "m": 1}),
+        ([{"$setOnInsert": {"a": 1}}, {"$setOnInsert": {"b": 1}, "$inc": {"n": 1}}], {"n": 1, "a": 1}),
+        ([{}, {"$setOnInsert": {"a": 1}}], {"n": 0}),
+    ],
+    ids=str,
+)
+def test_set_on_insert_acts_in_the_first_update_of_a_default(document: object, after: object) -> None:
+    assert same(values.decode(updates.apply(b'{"n":0}', parse(document), is_default=True)), after)
 
 
 DEEP_28: Any = 1
@@ -126,7 +199,25 @@ REFUSED_BY_ANY_VALUE: dict[str, object] = {
     "$min of true": {"$min": {"a": True}},
     "$max of null": {"$max": {"a": None}},
     "$max of an array": {"$max": {"a": [1]}},
-    "$push each and more": {"$push": {"a": {"$each": [1], "$slice": 1}}},
+    "$mul by text": {"$mul": {"a": "1"}},
+    "$push each and more": {"$push": {"a": {"$each": [1], "$position": 1}}},
+    "$push cut at half an element": {"$push": {"a": {"$each": [1], "$slice": 1.5}}},
+    "$push cut at true": {"$push": {"a": {"$each": [1], "$slice": True}}},
+    "$push sorted by two members": {"$push": {"a": {"$each": [1], "$sort": {"a": 1, "b": 1}}}},
+    "$push sorted by no member": {"$push": {"a": {"$each": [1], "$sort": {}}}},
+    "$push sorted by true": {"$push": {"a": {"$each": [1], "$sort": True}}},
+    "$push sorted twice": {"$push": {"a": {"$each": [1], "$sort": 2}}},
+    "$push cut without each": {"$push": {"a": {"$slice": 1}}},
+    "$push sorted each of no array": {"$push": {"a": {"$each": 1, "$sort": 1}}},
+    "$addToSet each and more": {"$addToSet": {"a": {"$each": [1], "$slice": 1}}},
+    "$pull by a query": {"$pull": {"a": {"$gt": 1}}},
+    "$pull by a query of a member": {"$pull": {"a": {"x": {"$gt": 1}}}},
+    "$pull in and more": {"$pull": {"a": {"$in": [1], "x": 1}}},
+    "$pull in no array": {"$pull": {"a": {"$in": 1}}},
+    "$pull an element that stands too deep": {"$pull": {"a.b": DEEP_28}},
+    "$setOnInsert of a reserved name": {"$setOnInsert": {"_ts": 1}},
+    "$setOnInsert and $set of one path": {"$setOnInsert": {"a": 1}, "$set": {"a": 1}},
+    "$setOnInsert in the second of an array": [{}, {"$setOnInsert": {"a": "\0"}}],
     "$push each of no array": {"$push": {"a": {"$each": 1}}},
     "$addToSet each of an object": {"$addToSet": {"a": {"$each": {}}}},
     "an empty path": {"$set": {"": 1}},
@@ -190,6 +281,13 @@ REFUSED: dict[str, tuple[dict[str, Any], object]] = {
     "$inc past the greatest integer": ({"a": 2**63 - 1}, {"$inc": {"a": 1}}),
     "$inc past the least integer": ({"a": -(2**63)}, {"$inc": {"a": -1}}),
     "$inc past the greatest double": ({"a": 1.7e308}, {"$inc": {"a": 1.7e308}}),
+    "$mul of text": ({"a": "1"}, {"$mul": {"a": 1}}),
+    "$mul past the greatest integer": ({"a": 2**62}, {"$mul": {"a": 2}}),
+    "$mul past the greatest double": ({"a": 1.7e308}, {"$mul": {"a": 10.5}}),
+    "$pull from a scalar": ({"a": 1}, {"$pull": {"a": 1}}),
+    "$pull from null": ({"a": None}, {"$pull": {"a": 1}}),
+    "$pull through an array": ({"a": [[1]]}, {"$pull": {"a.0": 1}}),
+    "$push and cut a scalar": ({"a": 1}, {"$push": {"a": {"$each": [], "$slice": 0}}}),
     "$min of text and number": ({"a": "1"}, {"$min": {"a": 1}}),
     "$min of null": ({"a": None}, {"$min": {"a": 1}}),
     "$max of number and text": ({"a": 1}, {"$max": {"a": "1"}}),
@@ -214,6 +312,7 @@ def test_an_update_that_does_not_fit_is_refused(name: str) -> None:
 
 LONG = "x" * 200
 CUT = "x" * 79 + "…"
+KNOWN = "$set, $unset, $inc, $min, $max, $mul, $push, $addToSet, $pull, $setOnInsert"
 
 DETAILS: list[tuple[dict[str, Any], object, str]] = [
     ({"a": {"b": "hunter2"}}, {"$inc": {"a.b": 1}}, "`$inc` at `a.b`: the field is a string, not a number"),
@@ -230,7 +329,10 @@ DETAILS: list[tuple[dict[str, Any], object, str]] = [
     ({}, {"$inc": {"a.b": "hunter2"}}, "`$inc` at `a.b`: the operand is a string, not a number"),
     ({}, {"$min": {"a": None}}, "`$min` at `a`: the operand is null, neither a number nor a string"),
     ({}, {"$push": {"a": {"$each": 1}}}, "`$push` at `a`: the operand of `$each` is a number, not an array"),
-    ({}, {"$push": {"a": {"$each": [], "b": 1}}}, "`$push` at `a`: `$each` allows no other members"),
+    ({}, {"$push": {"a": {"$each": [], "b": 1}}}, "`$push` at `a`: `$each` does not allow `b` beside it"),
+    ({}, {"$push": {"a": {"$sort": 1}}}, "`$push` at `a`: `$sort` is a modifier of `$each`, which is missing"),
+    ({}, {"$pull": {"a": {"$gt": 1}}}, "`$pull` at `a`: `$gt` is not supported: the operand is an element, or `$in`"),
+    ({"a": 2**62}, {"$mul": {"a": 4}}, "`$mul` at `a`: the product is out of range"),
     ({}, {"$set": {"a": "hunter2\0"}}, "`$set` at `a`: a string contains U+0000"),
     ({}, {"$set": {"a..b": 1}}, "`$set` at `a..b`: a name in the path is empty"),
     ({}, {"$set": {"": 1}}, "`$set`: a name in the path is empty"),
@@ -240,8 +342,8 @@ DETAILS: list[tuple[dict[str, Any], object, str]] = [
     ({}, {"$unset": ["a", "b", "a"]}, "`$unset` at `a`: the path occurs twice"),
     ({}, {"$set": {"a": 1}, "$inc": {"a": 1}}, "`$inc` at `a`: `$set` has the same path"),
     ({}, {"$set": {"a.b": 1}, "$inc": {"a": 1}}, "`$inc` at `a`: another operator has a path below it"),
-    ({}, {"$incr": {"a": 1}}, "unknown operator `$incr`; known are $set, $unset, $inc, $min, $max, $push, $addToSet"),
-    ({}, {"$" + LONG: 1}, f"unknown operator `${CUT[1:]}`; known are $set, $unset, $inc, $min, $max, $push, $addToSet"),
+    ({}, {"$incr": {"a": 1}}, f"unknown operator `$incr`; known are {KNOWN}"),
+    ({}, {"$" + LONG: 1}, f"unknown operator `${CUT[1:]}`; known are {KNOWN}"),
     ({}, {"$set": {"a": 1}, "b": 2}, "an update mixes operators and members: `$set` and `b`"),
     ({}, "hunter2", "an update is an object or an array of objects, not a string"),
 ]
@@ -255,6 +357,8 @@ def test_a_rejection_names_the_operator_the_path_and_the_reason_but_no_value(
         applied(before, document)
     assert rejection.value.detail == detail
 
+
+SORT = {"$push": {"a": {"$each": [], "$sort": 1}}}
 
 RFC_7396_APPENDIX_A: list[tuple[Any, Any, Any]] = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),
@@ -299,6 +403,15 @@ members = st.recursive(
 objects = st.dictionaries(names, members, max_size=3)
 paths = st.lists(names, min_size=1, max_size=3).map(".".join)
 elements = members | st.builds(lambda each: {"$each": each}, st.lists(members, max_size=3))
+directions = st.sampled_from([1, -1])
+modifiers = st.fixed_dictionaries(
+    {"$each": st.lists(members, max_size=3)},
+    optional={
+        "$slice": st.integers(-3, 3),
+        "$sort": directions | st.dictionaries(names, directions, min_size=1, max_size=1),
+    },
+)
+pulled = members | st.builds(lambda each: {"$in": each}, st.lists(members, max_size=3))
 operator_documents = st.fixed_dictionaries(
     {},
     optional={
@@ -307,8 +420,11 @@ operator_documents = st.fixed_dictionaries(
         "$inc": st.dictionaries(paths, scalars, max_size=2),
         "$min": st.dictionaries(paths, scalars, max_size=2),
         "$max": st.dictionaries(paths, scalars, max_size=2),
-        "$push": st.dictionaries(paths, elements, max_size=2),
+        "$mul": st.dictionaries(paths, scalars, max_size=2),
+        "$push": st.dictionaries(paths, elements | modifiers, max_size=2),
         "$addToSet": st.dictionaries(paths, elements, max_size=2),
+        "$pull": st.dictionaries(paths, pulled, max_size=2),
+        "$setOnInsert": st.dictionaries(paths, members, max_size=2),
     },
 )
 changes = operator_documents | objects
@@ -342,14 +458,15 @@ def test_two_folded_updates_equal_two_separate_ones(value: dict[str, Any], first
     assert outcome(text, fold([first, second])) == outcome(text, first, second)
 
 
-same_kind = st.sampled_from(["$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet", None])
+same_kind = st.sampled_from([*OPERATORS, None])
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.data(), objects)
 def test_two_folded_updates_of_one_kind_equal_two_separate_ones(data: st.DataObject, value: dict[str, Any]) -> None:
     operator = data.draw(same_kind)
-    operand = {"$push": elements, "$addToSet": elements, "$set": members}.get(operator or "", scalars)
+    operands = {"$push": elements | modifiers, "$addToSet": elements, "$pull": pulled}
+    operand = operands.get(operator or "", members if operator in ("$set", "$setOnInsert") else scalars)
     document = (
         objects if operator is None else st.dictionaries(paths, operand, max_size=2).map(lambda one: {operator: one})
     )
@@ -384,6 +501,18 @@ FOLDED_INTO_ONE: dict[str, tuple[object, object, object]] = {
     "$push then $push": ({"$push": {"a": 1}}, {"$push": {"a": 2}}, {"$push": {"a": {"$each": [1, 2]}}}),
     "$max then $max": ({"$max": {"a": 1}}, {"$max": {"a": 2}}, {"$max": {"a": 2}}),
     "$min then $min": ({"$min": {"a": "x"}}, {"$min": {"a": "b"}}, {"$min": {"a": "b"}}),
+    "$pull then $pull": ({"$pull": {"a": 1}}, {"$pull": {"a": [2]}}, {"$pull": {"a": {"$in": [1, [2]]}}}),
+    "$push with equal modifiers": (
+        {"$push": {"a": {"$each": [1], "$slice": -2, "$sort": {"at": 1}}}},
+        {"$push": {"a": {"$each": [2], "$slice": -2, "$sort": {"at": 1}}}},
+        {"$push": {"a": {"$each": [1, 2], "$slice": -2, "$sort": {"at": 1}}}},
+    ),
+    "$setOnInsert, which a later update loses": (
+        {"$setOnInsert": {"a": 1}},
+        {"$setOnInsert": {"b": 1}, "$set": {"c": 1}},
+        {"$setOnInsert": {"a": 1}, "$set": {"c": 1}},
+    ),
+    "nothing then $setOnInsert": ([], {"$setOnInsert": {"b": 1}, "$set": {"c": 1}}, {"$set": {"c": 1}}),
     "different paths": ({"$inc": {"a": 1}}, {"$inc": {"b": 1}}, {"$inc": {"a": 1, "b": 1}}),
     "merge patches": ({"a": {"x": 1}, "b": 1}, {"a": {"y": None}, "b": None}, {"a": {"x": 1, "y": None}, "b": None}),
     "nothing then something": ([], {"$inc": {"a": 1}}, {"$inc": {"a": 1}}),
@@ -405,11 +534,28 @@ def test_two_updates_are_folded_if_that_is_exact(name: str) -> None:
         ({"a": None}, {"a": {"b": 1}}),
         ({"a": 1}, {"$set": {"a": 2}}),
         ({"$max": {"a": 1}}, {"$max": {"a": "x"}}),
+        ({"$mul": {"a": 2}}, {"$mul": {"a": 2}}),
+        ({"$push": {"a": 1}}, {"$push": {"a": {"$each": [2], "$slice": 1}}}),
+        ({"$push": {"a": {"$each": [2], "$slice": -1}}}, {"$push": {"a": {"$each": [2], "$slice": 1}}}),
+        ({"$setOnInsert": {"a": 2}}, {"$inc": {"a": 2}}),
     ],
     ids=str,
 )
 def test_two_updates_stay_separate_if_folding_is_not_exact(first: object, second: object) -> None:
     assert fold([parse(first), parse(second)]) == parse(first) + parse(second)
+
+
+@pytest.mark.parametrize(
+    ("edit", "times"),
+    [({"$pull": {"a": 1}}, 1), ({"$push": {"a": {"$each": [], "$slice": 1000}}}, 1), (SORT, SORT_VISITS)],
+    ids=str,
+)
+def test_an_update_visits_a_bounded_number_of_elements(edit: object, times: int) -> None:
+    count = VISITED_ELEMENTS_MAX // 1000 // times
+    before = {"a": [2] * 1000}
+    assert applied(before, [edit] * count) == before
+    with pytest.raises(TooLarge, match="visited_elements_max"):
+        applied(before, [edit] * (count + 1))
 
 
 def test_the_number_of_changes_in_an_array_is_limited() -> None:

@@ -222,7 +222,7 @@ def _add_edits(update: NativeUpdate, change: Edits) -> bool:
                 update.sets[edit.path] = edit.operand
             case "$unset":
                 update.removes.add(edit.path)
-            case "$push":
+            case "$push" if isinstance(edit.operand, list):
                 update.appends[edit.path] = edit.operand
             case _:
                 return False
