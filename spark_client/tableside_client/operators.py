@@ -32,6 +32,9 @@ class UpdateOperator:
             listed, and applied one after the other.
         folded: The kinds of operands for which the folded update has exactly the result of the listed ones. Sums of
             floating-point numbers, for example, depend on the order.
+        elements: The member of an operand that contains several elements, as in `{"$each": […]}`. None if the operator
+            takes no elements.
+        modifiers: The members that an operand may have beside `elements`. If they are constant, the rows are folded.
     """
 
     name: str
@@ -39,16 +42,13 @@ class UpdateOperator:
     operands: frozenset[Kind]
     fold: Fold | None = None
     folded: frozenset[Kind] = frozenset()
+    elements: str | None = None
+    modifiers: frozenset[str] = frozenset()
 
     @property
     def computes(self) -> bool:
         """Whether it computes with its operand, or compares it. Such an operator does not accept null."""
         return self.operands <= _ORDERED
-
-    @property
-    def collects(self) -> bool:
-        """Whether it collects elements in an array, and accepts several of them as `{"$each": […]}`."""
-        return self.fold in ("append", "union")
 
 
 OPERATORS = {
@@ -59,8 +59,11 @@ OPERATORS = {
         UpdateOperator("$inc", False, _NUMBERS, "sum", frozenset({"integer"})),
         UpdateOperator("$min", True, _ORDERED, "least", _ORDERED),
         UpdateOperator("$max", True, _ORDERED, "greatest", _ORDERED),
-        UpdateOperator("$push", False, _ANY, "append", _ANY),
-        UpdateOperator("$addToSet", True, _ANY, "union", _ANY),
+        UpdateOperator("$mul", False, _NUMBERS),
+        UpdateOperator("$push", False, _ANY, "append", _ANY, "$each", frozenset({"$slice", "$sort"})),
+        UpdateOperator("$addToSet", True, _ANY, "union", _ANY, "$each"),
+        UpdateOperator("$pull", True, _ANY, "union", _ANY, "$in"),
+        UpdateOperator("$setOnInsert", True, _ANY),
     )
 }
 """The operators by name."""
@@ -74,4 +77,4 @@ WHOLE_UPDATE = UpdateOperator("update", False, _ANY)
 """A whole update in a column, whose operators the client does not read."""
 
 EACH: frozenset[Kind] = frozenset({"array", "mixed"})
-"""The kinds of operands of `$each`. Arrays are folded."""
+"""The kinds of operands of `$each` and `$in`. Arrays are folded."""

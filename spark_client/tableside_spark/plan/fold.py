@@ -62,7 +62,7 @@ def operand_in_row(leaf: Leaf, column: Column, nulls: Nulls) -> Column:
     """Return a leaf's operand for the document of a single row."""
     if not leaf.each:
         return column
-    elements = F.struct(column.alias("$each"))
+    elements = leaf.with_elements(column)
     return F.when(column.isNotNull(), elements) if nulls == "omit" else elements
 
 
@@ -162,7 +162,7 @@ def _add_elements(result: Fold, row_leaf: RowLeaf, selection: RowSelection, null
     if as_set:
         elements = F.array_distinct(elements)
         elements = elements if selection.order is not None else F.sort_array(elements)
-    document = F.struct(elements.alias("$each"))
+    document = leaf.with_elements(elements)
     result.values.append(F.when(~is_absent, document) if nulls == "omit" else document)
 
 

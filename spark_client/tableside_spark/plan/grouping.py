@@ -129,7 +129,7 @@ class UpdatePerKey(OnePerKey):
 
     def _grows(self) -> bool:
         """Whether the size of the update depends on the number of rows."""
-        return self.document is None or any(part.leaf.operator.collects for part in self.leaves)
+        return self.document is None or any(part.leaf.operator.elements for part in self.leaves)
 
     def _selected(self) -> Column:
         """The condition for rows whose update is applied."""

@@ -4,7 +4,7 @@ import datetime as dt
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -28,13 +28,14 @@ _SPACES = " \t\n\r"
 class Leaf:
     """A value of a document that differs between rows: its operator, its label in messages, and its column.
 
-    `each` means that the value is the operand of `$each`.
+    `each` means that the value is an array of elements. `modifiers` are the members beside it.
     """
 
     operator: UpdateOperator
     label: str
     column: Column
     each: bool = False
+    modifiers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def operands(self) -> frozenset[Kind]:
@@ -45,6 +46,12 @@ class Leaf:
     def folded(self) -> frozenset[Kind]:
         """The kinds of values whose rows can be folded."""
         return self.operator.folded & ({"array"} if self.each else self.operands)
+
+    def with_elements(self, elements: Column) -> Column:
+        """Return the operand with an array of elements."""
+        assert self.operator.elements is not None
+        modifiers = [value_column(value).alias(name) for name, value in self.modifiers.items()]
+        return F.struct(elements.alias(self.operator.elements), *modifiers)
 
 
 Template = dict[str, Any]
@@ -137,11 +144,15 @@ def _read_operators(update: Mapping[str, Any]) -> Document:
 
 def _operand(document: Document, operator: UpdateOperator, path: str, operand: Any) -> Any:
     label = f"{operator.name} {path}"
-    if operator.collects and isinstance(operand, Mapping) and "$each" in operand:
-        if len(operand) > 1:
-            raise ValueError(f"{label}: $each must be the only member")
-        return _add_leaf(document, Leaf(operator, label, value_column(operand["$each"]), each=True))
-    return _add_leaf(document, Leaf(operator, label, value_column(operand)))
+    if operator.elements is None or not isinstance(operand, Mapping) or operator.elements not in operand:
+        return _add_leaf(document, Leaf(operator, label, value_column(operand)))
+    modifiers = {name: value for name, value in operand.items() if name != operator.elements}
+    if unknown := modifiers.keys() - operator.modifiers:
+        raise ValueError(f"{label}: {operator.elements} does not allow {min(unknown)} beside it")
+    if any(map(_has_column, modifiers.values())):
+        # The rows may have different modifiers, so that they are applied one after the other.
+        return _add_leaf(document, Leaf(replace(operator, folded=frozenset()), label, value_column(operand)))
+    return _add_leaf(document, Leaf(operator, label, value_column(operand[operator.elements]), True, modifiers))
 
 
 def _merge_template(document: Document, patch: Mapping[str, Any], path: tuple[str, ...]) -> Template:
