@@ -58,7 +58,7 @@ def test_a_repeated_body_changes_each_record_alike(api: ApiClient) -> None:
         {"$what": {"n": 1}},
         {"$set": {"n": 1}, "$inc": {"n": 1}},
         {"$set": {"a": 1, "a.b": 1}},
-        {"$push": {"l": {"$each": [1], "$slice": 1}}},
+        {"$push": {"l": {"$each": [1], "$position": 1}}},
         {"$set": {"_ts": 1}},
         [{"$inc": {"n": 1}}, {"$inc": {"s": 1}}],
         7,

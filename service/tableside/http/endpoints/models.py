@@ -90,10 +90,12 @@ class Operators(
     inc: dict[Name, float] = Field(ABSENT, alias="$inc", examples=[{"visits": 1}])
     min_: dict[Name, float | str] = Field(ABSENT, alias="$min", examples=[{"first": "2026-11-20"}])
     max_: dict[Name, float | str] = Field(ABSENT, alias="$max", examples=[{"last": "2026-11-20"}])
+    mul: dict[Name, float] = Field(ABSENT, alias="$mul", examples=[{"price": 1.1}])
     push: Members = Field(
         ABSENT,
         alias="$push",
-        description='Adds one element, or all of `{"$each": […]}`, to the end of an array.',
+        description='Adds one element, or all of `{"$each": […]}`, to the end of an array. Beside `$each`, `$sort` '
+        "sorts the array, and `$slice` keeps its first elements, or with a negative number its last ones.",
         examples=[{"log": {"$each": [1, 2]}}],
     )
     add_to_set: Members = Field(
@@ -101,6 +103,18 @@ class Operators(
         alias="$addToSet",
         description="As `$push`, without the elements that the array already contains.",
         examples=[{"tags": "new"}],
+    )
+    pull: Members = Field(
+        ABSENT,
+        alias="$pull",
+        description='Removes the elements that equal this one, or one of `{"$in": […]}`, as a whole.',
+        examples=[{"tags": {"$in": ["old", "older"]}}],
+    )
+    set_on_insert: Members = Field(
+        ABSENT,
+        alias="$setOnInsert",
+        description="As `$set`, but only if this update makes the record from its default.",
+        examples=[{"first_seen": "2026-11-20"}],
     )
 
 
