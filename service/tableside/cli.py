@@ -12,6 +12,7 @@ import secrets
 import signal
 import sys
 import tempfile
+from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 CONFIG_VARIABLE = "TABLESIDE_CONFIG"
-WORKERS_VARIABLE = "TABLESIDE_WORKERS"
-ACCEPTED_VARIABLE = "TABLESIDE_ACCEPTED"
-LOCAL_VARIABLE = "TABLESIDE_LOCAL"
 PASSWORD_VARIABLE = "TABLESIDE_SSL_KEYFILE_PASSWORD"  # noqa: S105  # the name, not a password
 # There is no TABLESIDE_PORT: Kubernetes sets it to an address if there is a service named `tableside`.
 
@@ -100,16 +98,14 @@ def check(file: Annotated[Path, typer.Argument(help="The configuration file.")])
     typer.echo(f"{file}: no errors")
 
 
-def create_worker_app() -> "FastAPI":
-    """Return the application of one worker process. Its configuration is in environment variables."""
+def create_worker_app(file: Path, accepted: Path, workers: int, *, local: bool) -> "FastAPI":
+    """Return the application of one of several worker processes."""
     from .app import create_app
     from .catalog import load_for_joining_process
 
-    file, accepted = Path(os.environ[CONFIG_VARIABLE]), Path(os.environ[ACCEPTED_VARIABLE])
     settings = load_for_joining_process(file, accepted)
     _configure_process(settings)
-    local = LOCAL_VARIABLE in os.environ
-    return create_app(settings, int(os.environ[WORKERS_VARIABLE]), file, accepted, local=local)
+    return create_app(settings, workers, file, accepted, local=local)
 
 
 def _load(config: Path | None) -> "Settings":
@@ -138,13 +134,11 @@ def _run(settings: "Settings", config: Path | None, address: "ListenAddress", wo
         server.Server(server.ServerConfig(app, settings.limits, address)).run()
         return
     assert config is not None  # the default configuration allows a single process only
-    name = f"{__name__}:{create_worker_app.__name__}"
     with tempfile.TemporaryDirectory(prefix="tableside-") as folder:
         accepted = Path(folder) / "accepted.yaml"
         save_accepted(read_text(config), accepted)
-        variables = {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers), ACCEPTED_VARIABLE: str(accepted)}
-        os.environ |= variables | ({LOCAL_VARIABLE: "1"} if local else {})
-        raise typer.Exit(Supervisor(server.ServerConfig(name, settings.limits, address, workers)).serve())
+        create = partial(create_worker_app, config, accepted, workers, local=local)
+        raise typer.Exit(Supervisor(server.ServerConfig(create, settings.limits, address, workers)).serve())
 
 
 def _make_metrics_directory() -> None:

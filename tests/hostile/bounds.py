@@ -8,8 +8,7 @@ from tableside.core.json_text import ELEMENTS_MAX
 from tableside.core.updates import CHANGES_MAX
 from tableside.http.endpoints.scans import PAGE_RECORDS_MAX, SPLITS_MAX
 from tableside.http.wire.operation_members import FIELDS_MAX
-from tableside.server.request_head import HEADERS_MAX
-from tableside.server.request_parser import HEAD_BYTES_MAX
+from tableside.server.request_parser import HEAD_BYTES_MAX, HEADERS_MAX
 from tableside.stores.dynamodb.items import ITEM_BYTES_MAX
 
 KEY_BYTES_MAX = 1024

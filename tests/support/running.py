@@ -88,6 +88,14 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     return {**found, "PYTHONPATH": os.pathsep.join(filter(None, [str(LEAN), found.get("PYTHONPATH")]))}
 
 
+def refused(directory: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `tableside serve` on a free port with options with which it does not start."""
+    command = [sys.executable, "-m", "tableside", "serve", "--port", "0", *options]
+    return subprocess.run(
+        command, cwd=directory, env=_environment(environment), capture_output=True, text=True, timeout=START_MAX_S
+    )
+
+
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     until = time.monotonic() + START_MAX_S
     with httpx.Client(timeout=2) as client:  # each client loads all certificate authorities, which takes 20 ms

@@ -15,8 +15,7 @@ from ..core import TableError
 from ..core.errors import Overloaded
 from ..http import BODY_BYTES_MAX_KEY, IN_FLIGHT_KEY, PROBES
 from .exchange import Exchange, SharedState, problem_response
-from .request_head import RequestHead
-from .request_parser import RequestParser
+from .request_parser import RequestHead, RequestParser
 from .response_sender import ResponseSender
 
 HEAD_MAX_S = 30.0

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 from ..core import TableError
 from ..http import SCOPE_KEY, RequestContext, request_id
 from ..http.wire import problems
-from .request_head import RequestHead
+from .request_parser import RequestHead
 from .response_sender import ResponseSender, UnreadResponses
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ connections. Shortly before the end it cancels the requests that remain. It clos
 """
 
 import asyncio
-import errno
 import faulthandler
 import gc
 import logging
@@ -16,10 +15,11 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import uvicorn
@@ -62,13 +62,15 @@ class ListenAddress(msgspec.Struct, frozen=True):
 
 
 class ServerConfig(uvicorn.Config):
-    """The configuration of a server. With several workers `app` is the name of an application factory."""
+    """The configuration of a server. With several workers, `app` is a function that each calls for its application."""
 
-    def __init__(self, app: object, limits: LimitSettings, address: ListenAddress, workers: int = 1) -> None:
+    def __init__(
+        self, app: ASGIApp | Callable[[], ASGIApp], limits: LimitSettings, address: ListenAddress, workers: int = 1
+    ) -> None:
         tls = address.tls
         super().__init__(
-            app,  # type: ignore[arg-type]  # an application or a name
-            factory=isinstance(app, str),
+            app,
+            factory=workers > 1,
             workers=workers,
             host=address.host,
             port=address.port,
@@ -87,16 +89,10 @@ class ServerConfig(uvicorn.Config):
         self.limits = limits
         self.address = address
 
-    def probes_socket(self) -> socket.socket | None:
-        """Return a bound socket for the probes' port, if there is one. Exit the process if the port is in use."""
-        port = self.address.probes_port
-        return None if port is None else probes_socket(self.address.host, port)
-
-    def bind_sockets(self) -> list[socket.socket]:
-        """Return the bound sockets that worker processes share: the service's, and the probes' if there is one."""
-        exit_if_in_use(self.address.host, self.address.port)
-        probes = self.probes_socket()
-        return [self.bind_socket(), *([] if probes is None else [probes])]
+    def bind(self) -> tuple[list[socket.socket], list[socket.socket]]:
+        """Return bound sockets for the service and for its probes. Exit the process if a port cannot be used."""
+        host, probes_port = self.address.host, self.address.probes_port
+        return bound_sockets(host, self.address.port), [] if probes_port is None else bound_sockets(host, probes_port)
 
 
 class Server(uvicorn.Server):
@@ -105,8 +101,9 @@ class Server(uvicorn.Server):
     server_state: SharedState
     config: ServerConfig
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, probes: Sequence[socket.socket] = ()) -> None:
         super().__init__(config)
+        self._probes = probes
         self.server_state = SharedState()
         self._limits = config.limits
         self._certificates: RenewedContext | None = None
@@ -114,23 +111,21 @@ class Server(uvicorn.Server):
         self._owns_process = False
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve, with as many open files as the process may have."""
+        """Serve on these sockets or on new ones, with as many open files as the process may have."""
         _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
         self._owns_process = True
-        if sockets is None:
-            exit_if_in_use(self.config.address.host, self.config.address.port)
+        if sockets is None:  # Bind before any store is opened.
+            sockets, self._probes = self.config.bind()
         super().run(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open the application's stores, then listen on the supervisor's sockets or on new ones."""
-        probes = self.config.probes_socket() if sockets is None else next(iter(sockets[1:]), None)
+        """Open the application's stores, then listen."""
         if self.config.address.tls is not None:
             self.config.ssl = self._certificates = RenewedContext(self.config.address.tls)
-        await super().startup(None if sockets is None else sockets[:1])
+        await super().startup(sockets)
         self._log_pages()
-        if probes is not None:
-            self.servers.append(await self._listen_for_probes(probes))
+        self.servers += [await self._listen_for_probes(probes) for probes in self._probes]
         if self._owns_process:  # Each garbage collection would spend up to 35 ms on the objects of the drivers.
             gc.collect()
             gc.freeze()
@@ -192,38 +187,25 @@ def close_late(state: SharedState, now: float) -> None:
             state.unread.count(connection.sender)
 
 
-def exit_if_in_use(host: str, port: int) -> None:
-    """Exit the process, before it opens stores, with one line in the log if a socket has the port already.
+def bound_sockets(host: str, port: int) -> list[socket.socket]:
+    """Return a bound socket for each address of a host, which worker processes inherit.
 
-    Other errors occur when listening.
+    Exit the process with one line in the log if the port is in use, or the host has another fault.
     """
     try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError:
-        return
-    for family, kind, protocol, _, address in addresses:
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            try:
-                probe.bind(address)
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    shown = f"[{host}]" if ":" in host else host
-                    log.error("cannot start: %s:%s is in use: choose another --port", shown, port)
-                    sys.exit(STARTUP_FAILURE)
-
-
-def probes_socket(host: str, port: int) -> socket.socket:
-    """Return a bound socket for probes, which worker processes inherit. Exit the process if the port is in use."""
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return [_bound_socket(family, address) for family, address in dict.fromkeys((one[0], one[4]) for one in found)]
     except OSError as error:
         log.error("cannot listen on %s, port %s: %s", host, port, error.strerror)
         sys.exit(STARTUP_FAILURE)
+
+
+def _bound_socket(family: int, address: Any) -> socket.socket:
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    listener.bind(address)
     listener.set_inheritable(True)
     return listener
 

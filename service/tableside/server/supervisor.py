@@ -33,10 +33,10 @@ class Supervisor:
     """
 
     def __init__(self, config: ServerConfig) -> None:
-        self._sockets = config.bind_sockets()
-        if _EACH_LISTENS:
+        self._sockets, self._probes = config.bind()
+        for reserved in self._sockets if _EACH_LISTENS else ():
             # Set after binding: another service cannot use the same port, but the workers can.
-            self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._config = config
         self._workers: list[SpawnProcess] = []
         self._stopping_since: float | None = None
@@ -66,7 +66,8 @@ class Supervisor:
         self._stopping_since = time.monotonic()
 
     def _start_worker(self) -> SpawnProcess:
-        worker = multiprocessing.get_context("spawn").Process(target=_work, args=(self._config, self._sockets))
+        arguments = self._config, self._sockets, self._probes
+        worker = multiprocessing.get_context("spawn").Process(target=_work, args=arguments)
         worker.start()
         return worker
 
@@ -88,7 +89,7 @@ class Supervisor:
     def _stop_workers(self, kill_at: float) -> int:
         """Shut every worker down, and kill workers that take too long."""
         self._signal_workers(signal.SIGTERM)
-        for listener in self._sockets:
+        for listener in (*self._sockets, *self._probes):
             listener.close()
         for worker in self._workers:
             worker.join(max(0.0, kill_at - time.monotonic()))
@@ -104,12 +105,12 @@ class _WorkerServer(Server):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
-def _work(config: ServerConfig, sockets: list[socket.socket]) -> None:
+def _work(config: ServerConfig, sockets: list[socket.socket], probes: list[socket.socket]) -> None:
     # A terminal sends SIGINT to all processes, and the supervisor then sends SIGTERM.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     if _EACH_LISTENS:
-        sockets = [_listener(sockets[0]), *sockets[1:]]
-    _WorkerServer(config).run(sockets)
+        sockets = [_listener(reserved) for reserved in sockets]
+    _WorkerServer(config, probes).run(sockets)
 
 
 _EACH_LISTENS = sys.platform == "linux"
@@ -124,6 +125,8 @@ def _listener(reserved: socket.socket) -> socket.socket:
     listener = socket.socket(reserved.family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if reserved.family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     listener.bind(reserved.getsockname())
     reserved.close()
     return listener

@@ -5,10 +5,10 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 import uvloop
@@ -25,7 +25,20 @@ VALUE = json.dumps({"v": "x" * 1_000_000}).encode()
 ANSWER_BYTES_MIN = 16_000_000
 READ = json.dumps({"operations": [{"op": "get", "key": "a"}] * 16}).encode()
 
-Loop = Callable[[], asyncio.AbstractEventLoop]
+Encryption = tuple[TlsFiles, ssl.SSLContext] | None
+Test = Callable[..., Coroutine[Any, Any, None]]
+
+
+def in_both_loops(test: Test) -> Callable[..., None]:
+    """Run a test in asyncio's event loop and in uvloop, which the service uses."""
+
+    @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+    def run(tls: Encryption, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(test(tls))
+
+    run.__name__ = test.__name__
+    return run
 
 
 @asynccontextmanager
@@ -88,7 +101,7 @@ async def unread(server: Server) -> int:
 
 
 @pytest.fixture(params=["plain", "tls"])
-def tls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TlsFiles, ssl.SSLContext] | None:
+def tls(request: pytest.FixtureRequest, tmp_path: Path) -> Encryption:
     if request.param == "plain":
         return None
     authority = Authority(tmp_path)
@@ -96,94 +109,60 @@ def tls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TlsFiles, ssl.S
     return TlsFiles(signed.certificate, signed.key), authority.trusting()
 
 
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_the_unread_bytes_of_a_response_are_counted(tls: tuple[TlsFiles, ssl.SSLContext] | None, loop: Loop) -> None:
-    async def run() -> None:
-        certificate, context = tls or (None, None)
-        async with serving(certificate) as server, Slow(server, context) as caller:
-            caller.ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
-            await caller.answer()
-            caller.ask("POST", "batch", READ, "content-type: application/json\r\n")
-            caller.ask("GET", "records/a", b"")
-            waiting = await unread(server)
-            assert waiting > ANSWER_BYTES_MIN / 2, "the rest is in the kernel"
-            assert waiting < ANSWER_BYTES_MIN, "the second answer is not made yet"
-            [connection] = list(server.server_state.connections)
-            assert isinstance(connection, HttpConnection)
-            now = asyncio.get_running_loop().time()
-            assert connection.sender.held_bytes >= waiting
-            assert not connection.is_late(now)
-            assert connection.is_late(now + 31)
-            results = json.loads(await caller.answer())["results"]
-            assert [result["value"] == json.loads(VALUE) for result in results] == [True] * 16
-            assert json.loads(await caller.answer()) == json.loads(VALUE)
-            assert connection.sender.held_bytes == 0
-
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(run())
+@in_both_loops
+async def test_the_unread_bytes_of_a_response_are_counted(tls: Encryption) -> None:
+    certificate, context = tls or (None, None)
+    async with serving(certificate) as server, Slow(server, context) as caller:
+        caller.ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
+        await caller.answer()
+        caller.ask("POST", "batch", READ, "content-type: application/json\r\n")
+        caller.ask("GET", "records/a", b"")
+        waiting = await unread(server)
+        assert waiting > ANSWER_BYTES_MIN / 2, "the rest is in the kernel"
+        assert waiting < ANSWER_BYTES_MIN, "the second answer is not made yet"
+        [connection] = list(server.server_state.connections)
+        assert isinstance(connection, HttpConnection)
+        now = asyncio.get_running_loop().time()
+        assert connection.sender.held_bytes >= waiting
+        assert not connection.is_late(now)
+        assert connection.is_late(now + 31)
+        results = json.loads(await caller.answer())["results"]
+        assert [result["value"] == json.loads(VALUE) for result in results] == [True] * 16
+        assert json.loads(await caller.answer()) == json.loads(VALUE)
+        assert connection.sender.held_bytes == 0
 
 
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_an_answer_that_is_the_last_is_sent_before_the_connection_is_closed(
-    tls: tuple[TlsFiles, ssl.SSLContext] | None, loop: Loop
-) -> None:
-    async def run() -> None:
-        certificate, context = tls or (None, None)
-        async with serving(certificate) as server, Slow(server, context) as caller:
-            caller.ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
-            await caller.answer()
-            caller.ask("POST", "batch", READ, "content-type: application/json\r\nconnection: close\r\n")
-            assert await unread(server) > ANSWER_BYTES_MIN / 2
-            assert len(await caller.answer()) > ANSWER_BYTES_MIN
-            assert await caller.reader.read() == b""
-
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(run())
+@in_both_loops
+async def test_an_answer_that_is_the_last_is_sent_before_the_connection_is_closed(tls: Encryption) -> None:
+    certificate, context = tls or (None, None)
+    async with serving(certificate) as server, Slow(server, context) as caller:
+        caller.ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
+        await caller.answer()
+        caller.ask("POST", "batch", READ, "content-type: application/json\r\nconnection: close\r\n")
+        assert await unread(server) > ANSWER_BYTES_MIN / 2
+        assert len(await caller.answer()) > ANSWER_BYTES_MIN
+        assert await caller.reader.read() == b""
 
 
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_unread_responses_never_exceed_their_limit_and_a_reader_gets_its_response(
-    tls: tuple[TlsFiles, ssl.SSLContext] | None, loop: Loop
-) -> None:
+@in_both_loops
+async def test_unread_responses_never_exceed_their_limit_and_a_reader_gets_its_response(tls: Encryption) -> None:
     bytes_max = 3 * ANSWER_BYTES_MIN
-
-    async def run() -> None:
-        certificate, context = tls or (None, None)
-        async with serving(certificate) as server, AsyncExitStack() as stack:
-            server.server_state.unread = UnreadResponses(time.monotonic, bytes_max)
-            callers = [await stack.enter_async_context(Slow(server, context)) for _ in range(8)]
-            callers[0].ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
-            await callers[0].answer()
-            for caller in callers[:-1]:
-                caller.ask("POST", "batch", READ, "content-type: application/json\r\n")
-                await asyncio.sleep(0.05)
-                assert unread_total(server) <= bytes_max
-            callers[-1].ask("POST", "batch", READ, "content-type: application/json\r\n")
-            assert len(await callers[-1].answer()) > ANSWER_BYTES_MIN
+    certificate, context = tls or (None, None)
+    async with serving(certificate) as server, AsyncExitStack() as stack:
+        server.server_state.unread = UnreadResponses(time.monotonic, bytes_max)
+        callers = [await stack.enter_async_context(Slow(server, context)) for _ in range(8)]
+        callers[0].ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
+        await callers[0].answer()
+        for caller in callers[:-1]:
+            caller.ask("POST", "batch", READ, "content-type: application/json\r\n")
+            await asyncio.sleep(0.05)
             assert unread_total(server) <= bytes_max
-            assert len(server.server_state.connections) < len(callers), "the slowest are disconnected"
-
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(run())
+        callers[-1].ask("POST", "batch", READ, "content-type: application/json\r\n")
+        assert len(await callers[-1].answer()) > ANSWER_BYTES_MIN
+        assert unread_total(server) <= bytes_max
+        assert len(server.server_state.connections) < len(callers), "the slowest are disconnected"
 
 
 def unread_total(server: Server) -> int:
     connections = [one for one in server.server_state.connections if isinstance(one, HttpConnection)]
     return sum(one.sender.unread_bytes for one in connections if not one.transport.is_closing())
-
-
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_handshakes_are_not_unread_responses(tmp_path: Path, loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
-    authority = Authority(tmp_path)
-    signed = authority.sign("server")
-
-    async def run() -> None:
-        async with serving(TlsFiles(signed.certificate, signed.key)) as server:
-            for _ in range(8):
-                async with Slow(server, authority.trusting()) as caller:
-                    caller.ask("PUT", "records/a", b"{}", "content-type: application/json\r\n")
-                    await caller.answer()
-
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(run())
-    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.server.test_connection import answering, connected
+from service.server.test_connection import answering, connected, ended, finished, statuses
 from tableside.server.request_parser import EMPTY_LINES_MAX, RequestParser
 
 HOST = b"host: test\r\n"
@@ -15,7 +15,7 @@ SIZED = b"PUT /s HTTP/1.1\r\nhost: test\r\ncontent-length: 8\r\n\r\n\r\n\r\n\r\n
 PLAIN = b"GET /p HTTP/1.1\r\nhost: test\r\n\r\n"
 
 
-async def served(request: bytes, piece_bytes: int | None = None) -> tuple[list[bytes], list[Scope]]:
+async def served(request: bytes, piece_bytes: int | None = None) -> tuple[list[bytes | str], list[Scope]]:
     """Deliver bytes in one piece or in several. Return the statuses of the responses, and the requests served."""
     scopes: list[Scope] = []
 
@@ -27,10 +27,8 @@ async def served(request: bytes, piece_bytes: int | None = None) -> tuple[list[b
     size = piece_bytes or len(request)
     for at in range(0, len(request), size):
         protocol.data_received(request[at : at + size])
-    while protocol.server_state.tasks:
-        await asyncio.wait([*protocol.server_state.tasks])
-        await asyncio.sleep(0)
-    return [cast("bytes", one)[9:12] for one in recorder.done if one != "closed"], scopes
+    await finished(protocol)
+    return [status for status in statuses(recorder.done) if status != "closed"], scopes
 
 
 MALFORMED = {
@@ -77,8 +75,8 @@ async def test_a_malformed_head_is_rejected_at_any_position(head: bytes, before:
     text = before + head + b"\r\n"
     first = [] if before in (b"", b"\r\n") else [b"200"]
     for piece_bytes in (None, 1, 7):
-        statuses, scopes = await served(text, piece_bytes)
-        assert statuses == [*first, b"400"]
+        found, scopes = await served(text, piece_bytes)
+        assert found == [*first, b"400"]
         assert len(scopes) == len(first)
 
 
@@ -99,8 +97,8 @@ async def test_a_malformed_head_is_rejected_at_any_position(head: bytes, before:
 )
 async def test_common_requests_of_clients_and_proxies_are_served(request_text: bytes) -> None:
     for piece_bytes in (None, 1, 7):
-        statuses, scopes = await served(request_text, piece_bytes)
-        assert statuses == [b"200"]
+        found, scopes = await served(request_text, piece_bytes)
+        assert found == [b"200"]
         assert len(scopes) == 1
 
 
@@ -115,8 +113,8 @@ async def test_the_empty_lines_before_a_request_are_limited(piece_bytes: int | N
 
 @pytest.mark.parametrize("piece_bytes", [None, 1, 2, 3, 5, 7, 11, 50])
 async def test_a_request_ends_with_its_body(piece_bytes: int | None) -> None:
-    statuses, scopes = await served(CHUNKED + SIZED + PLAIN + CHUNKED + b"\r\n" + PLAIN + SIZED, piece_bytes)
-    assert statuses == [b"200"] * 6
+    found, scopes = await served(CHUNKED + SIZED + PLAIN + CHUNKED + b"\r\n" + PLAIN + SIZED, piece_bytes)
+    assert found == [b"200"] * 6
     assert [scope["path"] for scope in scopes] == ["/c", "/s", "/p", "/c", "/p", "/s"]
 
 
@@ -134,23 +132,12 @@ def test_the_content_of_a_chunk_is_not_searched_for_its_end(text: bytes, piece_b
     assert ends == [len(parts)] * 2
 
 
-@pytest.mark.parametrize("digits", [15, 16, 17, 100, 60_000])
-@pytest.mark.parametrize("piece_bytes", [None, 1000, 7])
-async def test_a_chunk_may_announce_any_size(digits: int, piece_bytes: int | None) -> None:
-    head = b"PUT /c HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
-    recorder, protocol = connected(answering(b""))
-    request = head + b"F" * digits + b"\r\n" + b"x" * 100
-    for at in range(0, len(request), piece_bytes or len(request)):
-        if recorder.done[-1:] != ["closed"]:
-            protocol.data_received(request[at : at + (piece_bytes or len(request))])
-    protocol.connection_lost(None)
-    while protocol.server_state.tasks:
-        await asyncio.wait([*protocol.server_state.tasks])
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize(
-    "chunk", [b"2\n{}\r\n", b"2 \r\n{}\r\n", b"-2\r\n", b"0x2\r\n", b"2\r\n{}}\r\n", b"0\r\na b\r\n"]
+    "chunk",
+    [
+        *(b"2\n{}\r\n", b"2 \r\n{}\r\n", b"-2\r\n", b"0x2\r\n", b"2\r\n{}}\r\n", b"0\r\na b\r\n"),
+        *(b"F" * digits + b"\r\n" for digits in (17, 100)),
+    ],
 )
 @pytest.mark.parametrize("piece_bytes", [None, 1])
 async def test_a_malformed_chunk_ends_the_connection(chunk: bytes, piece_bytes: int | None) -> None:
@@ -159,11 +146,8 @@ async def test_a_malformed_chunk_ends_the_connection(chunk: bytes, piece_bytes: 
     size = piece_bytes or 1000
     for at in range(0, len(head + chunk), size):
         protocol.data_received((head + chunk)[at : at + size])
-    [refusal, end] = recorder.done
-    assert (cast("bytes", refusal)[9:12], end) == (b"400", "closed")
-    protocol.connection_lost(None)
-    while protocol.server_state.tasks:
-        await asyncio.sleep(0)
+    assert statuses(recorder.done) == [b"400", "closed"]
+    await ended(protocol)
 
 
 async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,9 +171,7 @@ async def test_an_old_client_gets_no_interim_response(version: bytes, interim: i
     protocol.data_received(head)
     await asyncio.sleep(0)
     protocol.data_received(b"{}")
-    while protocol.server_state.tasks:
-        await asyncio.wait([*protocol.server_state.tasks])
-        await asyncio.sleep(0)
+    await finished(protocol)
     sent = b"".join(cast("bytes", one) for one in recorder.done if one != "closed")
     assert sent.count(b"HTTP/1.1 100 Continue\r\n\r\n") == interim
     assert sent.count(b"HTTP/1.1 200 OK\r\n") == 1

@@ -6,18 +6,17 @@ import re
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from psutil import Process, wait_procs
 from typer.testing import CliRunner
 
 from servers.process import free_port
 from support.certificates import Authority, Signed
-from support.running import Service, running
+from support.running import Service, refused as start_refused, running
 from support.waiting import until
 from tableside.cli import app
 
@@ -220,6 +219,26 @@ def test_a_request_in_flight_over_tls_is_answered_during_shutdown(tmp_path: Path
         assert re.match(rb"HTTP/1\.1 204 .*connection: close", answer, re.DOTALL)
 
 
+async def test_an_idle_client_that_does_not_confirm_the_close_causes_a_short_delay(
+    tmp_path: Path, authority: Authority
+) -> None:
+    config, given = tmp_path / "config.yaml", options(authority.sign("server"))
+    config.write_text(MEMORY + "limits: {drain_s: 0, shutdown_s: 40}\n")
+    with running(tmp_path, config, probes_port=free_port(), options=given) as service:
+        port = int(service.url.rpartition(":")[2])
+        # A blocking socket reads, and confirms the close, only during a call of `recv`.
+        with (
+            socket.create_connection(("127.0.0.1", port)) as plain,
+            authority.trusting().wrap_socket(plain, server_hostname="localhost") as idle,
+        ):
+            idle.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert idle.recv(1000).startswith(b"HTTP/1.1 200 OK")
+            process = Process(service.pid)
+            process.terminate()
+            ended, _ = await asyncio.to_thread(wait_procs, [process], 20)
+            assert ended == [process]
+
+
 def test_a_key_with_a_password_is_read_with_it(tmp_path: Path, authority: Authority) -> None:
     signed = authority.sign("locked", password="correct horse")
     given = {"options": options(signed), "probes_port": free_port()}
@@ -251,7 +270,6 @@ def test_a_used_probe_port_ends_the_start(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "tableside", "serve", "--port", "0", "--probes-port", str(port)]
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        ended = start_refused(tmp_path, "--probes-port", str(port))
     assert ended.returncode == 3
     assert f"cannot listen on 127.0.0.1, port {port}: Address already in use" in ended.stdout + ended.stderr

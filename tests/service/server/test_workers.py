@@ -1,17 +1,17 @@
 """Several worker processes share a port."""
 
 import contextlib
+import re
 import socket
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import psutil
 import pytest
 
-from support.running import running
+from support.running import refused, running
 from support.waiting import until
 
 pytestmark = pytest.mark.server
@@ -44,28 +44,30 @@ def test_the_workers_share_the_connections_of_a_client(tmp_path: Path, config: P
 def test_another_service_cannot_use_the_port(tmp_path: Path, config: Path, workers: int) -> None:
     with running(tmp_path, config, workers=2, ready=False) as service:
         port = str(urlsplit(service.url).port)
-        command = [
-            sys.executable,
-            "-m",
-            "tableside",
-            "serve",
-            "--port",
-            port,
-            "--workers",
-            str(workers),
-            "--config",
-            str(config),
-        ]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        options = ["--port", port, "--workers", str(workers), "--config", str(config)]
+        ended = refused(tmp_path, *options)
     assert ended.returncode == 3
     [line] = (ended.stdout + ended.stderr).splitlines()
-    assert f"cannot start: 127.0.0.1:{port} is in use: choose another --port" in line
+    assert f"cannot listen on 127.0.0.1, port {port}: Address already in use" in line
+
+
+def test_workers_with_caches_see_what_another_wrote(redis_url: str, tmp_path: Path) -> None:
+    config, record = tmp_path / "tableside.yaml", "/v1/tables/cached-workers/records/a"
+    config.write_text(
+        f"stores: {{r: {{kind: redis, url: '{redis_url}'}}}}\n"
+        "tables: {cached-workers: {store: r, cache: {records_max: 100, ttl_s: 3600, channel: r}}}\n"
+    )
+    anew = httpx.Limits(max_keepalive_connections=0)  # the kernel chooses a worker for each connection
+    with running(tmp_path, config, workers=2) as service, httpx.Client(base_url=service.url, limits=anew) as client:
+        for number in range(3):
+            assert client.put(record, json={"n": number}).status_code == 204
+            until(lambda n=number: all(client.get(record).json() == {"n": n} for _ in range(12)))  # type: ignore[misc]
+        assert re.search('tableside_cache_gets_total{.*outcome="hit"', client.get("/metrics").text)
 
 
 def test_a_database_of_another_process_is_named_with_its_store(tmp_path: Path) -> None:
     with running(tmp_path):
-        command = [sys.executable, "-m", "tableside", "serve", "--port", "0"]
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        ended = refused(tmp_path)
     assert ended.returncode == 3
     reason = "store 'local': the RocksDB directory ./tableside-data cannot be opened; another process may have it open"
     assert f"cannot start: {reason}" in ended.stdout + ended.stderr
