@@ -26,7 +26,7 @@ from tableside_cli import app
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from .auth import AuthSettings, TokenSettings, VerifiedToken
+    from .auth import AuthSettings, Caller
     from .server import ListenAddress, TlsFiles
     from .settings import Settings
 
@@ -247,15 +247,15 @@ def explain(
     ] = None,
 ) -> None:
     """Show the caller and permissions of a token, or why it is rejected, with exit code 1."""
-    auth = _load(config).auth
-    if auth is None:
+    settings = _load(config).auth
+    if settings is None:
         typer.echo("the configuration has no auth: every request is allowed", err=True)
         raise typer.Exit(1)
     from .auth import TokenRejected
     from .core import TableError
 
     try:
-        caller = asyncio.run(_identify(auth, _read_token(token_file)))
+        caller = asyncio.run(_identify(settings, _read_token(token_file)))
     except (TokenRejected, TableError, OSError) as error:
         typer.echo(f"rejected: {error}", err=True)
         raise typer.Exit(1) from None
@@ -274,29 +274,17 @@ def _read_token(file: Path | None) -> bytes:
         return opened.read(4 * TOKEN_BYTES_MAX).strip()
 
 
-async def _identify(auth: "AuthSettings", token: bytes) -> "TokenSettings | VerifiedToken":
+async def _identify(settings: "AuthSettings", token: bytes) -> "Caller":
     """Return the caller of a token. Raise TokenRejected, or TableError if an issuer's keys cannot be fetched."""
     from prometheus_client import CollectorRegistry
 
-    from .auth import IssuerMetrics, Issuers, KeysMissing, TokenRejected
+    from .auth import Auth, KeysMissing
 
-    digest = sha256(token).hexdigest()
-    for settings in auth.tokens:
-        if settings.sha256.get_secret_value().lower() == digest:
-            return settings
-    issuers = Issuers(lambda: None, IssuerMetrics(CollectorRegistry()))
-    issuers.change(auth.issuers)
-    fetching = asyncio.create_task(issuers.run())
+    auth = Auth(settings, CollectorRegistry())
+    fetching = asyncio.create_task(auth.run())
     try:
-        verified = issuers.verified(token)
+        return auth.caller_of(token)
     except KeysMissing as missing:
-        await missing.source.refreshed()
-        try:
-            verified = issuers.verified(token)
-        except KeysMissing:
-            raise TokenRejected("key") from None
+        return await auth.caller_after_fetch(token, missing)
     finally:
         fetching.cancel()
-    if verified is None:
-        raise TokenRejected("unknown" if token else "missing")
-    return verified

@@ -5,11 +5,10 @@ of the tables that the caller may read and write. Imports `core` and `telemetry`
 """
 
 from .authenticator import Auth, Unauthenticated
-from .claim_rules import VerifiedToken
-from .key_source import IssuerMetrics, KeysMissing
+from .key_source import KeysMissing
 from .permissions import UNRESTRICTED, Caller, Forbidden, Permission, refusals_of
 from .settings import AuthSettings, IssuerSettings, Tokens, TokenSettings
-from .signed_tokens import TOKEN_BYTES_MAX, Issuers, TokenRejected
+from .signed_tokens import TOKEN_BYTES_MAX, TokenRejected
 
 __all__ = [
     "TOKEN_BYTES_MAX",
@@ -18,15 +17,12 @@ __all__ = [
     "AuthSettings",
     "Caller",
     "Forbidden",
-    "IssuerMetrics",
     "IssuerSettings",
-    "Issuers",
     "KeysMissing",
     "Permission",
     "TokenRejected",
     "TokenSettings",
     "Tokens",
     "Unauthenticated",
-    "VerifiedToken",
     "refusals_of",
 ]

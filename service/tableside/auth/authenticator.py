@@ -3,13 +3,13 @@
 The configuration contains only SHA-256 digests of static tokens. Only the path and the headers of a request are used.
 """
 
+import math
 import re
 import time
 from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
 from starlette.types import Scope
@@ -56,7 +56,7 @@ class Auth:
             ("reason",),
             registry=registry,
         )
-        self._token_cache: TokenCache[Caller] = TokenCache(time.time)
+        self._token_cache = TokenCache(time.time)
         self._issuers = Issuers(self._token_cache.clear, IssuerMetrics(registry), fetch)
         self.change(settings)
 
@@ -71,11 +71,11 @@ class Auth:
         """Refresh the keys of issuers until cancelled."""
         await self._issuers.run()
 
-    def caller_of(self, token: bytes) -> Caller | None:
-        """Return the token's caller, or None if the token is not valid.
+    def caller_of(self, token: bytes) -> Caller:
+        """Return the token's caller, or `UNRESTRICTED` if no tokens are configured.
 
-        If no tokens are configured, return `UNRESTRICTED`. Raise KeysMissing if the token may be valid but its issuer's
-        keys must be fetched first.
+        Raise TokenRejected if the token is not valid, KeysMissing if it may be valid but its issuer's keys must be
+        fetched first.
         """
         if self._callers is None:
             return UNRESTRICTED
@@ -84,7 +84,21 @@ class Auth:
         digest = sha256(token).digest()
         if (caller := self._callers.get(digest) or self._token_cache.get(digest)) is not None:
             return caller
-        return self._verify(token, digest)
+        if (verified := self._issuers.verified(token)) is None:
+            raise TokenRejected("unknown" if token else "missing")
+        caller = Caller(verified.name, verified.read, verified.write, admin=verified.admin)
+        self._token_cache.put(digest, caller, verified.until)
+        return caller
+
+    async def caller_after_fetch(self, token: bytes, missing: KeysMissing) -> Caller:
+        """Return the token's caller after the missing keys were fetched. Raise TokenRejected, or TableError."""
+        await missing.source.refreshed()
+        try:
+            return self.caller_of(token)
+        except KeysMissing as still:
+            if still.source is not missing.source:  # Issuers were replaced during the fetch.
+                raise still.source.unavailable() from None
+            raise TokenRejected("key") from None
 
     def admit(self, scope: Scope) -> Caller | Awaitable[Caller]:
         """Return the caller of a request. Raise Unauthenticated if it needs a token and has no valid one.
@@ -101,45 +115,26 @@ class Auth:
         # A missing or malformed token is looked up as the empty token, which is never valid.
         token = _password(scope) or _token(scope) if _in_console(path) else _token(scope)
         try:
-            return _checked(scope, self.caller_of(token))
+            return self.caller_of(token)
+        except TokenRejected as rejected:
+            raise self._unauthenticated(scope, rejected) from None
         except KeysMissing as missing:
             return self._admit_later(scope, token, missing)
 
     async def _admit_later(self, scope: Scope, token: bytes, missing: KeysMissing) -> Caller:
         try:
-            await missing.source.refreshed()
-            caller = self.caller_of(token)
-        except KeysMissing as still:
-            if still.source is not missing.source:  # Issuers were replaced during the fetch.
-                raise still.source.unavailable() from None
-            self._refusals.labels("key").inc()
-            caller = None
+            return await self.caller_after_fetch(token, missing)
+        except TokenRejected as rejected:
+            raise self._unauthenticated(scope, rejected) from None
         except TableError:
             self._refusals.labels("unavailable").inc()
             raise
-        return _checked(scope, caller)
 
-    def _verify(self, token: bytes, digest: bytes) -> Caller | None:
-        """Verify a signed token and cache its caller. If it is not valid, count the reason and return None."""
-        try:
-            verified = self._issuers.verified(token)
-        except TokenRejected as refused:
-            self._refusals.labels(refused.reason).inc()
-            return None
-        if verified is None:
-            self._refusals.labels("unknown" if token else "missing").inc()
-            return None
-        caller = Caller(verified.name, verified.read, verified.write, admin=verified.admin)
-        self._token_cache.put(digest, caller, verified.until)
-        return caller
-
-
-def _checked(scope: Scope, caller: Caller | None) -> Caller:
-    if caller is None:
-        raise (UnauthenticatedConsole if _in_console(scope["path"]) else Unauthenticated)(
-            "a valid bearer token is required: Authorization: Bearer <token>"
-        )
-    return caller
+    def _unauthenticated(self, scope: Scope, rejected: TokenRejected) -> Unauthenticated:
+        """Count a rejected token, and return the error for its request, which omits the reason."""
+        self._refusals.labels(rejected.reason).inc()
+        kind = UnauthenticatedConsole if _in_console(scope["path"]) else Unauthenticated
+        return kind("a valid bearer token is required: Authorization: Bearer <token>")
 
 
 def _static_caller(token: TokenSettings) -> tuple[bytes, Caller]:
@@ -174,34 +169,27 @@ def _authorization(scope: Scope) -> bytes:
 
 TOKENS_CACHED_MAX = 10_000
 
-Result = TypeVar("Result")
 
-
-class TokenCache(Generic[Result]):
-    """The result of verifying each token, by the token's digest. `clock` returns wall-clock Unix seconds."""
+class TokenCache:
+    """The callers of verified tokens, by the token's digest. `clock` returns wall-clock Unix seconds."""
 
     def __init__(self, clock: Callable[[], float], count_max: int = TOKENS_CACHED_MAX) -> None:
         self._clock = clock
         self._count_max = count_max
-        self._entries: OrderedDict[bytes, tuple[Result, float]] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, digest: bytes) -> Result | None:
-        """Return the result for a token that has not expired, or None."""
-        if (entry := self._entries.get(digest)) is None:
-            return None
-        result, expires_at = entry
-        if self._clock() >= expires_at:
-            del self._entries[digest]
+    def get(self, digest: bytes) -> Caller | None:
+        """Return the caller of a token that has not expired, or None."""
+        caller, expires_at = self._entries.get(digest, (None, math.inf))
+        if caller is None or self._clock() >= expires_at:
+            self._entries.pop(digest, None)
             return None
         self._entries.move_to_end(digest)
-        return result
+        return caller
 
-    def put(self, digest: bytes, result: Result, expires_at: float) -> None:
-        """Cache the result for a token until it expires or is evicted."""
-        self._entries[digest] = result, expires_at
+    def put(self, digest: bytes, caller: Caller, expires_at: float) -> None:
+        """Cache the caller of a token until it expires or is evicted."""
+        self._entries[digest] = caller, expires_at
         if len(self._entries) > self._count_max:
             self._entries.popitem(last=False)
 

@@ -26,12 +26,13 @@ class Forbidden(TableError):
 class Caller:
     """An authenticated principal: its name and permissions. `read` and `write` are patterns of table names."""
 
-    __slots__ = ("_patterns", "admin", "name")
+    __slots__ = ("_patterns", "admin", "name", "read", "write")
 
     def __init__(self, name: str, read: Iterable[str] = (), write: Iterable[str] = (), *, admin: bool = False) -> None:
         self.name = name
+        self.read, self.write = tuple(read), tuple(write)
         self.admin = admin
-        self._patterns = {"read": compiled_patterns(tuple(read)), "write": compiled_patterns(tuple(write))}
+        self._patterns = {"read": compiled_patterns(self.read), "write": compiled_patterns(self.write)}
 
     def may(self, permission: Permission, table: str) -> bool:
         """Return whether the caller has the permission for a table of this name, which need not exist.

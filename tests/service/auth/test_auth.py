@@ -11,8 +11,9 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from scripts.bootstrap import ROOT
+from tableside.auth import TokenRejected
 from tableside.auth.authenticator import Auth
-from tableside.auth.permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, refusals_of
+from tableside.auth.permissions import UNRESTRICTED, Caller, Forbidden, refusals_of
 from tableside.auth.settings import PATTERNS_MAX, TOKENS_MAX, AuthSettings, IssuerSettings, RuleSettings, TokenSettings
 from tableside.catalog.reloader import beyond_reloading
 from tableside.core import Batch
@@ -71,22 +72,8 @@ def test_patterns_are_shell_globs_and_case_sensitive(pattern: str, matches: list
     assert not any(caller.may("write", table) for table in matches)
 
 
-def test_one_matching_pattern_grants_the_permission() -> None:
-    caller = Caller("c", ["a", "b*"], ["*c"])
-    assert [table for table in ("a", "bb", "ab", "c") if caller.may("read", table)] == ["a", "bb"]
-    assert [table for table in ("a", "bc", "c") if caller.may("write", table)] == ["bc", "c"]
-    assert [table for table in ("a", "c", "d") if caller.may_any(table)] == ["a", "c"]
-
-
 def test_a_pattern_that_could_backtrack_a_lot_is_matched_quickly() -> None:
     assert not Caller("c", ["*a" * 90 + "b"]).may("read", "a" * 128)
-
-
-def test_an_anonymous_caller_has_no_permission_and_an_unrestricted_one_has_all() -> None:
-    assert not any(ANONYMOUS.may_any(table) for table in ("a", "", "*"))
-    assert not ANONYMOUS.admin
-    assert all(UNRESTRICTED.may(right, "a") for right in ("read", "write"))
-    assert UNRESTRICTED.admin
 
 
 def test_a_refusal_names_caller_table_and_right() -> None:
@@ -136,26 +123,19 @@ def test_tokens_are_identified_by_their_digests(tmp_path: Path) -> None:
     auth = Auth(
         auth_settings(tokens=[{"name": "a", "sha256": A, "read": ["*"]}], tokens_file=str(file)), CollectorRegistry()
     )
-    a, b = auth.caller_of(b"a"), auth.caller_of(b"b")
-    assert a is not None
-    assert b is not None
-    assert [(one.name, one.may("read", "t"), one.may("write", "t"), one.admin) for one in (a, b)] == [
+    callers = auth.caller_of(b"a"), auth.caller_of(b"b")
+    assert [(one.name, one.may("read", "t"), one.may("write", "t"), one.admin) for one in callers] == [
         ("a", True, False, False),
         ("b", False, True, True),
     ]
-    assert [auth.caller_of(token) for token in (b"", b"c", A.encode(), bytes.fromhex(A))] == [None] * 4
+    for token in (b"", b"c", A.encode(), bytes.fromhex(A)):
+        with pytest.raises(TokenRejected, match="unknown" if token else "missing"):
+            auth.caller_of(token)
 
 
 def test_without_auth_every_caller_is_accepted() -> None:
     assert validate(STORES).auth is None
     assert Auth(None, CollectorRegistry()).caller_of(b"") is UNRESTRICTED
-
-
-def test_callers_can_change_at_run_time() -> None:
-    auth = Auth(auth_settings(tokens=[{"name": "a", "sha256": A}]), CollectorRegistry())
-    auth.change(auth_settings(tokens=[{"name": "b", "sha256": B}]))
-    assert auth.caller_of(b"a") is None
-    assert auth.caller_of(b"b") is not None
 
 
 def test_the_documented_tokens_have_no_faults(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Signed tokens over HTTP: the service rejects a token before it calls any store, and gives no reason."""
 
-import asyncio
 import json
 import time
 from base64 import b64encode
@@ -12,11 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from jwt.algorithms import HMACAlgorithm
-from jwt.utils import base64url_encode
 
-from service.http.api_client import ARROW, JSON, check_problem, check_refused, stream
+from service.http.api_client import ARROW, JSON, check_refused, stream
 from support.issuing import Issuer, SigningKey, claims, issuing, tampered, unsigned
 from support.served import Served, served
 
@@ -135,29 +131,15 @@ async def test_a_token_is_verified_once_and_then_looked_up(guarded: Guarded, mon
 
 def hostile(guarded: Guarded) -> Iterator[tuple[str, str, str]]:
     """Yield invalid tokens: a description, the token, and the reason under which the service counts it."""
-    key, now, given = guarded.ours.key, int(time.time()), claims(guarded.ours.url, sub="all")
+    given = claims(guarded.ours.url, sub="all")
     yield "wrong", "tableside_wrong", "unknown"
-    yield "expired", guarded.token(exp=now - 60), "expired"
-    yield "not yet valid", guarded.token(nbf=now + 3600), "not_yet_valid"
+    yield "expired", guarded.token(exp=int(time.time()) - 60), "expired"
     yield "wrong audience", guarded.token(aud="other"), "audience"
-    yield "wrong issuer", key.signed({**given, "iss": guarded.stranger.url}), "issuer"
-    yield "alg none", unsigned(given), "algorithm"
-    yield "alg none, kid", unsigned(given, kid="same"), "algorithm"
-    yield "HS256 with the public key", _with_public_key(key, given), "algorithm"
+    yield "alg none", unsigned(given, kid="same"), "algorithm"
     yield "a key of another issuer", guarded.theirs.key.signed(given), "key"
-    theirs = guarded.theirs.key.signed(claims(guarded.theirs.url))
-    yield "another issuer's", tampered(theirs, iss=guarded.ours.url), "key"
     yield "tampered", tampered(guarded.token("reader"), sub="all"), "signature"
     yield "jku", SigningKey("same", "RSA").signed(given, jku=guarded.stranger.jwks_url), "signature"
-    yield "x5u", SigningKey("same", "RSA").signed(given, x5u=guarded.stranger.url), "signature"
-    yield "cut", guarded.token()[:-9], "malformed"
     yield "oversized", guarded.token(more="x" * 20_000), "too_long"
-
-
-def _with_public_key(key: SigningKey, given: dict[str, Any]) -> str:
-    shown = key.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    token = unsigned(given, "HS256", kid=key.kid)
-    return token + base64url_encode(HMACAlgorithm(HMACAlgorithm.SHA256).sign(token[:-1].encode(), shown)).decode()
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -179,65 +161,7 @@ async def test_a_hostile_token_gets_the_response_for_no_token_before_any_store_c
     assert guarded.stranger.asked == []
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-async def test_tokens_in_queries_cookies_or_repeated_headers_are_ignored(guarded: Guarded, name: str) -> None:
-    asked, missing, token = guarded.asked, guarded.refused("missing"), guarded.token()
-    method, path, media, content = REQUESTS[name]
-    for query in ("access_token", "token", "authorization", "jwt"):
-        response = await guarded.client.request(
-            method, path, params={query: token}, headers={"Content-Type": media, "Cookie": f"{query}={token}"}
-        )
-        assert response.status_code == 401
-    twice = [("Content-Type", media), *[("Authorization", f"Bearer {token}")] * 2]
-    response = await guarded.client.request(method, path, headers=twice, content=content)
-    assert response.status_code == 401
-    assert guarded.refused("missing") == missing + 5
-    assert guarded.asked == asked
-
-
 # Permissions
-
-
-@pytest.mark.parametrize(
-    ("subject", "allowed"),
-    [
-        ("reader", {"get", "scan", "splits"}),
-        ("writer", {"put", "merge", "delete"}),
-        ("elsewhere", set()),
-        ("nobody", set()),
-    ],
-)
-async def test_a_token_grants_only_the_permissions_of_its_rules(
-    guarded: Guarded, subject: str, allowed: set[str]
-) -> None:
-    token = bearer(guarded.token(subject))
-    for name in ("get", "put", "merge", "delete", "scan", "splits"):
-        asked = guarded.asked
-        response = await ask(guarded, name, token)
-        if name in allowed:
-            assert response.status_code in (200, 204, 404), name
-        else:
-            check_refused(response, 403, "forbidden")
-            assert guarded.asked == asked
-
-
-@pytest.mark.parametrize("subject", ["elsewhere", "nobody"])
-@pytest.mark.parametrize("name", ["batch", "arrow"])
-async def test_a_batch_on_another_table_is_refused_as_a_whole(guarded: Guarded, name: str, subject: str) -> None:
-    asked = guarded.asked
-    check_refused(await ask(guarded, name, bearer(guarded.token(subject))), 403, "forbidden")
-    assert guarded.asked == asked
-
-
-async def test_writes_of_a_read_only_caller_never_reach_the_store(guarded: Guarded) -> None:
-    calls = len(guarded.service.store.calls)
-    response = await ask(guarded, "batch", bearer(guarded.token("reader")))
-    results = response.json()["results"]
-    assert [result["status"] for result in results][1:] == [403, 403, 403]
-    for result in results[1:]:
-        check_problem(result["error"], 403, "forbidden")
-    reached = [operation for call in guarded.service.store.calls[calls:] for operation in call]
-    assert [operation.key for operation in reached] == ["a"]
 
 
 async def test_rules_of_issuers_are_independent(guarded: Guarded) -> None:
@@ -281,24 +205,6 @@ def cool(monkeypatch: pytest.MonkeyPatch) -> float:
     return 0.3
 
 
-@pytest.mark.usefixtures("cool")
-async def test_an_issuer_that_is_down_at_start_is_unavailable_until_it_recovers() -> None:
-    with issuing() as issuer:
-        issuer.away = True
-        async with guarded_by(issuer) as (service, client):
-            assert (await client.get("/readyz")).status_code == 200
-            response = await client.get(RECORD, headers=bearer(issuer.token()))
-            problem = check_refused(response, 503, "store_unavailable")
-            assert (problem["retriable"], problem["applied"]) == (True, "no")
-            assert int(response.headers["Retry-After"]) >= 1
-            check_refused(await client.get(RECORD, headers=bearer("x")), 401, "unauthenticated")
-            assert service.metric("tableside_issuer_keys", issuer=issuer.url) == 0
-            assert service.store.calls == []
-            issuer.away = False
-            await _answers(client, issuer.token(), 404)
-            assert service.metric("tableside_issuer_keys", issuer=issuer.url) == 1
-
-
 async def _answers(client: httpx.AsyncClient, token: str, status: int) -> None:
     """Repeat a get until the response has this status."""
     until = time.monotonic() + 20
@@ -329,52 +235,10 @@ def _unknown(issuer: Issuer) -> str:
     return SigningKey("made-up").signed(claims(issuer.url))
 
 
-@pytest.mark.usefixtures("cool")
-async def test_keys_remain_valid_after_their_issuer_goes_down() -> None:
-    with issuing() as issuer:
-        async with guarded_by(issuer) as (service, client):
-            assert (await client.get(RECORD, headers=bearer(issuer.token()))).status_code == 404
-            issuer.away = True
-            problem = check_refused(
-                await client.get(RECORD, headers=bearer(_unknown(issuer))), 503, "store_unavailable"
-            )
-            assert problem["retriable"]
-            assert service.metric("tableside_unauthenticated_total", reason="unavailable") == 1
-            assert (await client.get(RECORD, headers=bearer(issuer.token(jti="new")))).status_code == 404
-
-
-async def test_many_unknown_keys_cause_one_fetch_and_no_store_call() -> None:
-    with issuing() as issuer:
-        async with guarded_by(issuer) as (service, client):
-            await _answers(client, issuer.token(), 404)
-            issuer.slow_s, store = 1.0, len(service.store.calls)
-            key = SigningKey("made-up")
-            tokens = [key.signed(claims(issuer.url), kid=f"made-up-{number}") for number in range(150)]
-            async with httpx.AsyncClient(base_url=service.url, timeout=30, limits=httpx.Limits()) as many:
-                answers = await _all(many, tokens)
-            assert {response.status_code for response in answers} == {401, 503}
-            assert sum(response.status_code == 401 for response in answers) == 64
-            assert {response.json()["code"] for response in answers} == {"unauthenticated", "overloaded"}
-            assert issuer.fetches == 2
-            assert len(service.store.calls) == store
-
-
-async def _all(client: httpx.AsyncClient, tokens: list[str]) -> list[httpx.Response]:
-    async def one(token: str) -> httpx.Response:
-        return await client.get(RECORD, headers=bearer(token))
-
-    return await asyncio.gather(*map(one, tokens))
-
-
-async def test_requests_that_wait_for_keys_occupy_no_slot_and_can_be_cancelled() -> None:
+async def test_requests_that_wait_for_keys_occupy_no_slot() -> None:
     with issuing() as issuer:
         async with guarded_by(issuer) as (service, client):
             await _answers(client, issuer.token(), 404)
             with pytest.raises(httpx.ReadTimeout):
                 await client.get(RECORD, headers=bearer(_unknown(issuer)), timeout=0.3)
             assert service.under_way == (0, 0, 0)
-            [source] = service.app.state.auth._issuers._sources.values()
-            until = time.monotonic() + 10
-            while source._waiting:
-                assert time.monotonic() < until
-                assert (await client.get("/livez")).status_code == 200

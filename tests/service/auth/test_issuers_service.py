@@ -145,18 +145,6 @@ def test_keys_are_fetched_when_their_issuer_recovers(issuer: Issuer, tmp_path: P
         assert "cannot be fetched" in service.log.read_text()
 
 
-def test_every_worker_fetches_for_itself(issuer: Issuer, tmp_path: Path, redis_url: str) -> None:
-    config = tmp_path / "tableside.yaml"
-    stores = {"s": {"kind": "redis", "url": redis_url}}
-    config.write_text(json.dumps({"stores": stores, "auto_create": True, "auth": {"issuers": [issuer.settings()]}}))
-    with running(tmp_path, config, workers=2) as service:
-        token = issuer.token()
-        assert {status(service, token, path="/v1/tables/issued/records/a") for _ in range(20)} == {404}
-        until(lambda: metric(service, "tableside_issuer_keys", issuer=issuer.url) == 1)
-        until(lambda: metric(service, "tableside_issuer_fetches_total", issuer=issuer.url, outcome="fetched") == 2)
-        assert issuer.fetches == 2
-
-
 def examples(containing: str) -> list[Any]:
     """Return the YAML blocks of the page about security that contain this text."""
     text = (DOCUMENTATION / "security.md").read_text(encoding="utf-8")

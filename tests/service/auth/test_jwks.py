@@ -101,12 +101,3 @@ def test_an_invalid_key_set_is_rejected(content: bytes) -> None:
 def test_an_empty_key_set_is_valid_and_the_number_of_keys_is_limited() -> None:
     assert len(parse_key_set(b'{"keys": []}')) == 0
     assert len(algorithms(*[P256.jwk()] * (KEYS_MAX + 5))) == KEYS_MAX
-
-
-def test_keys_are_found_by_name_and_by_algorithm() -> None:
-    other = SigningKey(None, "P-256")
-    keys = parse_key_set(json.dumps({"keys": [RSA.jwk(), P256.jwk(), other.jwk()]}).encode())
-    assert [key.kid for key in keys.with_kid("rsa")] == ["rsa"]
-    assert keys.with_kid("") == keys.with_kid("other") == []
-    assert [key.kid for key in keys.for_algorithm("ES256")] == ["p256", None]
-    assert keys.for_algorithm("HS256") == keys.for_algorithm("none") == []

@@ -153,16 +153,6 @@ async def test_waiting_requests_are_limited_and_others_are_rejected_immediately(
 
 
 @in_virtual_time
-async def test_requests_wait_for_the_first_fetch() -> None:
-    async with running() as asked:
-        asked.takes_s = 2
-        assert await asked.waiting(3) == [None] * 3
-        assert (len(asked.at), asked.source.keys) == (1, FIRST)
-        await asyncio.sleep(REFRESH_S - 10)
-        assert len(asked.at) == 1
-
-
-@in_virtual_time
 async def test_an_issuer_that_was_never_reached_fails_immediately_and_is_retried_soon() -> None:
     async with running() as asked:
         asked.answer = FetchFailed("away")

@@ -12,10 +12,11 @@ from hypothesis import given, strategies as st
 from prometheus_client import CollectorRegistry
 
 from support.issuing import SigningKey, claims, tampered, unsigned
-from tableside.auth import IssuerSettings, KeysMissing, TokenRejected, VerifiedToken
+from tableside.auth import IssuerSettings, KeysMissing, TokenRejected
+from tableside.auth.claim_rules import VerifiedToken
 from tableside.auth.key_source import IssuerMetrics, KeySource
 from tableside.auth.keys import KeysLocation, parse_key_set
-from tableside.auth.signed_tokens import KID_LENGTH_MAX, TOKEN_BYTES_MAX, Verifier, parse_header, verify_token
+from tableside.auth.signed_tokens import KID_LENGTH_MAX, TOKEN_BYTES_MAX, Verifier, verify_token
 
 ID, OTHER = "https://id.example", "https://other.example"
 RSA, P256, ED = SigningKey("rsa", "RSA"), SigningKey("p256"), SigningKey("ed", "Ed25519")
@@ -50,6 +51,7 @@ def reason(token: str | bytes) -> str:
     with pytest.raises(TokenRejected) as refused:
         of(token)
     assert refused.value.__cause__ is None
+    assert str(refused.value) == refused.value.reason
     return refused.value.reason
 
 
@@ -200,11 +202,6 @@ def test_text_that_is_no_token_is_rejected(token: Any) -> None:
     assert reason(token) in ("malformed", "signature")
 
 
-def test_a_critical_header_is_rejected_before_the_signature_is_checked() -> None:
-    with pytest.raises(TokenRejected, match="malformed"):
-        parse_header(P256.signed(good(), crit=["exp"], exp=1).encode())
-
-
 def test_the_length_is_checked_first_and_the_maximum_is_accepted() -> None:
     longest = P256.signed(good(more="x" * ((TOKEN_BYTES_MAX - len(GOOD)) * 3 // 4 - 20)))
     assert TOKEN_BYTES_MAX - 40 < len(longest) <= TOKEN_BYTES_MAX
@@ -215,13 +212,6 @@ def test_the_length_is_checked_first_and_the_maximum_is_accepted() -> None:
 @pytest.mark.parametrize("token", ["", "x", "tableside_abc", f"{HEAD}.{BODY}", f"{GOOD}.{SIGNATURE}", "a.b.c.d.e"])
 def test_text_without_the_form_of_a_signed_token_is_ignored(token: str) -> None:
     assert of(token) is None
-
-
-def test_the_reason_of_a_rejection_reveals_nothing_of_the_token() -> None:
-    for token, expected in HOSTILE.values():
-        with pytest.raises(TokenRejected) as refused:
-            of(token)
-        assert str(refused.value) == expected
 
 
 def test_a_token_with_an_unknown_key_requests_a_refresh() -> None:

@@ -1,38 +1,25 @@
 """Verified tokens are cached until they expire, and the cache has a maximum size."""
 
+from tableside.auth import Caller
 from tableside.auth.authenticator import TokenCache
 
-
-class Clock:
-    at = 100.0
-
-    def __call__(self) -> float:
-        return self.at
+ONE, TWO, THREE = Caller("one"), Caller("two"), Caller("three")
 
 
 def test_a_verified_token_is_cached_until_it_expires() -> None:
-    clock = Clock()
-    found: TokenCache[str] = TokenCache(clock)
-    found.put(b"a", "one", 105)
-    assert (found.get(b"a"), found.get(b"b")) == ("one", None)
-    clock.at = 104.9
-    assert found.get(b"a") == "one"
-    clock.at = 105
-    assert (found.get(b"a"), len(found)) == (None, 0)
+    now = 100.0
+    cache = TokenCache(lambda: now)
+    cache.put(b"a", ONE, 105)
+    now = 104.9
+    assert (cache.get(b"a"), cache.get(b"b")) == (ONE, None)
+    now = 105
+    assert cache.get(b"a") is None
 
 
 def test_the_least_recently_used_token_is_evicted_first() -> None:
-    found: TokenCache[str] = TokenCache(Clock(), count_max=2)
-    found.put(b"a", "one", 200)
-    found.put(b"b", "two", 200)
-    assert found.get(b"a") == "one"
-    found.put(b"c", "three", 200)
-    assert [found.get(digest) for digest in (b"a", b"b", b"c")] == ["one", None, "three"]
-    assert len(found) == 2
-
-
-def test_all_entries_can_be_removed() -> None:
-    found: TokenCache[str] = TokenCache(Clock())
-    found.put(b"a", "one", 200)
-    found.clear()
-    assert (found.get(b"a"), len(found)) == (None, 0)
+    cache = TokenCache(lambda: 0.0, count_max=2)
+    cache.put(b"a", ONE, 200)
+    cache.put(b"b", TWO, 200)
+    assert cache.get(b"a") is ONE
+    cache.put(b"c", THREE, 200)
+    assert [cache.get(digest) for digest in (b"a", b"b", b"c")] == [ONE, None, THREE]

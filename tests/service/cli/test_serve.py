@@ -1,17 +1,12 @@
 """`tableside check` and `tableside serve` with faulty files and options: one line for each fault, and no traceback."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from support.running import refused
 from tableside.cli import app
-
-ALIASES = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"a{level}: &a{level} [{','.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 12)
-)
 
 
 @pytest.mark.parametrize("command", [("check",), ("serve", "--config")], ids=" ".join)
@@ -19,17 +14,11 @@ ALIASES = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     ("content", "fault"),
     [
         (b"stores: &a {m: *a}", "m.m.m: is nested deeper than 32 levels"),
-        (ALIASES.encode(), ": here the file exceeds 1,000,000 values, with aliases counted in full"),
-        (b"a: " + b"[" * 100_000, "is nested deeper than 32 levels"),
-        (
-            b"stores: {a: {kind: memory}}\ntables: {yes: {store: a}}",
-            "tables.yes: YAML reads this name as a boolean: quote it",
-        ),
         (b"stores: \xff", "cannot be read"),
         (b"\0", "the file is not YAML"),
         (b"", "the configuration must be a mapping with stores and tables"),
     ],
-    ids=range(7),
+    ids=range(4),
 )
 def test_a_faulty_file_is_one_line(command: tuple[str, ...], content: bytes, fault: str, tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_bytes(content)
@@ -81,28 +70,16 @@ def test_serve_refuses_options_that_contradict_the_configuration(
         "stores: {s: {kind: redis, url: 'redis://127.0.0.1:1'}}\n"
         "tables: {t: {store: s, cache: {records_max: 1, ttl_s: 1}}}\n"
     )
-    refused = CliRunner().invoke(app, ["serve", *options.split()])
-    assert refused.exit_code == 2
-    assert message in refused.stderr
+    ended = CliRunner().invoke(app, ["serve", *options.split()])
+    assert ended.exit_code == 2
+    assert message in ended.stderr
 
 
 def test_with_auth_the_service_can_listen_on_other_addresses(tmp_path: Path) -> None:
     """The start fails later and for another reason: this machine does not have the address."""
     config = tmp_path / "tableside.yaml"
     config.write_text("stores: {local: {kind: memory}}\n" + f"auth: {{tokens: [{{name: a, sha256: {'ab' * 32}}}]}}\n")
-    command = [
-        sys.executable,
-        "-m",
-        "tableside",
-        "serve",
-        "--host",
-        "192.0.2.1",
-        "--port",
-        "0",
-        "--config",
-        str(config),
-    ]
-    guarded = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    guarded = refused(tmp_path, "--host", "192.0.2.1", "--config", str(config))
     assert guarded.returncode not in (0, 2)
     assert "--insecure" not in guarded.stderr
     assert "192.0.2.1" in guarded.stdout + guarded.stderr

@@ -27,7 +27,6 @@ def test_a_new_token_matches_its_printed_entry() -> None:
     entries = yaml.safe_load(line)
     auth = validate({"stores": {"s": {"kind": "memory"}}, "auth": {"tokens": entries}}).auth
     caller = Auth(auth, CollectorRegistry()).caller_of(token.encode())
-    assert caller is not None
     assert (caller.name, caller.admin) == ("etl", False)
     assert caller.may("read", "any")
     assert [caller.may("write", table) for table in ("profiles", "any")] == [True, False]
