@@ -59,21 +59,6 @@ def test_values_equal_those_of_the_library() -> None:
     assert 'calls_total{kind="b"} 2.5' in found[-1]
 
 
-def test_counts_reach_the_library_when_they_are_settled() -> None:
-    registry = Registry()
-    calls = metrics.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
-    sizes = metrics.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
-    for size in (1, 2, 3):
-        calls.inc(size)
-        sizes.observe(size)
-    assert calls._value.get() == 0
-    for _ in range(2):
-        registry.flush()
-        assert calls._value.get() == 6
-        assert sizes._sum.get() == 6
-        assert [bucket.get() for bucket in sizes._buckets] == [0, 1, 1, 1]
-
-
 @pytest.mark.usefixtures("impatient")
 def test_no_count_is_lost_or_decreases_during_concurrent_reads() -> None:
     registry = Registry()

@@ -1,14 +1,11 @@
 """Failures of a collector are logged at intervals, and once more when it works again."""
 
-import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-import tableside
 from servers.process import free_port
 from service.telemetry.collector import collecting
 from service.telemetry.lines import logged
@@ -22,15 +19,11 @@ class Exporter(SpanExporter):
 
     def __init__(self) -> None:
         self.outcome: SpanExportResult | Exception = SpanExportResult.SUCCESS
-        self.closed = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
-
-    def shutdown(self) -> None:
-        self.closed = True
 
 
 @pytest.mark.parametrize("failure", [SpanExportResult.FAILURE, ConnectionError("marked-password")])
@@ -60,24 +53,6 @@ def test_failures_are_logged_first_at_intervals_and_at_the_end(
         ("warning", f"spans cannot be delivered to {where}", 1),
     ]
     assert "marked" not in lines.text
-
-
-def test_closing_the_exporter_closes_its_sender() -> None:
-    exporter = Exporter()
-    delivery = ReportingExporter(exporter, "http://collector")
-    assert delivery.force_flush()
-    delivery.shutdown()
-    assert exporter.closed
-
-
-def test_nothing_else_imports_the_sdk_when_it_is_imported() -> None:
-    package = Path(tableside.__file__).parent
-    importers = {
-        file.name
-        for file in package.rglob("*.py")
-        if re.search(r"^from opentelemetry\.(sdk|exporter)", file.read_text(), re.MULTILINE)
-    }
-    assert importers == {"span_exporter.py"}
 
 
 def test_a_collector_on_this_machine_gets_spans_without_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

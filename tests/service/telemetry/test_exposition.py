@@ -2,12 +2,9 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +19,11 @@ from prometheus_client.registry import Collector
 
 from scripts.bootstrap import ROOT
 from support.kinds import kind
-from support.running import Service, running
+from support.running import Service, refused, running
 from support.waiting import until
 from tableside import __version__
 from tableside.app import create_app
-from tableside.settings import validate
+from tableside.settings import LimitSettings, validate
 from tableside.telemetry import metrics
 
 pytestmark = pytest.mark.server
@@ -200,6 +197,8 @@ def test_every_worker_returns_sums_that_include_ended_workers(request: pytest.Fi
         assert sum(1 for _ in shared.glob("counter_*.db")) == 2, "both have counted something"
         in_flight = ("tableside_in_flight", frozenset({("what", "requests")}))
         until(lambda: samples(service.url).get(in_flight) == 0)
+        limit = 2 * LimitSettings().in_flight_max
+        until(lambda: f"0 of {limit:,} requests" in httpx.get(f"{service.url}/console/live").text)
         put_40(service)
     left = CollectorRegistry()
     MultiProcessCollector(left, str(shared))  # type: ignore[no-untyped-call]  # it has no annotations
@@ -220,32 +219,18 @@ def test_the_directory_of_metrics_is_made(request: pytest.FixtureRequest, tmp_pa
 
 def test_a_directory_of_metrics_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    variables = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "file" / "metrics")}
-    command = [sys.executable, "-m", "tableside", "serve", "--port", "0"]
-    ended = subprocess.run(
-        command, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    ended = refused(tmp_path, PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "file" / "metrics"))
     assert ended.returncode == 2
     [line] = ended.stderr.splitlines()
     assert line.startswith("tableside: PROMETHEUS_MULTIPROC_DIR: ")
 
 
-def test_workers_that_start_together_all_remove_gauges_of_exited_workers(tmp_path: Path) -> None:
-    """As after all of them were killed, if the directory belongs to the operator and remains."""
-    for dead in range(PID_MAX, PID_MAX + 500):
-        (tmp_path / f"gauge_livesum_{dead}.db").touch()
+def test_the_gauges_of_exited_workers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [f"counter_{PID_MAX}.db", f"gauge_livesum_{os.getpid()}.db"]
-    for name in kept:
+    for name in (*kept, f"gauge_livesum_{PID_MAX}.db"):
         (tmp_path / name).touch()
-    start = threading.Barrier(4)
-
-    def forget() -> None:
-        start.wait()
-        metrics._remove_gauges_of_exited_workers(tmp_path)
-
-    with ThreadPoolExecutor(4) as workers:
-        for done in [workers.submit(forget) for _ in range(4)]:
-            done.result()
+    monkeypatch.setenv(metrics.DIRECTORY_VARIABLE, str(tmp_path))
+    metrics.Exposition()
     assert sorted(file.name for file in tmp_path.iterdir()) == kept
 
 

@@ -62,13 +62,6 @@ def test_a_share_of_requests_without_a_trace_start_one(share: float, expected: i
     assert len({span.context.trace_id for span in watch.spans if span.context}) == expected
 
 
-def test_the_share_may_be_changed() -> None:
-    watch = Watch(0)
-    assert not watch.serve()
-    watch.observer.configure(TraceSettings(sample=1))
-    assert watch.serve()
-
-
 def test_a_callers_trace_is_continued_only_if_sampled() -> None:
     watch = Watch(0.5)
     assert watch.serve((b"traceparent", PARENT + b"01"), (b"tracestate", b"a=b"), (b"tracestate", b"c=d"))
@@ -107,34 +100,6 @@ def test_an_invalid_trace_state_does_not_affect_the_trace() -> None:
     [span] = watch.spans
     assert span.context is not None
     assert span.context.trace_id == TRACE
-
-
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
-def test_probes_have_no_span(path: str) -> None:
-    watch = Watch(1)
-    assert not watch.serve((b"traceparent", PARENT + b"01"), path=path)
-    assert watch.spans == ()
-
-
-def test_a_span_has_the_attributes_of_the_request_and_never_the_path() -> None:
-    watch = Watch()
-    watch.serve(table="t", operations=3, failed=1, status=503, code="store_unavailable")
-    [span] = watch.spans
-    assert span.name == f"GET {ROUTE}"
-    assert dict(span.attributes or {}) == {
-        "http.request.method": "GET",
-        "http.route": ROUTE,
-        "http.response.status_code": 503,
-        "url.scheme": "https",
-        "network.protocol.version": "1.1",
-        "server.address": "::1",
-        "server.port": 443,
-        "error.type": "store_unavailable",
-        "tableside.table": "t",
-        "tableside.operations": 3,
-        "tableside.failed": 1,
-    }
-    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, None)
 
 
 @pytest.mark.parametrize(

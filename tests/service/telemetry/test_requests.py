@@ -2,8 +2,6 @@
 
 import asyncio
 import itertools
-import logging
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -82,18 +80,6 @@ def test_a_share_of_successful_requests_is_logged(share: float, expected: int) -
         for status in (200, 204, 404, 429, 0) * 200:
             serve(log, status=status)
     assert len(lines.all) == expected
-
-
-def test_the_same_seed_chooses_the_same_requests() -> None:
-    def chosen() -> list[str]:
-        with logged() as lines:
-            log = request_log(random.Random(7).random, requests=0.1)
-            for index in range(300):
-                serve(log, request_id=f"{index}")
-            return [line["request_id"] for line in lines.all]
-
-    assert 10 < len(chosen()) < 60
-    assert chosen() == chosen()
 
 
 @in_virtual_time
@@ -181,10 +167,3 @@ def test_the_logged_share_can_be_changed() -> None:
     with logged() as lines:
         asyncio.run(main())
         assert kinds(lines) == [("warning", "slow request"), ("info", "request")]
-
-
-def test_nothing_is_written_below_the_level() -> None:
-    with logged(level="error") as lines:
-        serve(request_log(requests=1))
-        assert lines.text == ""
-        assert not logging.getLogger("tableside").isEnabledFor(logging.WARNING)

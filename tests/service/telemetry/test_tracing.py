@@ -92,19 +92,6 @@ class Traced(Scripted):
 
 
 @in_virtual_time
-async def test_only_a_wait_for_a_slot_creates_a_span() -> None:
-    watch = Watch()
-    store = Bulkhead(Traced(watch.traces), 1, traces=watch.traces)
-    first, second = await asyncio.gather(*(watch.request(name, store, [Get("a")]) for name in ("one", "two")))
-    assert sorted(watch.names) == ["bulkhead wait", "one", "store call", "store call", "two"]
-    watch.child_of(first, "store call")
-    wait, call = watch.child_of(second, "bulkhead wait"), watch.child_of(second, "store call")
-    assert wait.end_time is not None
-    assert call.start_time is not None
-    assert wait.end_time <= call.start_time
-
-
-@in_virtual_time
 async def test_an_unsuccessful_wait_is_a_span_too() -> None:
     watch = Watch()
     store = Bulkhead(Traced(watch.traces, 10.0), 1, traces=watch.traces)
@@ -121,27 +108,6 @@ async def test_an_unsuccessful_wait_is_a_span_too() -> None:
     call = watch.child_of(watch.one("one"), "store call")
     assert dict(call.attributes or {}) == {"error.type": "CancelledError"}
     assert call.status.status_code is StatusCode.UNSET
-
-
-@in_virtual_time
-async def test_a_shared_call_is_in_the_first_trace_with_links_to_the_others() -> None:
-    watch = Watch()
-    store = Coalesce(Traced(watch.traces), operations_max=100, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
-    first, second, third = await asyncio.gather(
-        watch.request("one", store, [Get("a")]),
-        watch.request("two", store, [Get("b")]),
-        watch.request("three", store, [Get("a")]),
-    )
-    waits = [watch.child_of(request, "coalesce wait") for request in (first, second, third)]
-    shared = watch.one("shared call")
-    watch.child_of(shared, "store call")
-    assert shared.parent == waits[0].get_span_context()
-    assert dict(shared.attributes or {}) == {"tableside.sharers": 3}
-    # Links have the order of the operations.
-    assert sorted(linked(shared)) == sorted(map(identity, waits[1:]))
-    assert [linked(wait) for wait in waits] == [[], [identity(shared)], [identity(shared)]]
-    [link] = waits[1].links
-    assert link.context.trace_id == first.get_span_context().trace_id
 
 
 @in_virtual_time
@@ -235,18 +201,6 @@ async def test_the_stack_of_a_table_shows_each_attempt_and_each_wait() -> None:
     assert len(watch.spans) == 3 + len(inner)
 
 
-@in_virtual_time
-async def test_everything_that_waited_has_ended_when_the_policy_is_closed() -> None:
-    watch = Watch()
-    store = Coalesce(Traced(watch.traces), operations_max=100, bytes_max=10_000, linger_s=9.0, traces=watch.traces)
-    tasks = [asyncio.create_task(watch.request(f"{index}", store, [put("same")])) for index in range(5)]
-    await asyncio.sleep(0.1)
-    await store.close()
-    await asyncio.gather(*tasks)
-    assert watch.names.count("coalesce wait") == 5
-    assert watch.names.count("shared call") == watch.names.count("store call") == 5
-
-
 def test_no_spans_are_created_outside_of_a_sampled_trace() -> None:
     watch, unsampled = Watch(), Watch(sample=0.0)
     for current in (None, unsampled.tracer.start_span("request")):
@@ -273,12 +227,3 @@ def test_an_error_ends_a_span_without_its_text() -> None:
     span = watch.one("store call")
     assert dict(span.attributes or {}) == {"a": 1, "error.type": "ValueError"}
     assert (span.status.status_code, span.status.description, span.events) == (StatusCode.ERROR, None, ())
-
-
-def test_a_wait_span_can_have_links() -> None:
-    watch = Watch()
-    with watch.tracer.start_as_current_span("one", Context()):
-        link = current_link(watch.traces)
-    with watch.tracer.start_as_current_span("two", Context()), wait_span(watch.traces, "cache wait", [link, None]):
-        pass
-    assert linked(watch.one("cache wait")) == [identity(watch.one("one"))]
