@@ -15,11 +15,10 @@ from ...settings import LimitSettings
 from ..endpoints.service import describe
 from ..request_context import context_of
 from . import numbers
-from .console import Console
+from .console import Console, History
 from .counts import FAILURES, REFUSED, SHED, SUCCESSES, Change
-from .history import History
 from .plots import Spark, build_plots, spark
-from .records import SUMMARIES
+from .records import summary
 
 TABLES_SHOWN_MAX = 50
 SPARK_STEP_S = 20.0
@@ -207,7 +206,7 @@ _OUTCOMES = {
     "replayed": "Repeated writes, recognized by their token and not applied again",
     "dropped": "Writes to no partition",
     REFUSED: "Operations that were rejected because of the request, for example 412 or 422",
-    **SUMMARIES,
+    **{code: summary(code) for code in FAILURES},
 }
 
 

@@ -40,7 +40,7 @@ from ...core.transitions import checked_ttl_s
 from ..wire import operation_members as members, request_headers
 from ..wire.answers import rfc3339
 from ..wire.pages import open_sealed, seal
-from ..wire.problems import UnsupportedMediaType
+from ..wire.problems import CODES, UnsupportedMediaType
 
 SHOWN_CHARACTERS_MAX = 200_000
 """The maximum length of a displayed value. Longer values are displayed in part, and the console cannot edit them."""
@@ -55,24 +55,8 @@ FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"
 FORM_BYTES_MAX = 1 << 20
 FIELDS_MAX = 20
 
-SUMMARIES = {
-    "record_not_found": "Record not found.",
-    "table_not_found": "Table not found.",
-    "malformed_request": "The request cannot be parsed.",
-    "invalid_operation": "Invalid key, value or operation.",
-    "too_large": "A size limit was exceeded.",
-    "precondition_failed": "The record was changed after it was loaded.",
-    "contended": "Concurrent writes to the record caused a conflict.",
-    "throttled": "A rate limit was exceeded.",
-    "overloaded": "The service is overloaded.",
-    "store_unavailable": "The store is unreachable.",
-    "deadline_exceeded": "The deadline was exceeded.",
-    "record_unreadable": "The store's entry under this key is not a valid record.",
-    "unsupported": "The store does not support this operation.",
-    "unauthenticated": "Authentication is required.",
-    "forbidden": "Permission denied.",
-    "internal": "An internal error occurred.",
-}
+CHANGED_SINCE = "the record was changed after it was loaded"
+"""The meaning of `precondition_failed` in the console, whose forms have the etag of the record that they show."""
 
 
 class DisplayedRecord(msgspec.Struct, frozen=True):
@@ -112,7 +96,14 @@ def describe_error(error: TableError, *, write: bool = False) -> ErrorMessage:
         advice.append("The write may have been applied: look up the record again.")
     if error.retriable:
         advice.append("A retry may succeed.")
-    return ErrorMessage(SUMMARIES.get(error.code, "The request failed."), error.detail, error.code, " ".join(advice))
+    return ErrorMessage(summary(error.code), error.detail, error.code, " ".join(advice))
+
+
+def summary(code: str) -> str:
+    """Return the meaning of an error code as a sentence."""
+    _, meaning = CODES[code]
+    text = CHANGED_SINCE if code == PreconditionFailed.code else meaning
+    return f"{text[0].upper()}{text[1:]}."
 
 
 class Address(msgspec.Struct, frozen=True):

@@ -95,20 +95,6 @@ async def test_a_record_is_looked_up_by_its_key(browser: Browser, service: Servi
         await expect(record).to_contain_text("Record not found.")
 
 
-async def test_a_cached_record_shows_its_age_unless_the_cache_is_bypassed(
-    browser: Browser, service: Service, http: httpx.AsyncClient
-) -> None:
-    await put(http, "cached", "aged", {"n": 1})
-    await http.get("/cached/records/aged")
-    await asyncio.sleep(1.1)
-    async with looking(browser) as page:
-        await page.goto(f"{service.url}/console/tables/cached/record?k0=aged")
-        await expect(page.locator("#record")).to_contain_text(re.compile(r"the cache, [1-9]\d*(\.\d+)? s old"))
-        await page.get_by_label("Bypass the cache").check()
-        await page.get_by_role("button", name="Look up").click()
-        await expect(page.locator("#record")).to_contain_text("the store")
-
-
 async def test_a_record_is_created_changed_and_deleted(
     browser: Browser, service: Service, http: httpx.AsyncClient
 ) -> None:
@@ -153,20 +139,6 @@ async def test_a_conflicting_edit_shows_both_versions(
         assert (await http.get("/quiet/records/raced")).json() == {"same": 0, "n": 2}
 
 
-async def test_deleting_a_changed_record_shows_the_current_version(
-    browser: Browser, service: Service, http: httpx.AsyncClient
-) -> None:
-    await put(http, "quiet", "kept", {"n": 1})
-    async with looking(browser) as page:
-        page.on("dialog", lambda dialog: dialog.accept())
-        await page.goto(f"{service.url}/console/tables/quiet/record?k0=kept")
-        await put(http, "quiet", "kept", {"n": 2})
-        await page.get_by_role("button", name="Delete").click()
-        await expect(page.locator("#record").get_by_role("alert")).to_contain_text("The record is unchanged.")
-        await expect(page.locator("#record").get_by_label("Value")).to_have_value('{\n  "n": 2\n}')
-        assert (await http.get("/quiet/records/kept")).json() == {"n": 2}
-
-
 async def test_records_are_listed_in_pages(browser: Browser, service: Service, http: httpx.AsyncClient) -> None:
     puts = [{"op": "put", "key": f"N{number:03}", "value": {"n": number}} for number in range(60)]
     puts.append({"op": "put", "key": "other", "value": {}})
@@ -190,29 +162,6 @@ async def test_records_are_listed_in_pages(browser: Browser, service: Service, h
         await expect(rows.first).to_have_text("N000")
         await page.get_by_role("link", name="N007").click()
         await expect(page.locator("#record").get_by_label("Value")).to_have_value('{\n  "n": 7\n}')
-
-
-async def test_a_read_only_console_has_no_forms(browser: Browser, watched: Service) -> None:
-    async with httpx.AsyncClient(base_url=f"{watched.url}/v1/tables") as http:
-        await put(http, "quiet", "shown", {"n": 1})
-    async with looking(browser) as page:
-        await page.goto(f"{watched.url}/console/tables/quiet/record?k0=shown")
-        await expect(page.locator("#record pre")).to_have_text('{\n  "n": 1\n}')
-        for name in ("Save", "Delete", "Create"):
-            await expect(page.get_by_role("button", name=name)).to_have_count(0)
-        await page.goto(f"{watched.url}/console/tables/quiet/record?k0=absent")
-        await expect(page.locator("#record")).to_contain_text("Record not found.")
-        await expect(page.locator("textarea")).to_have_count(0)
-
-
-async def test_settings_and_capabilities_are_shown(browser: Browser, service: Service) -> None:
-    async with looking(browser) as page:
-        await page.goto(f"{service.url}/console/tables/limited")
-        settings = await page.locator("dl.settings").inner_text()
-        found = dict(re.findall(r"^(\S+)\n+(.*)$", settings, re.MULTILINE))
-        assert found["read.rate_per_s"] == "1"
-        assert found["deadline_s"] == "0.05"
-        assert found["capabilities.if_match"] == "yes"
 
 
 async def test_everything_is_reached_by_keyboard(browser: Browser, service: Service, http: httpx.AsyncClient) -> None:

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import put
-from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics, InFlight
+from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
 from tableside.catalog.table_metrics import TableMetrics
@@ -76,10 +76,6 @@ def test_a_quantile_beyond_the_last_bound_is_that_bound() -> None:
     assert quantile(0.99, [(1.0, 0.0), (math.inf, 0.0)]) is None
 
 
-def test_empty_buckets_are_skipped() -> None:
-    assert quantile(0.5, [(1.0, 0.0), (2.0, 0.0), (4.0, 8.0), (math.inf, 8.0)]) == 3.0
-
-
 def table(metrics: StackMetrics, name: str = "t", **settings: object) -> Table:
     chosen = TableSettings.model_validate({"store": "local", **settings})
     around = build_stack(MemoryStore(TableSpec(name)), chosen, StackContext(metrics))
@@ -140,15 +136,6 @@ async def test_metrics_of_policies_are_read() -> None:
     assert row["read limit"] == 2
     assert row["throttled"] == 2
     assert row["write limit"] == 0
-
-
-def test_amounts_in_flight_are_read() -> None:
-    registry = CollectorRegistry()
-    in_flight = InFlight(InFlightMetrics(registry), requests_max=9, operations_max=9, bytes_max=9)
-    in_flight.operations.enter(3)
-    in_flight.sample()
-    found = read(registry.collect()).in_flight
-    assert (found["operations"], found["requests"]) == (3, 0)
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

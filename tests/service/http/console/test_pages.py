@@ -1,6 +1,7 @@
 """Pages without a browser: response headers, rejected requests, and that content of records is escaped."""
 
 import html
+import json
 import re
 import socket
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import pytest
 
 from support.running import Service, running
 from support.waiting import until
-from tableside.http.console.records import SHOWN_CHARACTERS_MAX
+from tableside.http.console.records import COMPARED_LINES_MAX, SHOWN_CHARACTERS_MAX
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("browser")]  # the group shares the services
 
@@ -64,7 +65,7 @@ def test_an_absent_table_has_an_error_page(client: httpx.Client) -> None:
     answer = client.get("/console/tables/nothing")
     assert answer.status_code == 404
     assert answer.headers["Content-Type"].startswith("text/html")
-    assert "Table not found." in answer.text
+    assert "There is no such table." in answer.text
     part = client.get("/console/tables/nothing/live", headers={"HX-Request": "true"})
     assert (part.status_code, part.json()["code"]) == (404, "table_not_found")
 
@@ -126,6 +127,30 @@ def test_changes_are_rejected_unless_the_configuration_allows_them(watched: Serv
             assert answer.status_code == 403
             assert "console.edit" in answer.json()["detail"]
         assert client.get("/v1/tables/quiet/records/a").json() == {"n": 1}
+        assert '<pre tabindex="0" aria-label="Value">' in client.get(f"{RECORD}a").text
+        for key in ("a", "absent"):
+            assert not re.search("<textarea|>(Save|Delete|Create)<", client.get(f"{RECORD}{key}").text)
+
+
+def test_deleting_a_changed_record_shows_the_current_version(client: httpx.Client) -> None:
+    etag = put(client, "quiet", "kept", {"n": 1})
+    put(client, "quiet", "kept", {"n": 2})
+    page = html.unescape(client.delete(f"{RECORD}kept&etag={etag}", headers=FROM_A_PAGE).text)
+    assert "The record is unchanged." in page
+    assert '"n": 2' in page
+    assert client.get("/v1/tables/quiet/records/kept").json() == {"n": 2}
+
+
+def test_a_cached_record_shows_its_age_unless_the_cache_is_bypassed(client: httpx.Client) -> None:
+    put(client, "cached", "aged", {"n": 1})
+    path = "/console/tables/cached/record?k0=aged"
+    assert re.search(r"the cache, \S+ (µs|ms|s) old", [client.get(path).text for _ in range(2)][1])
+    assert re.search("Read from</dt><dd>the store", client.get(f"{path}&fresh=on").text)
+
+
+def test_settings_and_capabilities_are_shown(client: httpx.Client) -> None:
+    found = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", client.get("/console/tables/limited").text))
+    assert (found["read.rate_per_s"], found["deadline_s"], found["capabilities.if_match"]) == ("1", "0.05", "yes")
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
@@ -148,11 +173,11 @@ def test_a_form_has_a_size_limit_and_one_media_type(client: httpx.Client) -> Non
 @pytest.mark.parametrize(
     ("members", "saying"),
     [
-        ({"value": "{"}, "The request cannot be parsed."),
-        ({"value": "[]"}, "Invalid key, value or operation."),
-        ({"value": '{"_ts": 1}'}, "Invalid key, value or operation."),
-        ({"value": "{}", "ttl_s": "soon"}, "Invalid key, value or operation."),
-        ({"value": "{}", "ttl_s": "0"}, "Invalid key, value or operation."),
+        ({"value": "{"}, "The request cannot be parsed, or its structure is invalid."),
+        ({"value": "[]"}, "The name of the table, the key, value, update or operation is invalid."),
+        ({"value": '{"_ts": 1}'}, "The name of the table, the key, value, update or operation is invalid."),
+        ({"value": "{}", "ttl_s": "soon"}, "The name of the table, the key, value, update or operation is invalid."),
+        ({"value": "{}", "ttl_s": "0"}, "The name of the table, the key, value, update or operation is invalid."),
     ],
 )
 def test_an_invalid_value_is_shown_again_with_the_reason(
@@ -164,6 +189,15 @@ def test_an_invalid_value_is_shown_again_with_the_reason(
     assert "The record is unchanged." in answer.text
     assert members["value"].replace('"', "&#34;") in answer.text
     assert client.get("/v1/tables/quiet/records/faulty").status_code == 404
+
+
+def test_long_versions_are_compared_in_part(client: httpx.Client) -> None:
+    stored = list(range(2 * COMPARED_LINES_MAX))
+    put(client, "quiet", "compared", {"n": stored})
+    page = form(client, "compared", {"etag": "other", "value": json.dumps({"n": stored[1:]})}).text
+    versions = [html.unescape(version) for version in re.findall(r"<figure>.*?<pre[^>]*>(.*?)</pre>", page, re.DOTALL)]
+    assert [len(version.strip().splitlines()) for version in versions] == [COMPARED_LINES_MAX] * 2
+    assert re.findall("<mark>(.*)</mark>", versions[1]) == ["    0,"]
 
 
 def test_the_form_decides_whether_the_expiry_is_kept(client: httpx.Client) -> None:
@@ -328,7 +362,7 @@ def shed_some(url: str, client: httpx.Client) -> int:
 def test_an_unreachable_store_is_reported_in_a_sentence(client: httpx.Client) -> None:
     for path in ("record?k0=a", "records"):
         page = client.get(f"/console/tables/sessions/{path}").text
-        assert "The store is unreachable." in page
+        assert "The store could not be reached, or did not answer." in page
         assert "<code>store_unavailable</code>" in page
         assert "A retry may succeed." in page
 
