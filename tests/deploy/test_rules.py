@@ -210,16 +210,6 @@ def test_no_alert_fires_otherwise(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_every_wrong_case_is_detected_among_others(bare: Path, tmp_path: Path) -> None:
-    wrong = [case(alert, seen, minute, []) for alert, seen, minute, _ in FIRES]
-    right = [case(alert, seen, minute, []) for alert, seen, minute in STAYS_QUIET]
-    done = check(tmp_path, [*wrong, *right], bare)
-    assert done.returncode == 1
-    assert re.findall(r"alertname: (\w+), time: (\d+)m", done.stdout) == [
-        (alert, str(minute)) for alert, _, minute, _ in FIRES
-    ]
-
-
 def test_the_annotations_of_an_alert_contain_its_numbers(tmp_path: Path) -> None:
     said = {
         "summary": "Operations on the table t fail",

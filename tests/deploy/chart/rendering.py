@@ -89,6 +89,33 @@ def container(objects: list[Object]) -> Object:
     return dict(found)
 
 
+def pod_security_faults(spec: Object) -> list[str]:
+    """Return how a pod differs from the restricted profile of Kubernetes' Pod Security Standards.
+
+    The profile allows a writable root file system, and a user that only the image chooses. This check does not.
+    """
+    own = spec.get("securityContext", {})
+    rules = {
+        "host": not spec.keys() & {"hostNetwork", "hostPID", "hostIPC"},
+        "volumes": all(volume.keys() - {"name"} <= VOLUMES for volume in spec.get("volumes", [])),
+        "user": own.get("runAsNonRoot") is True and own.get("runAsUser") not in (0, None),
+        "seccomp": own.get("seccompProfile") == {"type": "RuntimeDefault"},
+        "sysctls": "sysctls" not in own,
+    }
+    for one in [*spec["containers"], *spec.get("initContainers", [])]:
+        rules[f"container {one['name']}"] = one.get("securityContext") == CONTAINER_SECURITY
+        rules[f"ports of {one['name']}"] = not any("hostPort" in port for port in one.get("ports", []))
+    return [rule for rule, is_met in rules.items() if not is_met]
+
+
+VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+CONTAINER_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+
+
 def configuration(objects: list[Object]) -> str:
     """Return the text of the service's configuration file."""
     [found] = [one for one in all_of(objects, "ConfigMap") if "config.yaml" in one["data"]]

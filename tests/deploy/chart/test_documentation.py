@@ -10,8 +10,16 @@ import helm_python
 import pytest
 import yaml
 
-from deploy.chart.rendering import CHART, REMOTE, configuration, container, merged, pod, render
-from deploy.chart.restricted import faults
+from deploy.chart.rendering import (
+    CHART,
+    REMOTE,
+    configuration,
+    container,
+    merged,
+    pod,
+    pod_security_faults,
+    render,
+)
 from deploy.chart.values_table import described
 from documentation.blocks import Block, blocks
 from scripts.bootstrap import ROOT
@@ -36,7 +44,7 @@ def others() -> list[Block]:
 @pytest.mark.parametrize("block", values(), ids=str)
 def test_values_of_a_page_render_and_the_service_accepts_their_configuration(block: Block, tmp_path: Path) -> None:
     objects = render(yaml.safe_load(block.text))
-    assert faults(pod(objects)["spec"]) == []
+    assert pod_security_faults(pod(objects)["spec"]) == []
     text, tokens = configuration(objects), tmp_path / "tokens.yaml"
     tokens.write_text(f"[{{name: a, sha256: {'ab' * 32}}}]\n")
     file = tmp_path / "config.yaml"

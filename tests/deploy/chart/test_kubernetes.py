@@ -19,7 +19,7 @@ import yaml
 
 from deploy.chart import matrix
 from deploy.chart.pods import placed, started
-from deploy.chart.rendering import CHART, LOCAL, REMOTE, Object, Values, all_of, merged, pod, render, workload
+from deploy.chart.rendering import CHART, LOCAL, REMOTE, Object, Values, all_of, merged, pod, render
 from servers.install import find_command
 from servers.kubernetes import Cluster, definitions, kubernetes
 
@@ -129,11 +129,6 @@ def as_pod(template: Object, name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", **one, "metadata": {**one["metadata"], "name": name}}
 
 
-def test_the_server_reports_its_version(api: Api) -> None:
-    version = api.raw("/version")
-    assert (version["major"], int(version["minor"]) >= 30) == ("1", True)
-
-
 @pytest.mark.parametrize("number", range(matrix.FULL_ROWS))
 def test_the_server_accepts_every_object(api: Api, number: int) -> None:
     row = matrix.full_rows()[number]
@@ -159,12 +154,6 @@ def test_the_restricted_profile_rejects_a_pod_that_violates_it(api: Api) -> None
     answer = api.create(api.path("Pod", "v1"), one, dryRun="All")
     assert answer.status_code == 403
     assert 'violates PodSecurity "restricted:latest"' in answer.json()["message"]
-
-
-def test_the_server_rejects_an_unknown_field(api: Api) -> None:
-    one = workload(render(REMOTE))
-    one["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["sleep"]["minutes"] = 1
-    assert "minutes" in api.apply(one).text
 
 
 EVERYTHING: Values = merged(

@@ -312,16 +312,9 @@ REFUSED: dict[str, tuple[Values, str]] = {
 @pytest.mark.parametrize("case", sorted(REFUSED))
 def test_values_that_cannot_work_are_rejected_before_installation(case: str) -> None:
     values, why = REFUSED[case]
-    with pytest.raises(helm_python.HelmError, match=re.escape(why)):
+    with pytest.raises(helm_python.HelmError, match=re.escape(why)) as refused:
         render(values)
-
-
-@pytest.mark.parametrize("case", sorted(REFUSED))
-def test_an_error_message_shows_no_secret(case: str) -> None:
-    with pytest.raises(helm_python.HelmError) as refused:
-        render(REFUSED[case][0])
-    assert "secret@" not in str(refused.value)
-    assert ":secret" not in str(refused.value)
+    assert not re.search(":secret|secret@", str(refused.value))
 
 
 @pytest.mark.parametrize("values", WITHOUT_SECRETS, ids=str)

@@ -1,12 +1,19 @@
 """The inputs of the image, checked without building it."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from deploy.image.locked import requirements
 from scripts.bootstrap import ROOT
+
+
+def requirements(file: Path) -> Iterator[Requirement]:
+    """Yield each requirement of a file, with its pinned version and its marker."""
+    for text in re.findall(r"(?m)^([a-z0-9][^\\\n]*)", file.read_text()):
+        yield Requirement(text.strip())
 
 
 @pytest.mark.parametrize("name", ["image.txt", "image-build.txt"])
