@@ -1,46 +1,26 @@
-"""Guarantees of every store: concurrent first updates, replicas, the same values after the same updates."""
+"""Guarantees of every store: concurrent first updates in replicas, and a start without the store."""
 
 import asyncio
 import contextlib
 import json
-import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 
-from contract import put, same
 from servers.proxy import FaultProxy
 from support.dynamodb_tables import PATIENCE_S
 from support.kinds import EVERY, REMOTE, Kind, kind
 from support.running import Service, running
 from support.waiting import WAIT_MAX_S
-from tableside.catalog.catalog import Catalog, Environment
-from tableside.catalog.stack import StackMetrics
-from tableside.catalog.table import Table
-from tableside.core import updates, values
-from tableside.core.errors import TableError
-from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Update, Written
-from tableside.core.store import Scan
-from tableside.settings import validate
 
 pytestmark = pytest.mark.server
 
 RACERS = 64
 FIRST = {"update": {"$inc": {"n": 1}}, "default": {"n": 0, "made": True}}
-
-RECORDS = 40
-AT_ONCE = 100
-
-
-@pytest.fixture(params=EVERY)
-def every(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    return kind(request.param, request, tmp_path)
 
 
 @pytest.fixture(scope="module", params=EVERY)
@@ -69,21 +49,13 @@ async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
         yield opened
 
 
-async def test_concurrent_first_updates_use_one_default_and_all_count(replicas: list[Service], full: bool) -> None:
-    async with client(replicas[0]) as http:
-        for turn in range(20 if full else 3):
-            await race([http], f"/records/first-{turn}")
-
-
 async def test_concurrent_first_updates_in_replicas_and_workers_use_one_default_and_all_count(
     replicas: list[Service], full: bool
 ) -> None:
-    if len(replicas) == 1:
-        pytest.skip("the store belongs to one process")
-    one, other = replicas
-    async with client(one) as http, client(other) as other_http:
+    async with contextlib.AsyncExitStack() as opened:
+        clients = [await opened.enter_async_context(client(service)) for service in replicas]
         for turn in range(5 if full else 2):
-            await race([http, other_http], f"/records/shared-{turn}")
+            await race(clients, f"/records/shared-{turn}")
 
 
 async def race(replicas: list[httpx.AsyncClient], path: str) -> None:
@@ -135,125 +107,6 @@ async def test_a_table_without_tokens_refuses_an_idempotency_key(
             answer = await http.patch("/records/a", json=FIRST, headers={"Idempotency-Key": "order-17"})
             assert (answer.status_code, answer.json()["code"]) == (501, "unsupported")
             assert (await http.get("/records/a")).status_code == 404
-
-
-# The same updates on every store
-
-
-@asynccontextmanager
-async def table(used: Kind, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Table]:
-    for name, value in used.environment.items():
-        monkeypatch.setenv(name, value)
-    catalog = await Catalog.open(
-        validate(used.configuration(deadline_s=60)), Environment(StackMetrics(CollectorRegistry()))
-    )
-    try:
-        yield await catalog.table("t")
-    finally:
-        await catalog.close()
-
-
-async def test_the_same_random_updates_leave_the_same_values(
-    every: Kind, monkeypatch: pytest.MonkeyPatch, updates_count: int, reference: tuple[list[str], dict[str, Any]]
-) -> None:
-    async with table(every, monkeypatch) as changed:
-        told = await all_applied(changed, updates_count)
-        left = await everything(changed)
-    wanted_told, wanted_left = reference
-    assert told == wanted_told
-    assert left.keys() == wanted_left.keys()
-    for key, value in wanted_left.items():
-        assert same(left[key], value), key
-
-
-@pytest.fixture(scope="session")
-def updates_count(full: bool) -> int:
-    return 2000 if full else 600
-
-
-@pytest.fixture(scope="module")
-async def reference(updates_count: int) -> tuple[list[str], dict[str, Any]]:
-    """The outcomes of the memory store, and the records that it then contains."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        async with table(Kind({"kind": "memory"}), monkeypatch) as changed:
-            return await all_applied(changed, updates_count), await everything(changed)
-
-
-async def all_applied(changed: Table, count: int) -> list[str]:
-    """Apply a fixed sequence of operations in batches, and return their outcomes."""
-    chance = random.Random(20261121)
-    operations = [operation(chance) for _ in range(count)]
-    told = []
-    for start in range(0, count, AT_ONCE):
-        told += [word(outcome) for outcome in await changed.batch(operations[start : start + AT_ONCE])]
-    assert len(set(told)) > 3
-    return told
-
-
-async def everything(changed: Table) -> dict[str, Any]:
-    """Read all records with scans and with gets, which have to agree."""
-    found: dict[str, Any] = {}
-    position = None
-    while True:
-        page = await changed.scan(Scan(7, position=position))
-        found |= {str(key): values.decode(record.value) for key, record in page.records}
-        if (position := page.position) is None:
-            break
-    for key, outcome in zip(found, await changed.batch([Get(key) for key in found]), strict=True):
-        assert isinstance(outcome, Record)
-        assert same(values.decode(outcome.value), found[key])
-    return found
-
-
-def word(outcome: Outcome) -> str:
-    if isinstance(outcome, TableError):
-        return outcome.code
-    assert isinstance(outcome, Written)
-    return f"created {outcome.created}, returned {outcome.value is not None}"
-
-
-def operation(chance: random.Random) -> Operation:
-    key = f"k{chance.randrange(RECORDS)}"
-    if chance.random() < 0.05:
-        return put(key, {name: member(chance) for name in chance.sample("abcd", 2)})
-    if chance.random() < 0.02:
-        return Delete(key)
-    default = None if chance.random() < 0.2 else values.encode({"a": 0, "b": {"c": "x"}, "d": []})
-    while True:
-        with contextlib.suppress(TableError):
-            changes = updates.parse(document(chance))
-            return Update(key, changes, default, returning=chance.random() < 0.1)
-
-
-def document(chance: random.Random) -> Any:
-    """Return an update of a few paths whose current values often have the required type, and often do not."""
-    match chance.randrange(8):
-        case 0:
-            return {name: chance.choice([None, member(chance)]) for name in chance.sample("abcd", 2)}
-        case 1:
-            return {"$set": {path(chance): member(chance), path(chance): member(chance)}}
-        case 2:
-            return {"$unset": [path(chance)]}
-        case 3:
-            return {"$inc": {chance.choice(["a", "b.n", "c"]): chance.choice([1, -3, 0.1, 2**40, 2**62])}}
-        case 4:
-            return {chance.choice(["$min", "$max"]): {path(chance): chance.choice([1, -7.5, "m", "z"])}}
-        case 5:
-            return {"$push": {chance.choice(["d", "b.d"]): {"$each": [member(chance), member(chance)]}}}
-        case 6:
-            return {"$addToSet": {chance.choice(["d", "b.d"]): chance.choice([1, "x", {"y": 1, "z": 2}])}}
-        case _:
-            return [document(chance) for _ in range(chance.randrange(3))]
-
-
-def path(chance: random.Random) -> str:
-    return chance.choice(["a", "b", "c", "d", "b.c", "b.n", "b.c.d", 'name with.a dot\'s "quote"', "size", "#x.:y"])
-
-
-def member(chance: random.Random) -> Any:
-    plain = [None, True, 0, 7, -1, 0.1, 1e-7, 1e100, -2.5e-100, 1.0, 2**53 + 1, 2**63 - 1, -(2**63), "", "ü\n", "x"]
-    nested: list[Any] = [[], {}, {"c": 1}, {"c": {"d": None}}, [1, [2, {"e": []}]], {"é": 1.5}]
-    return chance.choice(plain + nested)
 
 
 # The store is unavailable

@@ -36,8 +36,9 @@ Result = TypeVar("Result")
 
 KEYS = ["a", "b", "a/b", "ü"]
 
-names = st.sampled_from(["x", "y", "z"])
-scalars = st.none() | st.booleans() | st.sampled_from([0, 1, -1, 7, 0.5, -1.5, 2**63 - 1, -(2**63), "", "s", "t"])
+names = st.sampled_from(["x", "x", "y", "z", 'it\'s "#x"'])
+edges = [2**63 - 1, -(2**63), 2**53 + 1, 1e100, -2.5e-100, 1e-7]
+scalars = st.none() | st.booleans() | st.sampled_from([0, 1, -1, 7, 0.5, -1.5, *edges, "", "s", "ü\n"])
 members = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2), max_leaves=3
 )

@@ -3,14 +3,11 @@
 import copy
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 
-from scripts.bootstrap import ROOT
 from tableside.settings import Fault, Settings, SettingsError, load_text, validate
 
 ENVIRONMENT = {"NAME": "text"}
@@ -96,14 +93,3 @@ def test_texts_with_inserted_or_removed_characters_are_valid_or_faults(seed: int
         place, dropped = chosen.randrange(len(text)), chosen.choice([0, 0, 1, 5, 200])
         text = text[:place] + piece + text[place + dropped :]
     refusal(text)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.text(max_size=200))
-def test_any_text_is_valid_or_faults(text: str) -> None:
-    refusal(text.encode(errors="replace").decode())
-
-
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
-def test_pages_are_no_configurations_and_do_not_break_the_reader(page: Path) -> None:
-    assert refusal(page.read_text(encoding="utf-8"))

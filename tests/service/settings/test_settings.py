@@ -133,88 +133,71 @@ def test_a_suggestion_is_an_option_of_the_same_mapping(tmp_path: Path) -> None:
     }
 
 
+MEMORY = "stores: {fast: {kind: memory}}"
+
+
 @pytest.mark.parametrize(
     ("text", "path", "message"),
     [
         ("stores: 3", "stores", "must be a mapping, such as {local: {kind: rocksdb}}"),
-        ("{stores: {a: 3}}", "stores.a", "must be a mapping"),
         ("stores: {}", "stores", "needs at least 1 entry"),
-        ("{stores: {a: {kind: memory}}, tables: []}", "tables", "must be a mapping, such as {people: {store: local}}"),
-        ("{stores: {a: {kind: memory}}, tables: {t: 5}}", "tables.t", "must be a mapping"),
-        ("{stores: {a: {kind: memory}}, tables: {t: {store: a, key: id}}}", "tables.t.key", "must be a mapping"),
-        ("{stores: {a: {kind: memory}}, limits: 5}", "limits", "must be a mapping"),
-        ("{stores: {a: {kind: memory}}, hosts: a}", "hosts", "must be a list"),
-        ("{stores: {a: {kind: memory}}, auto_create: some}", "auto_create", "must be true or false"),
+        ("tables: {}", "stores", "field required"),
+        ("stores: []", "stores", "must be a mapping"),
+        ("stores: {a: 3}", "stores.a", "must be a mapping"),
+        ("stores: {a: null}", "stores.a", "must be a mapping"),
+        ("stores: {a: {}}", "stores.a.kind", "must be one of"),
+        ("stores: {a: {kind: [memory]}}", "stores.a.kind", "must be one of"),
+        ("stores: {a: {kind: rocksdb, path: ''}}", "stores.a.path", "at least 1 character"),
+        ("stores: {a: {kind: rocksdb, path: x, block_cache_bytes: 1}}", "stores.a.block_cache_bytes", "greater than"),
+        ("stores: {-a: {kind: memory}}", "stores.-a", "a name has 1 to 128 characters"),
+        (f"{MEMORY}\ntables: {{a/b: {{store: fast}}}}", "tables.a/b", "a name has 1 to 128 characters"),
+        (f"{MEMORY}\ntables: []", "tables", "must be a mapping, such as {people: {store: local}}"),
+        (f"{MEMORY}\nlimits: 5", "limits", "must be a mapping"),
+        (f"{MEMORY}\nlimits: []", "limits", "must be a mapping"),
+        (f"{MEMORY}\nhosts: a", "hosts", "must be a list"),
+        (f"{MEMORY}\nauto_create: some", "auto_create", "must be true or false"),
+        (f"{MEMORY}\ndefault_store: b", "default_store", "there is no store 'b'"),
+        ("{stores: {a: {kind: memory}, b: {kind: memory}}, auto_create: true}", "default_store", "is required by"),
         (
-            "{stores: {a: {kind: dynamodb, region: r, endpoint_url: 'ftp://h'}}}",
+            "stores: {a: {kind: dynamodb, endpoint_url: 'ftp://h'}}",
             "stores.a.endpoint_url",
-            "must begin with http:// or https://",
+            "must begin with http:// or",
         ),
-        (
-            "{stores: {a: {kind: memory}}, tables: {t: {store: a, key: %s}}}".replace(
-                "%s", str(dict.fromkeys("abcdefghi", "string"))
-            ),
-            "tables.t.key",
-            "may have at most 8 entries",
-        ),
+        ("[]", "", "must be a mapping"),
+        ("", "", "must be a mapping"),
+        ("stores", "", "must be a mapping"),
+        ("{", "", "is not YAML"),
+        ("stores: &a [1", "", "is not YAML"),
+        ("stores: !!python/object:os.system {}", "stores", "has a YAML tag that is not supported"),
     ],
 )
-def test_a_fault_is_in_the_words_of_the_file(tmp_path: Path, text: str, path: str, message: str) -> None:
-    assert faults(tmp_path, text)[path] == message
+def test_a_fault_has_the_path_and_the_words_of_the_file(tmp_path: Path, text: str, path: str, message: str) -> None:
+    assert message in faults(tmp_path, text)[path]
 
 
 @pytest.mark.parametrize(
-    ("table", "path"),
+    ("table", "path", "message"),
     [
-        ("{}", "tables.t.store"),
-        ("{store: fast, key: {}}", "tables.t.key"),
-        ("{store: fast, key: {id: uuid}}", "tables.t.key.id"),
-        ("{store: fast, key: id}", "tables.t.key"),
-        ("{store: fast, ttl_s: 0}", "tables.t.ttl_s"),
-        ("{store: fast, ttl_s: soon}", "tables.t.ttl_s"),
-        ("{store: fast, ttl_s: .nan}", "tables.t.ttl_s"),
-        ("{store: fast, deadline_s: 0}", "tables.t.deadline_s"),
-        ("{store: fast, deadline_s: .inf}", "tables.t.deadline_s"),
-        ("{store: fast, consistency: weak}", "tables.t.consistency"),
-        ("{store: fast, name: a/b}", "tables.t.name"),
-        ("{store: [fast]}", "tables.t.store"),
-        ("[]", "tables.t"),
-        ("fast", "tables.t"),
-        ("null", "tables.t"),
+        ("{}", "tables.t.store", "field required"),
+        ("{store: fast, key: {}}", "tables.t.key", "needs at least 1 entry"),
+        ("{store: fast, key: {id: uuid}}", "tables.t.key.id", "should be 'string' or 'integer'"),
+        ("{store: fast, key: id}", "tables.t.key", "must be a mapping"),
+        (f"{{store: fast, key: {dict.fromkeys('abcdefghi', 'string')}}}", "tables.t.key", "may have at most 8 entries"),
+        ("{store: fast, ttl_s: 0}", "tables.t.ttl_s", "greater than 0"),
+        ("{store: fast, ttl_s: soon}", "tables.t.ttl_s", "a valid number"),
+        ("{store: fast, ttl_s: .nan}", "tables.t.ttl_s", "greater than 0"),
+        ("{store: fast, deadline_s: 0}", "tables.t.deadline_s", "greater than 0"),
+        ("{store: fast, deadline_s: .inf}", "tables.t.deadline_s", "less than or equal to 3600"),
+        ("{store: fast, consistency: weak}", "tables.t.consistency", "should be 'strong' or 'eventual'"),
+        ("{store: fast, name: a/b}", "tables.t.name", "should match pattern"),
+        ("{store: [fast]}", "tables.t.store", "a valid string"),
+        ("[]", "tables.t", "must be a mapping"),
+        ("fast", "tables.t", "must be a mapping"),
+        ("null", "tables.t", "must be a mapping"),
     ],
 )
-def test_a_fault_of_a_table_is_named_by_its_path(tmp_path: Path, table: str, path: str) -> None:
-    assert path in faults(tmp_path, f"stores: {{fast: {{kind: memory}}}}\ntables: {{t: {table}}}\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("stores: {}", "stores"),
-        ("tables: {}", "stores"),
-        ("stores: []", "stores"),
-        ("stores: {a: null}", "stores.a"),
-        ("stores: {a: {}}", "stores.a.kind"),
-        ("stores: {a: {kind: [memory]}}", "stores.a.kind"),
-        ("stores: {a: {kind: rocksdb, path: ''}}", "stores.a.path"),
-        ("stores: {a: {kind: rocksdb, path: x, block_cache_bytes: 1}}", "stores.a.block_cache_bytes"),
-        ("stores: {-a: {kind: memory}}", "stores.-a"),
-        ("{stores: {a: {kind: memory}}, tables: {a/b: {store: a}}}", "tables.a/b"),
-        ("{stores: {a: {kind: memory}}, tables: []}", "tables"),
-        ("{stores: {a: {kind: memory}}, limits: []}", "limits"),
-        ("{stores: {a: {kind: memory}}, auto_create: perhaps}", "auto_create"),
-        ("{stores: {a: {kind: memory}}, default_store: b}", "default_store"),
-        ("{stores: {a: {kind: memory}, b: {kind: memory}}, auto_create: true}", "default_store"),
-        ("[]", ""),
-        ("", ""),
-        ("stores", ""),
-        ("{", ""),
-        ("stores: &a [1", ""),
-        ("stores: !!python/object:os.system {}", "stores"),
-    ],
-)
-def test_a_fault_is_named_by_its_path(tmp_path: Path, text: str, path: str) -> None:
-    assert path in faults(tmp_path, text)
+def test_a_fault_of_a_table_has_its_path(tmp_path: Path, table: str, path: str, message: str) -> None:
+    assert message in faults(tmp_path, f"{MEMORY}\ntables: {{t: {table}}}\n")[path]
 
 
 def test_a_fault_causes_no_further_faults(tmp_path: Path) -> None:
@@ -240,10 +223,10 @@ def test_two_tables_with_one_stored_name_are_rejected(tmp_path: Path) -> None:
 
 
 def test_variables_are_read_from_the_environment(tmp_path: Path) -> None:
-    text = "{stores: {a: {kind: rocksdb, path: '${BASE}/${LEAF}'}}, tables: {t: {store: a, ttl_s: '${TTL}'}}}"
-    settings = loaded(tmp_path, text, BASE="/data", LEAF="x", TTL="60")
+    text = "{stores: {a: {kind: rocksdb, path: '${BASE}/${LEAF}/$HOME'}}, tables: {t: {store: a, ttl_s: '${TTL}'}}}"
+    settings = loaded(tmp_path, text, BASE="${B}", LEAF="x", TTL="60", B="y", HOME="z")
     assert isinstance(settings.stores["a"].options, RocksdbSettings)
-    assert settings.stores["a"].options.path == "/data/x"
+    assert settings.stores["a"].options.path == "${B}/x/$HOME"
     assert settings.tables["t"].ttl_s == 60
 
 
@@ -269,18 +252,6 @@ def test_every_unset_variable_is_a_fault(tmp_path: Path) -> None:
 def test_a_malformed_variable_is_a_fault_and_its_default_is_not_shown(tmp_path: Path, text: str, fault: str) -> None:
     found = faults(tmp_path, f"stores: {{a: {{kind: rocksdb, path: '{text}'}}}}", A="x")
     assert found == {"stores.a.path": fault}
-
-
-def test_a_dollar_without_braces_is_text(tmp_path: Path) -> None:
-    settings = loaded(tmp_path, "stores: {a: {kind: rocksdb, path: '$HOME/$'}}", HOME="x")
-    assert isinstance(settings.stores["a"].options, RocksdbSettings)
-    assert settings.stores["a"].options.path == "$HOME/$"
-
-
-def test_variables_in_values_of_the_environment_are_not_replaced(tmp_path: Path) -> None:
-    settings = loaded(tmp_path, "stores: {a: {kind: rocksdb, path: '${A}'}}", A="${B}", B="x")
-    assert isinstance(settings.stores["a"].options, RocksdbSettings)
-    assert settings.stores["a"].options.path == "${B}"
 
 
 def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
