@@ -26,7 +26,7 @@ CORES_MAX = 7
 
 LAST = len(LONGEST) + len(HEAVY)
 
-GROUP = re.compile(r'\bxdist_group\("(\w+)"\)')
+GROUP = re.compile(r'\b(?:xdist_group|jvm)\("(\w+)"\)')
 
 
 class FileScheduling(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist has no types

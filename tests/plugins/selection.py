@@ -66,8 +66,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Skip a file if this run contains none of its cases."""
     if not collection_path.name.startswith("test_"):
         return None
-    marks = MARKS.search(collection_path.read_text(encoding="utf-8"))
-    return True if marks and any(f"mark.{name}" in marks[0] for name in _excluded(config)) else None
+    found = MARKS.search(collection_path.read_text(encoding="utf-8"))
+    marks = set(re.findall(r"\bmark\.(\w+)|\b(jvm)\(", found[0])) if found else set()
+    return True if _excluded(config).intersection(name for each in marks for name in each) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -11,6 +11,13 @@ OPTIONS = ["-q", *(f"-p{name}" for name in ("plugins.narrowing", "plugins.select
 MARKS = "[pytest]\nmarkers =\n jvm\n server\n browser\n daily\n full\n"
 
 
+GROUPED = {
+    "fig": 'pytestmark = pytest.mark.xdist_group("dark")',
+    "lime": "",
+    "plum": 'jvm = pytest.mark.xdist_group\npytestmark = jvm("dark")',
+}
+
+
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A suite of two files. One of them starts a server."""
@@ -110,7 +117,7 @@ def test_a_report_with_half_a_surrogate_pair_can_be_sent(suite: pytest.Pytester)
 
 def test_the_cases_of_a_file_and_the_files_of_a_group_run_in_one_process(suite: pytest.Pytester) -> None:
     for name in ("fig", "lime", "plum"):
-        mark = "" if name == "lime" else 'pytestmark = pytest.mark.xdist_group("dark")'
+        mark = GROUPED[name]
         file = suite.path / "tests" / f"test_{name}.py"
         file.write_text(f"import pytest\n{mark}\ndef test_one(): pass\ndef test_two(): pass\n")
     run = suite.runpytest(*OPTIONS, "-v", "-v", "-pxdist", "-n3", "--dist=loadfile", "--no-loadscope-reorder")

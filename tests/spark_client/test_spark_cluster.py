@@ -21,7 +21,7 @@ from tableside_spark import StreamPartitioner, Table, multicast
 from tableside_spark.executor.write_task import WriteTask
 from tableside_spark.write import job
 
-pytestmark = jvm("spark")
+pytestmark = [pytest.mark.daily, *jvm("spark")]
 
 ROWS = 4_000
 KEYS = 200

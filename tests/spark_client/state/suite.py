@@ -65,13 +65,13 @@ IN_MEMORY = [Subject(OURS, 1, {"memory": "all"}), Subject(OURS, 2, {"memory": "a
 FETCHING = [Subject(OURS, 1, BOUNDED), Subject(OURS, 2, BOUNDED)]
 ON_DISK = Subject(OURS, 2, COPIED)
 TABLESIDE = [
-    pytest.param(IN_MEMORY[0], marks=pytest.mark.full),
-    IN_MEMORY[1],
-    FETCHING[0],
+    IN_MEMORY[0],
+    pytest.param(IN_MEMORY[1], marks=pytest.mark.daily),
+    pytest.param(FETCHING[0], marks=pytest.mark.daily),
     pytest.param(FETCHING[1], marks=pytest.mark.full),
     Subject(OURS, 2, CROWDED),
 ]
-"""Both formats and all ways of keeping values. A full run tries each format with each way."""
+"""Both formats, once with all values in memory and once with few there and few on disk. Other runs try more ways."""
 
 HDFS_BACKED = Subject(f"{SPARKS}.HDFSBackedStateStoreProvider", 1)
 HDFS = pytest.param(HDFS_BACKED, marks=pytest.mark.full)

@@ -30,6 +30,15 @@ VARIANTS: dict[str, tuple[int, tuple[Settings, ...], list[str]]] = {
 }
 """Checkpoint formats and settings, with their queries."""
 
+DAILY = ("v1", "v1 fetching and tidying")
+"""Checkpoints of the older format, which share most code with the newer one."""
+
+CASES = [
+    pytest.param(variant, name, marks=[pytest.mark.daily] if variant in DAILY else [])
+    for variant, (_, _, names) in VARIANTS.items()
+    for name in names
+]
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -70,7 +79,7 @@ def test_the_input_puts_every_query_to_work(comparison: Comparison, name: str) -
     assert len({tuple(rows) for rows in run.batches.values()}) >= 2
 
 
-@pytest.mark.parametrize(("variant", "name"), [(at, name) for at, (_, _, names) in VARIANTS.items() for name in names])
+@pytest.mark.parametrize(("variant", "name"), CASES)
 def test_a_query_has_the_same_results_as_with_sparks_store(comparison: Comparison, variant: str, name: str) -> None:
     run = comparison.ran(variant)[name]
     assert not run.failure
@@ -85,7 +94,7 @@ def test_states_were_in_the_table_and_nowhere_else(comparison: Comparison) -> No
     assert kept == []
 
 
-@pytest.mark.parametrize("variant", ["v2 fetching", "v1 fetching and tidying"])
+@pytest.mark.parametrize("variant", ["v2 fetching", pytest.param("v1 fetching and tidying", marks=pytest.mark.daily)])
 def test_values_are_fetched_if_memory_has_no_room(comparison: Comparison, variant: str) -> None:
     for name in LARGE:
         assert comparison.ran(variant)[name].metrics["tablesideCacheMisses"] > 0
@@ -98,6 +107,7 @@ def test_values_are_read_from_local_copies_if_enabled(comparison: Comparison) ->
         assert metrics["tablesideCacheMisses"] == 0
 
 
+@pytest.mark.daily
 def test_snapshots_are_written_if_few_deltas_are_allowed(comparison: Comparison) -> None:
     assert comparison.ran("v1 fetching and tidying")["counted update"].metrics["tablesideSnapshots"] > 0
     assert comparison.ran("v1")["counted update"].metrics["tablesideSnapshots"] == 0

@@ -24,7 +24,7 @@ from spark_client.stream_notes import Checkpoint
 from support.running import Service
 from support.waiting import until
 
-pytestmark = jvm("state")
+pytestmark = [pytest.mark.daily, *jvm("state")]
 
 SHAPES = named("counted update", "windows append", "joined left")
 BY_SHAPE = {"counted update": {FORMAT: "1"}, "windows append": {FORMAT: "1", **FETCHING}}

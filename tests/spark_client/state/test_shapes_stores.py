@@ -22,8 +22,10 @@ KEYS = {"place": "string", "item": "string"}
 STORES = ("rocksdb", "redis", "postgres", "dynamodb")
 VARIANTS = [
     *(pytest.param(store, 2, {}, id=f"{store} v2") for store in STORES),
-    pytest.param("dynamodb", 1, {**FETCHING, **TIDYING}, id="dynamodb v1 fetching and tidying"),
-    pytest.param("made-when-written", 2, TIDYING, id="rocksdb by one string v2 tidying"),
+    pytest.param(
+        *("dynamodb", 1, {**FETCHING, **TIDYING}), id="dynamodb v1 fetching and tidying", marks=pytest.mark.daily
+    ),
+    pytest.param("made-when-written", 2, TIDYING, id="rocksdb by one string v2 tidying", marks=pytest.mark.daily),
 ]
 
 
