@@ -40,8 +40,10 @@ def unopened(url: str, **settings: Any) -> Iterator[RedisStore]:
     """Yield the store of a table without a call of the server, which may not respond."""
     servers = create_servers(RedisSettings.model_validate({"url": url, **settings}))
     spec = TableSpec("t")
-    yield RedisStore(servers, spec, KeyNames("t:", spec.key), None, WriteHealth(), never_evicts=True)
-    servers.close()
+    try:
+        yield RedisStore(servers, spec, KeyNames("t:", spec.key), None, WriteHealth(), never_evicts=True)
+    finally:
+        servers.close()
 
 
 def own(spec: TableSpec, **options: Any) -> TableSpec:

@@ -81,7 +81,7 @@ class RedisStore:
         return outcomes
 
     def _ways(self, batch: Batch) -> Sequence[str]:
-        """Return how to apply each write: by a script in one round trip, or by compare-and-set."""
+        """Return how to apply each write: by a script in one round trip, by compare-and-set, or not at all."""
         way = "script" if batch.has_only(*_SCRIPTED[batch.kind]) else "compare and set"
         if "token" not in batch.columns:
             return [way] * len(batch)
