@@ -27,6 +27,7 @@ class Scripted(Policy):
         self.calls: list[list[Operation]] = []
         self.called_at: list[float] = []
         self.untils: list[float] = []
+        self.callers: list[str] = []
         self.fault: Callable[[Operation, int], Fault] = lambda operation, call: None
         self.gate: asyncio.Event | None = None
         self.takes_s: Callable[[Sequence[Operation]], float] = lambda operations: 0.0
@@ -41,6 +42,7 @@ class Scripted(Policy):
         self.calls.append(list(operations))
         self.called_at.append(asyncio.get_running_loop().time())
         self.untils.append(budget.until)
+        self.callers.append(budget.caller)
         if not await self._in_time(self.takes_s(operations), budget.until):
             return [_unfinished(operation) for operation in operations]
         faults = [self.fault(operation, call) for operation in operations]

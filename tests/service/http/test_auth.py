@@ -388,3 +388,11 @@ def test_the_callers_name_is_logged(guarded: Service, client: httpx.Client) -> N
         "without": (None, 401, "unauthenticated", 0),
         "writer": ("writer", 200, None, 1),
     }
+
+
+async def test_the_store_learns_who_calls() -> None:
+    batch = {"operations": [{"op": "put", "key": "p", "value": {}}, {"op": "get", "key": "q"}]}
+    async with served(auth={"tokens": TOKENS}, drain_s=0) as service, connected(service, 1) as [caller]:
+        await caller.ask("GET", RECORD, authorization=bearer("reader")["Authorization"])
+        await caller.ask("POST", BATCH, batch, authorization=bearer("writer")["Authorization"])
+        assert service.store.callers == ["reader", "writer"]
