@@ -33,6 +33,7 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         own = _builder(self._name, self._name, self._key.public_key(), datetime.now(UTC) + DAY)
         own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        own = own.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
         signed = own.add_extension(usage, critical=True).sign(self._key, hashes.SHA256())
         self.certificate = directory / f"{name}.pem"
@@ -55,6 +56,8 @@ class Authority:
         until = datetime.now(UTC) + (-DAY / 24 if expired else DAY)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(subject, self._name, key.public_key(), until)
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(signer, critical=False)  # Python 3.13 and later require it
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName(list(_names(hosts))), critical=False)
         made = builder.sign(self._key, hashes.SHA256())
