@@ -55,7 +55,10 @@ def chunks_of(
 
     `size` returns the size of an item in bytes. Every chunk contains at least one item, even one that is too large.
     """
-    if bytes_max is None or (len(items) <= count_max and sum(map(size, items)) <= bytes_max):
+    if len(items) <= count_max and (bytes_max is None or sum(map(size, items)) <= bytes_max):
+        yield from [items] if items else []
+        return
+    if bytes_max is None:
         yield from (items[start : start + count_max] for start in range(0, len(items), count_max))
         return
     start, chunk_bytes = 0, 0

@@ -32,7 +32,7 @@ from ...core.store import Policy
 from ...telemetry import Traces
 from ..metrics import CoalesceMetrics, PolicyMetrics
 from .key_order import DirectCall, KeyOrder
-from .shared_calls import CallLimits, SharedCalls, call_store
+from .shared_calls import SharedCalls, call_store
 from .slots import Slot
 
 UNLIMITED = sys.maxsize
@@ -71,7 +71,7 @@ class Coalesce(Policy):
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
-        self._limits = CallLimits(operations_max, bytes_max)
+        self._operations_max, self._bytes_max = operations_max, bytes_max
         self._metrics = CoalesceMetrics(metrics or PolicyMetrics(), inner.spec.name)
         self._order = None if linger_s is None else KeyOrder()
         self._drained: asyncio.Future[None] | None = None
@@ -80,7 +80,8 @@ class Coalesce(Policy):
         self._calls = {
             kind: SharedCalls(
                 inner,
-                CallLimits(count_max, bytes_max),
+                count_max,
+                bytes_max,
                 linger_s or 0.0,
                 self._metrics,
                 traces,
@@ -124,7 +125,7 @@ class Coalesce(Policy):
 
     async def _in_parts(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Divide a call if it is too large, without sharing it."""
-        if self._limits.operations_max == UNLIMITED:
+        if self._operations_max == UNLIMITED:
             return await self._inner.apply(operations, budget)
         cut = self._cut(operations)
         for part in cut:
@@ -201,13 +202,8 @@ class Coalesce(Policy):
             self._drained = None
 
     def _cut(self, operations: Sequence[Operation]) -> list[Sequence[Operation]]:
-        limits = self._limits
-        bytes_max = None if direction(operations) == "read" else limits.bytes_max
-        if len(operations) <= limits.operations_max and (
-            bytes_max is None or sum(map(size_bytes, operations)) <= bytes_max
-        ):
-            return [operations]
-        return list(chunks_of(operations, limits.operations_max, bytes_max, size_bytes))
+        bytes_max = None if direction(operations) == "read" else self._bytes_max
+        return list(chunks_of(operations, self._operations_max, bytes_max, size_bytes))
 
 
 def _kind(operations: Sequence[Operation]) -> type[Operation]:

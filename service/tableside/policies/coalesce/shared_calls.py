@@ -11,8 +11,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-import msgspec
-
 from ...core import Budget, Get, Internal, Operation, Outcome, Store
 from ...core.deadlines import TIMER_RESOLUTION_S, Deadlines
 from ...core.directions import applied_if_unanswered
@@ -43,16 +41,10 @@ async def call_store(store: Store, operations: Sequence[Operation], budget: Budg
     return outcomes
 
 
-class CallLimits(msgspec.Struct, frozen=True):
-    """Limits of one call of the store: the number of operations, and the bytes of their values and updates."""
-
-    operations_max: int
-    bytes_max: int
-
-
 class SharedCalls:
     """The calls for operations of one kind: the call that still collects operations, and the calls in flight.
 
+    A call has at most `operations_max` operations, and `bytes_max` bytes of values and updates.
     With `order`, operations run in the order of their keys, and a write that was sent is finished without its caller.
     `release` receives the operations of a finished call. `direct` is the number of calls that are sent without sharing.
     """
@@ -60,7 +52,8 @@ class SharedCalls:
     def __init__(
         self,
         store: Store,
-        limits: CallLimits,
+        operations_max: int,
+        bytes_max: int,
         linger_s: float,
         metrics: CoalesceMetrics,
         traces: Traces | None,
@@ -70,7 +63,7 @@ class SharedCalls:
         self.direct = 0
         self.in_flight: dict[SharedCall, asyncio.Task[None]] = {}
         self._store = store
-        self._operations_max, self._bytes_max = limits.operations_max, limits.bytes_max
+        self._operations_max, self._bytes_max = operations_max, bytes_max
         self._linger_s = linger_s
         self._metrics = metrics
         self._traces = traces
