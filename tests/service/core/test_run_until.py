@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from time import monotonic
 
 import pytest
+import uvloop
 
-from tableside.core.deadlines import run_until
+from tableside.core.deadlines import Deadlines, run_until
 
 
 def soon() -> float:
@@ -108,3 +110,32 @@ async def test_a_time_within_it_and_a_task_group_work() -> None:
         return one.result()
 
     assert await run_until(inner(), monotonic() + 10) == "one"
+
+
+class Item:
+    """An object with a deadline."""
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+def test_a_deadline_that_has_passed_does_not_affect_a_later_one(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """A timer of uvloop that is due does not know its time."""
+
+    async def main() -> None:
+        expired = list[Item]()
+        deadlines = Deadlines(expired.append)
+        over, later = Item(monotonic()), Item(monotonic() + 30)
+        for item in (over, later):
+            deadlines.add(item)
+        await asyncio.sleep(0.01)
+        assert expired == [over]
+        deadlines.remove(later)
+        deadlines.stop()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
