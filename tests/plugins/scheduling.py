@@ -21,7 +21,8 @@ LONGEST = ("spark", "state", "java")
 HEAVY = ("jvm", "xdist_group", "browser", "server")
 """Marks of slow files, slowest first, which follow. Files without a mark are last."""
 
-CORES_MAX = 7
+WAITING = 2
+CORES_MAX = 6
 """More processes would need more memory than they save time: each may have a JVM and servers."""
 
 LAST = len(LONGEST) + len(HEAVY)
@@ -53,9 +54,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return one process for each core. Without `--quick` there is one more, because many cases wait for a server."""
+    """Return one process for each core. Without `--quick` there are two more, because many cases wait for servers."""
     cores = min(len(os.sched_getaffinity(0)), CORES_MAX)
-    return cores if config.getoption("--quick") else cores + 1
+    return cores if config.getoption("--quick") else cores + WAITING
 
 
 @pytest.hookimpl(trylast=True)
