@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from service.http.api_client import ON_EVERY_STORE, ApiClient, check_problem, check_refused, fresh, path_of
+from service.http.api_client import ON_EVERY_STORE, ApiClient, check_problem, check_refused, fresh, path_of, statuses
 
 T = "keys"
 
@@ -62,6 +62,13 @@ def test_the_keys_that_clients_resolve_away_are_sent_in_a_batch(api: ApiClient, 
     put, got = api.batch(T, {"op": "put", "key": key, "value": {"n": 1}}, {"op": "get", "key": key})
     assert [put["status"], got["status"]] == [204, 200]
     assert api.rows(T, {"key": [key]}, op="get")[0]["status"] == 200
+
+
+@ON_EVERY_STORE
+def test_keys_that_look_alike_are_different_keys(api: ApiClient) -> None:
+    keys = ["a/b", "a%2Fb", "a%252Fb", "A/b", "a/b ", "a/b/", "é", "e\u0301"]
+    assert statuses(api.batch("alike", *({"op": "put", "key": key, "value": {"k": key}} for key in keys))) == [204] * 8
+    assert [api.value("alike", key)["k"] for key in keys] == keys
 
 
 @pytest.mark.parametrize(
