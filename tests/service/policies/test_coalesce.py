@@ -619,6 +619,21 @@ def test_an_exception_affects_only_the_operations_of_its_call(
     run(main())
 
 
+def test_an_operation_sent_after_an_outcome_is_sent_once() -> None:
+    async def main() -> None:
+        store = RecordingStore()
+        coalesce = Coalesce(store, **LARGE)
+
+        async def twice(key: str) -> None:
+            for _ in range(2):
+                assert isinstance(await one(coalesce, update(key, {"$inc": {"n": 1}}, {"n": 0})), Written)
+
+        await asyncio.gather(*map(twice, "aabc"))
+        assert [await value(coalesce, key) for key in "abc"] == [{"n": 4}, {"n": 2}, {"n": 2}]
+
+    run(main())
+
+
 def test_an_operation_that_waited_for_its_key_does_not_linger_again() -> None:
     async def main() -> None:
         coalesce = Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=0.5)
@@ -665,6 +680,20 @@ def test_after_close_operations_do_not_linger_and_no_timer_remains() -> None:
         assert now() == began
         timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]  # there is no other way to see them
         assert timers == []
+
+    run(main())
+
+
+def test_closing_one_table_does_not_affect_others() -> None:
+    async def main() -> None:
+        one_table, other = (Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=5.0) for _ in "ab")
+        began = now()
+        task = asyncio.create_task(one(other, put("a")))
+        await turns()
+        await one_table.close()
+        assert now() == began
+        await task
+        assert now() == began + 6.0
 
     run(main())
 

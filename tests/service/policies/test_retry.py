@@ -202,6 +202,23 @@ async def test_a_write_with_a_token_is_repeated_and_counts_once() -> None:
     assert (found.etag, found.value) == (outcome.etag, outcome.value)
 
 
+@in_virtual_time
+async def test_a_retried_first_update_starts_from_the_default() -> None:
+    """Samza: with retries on, a first update failed instead of starting from its default (W5)."""
+    for applied, token in (("no", None), ("no", TOKEN), ("unknown", TOKEN)):
+        store = failing(StoreUnavailable, 1, applied=applied)
+        policy = retry(RateLimit(store, read=Rate(10), write=Rate(10)))
+        outcomes = await policy.apply(
+            [update("a", {"$inc": {"n": 1}}, {"n": 10}, token=token), update("b", {"$inc": {"n": 1}})]
+        )
+        assert isinstance(outcomes[0], Written)
+        found = await one(store, Get("a"))
+        assert isinstance(found, Record)
+        assert same(values.decode(found.value), {"n": 11})
+        assert isinstance(outcomes[1], TableError)
+        assert isinstance(outcomes[1], RecordNotFound) == (applied == "no"), "no token, so not asked again"
+
+
 @pytest.mark.parametrize("last", [Throttled, StoreUnavailable, PreconditionFailed, RecordNotFound, DeadlineExceeded])
 @in_virtual_time
 async def test_an_unknown_earlier_attempt_makes_the_outcome_unknown(last: type[TableError]) -> None:
