@@ -22,6 +22,9 @@ Item = TypeVar("Item", covariant=True)
 
 Column: TypeAlias = Sequence[Any] | pa.Array
 
+Applying: TypeAlias = Coroutine[Any, Any, Sequence[Outcome]]
+"""A call that applies operations, and returns their outcomes."""
+
 
 class Columns(Sequence[Item], Generic[Item]):
     """Structs of one `kind`, as a column for each field that has another value than the field's default.
@@ -267,22 +270,18 @@ class KeyedRecords(Sequence[tuple[Key, Record]]):
     __hash__ = None  # type: ignore[assignment]  # like a list
 
 
-async def apply_by_kind(
-    operations: Sequence[Operation], apply: Callable[[Batch], Coroutine[Any, Any, Sequence[Outcome]]]
-) -> Sequence[Outcome]:
+def apply_by_kind(operations: Sequence[Operation], apply: Callable[[Batch], Applying]) -> Applying:
     """Apply the operations of each kind together, the kinds concurrently. Keep the order of outcomes."""
     if (batch := batch_of(operations)) is not None:
-        return await apply(batch)
+        return apply(batch)
     positions: dict[type, list[int]] = {}
     for position, operation in enumerate(operations):
         positions.setdefault(type(operation), []).append(position)
     batches = [apply(Batch.of([operations[position] for position in of_kind])) for of_kind in positions.values()]
-    return _merged(positions.values(), await gather_bounded(batches, len(batches)))
+    return _gathered(positions.values(), batches)
 
 
-async def apply_in_groups(
-    batch: Batch, groups: Sequence[str], apply: Callable[[str, Batch], Coroutine[Any, Any, Sequence[Outcome]]]
-) -> Sequence[Outcome]:
+def apply_in_groups(batch: Batch, groups: Sequence[str], apply: Callable[[str, Batch], Applying]) -> Applying:
     """Apply the operations of each group together, the groups concurrently. Keep the order of outcomes.
 
     `groups` are the names of the operations' groups.
@@ -291,15 +290,15 @@ async def apply_in_groups(
     for position, group in enumerate(groups):
         positions.setdefault(group, []).append(position)
     if len(positions) == 1:
-        return await apply(groups[0], batch)
+        return apply(groups[0], batch)
     parts = [apply(group, batch.at(of_group)) for group, of_group in positions.items()]
-    return _merged(positions.values(), await gather_bounded(parts, len(parts)))
+    return _gathered(positions.values(), parts)
 
 
-def _merged(positions: Collection[Sequence[int]], parts: Sequence[Sequence[Outcome]]) -> list[Outcome]:
-    """Return the outcomes of several parts of a batch in the order of their positions in it."""
+async def _gathered(positions: Collection[Sequence[int]], parts: Sequence[Applying]) -> Sequence[Outcome]:
+    """Apply the parts of a batch concurrently, and return their outcomes in the order of the positions in the batch."""
     outcomes: list[Outcome] = [None] * sum(map(len, positions))
-    for of_part, part in zip(positions, parts, strict=True):
+    for of_part, part in zip(positions, await gather_bounded(parts, len(parts)), strict=True):
         for position, outcome in zip(of_part, part, strict=True):
             outcomes[position] = outcome
     return outcomes
