@@ -14,7 +14,6 @@ from .bounded_reads import not_read, value_bytes, without_value
 from .concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, Yielder, chunks_of
 from .errors import Applied, DeadlineExceeded
 from .operations import Get, Operation, Outcome, Record, Written
-from .projection import NOT_PROJECTED
 
 Result = TypeVar("Result")
 
@@ -25,6 +24,8 @@ COPIED_BYTES_MAX = 2**20
 """Larger values of writes are not copied: there are at most 64 in a response, and a copy takes long."""
 
 UNLIMITED_COUNT = 2**31
+
+NOT_PROJECTED = DeadlineExceeded("the deadline was over before the requested fields were extracted")
 
 THREADS_MAX = 2
 """How many threads compute at a time. The event loop may wait for each of them, and each result may be large."""

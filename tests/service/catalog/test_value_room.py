@@ -11,9 +11,8 @@ from contract import put, update
 from support.pieces import counted
 from tableside.catalog import Table
 from tableside.core import NOT_READ, DeadlineExceeded, Get, Operation, Outcome, Record, TableSpec, TooLarge, Written
-from tableside.core.budget import NO_DEADLINE, Budget, Reduce, ValueRoom
+from tableside.core.budget import NO_DEADLINE, NOT_PROJECTED, Budget, Reduce, ValueRoom
 from tableside.core.concurrency import PIECE_BYTES, PIECE_OPERATIONS
-from tableside.core.projection import NOT_PROJECTED
 from tableside.core.store import Policy
 from tableside.policies.retry import Retry, RetrySchedule
 from tableside.stores.memory import MemoryStore

@@ -9,8 +9,8 @@ import pytest
 
 from service.http.api_client import ARROW, JSON, ON_EVERY_STORE, ApiClient, check_refused, fresh, read, statuses, stream
 from support.pieces import finish
-from tableside.core.projection import VALUES_MIN
 from tableside.http.wire.arrow_stream import decompressed_bytes
+from tableside.http.wire.projections import VALUES_MIN
 
 T = "arrow"
 

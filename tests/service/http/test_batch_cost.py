@@ -22,9 +22,9 @@ from tableside.core import (
     TooLarge,
     Written,
 )
+from tableside.core.budget import NOT_PROJECTED
 from tableside.core.concurrency import PIECE_BYTES
 from tableside.core.json_text import NotJson
-from tableside.core.projection import NOT_PROJECTED
 from tableside.http.responses import encoded_response
 from tableside.http.wire import (
     arrow_answers,

@@ -4,7 +4,7 @@ import orjson
 import pytest
 from hypothesis import given, strategies as st
 
-from tableside.core.projection import FIELDS_MAX, VALUES_MIN, projection
+from tableside.http.wire.projections import DECODER_FIELDS_MAX, VALUES_MIN, projection
 
 names = st.sampled_from(["a", "b", "ü", "a.b", "member_0", 'quo"te', "back\\slash", "line\n", " "])
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text())
@@ -39,6 +39,8 @@ def test_numbers_and_nested_texts_are_unchanged() -> None:
 
 
 @pytest.mark.parametrize("count", [1, VALUES_MIN])
-@pytest.mark.parametrize("fields", [frozenset[str](), frozenset(str(number) for number in range(FIELDS_MAX + 1))])
+@pytest.mark.parametrize(
+    "fields", [frozenset[str](), frozenset(str(number) for number in range(DECODER_FIELDS_MAX + 1))]
+)
 def test_no_field_and_more_than_the_maximum_are_projected(count: int, fields: frozenset[str]) -> None:
     assert projection(fields, count)(b'{"0":[1],"x":2}') == (b'{"0":[1]}' if fields else b"{}")
