@@ -1,7 +1,9 @@
 """The commands for tables and single records."""
 
+import sys
 from typing import Annotated, Any
 
+import click
 import typer
 
 from tableside_client import Client, Table, TableNotFound
@@ -62,10 +64,42 @@ def update(
     typer.echo(json_text(written.value))
 
 
-def delete(client: Client, table: TableArgument, key: KeyArgument) -> None:
-    """Delete a record."""
+def delete(
+    client: Client,
+    table: TableArgument,
+    key: Annotated[str | None, typer.Argument(help="The key. A composite key is a JSON array of its parts.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Delete all keys that begin with this text.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Delete all composite keys with this first part.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Delete all records of the table.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete many records without asking.")] = False,
+) -> None:
+    """Delete a record, or the records of a prefix, of a partition or of the whole table."""
+    if [key, prefix, partition, all_ or None].count(None) != 3 or prefix == "":
+        raise typer.BadParameter("name exactly one: a key, --prefix with a text, --partition or --all")
     target = client.table(table)
-    target.delete(_parse_key(target, key))
+    if key is not None:
+        target.delete(_parse_key(target, key))
+    elif yes or _confirmed(table, prefix, partition):
+        deleted = target.delete_all(prefix=prefix, partition=partition, everything=all_, progress=_show_deleted)
+        typer.echo(f"{deleted} records deleted from {table}", err=True)
+    else:
+        typer.echo("tableside: no record was deleted: confirm with y, or use --yes", err=True)
+        raise typer.Exit(1)
+
+
+def _confirmed(table: str, prefix: str | None, partition: str | None) -> bool:
+    """Ask whether to delete. Without a terminal or an answer, the answer is no."""
+    chosen = {"prefix": prefix, "partition": partition}
+    which = "".join(f" with {name} {text}" for name, text in chosen.items() if text is not None)
+    try:
+        return sys.stdin.isatty() and typer.confirm(f"Delete all records of {table}{which}?", err=True)
+    except click.Abort:
+        return False
+
+
+def _show_deleted(count: int) -> None:
+    if sys.stderr.isatty():
+        typer.echo(f"{count} records deleted …", err=True)
 
 
 def describe(table: Table[Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`AsyncClient` and `AsyncTable`: the tables of a service as coroutines, with Python objects as values."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -17,7 +17,7 @@ from tableside_client.json_batch import Document, TokenArgument, needs_turn
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
-from tableside_client.table_calls import TableCalls, Update, list_tables, scan_params
+from tableside_client.table_calls import TableCalls, Update, delete_params, list_tables, scan_params
 from tableside_client.tls import Tls
 
 T = TypeVar("T")
@@ -237,6 +237,24 @@ class AsyncTable(Generic[V]):
                     return
         finally:
             page.cancel()
+
+    async def delete_all(
+        self,
+        *,
+        prefix: str | None = None,
+        partition: str | int | None = None,
+        everything: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Delete many records in pages, as `Table.delete_all` does."""
+        params = delete_params(prefix, partition, everything=everything)
+        total, cursor = await self._run(self._calls.delete_page(params, None))
+        while cursor is not None:
+            if progress is not None:
+                progress(total)
+            deleted, cursor = await self._run(self._calls.delete_page(params, cursor))
+            total += deleted
+        return total
 
     async def splits(self, count: int) -> list[str]:
         """Divide the table into 1 to `count` disjoint parts for parallel scans. Together they cover the table."""

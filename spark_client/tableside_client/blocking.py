@@ -6,7 +6,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
@@ -23,7 +23,7 @@ from tableside_client.json_batch import Document, TokenArgument, needs_turn
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
-from tableside_client.table_calls import TableCalls, Update, list_tables, scan_params
+from tableside_client.table_calls import TableCalls, Update, delete_params, list_tables, scan_params
 from tableside_client.tls import Tls
 
 if TYPE_CHECKING:
@@ -334,6 +334,36 @@ class Table(Generic[V]):
                     return
         finally:
             ahead.shutdown(wait=False, cancel_futures=True)
+
+    def delete_all(
+        self,
+        *,
+        prefix: str | None = None,
+        partition: str | int | None = None,
+        everything: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Delete the records that a scan would return, with their tokens, in pages. Return the number of deleted ones.
+
+        Records that are written meanwhile may stay or go. The call can be repeated after an error.
+
+        Args:
+            prefix: Delete only keys that begin with this text.
+            partition: Delete only the records whose composite key begins with this part.
+            everything: Delete all records.
+            progress: Called with the number of deleted records after each page.
+
+        Raises:
+            ValueError: There is not exactly one of `prefix`, `partition` and `everything`.
+        """
+        params = delete_params(prefix, partition, everything=everything)
+        total, cursor = self._run(self._calls.delete_page(params, None))
+        while cursor is not None:
+            if progress is not None:
+                progress(total)
+            deleted, cursor = self._run(self._calls.delete_page(params, cursor))
+            total += deleted
+        return total
 
     def splits(self, count: int) -> list[str]:
         """Divide the table into 1 to `count` disjoint parts for parallel scans. Together they cover the table."""

@@ -41,6 +41,14 @@ def scan_params(
     return given(prefix=prefix, partition=partition, split=split, fields=joined(fields), limit=page)
 
 
+def delete_params(prefix: str | None, partition: Key | None, *, everything: bool) -> dict[str, Any]:
+    """Return the parameters of requests that delete many records. Raises `ValueError` unless there is exactly one."""
+    params = given(prefix=prefix, partition=partition, all="true" if everything else None)
+    if len(params) != 1 or prefix == "":
+        raise ValueError("delete_all needs exactly one of prefix, which must not be empty, partition and everything")
+    return params
+
+
 class TableCalls(Generic[V]):
     """The calls of one table. Each method returns a generator that a client runs."""
 
@@ -152,6 +160,13 @@ class TableCalls(Generic[V]):
         response = yield from self._send(Request("GET", path, self.name, params={**params, **given(cursor=cursor)}))
         document = response.json()
         return [self._record(record) for record in document["records"]], document["cursor"]
+
+    def delete_page(self, params: Mapping[str, Any], cursor: str | None) -> Call[tuple[int, str | None]]:
+        """Delete a page of records. Return their number, and the cursor of the next page, None after the last one."""
+        path = table_path(self.name, "records")
+        response = yield from self._send(Request("DELETE", path, self.name, params={**params, **given(cursor=cursor)}))
+        document = response.json()
+        return document["deleted"], document["cursor"]
 
     def _send(self, request: Request) -> Call[httpx.Response]:
         return (yield from CallLimits(self._settings).send_with_retries(request))

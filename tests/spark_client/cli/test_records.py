@@ -45,6 +45,21 @@ def test_a_record_is_put_read_changed_deleted_and_made_from_a_default(tableside:
     assert "cli\trocksdb\tkey string" in tableside("tables").stdout.splitlines()
 
 
+def test_many_records_are_deleted_only_if_that_is_confirmed(tableside: Command) -> None:
+    for key in ("x1", "x2", "y1"):
+        tableside("put", "many", key, "{}")
+    refused = tableside("delete", "many", "--prefix", "x")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        "tableside: no record was deleted: confirm with y, or use --yes\n",
+    )
+    deleted = tableside("delete", "many", "--prefix", "x", "--yes")
+    assert (deleted.exit_code, deleted.stderr) == (0, "2 records deleted from many\n")
+    assert [json.loads(line)["key"] for line in tableside("scan", "many").stdout.splitlines()] == ["y1"]
+    assert tableside("delete", "many", "--all", "--yes").stderr == "1 records deleted from many\n"
+    assert tableside("scan", "many").stdout == ""
+
+
 @pytest.mark.parametrize("arguments", [("get", "cli", "a"), ("load", "cli", "rows.csv", "--key", "id")], ids=" ".join)
 def test_an_unreachable_service_is_one_line_with_what_to_do(tableside: Command, arguments: tuple[str, ...]) -> None:
     Path("rows.csv").write_text("id\na\n")
@@ -86,6 +101,9 @@ def test_a_url_without_a_scheme_is_shown_with_the_intended_one(tableside: Comman
         (("update", "cli", "a", "{}", "--default", "[]"), "--default must be a JSON object"),
         (("get", "cli", "\udcff"), "key is not valid text"),
         (("scan", "cli", "--limit", "0"), "--limit"),
+        (("delete", "cli"), "name exactly one"),
+        (("delete", "cli", "a", "--all"), "name exactly one"),
+        (("delete", "cli", "--prefix", ""), "name exactly one"),
         (("scan", "cli", "--format", "xml"), "--format"),
         (("scan", "cli", "--format", "parquet"), "--output"),
         (("load", "cli", __file__), "must end in .csv"),

@@ -216,6 +216,19 @@ async def test_a_scan_returns_records_in_pages(people: Any) -> None:
         break  # The next page is in flight.
 
 
+async def test_many_records_are_deleted_in_pages(people: Any) -> None:
+    await people.load((f"{letter}{number:04}", {"n": number}) for letter in "ab" for number in range(1_500))
+    counts: list[int] = []
+    assert await people.delete_all(prefix="a", progress=counts.append) == 1_500
+    assert counts
+    assert max(counts) < 1_500
+    assert {record.key[0] for record in [record async for record in people.scan()]} == {"b"}
+    assert await people.delete_all(everything=True) >= 1_500
+    for choice in ({}, {"prefix": ""}, {"prefix": "a", "everything": True}, {"everything": False}):
+        with pytest.raises(ValueError, match="exactly one"):
+            await people.delete_all(**choice)
+
+
 async def test_integer_and_composite_keys(opened: Callable[..., Any], keyed_url: str) -> None:
     client = await opened(keyed_url)
     numbers, pairs = client.table("numbers"), client.table("pairs")

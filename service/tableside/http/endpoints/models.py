@@ -326,6 +326,13 @@ class Page(Body):
     cursor: str | None = Field(description="The cursor of the next page; null on the last page.")
 
 
+class DeletedPage(Body):
+    """A page of deleted records."""
+
+    deleted: int
+    cursor: str | None = Field(description="The cursor of the next page; null on the last page.")
+
+
 class Splits(Body):
     """Disjoint parts of a table, which together cover it."""
 

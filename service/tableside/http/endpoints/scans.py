@@ -1,13 +1,14 @@
-"""The endpoints that read a whole table: pages of its records, and splits for parallel readers."""
+"""The endpoints of many records of a table: reading or deleting them in pages, and splits for parallel readers."""
 
+from copy import copy
 from functools import partial
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Query
 from pydantic import PlainValidator
 from starlette.responses import Response
 
-from ...core import InvalidOperation, Part, Scan, TableSpec, part_from_text
+from ...core import Delete, InvalidOperation, MalformedRequest, Part, Scan, TableError, TableSpec, part_from_text
 from ...core.budget import in_pieces
 from ..responses import encoded_response, json_response
 from ..wire import arrow_batch, json_batch, pages
@@ -15,9 +16,9 @@ from ..wire.operation_members import scan_partitions
 from ..wire.pages import open_sealed, seal
 from ..wire.request_headers import parse_integer, preferred_media_type
 from .document import TABLE_ERRORS, binary, errors, link, response
-from .models import Page, Splits
+from .models import DeletedPage, Page, Splits
 from .parameters import Accept, AcceptJson, FieldsQuery, Prefer, TableName, count, text
-from .requests import TableRequest, check_read
+from .requests import TableRequest, check_read, check_write
 from .routing import new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
@@ -29,6 +30,16 @@ SPLITS_DEFAULT = 8
 SPLITS_MAX = 1024
 
 router = new_router("scans")
+
+PartitionQuery: TypeAlias = Annotated[
+    str | None, text(minLength=1), Query(description="For a composite key: only records with this first part.")
+]
+Limit: TypeAlias = Annotated[
+    int,
+    PlainValidator(partial(parse_integer, what="limit", highest=PAGE_RECORDS_MAX)),
+    count(PAGE_RECORDS_DEFAULT),
+    Query(description=f"Maximum number of records in a page. Above {PAGE_RECORDS_MAX:,} it is {PAGE_RECORDS_MAX:,}."),
+]
 
 _NEXT = {"table": "$request.path.table", "cursor": "$response.body#/cursor"}
 _FIRST_SPLIT = {"table": "$request.path.table", "split": "$response.body#/splits/0"}
@@ -57,17 +68,8 @@ async def scan_records(
         text(),
         Query(description="Prefix of the first part of the key; with `partition`, of the second part."),
     ] = None,
-    partition: Annotated[
-        str | None, text(minLength=1), Query(description="For a composite key: only records with this first part.")
-    ] = None,
-    limit: Annotated[
-        int,
-        PlainValidator(partial(parse_integer, what="limit", highest=PAGE_RECORDS_MAX)),
-        count(PAGE_RECORDS_DEFAULT),
-        Query(
-            description=f"Maximum number of records in a page. Above {PAGE_RECORDS_MAX:,} it is {PAGE_RECORDS_MAX:,}."
-        ),
-    ] = PAGE_RECORDS_DEFAULT,
+    partition: PartitionQuery = None,
+    limit: Limit = PAGE_RECORDS_DEFAULT,
     cursor: Annotated[
         str | None,
         text(),
@@ -92,15 +94,13 @@ async def scan_records(
     """
     opened = await request.catalog.table(table)
     media, spec = preferred_media_type(accept, (JSON, ARROW)), opened.spec
-    if partition is not None and not spec.key.composite:
-        raise InvalidOperation("partition requires a table with a composite key")
     scope = _seal_scope(spec, prefix, partition, split)
     if partitions is not None:
         scope = (*scope, partitions)
     scan = Scan(
         limit,
         prefix,
-        None if partition is None else _partition(partition, spec),
+        _partition(partition, spec),
         None if split is None else open_sealed(split, "split", "split", *_seal_scope(spec)),
         None if cursor is None else open_sealed(cursor, "cursor", "scan", *scope),
         PAGE_BYTES_MAX,
@@ -113,6 +113,59 @@ async def scan_records(
     extra_headers = {"Vary": "Accept"} if following is None else {"Vary": "Accept", "Tableside-Cursor": following}
     encode = pages.encode_json(page, following) if media == JSON else pages.encode_arrow(page, following, spec)
     return encoded_response(await in_pieces(encode), media, extra_headers)
+
+
+@router.delete(
+    "/v1/tables/{table}/records",
+    dependencies=[Depends(check_write)],
+    responses={
+        200: response(
+            "The number of deleted records, and the cursor of the next page.",
+            model=DeletedPage,
+            links={"next": link("delete_records", "The next page.", _NEXT)},
+        ),
+        **errors(*TABLE_ERRORS, "not_acceptable", "contended", "record_unreadable"),
+    },
+)
+async def delete_records(
+    request: TableRequest,
+    table: TableName,
+    prefix: Annotated[str | None, text(minLength=1), Query(description="Prefix of the first part of the key.")] = None,
+    partition: PartitionQuery = None,
+    everything: Annotated[
+        str | None, text(enum=["true"]), Query(alias="all", description="`true`: all records of the table.")
+    ] = None,
+    limit: Limit = PAGE_RECORDS_DEFAULT,
+    cursor: Annotated[
+        str | None,
+        text(),
+        Query(description="The cursor of the previous page. `prefix`, `partition` or `all` must be the same."),
+    ] = None,
+    prefer: Prefer = None,
+    accept: AcceptJson = None,
+) -> Response:
+    """Delete the records that a scan would return, with their tokens, page by page.
+
+    Exactly one of `prefix`, `partition` and `all` chooses the records. The records of all partitions of a partitioned
+    table are deleted. Records that are written meanwhile may stay or go. The table is empty of these records only if
+    the cursor is null.
+    """
+    if [prefix, partition, everything].count(None) != 2 or prefix == "" or everything not in (None, "true"):
+        raise MalformedRequest("a request needs exactly one of prefix, which must not be empty, partition and all=true")
+    opened = await request.catalog.table(table)
+    spec, budget = opened.spec, request.budget(opened, prefer)
+    scope = (*_seal_scope(spec, prefix, partition, everything), "delete")
+    position = None if cursor is None else open_sealed(cursor, "cursor", "scan", *scope)
+    partitions = tuple(range(spec.partitions)) if spec.partitions else None
+    scan = Scan(limit, prefix, _partition(partition, spec), None, position, PAGE_BYTES_MAX, partitions)
+    page = await opened.scan(scan, budget)
+    places = [None] * len(page.records) if page.partitions is None else [(index,) for index in page.partitions]
+    deletes = [Delete(key, partitions=place) for (key, _), place in zip(page.records, places, strict=True)]
+    failed = next((one for one in await opened.batch(deletes, budget) if isinstance(one, TableError)), None)
+    if failed is not None:
+        raise _of_some(failed)
+    following = None if page.position is None else seal(page.position, "scan", *scope)
+    return json_response({"deleted": len(deletes), "cursor": following})
 
 
 @router.get(
@@ -148,11 +201,22 @@ async def list_splits(
     return json_response({"splits": [seal(split, "split", *_seal_scope(opened.spec)) for split in splits]})
 
 
+def _of_some(error: TableError) -> TableError:
+    """Return the error of one delete for a page, of which others may have been applied."""
+    error = copy(error)
+    error.applied, error.partitions = "unknown", None
+    return error
+
+
 def _seal_scope(spec: TableSpec, *parameters: str | None) -> tuple[str | int | None, ...]:
     """Return the scope of a cursor or split: the table, its number of partitions if it has any, and the parameters."""
     return (spec.name, spec.partitions, *parameters) if spec.partitions else (spec.name, *parameters)
 
 
-def _partition(text: str, spec: TableSpec) -> Part:
+def _partition(text: str | None, spec: TableSpec) -> Part | None:
+    if text is None:
+        return None
+    if not spec.key.composite:
+        raise InvalidOperation("partition requires a table with a composite key")
     # Query parameters are already decoded, so a percent sign in them is literal.
     return part_from_text(text.replace("%", "%25").encode(), spec.key.fields[0].type)
