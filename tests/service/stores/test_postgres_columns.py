@@ -55,6 +55,7 @@ MEMBERS = [
     *"abcdhiklmnrstwxyz", "kept", "gone", "word", "big", "list", "seen", "member", "made", "rich", "long", "full",
     "one", "half", "deep", *(f"m{index}" for index in range(64)), "a.b", " ", "ü", "🛫", "$", "#", ":", "key", "value",
     "etag", "ttl", "x_ts", "%", "$schema", "$set", "$ref", "$n", "$gone", '"', "'", "\\", "\n", "N",
+    "first", "log", "tags", 'it\'s "#x"',
 ]  # fmt: skip
 """The names of all members in the shared suite: each is a column that accepts any JSON."""
 
