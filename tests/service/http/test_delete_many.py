@@ -17,7 +17,7 @@ def remove_all(api: ApiClient, table: str, **query: Any) -> int:
     total, cursor = 0, None
     while True:
         page = remove(api, table, **query, **({} if cursor is None else {"cursor": cursor})).json()
-        total += page["deleted"]
+        total += int(page["deleted"])
         if (cursor := page["cursor"]) is None:
             return total
 

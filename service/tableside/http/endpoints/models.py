@@ -359,5 +359,5 @@ class Readiness(Body):
     stores: dict[str, StoreReadiness]
 
 
-BODIES = (Batch, MergePatch, Liveness, Page, Problem, Readiness, Results, Splits, Tables, UpdateRequest)
+BODIES = (Batch, DeletedPage, MergePatch, Liveness, Page, Problem, Readiness, Results, Splits, Tables, UpdateRequest)
 """The models of whole bodies. The document also has the models that they consist of."""
