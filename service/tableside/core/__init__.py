@@ -18,6 +18,7 @@ from .backend import (
     WriteHealth as WriteHealth,
 )
 from .batch import (
+    Applying as Applying,
     Batch as Batch,
     KeyedRecords as KeyedRecords,
     Results as Results,

@@ -239,7 +239,7 @@ def batch_of(operations: Sequence[Operation]) -> Batch | None:
     """Return operations as a batch, or None if they are of different kinds."""
     if isinstance(operations, Batch):
         return operations
-    return Batch.of(operations) if len(set(map(type, operations))) == 1 else None
+    return Batch.of(operations) if len(operations) == 1 or len(set(map(type, operations))) == 1 else None
 
 
 class KeyedRecords(Sequence[tuple[Key, Record]]):

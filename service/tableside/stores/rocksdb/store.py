@@ -9,6 +9,7 @@ from ...core import (
     NO_DEADLINE,
     NOT_READ,
     READ_BYTES_MAX,
+    Applying,
     Batch,
     Budget,
     Capabilities,
@@ -50,16 +51,23 @@ class RocksdbStore:
         self._writer = RecordWriter(database, spec, self._prefix)
         self._scanner = Scanner(database, spec, self._prefix)
 
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
+    def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Applying:
         """Read all keys in one call, or write in turns of bounded size, which are durable when this returns."""
-        return await apply_by_kind(operations, partial(self._apply_batch, budget=budget))
+        return apply_by_kind(
+            operations, lambda batch: self._get(batch) if batch.kind is Get else self._write(batch, budget)
+        )
 
-    async def _apply_batch(self, batch: Batch, budget: Budget) -> Sequence[Outcome]:
+    async def _get(self, gets: Batch) -> Sequence[Outcome]:
+        try:
+            return await self._reader.get(gets.keys)
+        except Exception as error:
+            log.exception("RocksDB failed")
+            return [self._unavailable(error, get) for get in gets]
+
+    async def _write(self, batch: Batch, budget: Budget) -> Sequence[Outcome]:
         turns: list[Sequence[Outcome]] = []
         count = read_bytes = 0
         try:
-            if batch.kind is Get:
-                return await self._reader.get(batch.keys)
             while count < len(batch):
                 if count and (stopped := self._stopped(read_bytes, budget)) is not None:
                     turns.append([stopped] * (len(batch) - count))
@@ -73,8 +81,7 @@ class RocksdbStore:
             log.exception("RocksDB failed")
             turns.append([self._unavailable(error, operation) for operation in batch[count:]])
         outcomes = joined_outcomes(turns)
-        if batch.kind is not Get:
-            self._health.observe(outcomes)
+        self._health.observe(outcomes)
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
