@@ -225,9 +225,10 @@ def _encode(value: object, option: int) -> bytes:
 
 def _brackets(text: bytes) -> int | None:
     """Return how many opening brackets encoded text has, or None if it might break a rule or need normalization."""
-    if any(pattern.search(text) for pattern in _SUSPICIOUS) or (b"\\" in text and b"\\u0000" in text):
-        return None
-    return _count_brackets(text)
+    for pattern in _SUSPICIOUS:
+        if pattern.search(text):
+            return None
+    return None if b"\\" in text and b"\\u0000" in text else _count_brackets(text)
 
 
 def _count_brackets(text: bytes) -> int:

@@ -76,7 +76,8 @@ class RocksdbStore:
                     await self._database.run_write(partial(self._writer.write, batch[count:] if count else batch))
                 )
                 count += len(turns[-1])
-                read_bytes += value_bytes(turns[-1])
+                if count < len(batch):
+                    read_bytes += value_bytes(turns[-1])
         except Exception as error:
             log.exception("RocksDB failed")
             turns.append([self._unavailable(error, operation) for operation in batch[count:]])

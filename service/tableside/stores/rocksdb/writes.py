@@ -23,7 +23,7 @@ from ...core import (
 )
 from .database import Database
 from .group_commit import BYTES_PER_TURN_MAX, Turn
-from .records import has_writers, may_replace, pack, pack_token, pack_value, stored_for_write
+from .records import may_replace, pack, pack_token, pack_value, stored_for_write
 
 KEYS_PER_READ_MAX = 250
 """How many records a write reads in one call: a turn of the writer thread may end after any of them."""
@@ -120,31 +120,28 @@ class RecordWriter:
     ) -> list[Outcome]:
         """Execute writes one by one, until the turn has ended."""
         now, outcomes = self._database.now_ms(), list[Outcome]()
-        before_bytes = batch.size_in_bytes()
         for key, raw, write in zip(keys, raws, writes, strict=False):
             if outcomes and turn.over:
                 break
             step = self._step(raw, write, now, self._database.next_etag())
-            if isinstance(step, Changed):
-                self._add_record(batch, key, step.stored)
+            written_bytes = self._add_record(batch, key, step.stored) if isinstance(step, Changed) else 0
             outcomes.append(step.outcome)
-            written_bytes = batch.size_in_bytes()
-            turn.spend(len(raw or b"") + written_bytes - before_bytes)
-            before_bytes = written_bytes
+            turn.spend(len(raw or b"") + written_bytes)
         return outcomes
 
     def _step(self, raw: bytes | None, write: Operation, now: int, etag: str) -> Transition:
         assert not isinstance(write, Get)
         return transition(stored_for_write(raw), write, self._spec, now_ms=now, etag=etag)
 
-    def _add_record(self, batch: WriteBatch, key: bytes, stored: Stored | None) -> None:
-        """Add the put of a record, or its deletion, to a batch."""
+    def _add_record(self, batch: WriteBatch, key: bytes, stored: Stored | None) -> int:
+        """Add the put of a record, or its deletion, to a batch. Return the size of the record."""
         if stored is None:
             batch.delete(key)
-        else:
-            raw = pack(stored)
-            self._database.note_write(len(raw), self._prefix if has_writers(raw) else None)
-            batch.put(key, raw)
+            return 0
+        raw = pack(stored)
+        self._database.note_write(len(raw), self._prefix if stored.writers else None)
+        batch.put(key, raw)
+        return len(raw)
 
 
 def _writers(puts: Batch) -> list[bytes]:
