@@ -2,6 +2,7 @@
 
 import contextlib
 import pwd
+import secrets
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ START_MAX_S = 180.0
 STOP_MAX_S = 20.0
 """How long a server may take to shut down before it is killed."""
 
+PORTS = range(10_240, 32_768)
 ASK_INTERVAL_S = 0.02
 LOG_LINES_MAX = 40
 
@@ -58,10 +60,15 @@ def running(server: Server, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def free_port() -> int:
-    """Return an unused port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """Return an unused port of the loopback interface.
+
+    The kernel gives the ports above these to outgoing connections, perhaps before the server listens.
+    """
+    while True:
+        port = PORTS.start + secrets.randbelow(len(PORTS))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def accepts_connections(port: int) -> bool:

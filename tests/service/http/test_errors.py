@@ -96,7 +96,7 @@ def test_there_are_three_kinds_of_not_found(api: ApiClient) -> None:
     [
         ("POST", "/v1/tables/t/records/a", {"GET", "HEAD", "PUT", "PATCH", "DELETE"}),
         ("OPTIONS", "/v1/tables/t/records/a", {"GET", "HEAD", "PUT", "PATCH", "DELETE"}),
-        ("PUT", "/v1/tables/t/records", {"GET", "HEAD"}),
+        ("PUT", "/v1/tables/t/records", {"GET", "HEAD", "DELETE"}),
         ("GET", "/v1/tables/t/batch", {"POST"}),
         ("PUT", "/v1/tables/t", {"GET", "HEAD"}),
         ("POST", "/v1/tables", {"GET", "HEAD"}),

@@ -44,7 +44,8 @@ def decode(
     """
     batch, decoder = BatchBuilder(), _RowDecoder(spec)
     texts = yield from operation_texts(body, operations_max)
-    for piece in chunks_of(texts, PIECE_OPERATIONS, PIECE_BYTES, lambda text: memoryview(text).nbytes):
+    bytes_max = PIECE_BYTES if len(body) > PIECE_BYTES else None
+    for piece in chunks_of(texts, PIECE_OPERATIONS, bytes_max, lambda text: memoryview(text).nbytes):
         yield
         if expired() and batch.count:
             batch.skip(len(texts) - batch.count, not_decoded(spec))
@@ -86,8 +87,11 @@ def _parse_each(
     spec: TableSpec, body: bytes, raws: Sequence[memoryview | msgspec.Raw], start: int
 ) -> list[values.Json | TableError]:
     """Parse the texts of operations. `start` is the position of the first one in the batch."""
+    texts = list(map(bytes, raws))
+    if max(map(len, texts)) <= spec.value_bytes_max and (parsed := values.parse_all(texts)) is not None:
+        return [*parsed]
     documents: list[values.Json | TableError] = []
-    for text in map(bytes, raws):
+    for text in texts:
         try:
             operation_members.check_value_texts(spec, text)
             documents.append(values.parse(text))
