@@ -396,3 +396,12 @@ async def test_the_store_learns_who_calls() -> None:
         await caller.ask("GET", RECORD, authorization=bearer("reader")["Authorization"])
         await caller.ask("POST", BATCH, batch, authorization=bearer("writer")["Authorization"])
         assert service.store.callers == ["reader", "writer"]
+
+
+def test_deleting_many_records_needs_the_permission_to_write_only(client: httpx.Client, owner: ApiClient) -> None:
+    owner.put("t", "many-1", {})
+    query = {"prefix": "many-"}
+    check_refused(client.delete("/v1/tables/t/records", params=query, headers=bearer("reader")), 403, "forbidden")
+    assert owner.value("t", "many-1") == {}
+    response = client.delete("/v1/tables/t/records", params=query, headers=bearer("writer"))
+    assert (response.status_code, response.json()) == (200, {"deleted": 1, "cursor": None})
