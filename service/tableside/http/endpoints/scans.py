@@ -147,8 +147,7 @@ async def delete_records(
     """Delete the records that a scan would return, with their tokens, page by page.
 
     Exactly one of `prefix`, `partition` and `all` chooses the records. The records of all partitions of a partitioned
-    table are deleted. Records that are written meanwhile may stay or go. The table is empty of these records only if
-    the cursor is null.
+    table are deleted. Records that are written meanwhile may stay or go. Others may remain until the cursor is null.
     """
     if [prefix, partition, everything].count(None) != 2 or prefix == "" or everything not in (None, "true"):
         raise MalformedRequest("a request needs exactly one of prefix, which must not be empty, partition and all=true")
