@@ -118,4 +118,6 @@ def _label(answer: Outcome) -> str:
         case Written(partitions=()):
             return DROPPED
         case Written():
-            return "replayed" if answer.replayed else "created" if answer.created else "written"
+            if answer.replayed or answer.superseded:
+                return "replayed" if answer.replayed else "superseded"
+            return "created" if answer.created else "written"

@@ -97,8 +97,10 @@ from .operations import (
     Update as Update,
     Write as Write,
     Written as Written,
+    is_remembered as is_remembered,
     size_bytes as size_bytes,
 )
+from .orders import Orders as Orders
 from .page_builder import (
     PAGE_SEARCH_S as PAGE_SEARCH_S,
     PAGE_SKIPPED_MAX as PAGE_SKIPPED_MAX,
@@ -106,6 +108,7 @@ from .page_builder import (
 )
 from .partitioner import target_partitions as target_partitions
 from .store import (
+    DELETE_MEMORY_S as DELETE_MEMORY_S,
     Capabilities as Capabilities,
     Clock as Clock,
     Page as Page,

@@ -118,11 +118,12 @@ class Unsupported(TableError):
 class RecordUnreadable(TableError):
     """The record was not written by Tableside, and it is not a JSON object.
 
-    `writers` are the last sequences of its writers, if the store keeps them apart from the value.
+    `writers` and `orders` are as in `Stored`, if the store keeps them apart from the value.
     """
 
     code = "record_unreadable"
     writers: tuple[tuple[str, int], ...] = ()
+    orders: bytes = b""
 
     def of_scan(self, key: object) -> TableError:
         """Return the same error with the key, which the caller of a scan does not know."""

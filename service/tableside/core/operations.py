@@ -54,7 +54,8 @@ class Put(msgspec.Struct, frozen=True):
     """Create or replace a record.
 
     `value` is canonical JSON text (see `values`). `if_match` lists the etags of the versions that may be replaced.
-    `ttl_s` is in seconds. None is the table's default. `returning` includes the value in the outcome.
+    `ttl_s` is in seconds. None is the table's default. `returning` includes the value in the outcome. `order`, here and
+    in the other writes, lets the write change only what no write with a higher order has written (see `orders`).
     """
 
     key: Key
@@ -64,6 +65,7 @@ class Put(msgspec.Struct, frozen=True):
     ttl_s: float | None = None
     token: Token | None = None
     returning: bool = False
+    order: int | None = None
     partitions: tuple[int, ...] | None = None
 
 
@@ -80,20 +82,28 @@ class Update(msgspec.Struct, frozen=True):
     ttl_s: float | None = None
     token: Token | None = None
     returning: bool = False
+    order: int | None = None
     partitions: tuple[int, ...] | None = None
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Delete a record. Succeeds if there is none."""
+    """Delete a record. Succeeds if there is none. `forget` also removes what the store remembers of its writes."""
 
     key: Key
     if_match: tuple[str, ...] | None = None
     token: Token | None = None
+    order: int | None = None
+    forget: bool = False
     partitions: tuple[int, ...] | None = None
 
 
 Write: TypeAlias = Put | Update | Delete
 Operation: TypeAlias = Get | Put | Update | Delete
+
+
+def is_remembered(write: Write) -> bool:
+    """Return whether the record remembers a write, by its token or its order."""
+    return write.token is not None or write.order is not None
 
 
 def size_bytes(operation: Operation) -> int:
@@ -128,9 +138,10 @@ class Written(msgspec.Struct, frozen=True):
     """A write that was acknowledged.
 
     `etag` is None if no record remains. `created` means that `if_absent` created the record, or that an update used its
-    default. `replayed` means that the token had been applied before, and nothing was applied now. `value` is present
-    only with `returning`. `partitions` are the outcomes in the partitions of a partitioned table that the write was
-    sent to. If it is empty, the write was dropped.
+    default. `replayed` means that the token had been applied before, and nothing was applied now. `superseded` means
+    that all members of an ordered write have higher orders. `value` is present only with `returning`. `partitions` are
+    the outcomes in the partitions of a partitioned table that the write was sent to. If it is empty, the write was
+    dropped.
     """
 
     etag: str | None
@@ -138,6 +149,7 @@ class Written(msgspec.Struct, frozen=True):
     replayed: bool = False
     value: bytes | None = None
     expires_ms: int = 0
+    superseded: bool = False
     partitions: "tuple[PartitionOutcome, ...] | None" = None
 
 

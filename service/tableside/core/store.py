@@ -31,6 +31,10 @@ VALUE_BYTES_MAX = 2**20
 """The default of `TableSpec.value_bytes_max`."""
 
 
+DELETE_MEMORY_S = 7 * 86_400.0
+"""The default of `TableSpec.delete_memory_s`."""
+
+
 class TableSpec(msgspec.Struct, frozen=True):
     """The description of a table that a store needs: its name, its name in the store, its keys, its default expiry.
 
@@ -38,7 +42,8 @@ class TableSpec(msgspec.Struct, frozen=True):
     `create`: the store may create its table. `options`: an object of the backend class's `TableOptions`, or None for
     the defaults. `partitions`: the number of partitions of a partitioned table, 0 for other tables. `partition`: the
     index, in the spec of a single partition's store. `value_bytes_max`: the maximum size of the JSON text of a value
-    that is written. Larger values may exist, and are read.
+    that is written. Larger values may exist, and are read. `delete_memory_s`: how long the orders of an absent record
+    are kept, in seconds.
     """
 
     name: str
@@ -52,6 +57,7 @@ class TableSpec(msgspec.Struct, frozen=True):
     partitions: int = 0
     partition: int | None = None
     value_bytes_max: int = VALUE_BYTES_MAX
+    delete_memory_s: float = DELETE_MEMORY_S
 
     def check_value(self, text: Sized) -> None:
         """Raise TooLarge if the text of a value is longer than `value_bytes_max`."""

@@ -1,4 +1,4 @@
-"""The effect of one write on one record: the rules for tokens, preconditions, expiry and updates, in that order.
+"""The effect of one write on one record: the rules for tokens, preconditions, orders, expiry and updates.
 
 Functions are pure. Every store that reads a record, decides and writes it back uses `transition` to decide, so a write
 has the same effect in every store.
@@ -11,9 +11,11 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from . import updates
+from . import updates, values
 from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError
+from .json_text import check_elements
 from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
+from .orders import ALL, EXISTS, EXPIRY, Orders, assigned, assignments, overlaid
 from .store import TableSpec
 
 WRITERS_MAX = 8
@@ -27,19 +29,30 @@ EXPIRY_MS_MAX = 253_402_300_799_000
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """A record as a store keeps it: a value, or a tombstone (value None) that contains only the writers.
+    """A record as a store keeps it: a value, or a tombstone (value None) that contains only writers and orders.
 
     `expires_ms` is in Unix milliseconds, 0 for never. `writers` are the last sequence of each writer, the latest last.
+    `orders` is the text of `Orders`, empty without ordered writes. A record with orders is kept for the table's
+    `delete_memory_s` after it has expired.
     """
 
     value: bytes | None
     etag: str
     expires_ms: int = 0
     writers: tuple[tuple[str, int], ...] = ()
+    orders: bytes = b""
 
     def live(self, now_ms: int) -> bool:
         """Return whether the record has not expired."""
         return not self.expires_ms or self.expires_ms > now_ms
+
+    def remembered(self, now_ms: int, delete_memory_s: float) -> "Stored | None":
+        """Return what counts at a time: the record, the tombstone of an expired one with orders, or None."""
+        if self.live(now_ms):
+            return self
+        if self.orders and self.value is not None and now_ms < self.expires_ms + 1000 * delete_memory_s:
+            return Stored(None, self.etag, 0, self.writers, self.orders)
+        return None
 
 
 class Unchanged(msgspec.Struct, frozen=True):
@@ -75,12 +88,15 @@ def transition(
     if isinstance(stored, RecordUnreadable):
         if isinstance(write, Update) or not is_unconditional(write):
             return Unchanged(stored)
-        stored = Stored(b"", "", 0, stored.writers)  # the record exists, and its content does not matter
-    if stored is not None and not stored.live(now_ms):
-        stored = None
+        # The record exists, and its content does not matter.
+        stored = Stored(b"", "", 0, stored.writers, stored.orders)
+    if stored is not None:
+        stored = stored.remembered(now_ms, spec.delete_memory_s)
     try:
         if write.token is not None and stored is not None and _is_replay(stored, write.token):
-            return Unchanged(_replay_outcome(stored, write))
+            return Unchanged(_current(stored, write, replayed=True))
+        if write.order is not None:
+            return _ordered(stored or _NOTHING, write, write.order, spec, now_ms, etag)
         _check_preconditions(stored, write)
         match write:
             case Put():
@@ -88,7 +104,7 @@ def transition(
             case Update():
                 return _update(stored, write, spec, now_ms, etag)
             case Delete():
-                return _delete(stored, write, now_ms, etag)
+                return _delete(stored, write, spec, now_ms, etag)
     except TableError as error:
         return Unchanged(error.with_traceback(None))  # a traceback would keep the values of its frames alive
     assert_never(write)
@@ -119,11 +135,15 @@ def _is_replay(stored: Stored, token: Token) -> bool:
     return any(writer == token.writer and sequence >= token.sequence for writer, sequence in stored.writers)
 
 
-def _replay_outcome(stored: Stored, write: Write) -> Written:
+def _current(stored: Stored, write: Write, *, replayed: bool = False, superseded: bool = False) -> Written:
+    """Return the outcome of a write that changes nothing."""
     if not stored.value:  # None is a tombstone, and no text an unreadable value.
-        return Written(None, replayed=True)
-    value = stored.value if not isinstance(write, Delete) and write.returning else None
-    return Written(stored.etag, replayed=True, value=value, expires_ms=stored.expires_ms)
+        return Written(None, replayed=replayed, superseded=superseded)
+    return Written(stored.etag, False, replayed, _returned(stored.value, write), stored.expires_ms, superseded)
+
+
+def _returned(value: bytes, write: Write) -> bytes | None:
+    return value if not isinstance(write, Delete) and write.returning else None
 
 
 def _check_preconditions(stored: Stored | None, write: Write) -> None:
@@ -166,13 +186,97 @@ def _update(stored: Stored | None, update: Update, spec: TableSpec, now_ms: int,
     return _written(stored, update, value, spec, expires_ms, etag, created=True)
 
 
-def _delete(stored: Stored | None, delete: Delete, now_ms: int, etag: str) -> Transition:
+def _delete(stored: Stored | None, delete: Delete, spec: TableSpec, now_ms: int, etag: str) -> Transition:
+    if delete.forget:
+        return Unchanged(Written(None)) if stored is None else Changed(None, Written(None))
     if delete.token is not None:
-        writers = _with_token(stored, delete.token)
-        return Changed(Stored(None, etag, expiry_ms(TOMBSTONE_TTL_S, now_ms), writers), Written(None))
+        return _deleted(stored or _NOTHING, delete, spec, now_ms, etag)
     if stored is None or stored.value is None:
         return Unchanged(Written(None))
-    return Changed(None, Written(None))
+    return _deleted(stored, delete, spec, now_ms, etag) if stored.orders else Changed(None, Written(None))
+
+
+def _deleted(stored: Stored, delete: Delete, spec: TableSpec, now_ms: int, etag: str) -> Changed:
+    """Replace a record by a tombstone."""
+    writers = _with_token(stored, delete.token)
+    memory_s = max(TOMBSTONE_TTL_S if writers else 0.0, spec.delete_memory_s if stored.orders else 0.0)
+    return Changed(Stored(None, etag, expiry_ms(memory_s, now_ms), writers, stored.orders), Written(None))
+
+
+# Ordered writes
+
+_NOTHING = Stored(None, "")
+
+
+def _ordered(stored: Stored, write: Write, order: int, spec: TableSpec, now_ms: int, etag: str) -> Transition:
+    """Return the effect of a write on the members that have no higher order."""
+    if not is_unconditional(write) or (isinstance(write, Update) and write.default is not None):
+        raise InvalidOperation("order cannot be combined with if_match, if_absent or default")
+    orders = Orders(stored.orders)
+    if isinstance(write, Update):
+        return _ordered_update(stored, write, orders, order, spec, now_ms, etag)
+    if not orders.may_write(ALL, order) or _stays_absent(stored, orders, order):
+        return Unchanged(_current(stored, write, superseded=True))
+    expires_ms = expiry_ms(_ttl_s(write, spec), now_ms) if orders.may_write(EXPIRY, order) else stored.expires_ms
+    newer = orders.write_all(order)
+    result = replace(stored, orders=orders.text)
+    if isinstance(write, Delete) and not newer:
+        return _deleted(result, write, spec, now_ms, etag)
+    value = write.value if isinstance(write, Put) else b"{}"
+    if newer:
+        value = _encoded(overlaid(values.decode(value), _members(stored), newer))
+    return _written(result, write, value, spec, expires_ms, etag, created=False)
+
+
+def _ordered_update(
+    stored: Stored, update: Update, orders: Orders, order: int, spec: TableSpec, now_ms: int, etag: str
+) -> Transition:
+    members, is_absent = assignments(update.changes), stored.value is None
+    written = {name: member for name, member in members.items() if orders.may_write(name, order)}
+    sets_expiry = update.ttl_s is not None and orders.may_write(EXPIRY, order)
+    shows = not members and order >= orders.newest
+    if not (written or shows or sets_expiry) or _stays_absent(stored, orders, order):
+        return Unchanged(_current(stored, update, superseded=bool(members)))
+    superseded = not written and not shows and bool(members)
+    for name in (*written, *([EXISTS] if shows else []), *([EXPIRY] if sets_expiry else [])):
+        orders.write(name, order)
+    expires_ms = expiry_ms(_ttl_s(update, spec), now_ms) if sets_expiry or is_absent else stored.expires_ms
+    value = assigned(_members(stored), written)
+    if spec.key.has_names:
+        value = spec.key.without_key(value, update.key)
+    result, sent = replace(stored, orders=orders.text), replace(update, token=None) if superseded else update
+    changed = _written(result, sent, _encoded(value), spec, expires_ms, etag, created=is_absent)
+    return _as_superseded(changed) if superseded else changed
+
+
+def _as_superseded(changed: Changed) -> Changed:
+    """Return the change of an update that only set the expiry."""
+    assert isinstance(changed.outcome, Written)
+    return Changed(changed.stored, replace(changed.outcome, superseded=True))
+
+
+def _stays_absent(stored: Stored, orders: Orders, order: int) -> bool:
+    """Return whether a record that was deleted without an order, or has expired, is newer than a write."""
+    return stored.value is None and order < orders.newest
+
+
+def _ttl_s(write: Write, spec: TableSpec) -> float | None:
+    return spec.ttl_s if isinstance(write, Delete) or write.ttl_s is None else write.ttl_s
+
+
+def _members(stored: Stored) -> values.JsonObject:
+    """Return the value as an object, empty if there is none or it is unreadable."""
+    check_elements(stored.value or b"")
+    return values.decode(stored.value) if stored.value else {}
+
+
+def _encoded(value: values.JsonObject) -> bytes:
+    text = values.encode_canonical(value)
+    check_elements(text)
+    return text
+
+
+# Unordered writes
 
 
 def _apply_update(value: bytes, update: Update, spec: TableSpec, *, is_default: bool = False) -> bytes:
@@ -182,7 +286,7 @@ def _apply_update(value: bytes, update: Update, spec: TableSpec, *, is_default: 
 
 def _written(
     stored: Stored | None,
-    write: Put | Update,
+    write: Write,
     value: bytes,
     spec: TableSpec,
     expires_ms: int,
@@ -191,9 +295,8 @@ def _written(
     created: bool,
 ) -> Changed:
     spec.check_value(value)
-    result = Stored(value, etag, expires_ms, _with_token(stored, write.token))
-    returned = value if write.returning else None
-    return Changed(result, Written(etag, created=created, value=returned, expires_ms=expires_ms))
+    result = Stored(value, etag, expires_ms, _with_token(stored, write.token), b"" if stored is None else stored.orders)
+    return Changed(result, Written(etag, created, False, _returned(value, write), expires_ms))
 
 
 def _with_token(stored: Stored | None, token: Token | None) -> tuple[tuple[str, int], ...]:

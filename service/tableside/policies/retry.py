@@ -4,8 +4,8 @@ Errors: operations with a `retriable` error are retried, with two exceptions. De
 deadline has passed (an attempt that timed out is StoreUnavailable, see `timeout`). Overloaded means that the service
 sheds load, and retries would add load. Throttled, Contended and StoreUnavailable are retried, each after a pause.
 
-Writes: a write is retried if it was certainly not applied, or if it has a token that lets the record recognize the
-repetition. A write without a token that may have been applied is never retried, not even an unconditional put or
+Writes: a write is retried if it was certainly not applied, or if it has a token or an order, which let the record
+recognize the repetition. Another write that may have been applied is never retried, not even an unconditional put or
 delete. An acknowledged write of another caller between the two applications would be lost. An abandoned attempt may
 also arrive after the repetition was acknowledged, and undo the caller's next write.
 
@@ -41,6 +41,7 @@ from ..core import (
 from ..core.bounded_reads import NotRead
 from ..core.directions import Direction, all_succeeded, at_positions, direction
 from ..core.errors import Overloaded
+from ..core.operations import is_remembered
 from ..core.store import Policy
 from ..telemetry import Traces, wait_span
 from .metrics import PolicyMetrics
@@ -250,7 +251,7 @@ def _repeatable(operation: Operation, outcome: Outcome) -> bool:
         return False
     if isinstance(outcome, DeadlineExceeded | Overloaded | NotRead):
         return False
-    return isinstance(operation, Get) or outcome.applied == "no" or operation.token is not None
+    return isinstance(operation, Get) or outcome.applied == "no" or is_remembered(operation)
 
 
 def _hint_s(outcome: Outcome) -> float:

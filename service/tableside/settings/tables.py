@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from ..core import KeyField, KeySchema, PartType, TableSpec
+from ..core.store import DELETE_MEMORY_S
 from .faults import NAME
 
 KEY_FIELD_LENGTH_MAX = 255
@@ -93,13 +94,18 @@ class CacheSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class TableSettings(BaseModel, frozen=True, extra="forbid"):
-    """One table: its store, its key, and its policies. Times are in seconds."""
+    """One table: its store, its key, and its policies. Times are in seconds.
+
+    `delete_memory_s` is how long an absent record keeps the orders of its writes. An ordered write that arrives later
+    counts as new.
+    """
 
     store: str
     name: str | None = Field(default=None, pattern=NAME)
     key: dict[str, PartType] | None = Field(default=None, min_length=1, max_length=8)
     create: bool = False
     ttl_s: float | None = Field(default=None, gt=0)
+    delete_memory_s: float = Field(default=DELETE_MEMORY_S, gt=0, le=10 * 366 * 86_400)
     consistency: Literal["strong", "eventual"] = "strong"
     deadline_s: float = Field(default=10.0, gt=0, le=3600)
     read: DirectionSettings = DirectionSettings()
@@ -127,6 +133,7 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
             ttl_s=self.ttl_s,
             key_given=self.key is not None,
             create=self.create,
+            delete_memory_s=self.delete_memory_s,
             consistency=self.consistency,
             options=options,
         )

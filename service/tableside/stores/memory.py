@@ -190,17 +190,16 @@ class MemoryStore:
         return Results(Record, columns | ({"expires_ms": expires_ms} if any(expires_ms) else {}))
 
     def _put_all(self, puts: Batch, now: int) -> Results:
-        """Put values without conditions and tokens: each is written, and the record keeps its writers."""
+        """Put values without conditions, tokens and orders: each is written, and the record keeps its writers."""
         records, etags, expiries_ms = self._records, list[str](), list[int]()
         ttls_s = puts.columns.get("ttl_s") or [None] * len(puts)
         for key, value, ttl_s in zip(
             self.spec.key.encode_all(puts.keys, b""), puts.columns["value"], ttls_s, strict=True
         ):
-            present = records.get(key)
-            writers = present.writers if present is not None and present.live(now) else ()
+            present = self._remembered(key, now) or Stored(None, "")
             etags.append(f"{next(self._etags):x}")
             expiries_ms.append(expiry_ms(self.spec.ttl_s if ttl_s is None else ttl_s, now))
-            records[key] = Stored(value, etags[-1], expiries_ms[-1], writers)
+            records[key] = Stored(value, etags[-1], expiries_ms[-1], present.writers, present.orders)
             self._sweep(now)
         return Results(Written, {"etag": etags} | ({"expires_ms": expiries_ms} if any(expiries_ms) else {}))
 
@@ -218,6 +217,10 @@ class MemoryStore:
             self._sweep(now)
         return step.outcome
 
+    def _remembered(self, key: bytes, now: int) -> Stored | None:
+        stored: Stored | None = self._records.get(key)
+        return None if stored is None else stored.remembered(now, self.spec.delete_memory_s)
+
     def _set(self, key: bytes, stored: Stored | None) -> None:
         if stored is None:
             self._records.pop(key, None)
@@ -230,7 +233,7 @@ class MemoryStore:
                 self._sweep_index = 0
                 return
             key, stored = self._records.peekitem(self._sweep_index)
-            if stored.live(now):
+            if stored.remembered(now, self.spec.delete_memory_s):
                 self._sweep_index += 1
             else:
                 del self._records[key]

@@ -395,6 +395,7 @@ def combine_outcomes(placed: tuple[PartitionOutcome, ...]) -> Written | TableErr
         None,
         created=bool(written) and all(outcome.created for outcome in written),
         replayed=bool(written) and all(outcome.replayed for outcome in written),
+        superseded=bool(written) and all(outcome.superseded for outcome in written),
         partitions=placed,
     )
 

@@ -9,7 +9,7 @@ from prometheus_client import Metric
 
 from ...catalog import BUCKETS_S
 
-SUCCESSES = ("found", "absent", "written", "created", "replayed", "dropped")
+SUCCESSES = ("found", "absent", "written", "created", "replayed", "superseded", "dropped")
 
 FAILURES = (
     "throttled",

@@ -204,6 +204,7 @@ _OUTCOMES = {
     "written": "Writes that were applied",
     "created": "Writes that created a record by if_absent or by a default",
     "replayed": "Repeated writes, recognized by their token and not applied again",
+    "superseded": "Ordered writes that arrived after newer ones, and changed nothing",
     "dropped": "Writes to no partition",
     REFUSED: "Operations that were rejected because of the request, for example 412 or 422",
     **{code: summary(code) for code in FAILURES},

@@ -212,7 +212,7 @@ async def put(catalog: Catalog, entry: CatalogEntry, address: Address, caller: s
 
 async def delete(catalog: Catalog, entry: CatalogEntry, address: Address, caller: str, etag: str) -> View:
     """Delete the record if it still has the version `etag`."""
-    operation = Delete(address.key, (etag,), None, address.partitions)
+    operation = Delete(address.key, (etag,), partitions=address.partitions)
     return await _change(catalog, entry, address, caller, lambda table: operation, "The record was deleted.", None)
 
 

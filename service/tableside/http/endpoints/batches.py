@@ -37,8 +37,8 @@ ARROW_OPERATIONS = binary("An Arrow IPC stream with the columns described above.
 ARROW_RESULTS = binary("""\
 An Arrow IPC stream, if the request was one, with one row per operation, in the same order: `status` uint16, `value`
 binary (JSON text, or null), `etag` utf8, `code` utf8, `detail` utf8, `retriable` bool, `applied` utf8, `replayed` bool;
-then `expires_at` utf8 if any record expires. For a partitioned table two columns follow: `partitions`, a list of
-structs of `partition` int32, the eight columns above and `expires_at` if any record expires, null for a get; and
+`superseded` bool if the request has a column `order`; `expires_at` utf8 if any record expires. For a partitioned table
+two columns follow: `partitions`, a list of structs of `partition` int32 and the columns above, null for a get; and
 `dropped` bool.""")
 
 router = new_router("batches")
@@ -113,13 +113,18 @@ async def apply_batch(
     | `ttl_s` | integer or double | |
     | `sequence` | integer | with `writer`: the token |
     | `writer` | utf8 | or the parameter `writer`, for all rows |
+    | `order` | integer | |
     | `partitions` | list or large_list of integers | as in JSON: null and [-1] are all, [null] is the default |
     """
     media = request.media_type((JSON, ARROW), default=_default_media(request))
     check_accepts(accept, media)
-    for header in ("Idempotency-Key", "Tableside-Token"):
-        if request.header(header.lower()) is not None:  # Ignoring it could apply the batch twice.
-            raise MalformedRequest(f"{header} does not apply to a batch: give each operation a token")
+    for header, member in (
+        ("Idempotency-Key", "a token"),
+        ("Tableside-Token", "a token"),
+        ("Tableside-Order", "an order"),
+    ):
+        if request.header(header.lower()) is not None:  # Ignoring it could apply the batch twice, or undo newer writes.
+            raise MalformedRequest(f"{header} does not apply to a batch: give each operation {member}")
     if media == JSON and options != NO_OPTIONS:
         raise MalformedRequest("the query parameters of a batch are for Arrow only")
     request.context.reads = True  # A disconnect ends the request until it turns out to contain a write.
@@ -130,7 +135,8 @@ async def apply_batch(
     batch = await decode(request, body, spec, options, request.budget(opened, prefer))
     del body
     outcomes = _outcomes(request, opened, batch, prefer, max_age_s)
-    encoded = await _encode(request, await outcomes, media, partitioned=bool(spec.partitions))
+    partitioned, ordered = bool(spec.partitions), batch.ordered
+    encoded = await _encode(request, await outcomes, media, partitioned=partitioned, ordered=ordered)
     return encoded_response(encoded, media)
 
 
@@ -165,7 +171,9 @@ async def _outcomes(
     return outcomes
 
 
-async def _encode(request: TableRequest, outcomes: Sequence[Outcome], media: str, *, partitioned: bool) -> Encoded:
+async def _encode(
+    request: TableRequest, outcomes: Sequence[Outcome], media: str, *, partitioned: bool, ordered: bool
+) -> Encoded:
     """Encode the outcomes: in columns, or answer by answer if they have different kinds or large values."""
     bytes_max = request.limits.response_bytes_max
     results = Results.of(outcomes)
@@ -173,13 +181,13 @@ async def _encode(request: TableRequest, outcomes: Sequence[Outcome], media: str
         request.context.failed = len(results.failed)
         if media == JSON:
             return await in_pieces(json_batch.encode_results(results))
-        return await in_pieces(arrow_answers.encode_results(results, partitioned=partitioned))
+        return await in_pieces(arrow_answers.encode_results(results, partitioned=partitioned, ordered=ordered))
     found = await in_pieces(answers(outcomes, bytes_max=bytes_max))
     del outcomes, results
     request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
     if media == JSON:
         return await in_pieces(json_batch.encode(found))
-    return await in_pieces(arrow_answers.encode(found, partitioned=partitioned))
+    return await in_pieces(arrow_answers.encode(found, partitioned=partitioned, ordered=ordered))
 
 
 def _default_media(request: TableRequest) -> str | None:

@@ -90,6 +90,7 @@ HEADERS: dict[str, Fragment] = {
         minimum=0,
         example=3,
     ),
+    "Tableside-Superseded": _header("All members of the ordered write have higher orders.", enum=["true"]),
     "Tableside-Replayed": _header("The write is a repetition by its token, and was not applied again.", enum=["true"]),
     "Tableside-Partitions": _header(
         "For a partitioned table: the indexes of the partitions that the operation was sent to.",

@@ -139,6 +139,17 @@ class Token(Body, json_schema_extra={"examples": [{"writer": "w", "sequence": 7}
     sequence: Annotated[int, Field(ge=0, le=INTEGER_MAX, json_schema_extra={"format": "int64"})]
 
 
+class Order(
+    RootModel[Annotated[int, Field(ge=INTEGER_MIN, le=INTEGER_MAX)] | None],
+    json_schema_extra={"format": "int64", "examples": [1732700000000000]},
+):
+    """The order of the write: it changes only members that no write with a higher order has written.
+
+    An ordered write has no conditions and no default. An ordered update sets and removes top-level members. Null is the
+    same as absent.
+    """
+
+
 class Partitions(
     RootModel[list[Annotated[int, Field(ge=-1)]] | Literal["all", "default"] | None],
     json_schema_extra={"examples": [[0, 2], [], "all"]},
@@ -173,6 +184,7 @@ class _Addressed(Body):
 class _Write(_Addressed):
     if_match: Name | None = Field(ABSENT, description="Only if the record has this version; `*` is any version.")
     token: Token | None = ABSENT
+    order: Order = ABSENT
     return_: bool | None = Field(ABSENT, alias="return")
 
 
@@ -253,6 +265,7 @@ class _Outcome(
     etag: Etag = ABSENT
     expires_at: Expiry = ABSENT
     replayed: bool = Field(ABSENT, description="True for a repeated write, which was not applied again; else absent.")
+    superseded: bool = Field(ABSENT, description="True if all members have higher orders; else absent.")
     error: Problem = ABSENT
 
 

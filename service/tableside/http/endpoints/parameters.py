@@ -155,6 +155,27 @@ IdempotencyKey: TypeAlias = Annotated[
     ),
 ]
 
+OrderHeader: TypeAlias = Annotated[
+    int | None,
+    PlainValidator(request_headers.parse_order),
+    text("1732700000000000", pattern="^-?[0-9]{1,19}$"),
+    Header(
+        alias="Tableside-Order",
+        description="A signed 64-bit integer, for instance the time of an event in microseconds: the write changes "
+        "only members that no write with a higher order has written.",
+    ),
+]
+
+ForgetQuery: TypeAlias = Annotated[
+    bool,
+    PlainValidator(partial(request_headers.parse_boolean, what="forget")),
+    WithJsonSchema({"type": "boolean", "default": False}),
+    Query(
+        description="`true` also removes the tokens and orders that the record remembers, for example after a write "
+        "with a wrong order. Cannot be combined with a token or an order."
+    ),
+]
+
 Accept: TypeAlias = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
 """Not described as a parameter, because OpenAPI describes it by the media types of the responses."""
 

@@ -75,6 +75,7 @@ _AFTER_DELETE = {
     "repeat": link("delete_record", "Delete the absent record, which succeeds.", _SAME),
 }
 
+_UNCHANGED = ("Tableside-Replayed", "Tableside-Superseded")
 _FOUND = ("ETag", "Tableside-Expires-At", "Age", "Tableside-Partitions")
 _GET_RESPONSES = {
     200: response("The record.", *_FOUND, model=Value, links=_AFTER_READ),
@@ -84,7 +85,7 @@ _GET_RESPONSES = {
 
 
 def _returned(description: str) -> Fragment:
-    names = ("ETag", "Tableside-Expires-At", "Tableside-Replayed", "Tableside-Partitions", "Preference-Applied")
+    names = ("ETag", "Tableside-Expires-At", *_UNCHANGED, "Tableside-Partitions", "Preference-Applied")
     return response(
         f"{description} The body is the value, as `Prefer` requested.", *names, model=Value, links=_AFTER_WRITE
     )
@@ -98,7 +99,7 @@ def _created(description: str) -> Fragment:
 
 
 def _acknowledged(description: str, links: Fragment = _AFTER_WRITE) -> Fragment:
-    names = ("ETag-If-Present", "Tableside-Replayed", "Tableside-Partitions", "Tableside-Dropped")
+    names = ("ETag-If-Present", *_UNCHANGED, "Tableside-Partitions", "Tableside-Dropped")
     return response(description, *names, links=links)
 
 
@@ -142,6 +143,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
     if_match: parameters.IfMatch = None
     token: parameters.TokenHeader = None
     idempotency_key: parameters.IdempotencyKey = None
+    order: parameters.OrderHeader = None
     prefer: parameters.Prefer = None
 
     def members(self) -> dict[str, Any]:
@@ -152,6 +154,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
             "partitions": self.partitions,
             "if_match": self.if_match,
             "token": self.token or self.idempotency_key,
+            "order": self.order,
         }
         return {name: member for name, member in members.items() if member is not None}
 
@@ -255,10 +258,13 @@ async def delete_record(
     table: parameters.TableName,
     key: parameters.KeySegments,
     options: Annotated[DeleteOptions, Depends()],
+    forget: parameters.ForgetQuery = False,
 ) -> Response:
     """Delete a record."""
     _refuse_if_none_match(request)
     members = {"op": "delete", **options.members()}
+    if forget:
+        members["forget"] = True
     return await _write(request, key, members, options.prefer)
 
 
@@ -354,5 +360,7 @@ class RecordResponse(Response):
             self.raw_headers.append((b"tableside-expires-at", rfc3339(answer.expires_ms).encode()))
         if answer.replayed:
             self.raw_headers.append((b"tableside-replayed", b"true"))
+        if answer.superseded:
+            self.raw_headers.append((b"tableside-superseded", b"true"))
         if answer.partitions == ():
             self.raw_headers.append((b"tableside-dropped", b"true"))

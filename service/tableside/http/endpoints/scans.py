@@ -144,7 +144,7 @@ async def delete_records(
     prefer: Prefer = None,
     accept: AcceptJson = None,
 ) -> Response:
-    """Delete the records that a scan would return, with their tokens, page by page.
+    """Delete the records that a scan would return, with their tokens and orders, page by page.
 
     Exactly one of `prefix`, `partition` and `all` chooses the records. The records of all partitions of a partitioned
     table are deleted. Records that are written meanwhile may stay or go. Others may remain until the cursor is null.
@@ -159,7 +159,7 @@ async def delete_records(
     scan = Scan(limit, prefix, _partition(partition, spec), None, position, PAGE_BYTES_MAX, partitions)
     page = await opened.scan(scan, budget)
     places = [None] * len(page.records) if page.partitions is None else [(index,) for index in page.partitions]
-    deletes = [Delete(key, partitions=place) for (key, _), place in zip(page.records, places, strict=True)]
+    deletes = [Delete(key, forget=True, partitions=place) for (key, _), place in zip(page.records, places, strict=True)]
     failed = next((one for one in await opened.batch(deletes, budget) if isinstance(one, TableError)), None)
     if failed is not None:
         raise _of_some(failed)

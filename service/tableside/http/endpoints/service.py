@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from ...auth import Forbidden
 from ...catalog import CatalogEntry
-from ...core import JsonObject, StoreUnavailable, run_in_thread
+from ...core import Capabilities, JsonObject, StoreUnavailable, run_in_thread
 from ...core.errors import Overloaded
 from ...settings import LimitSettings
 from ..request_context import DRAINING_KEY
@@ -38,7 +38,7 @@ _LIMITS = {
     *("in_flight_max", "operations_in_flight_max", "bytes_in_flight_max"),
 }
 _POLICIES = {
-    *("ttl_s", "consistency", "deadline_s", "read", "write"),
+    *("ttl_s", "consistency", "deadline_s", "delete_memory_s", "read", "write"),
     *("cost", "limiter", "batch", "cache", "concurrency_max"),
 }
 
@@ -86,10 +86,15 @@ def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = Tru
         "name": spec.name,
         "store": {"name": entry.store, "kind": entry.kind},
         "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],
-        "capabilities": {} if table is None else msgspec.to_builtins(table.capabilities),
+        "capabilities": {} if table is None else _capabilities(table.capabilities),
         "limits": {**limits.model_dump(include=_LIMITS), "value_bytes_max": spec.value_bytes_max},
         "policies": entry.settings.model_dump(include=_POLICIES, exclude_defaults=not defaults),
     }
+
+
+def _capabilities(capabilities: Capabilities) -> JsonObject:
+    """Return the capabilities. A record keeps its orders beside its tokens, so that a table has both or neither."""
+    return {**msgspec.to_builtins(capabilities), "order": capabilities.tokens}
 
 
 @router.get("/livez", openapi_extra=PUBLIC, responses={200: response("The process runs.", model=Liveness)})

@@ -39,6 +39,7 @@ class Answer(msgspec.Struct, frozen=True):
     etag: str | None = None
     expires_ms: int = 0
     replayed: bool = False
+    superseded: bool = False
     error: TableError | None = None
     partitions: "tuple[tuple[int, Answer], ...] | None" = None
 
@@ -94,13 +95,13 @@ def rfc3339(expires_ms: int) -> str:
 
 def _written(written: Written, fields: Fields) -> Answer:
     if written.value is None and written.partitions is None:
-        return Answer(201 if written.created else 204, None, written.etag, 0, written.replayed)
+        return Answer(201 if written.created else 204, None, written.etag, 0, written.replayed, written.superseded)
     value = written.value if written.value is None or fields is None else project_value(written.value, fields)
     parts = None if written.partitions is None else _partition_answers(written.partitions, fields)
     returned = value is not None or any(part.value is not None for _, part in parts or ())
     code = 201 if written.created else 200 if returned else 204
     expires_ms = written.expires_ms if value is not None else 0
-    return Answer(code, value, written.etag, expires_ms, written.replayed, partitions=parts)
+    return Answer(code, value, written.etag, expires_ms, written.replayed, written.superseded, partitions=parts)
 
 
 def _partition_answers(placed: Iterable[PartitionOutcome], fields: Fields) -> tuple[tuple[int, Answer], ...]:

@@ -17,32 +17,35 @@ from .problems import status
 _ERRORS = {"code": pa.utf8(), "detail": pa.utf8(), "retriable": pa.bool_(), "applied": pa.utf8()}
 """The columns that are null for a success, and their types."""
 
-_COLUMNS = {"status": pa.uint16(), "value": pa.binary(), "etag": pa.utf8(), **_ERRORS, "replayed": pa.bool_()}
-_PARTITIONS = pa.list_(pa.struct([("partition", pa.int32()), *_COLUMNS.items()]))
+_COLUMNS = {"status": pa.uint16(), "value": pa.binary(), "etag": pa.utf8(), **_ERRORS}
+_FLAGS = {"replayed": pa.bool_(), "superseded": pa.bool_()}
+"""The columns that are false for an error. Only the answers to a batch with orders have the second one."""
+
+_TYPES = {**_COLUMNS, **_FLAGS}
 
 
-def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> Pieces[Encoded]:
+def encode(answers: Sequence[Answer], *, partitioned: bool = False, ordered: bool = False) -> Pieces[Encoded]:
     """Encode the answers, one row each.
 
-    `expires_at` follows the other columns if any record has an expiry. For a partitioned table, `partitions` and
-    `dropped` are the last ones.
+    `superseded` follows the other columns if the operations have orders, then `expires_at` if any record has an expiry.
+    For a partitioned table, `partitions` and `dropped` are the last ones.
     """
-    columns = yield from _columns_of(answers)
+    columns = yield from _columns_of(answers, ordered=ordered)
     if partitioned:
-        columns["partitions"] = yield from _partitions(answers)
+        columns["partitions"] = yield from _partitions(answers, ordered=ordered)
         columns["dropped"] = pa.array([answer.dropped for answer in answers], pa.bool_())
     return encode_stream(pa.record_batch(columns))
 
 
-def encode_results(results: Results, *, partitioned: bool = False) -> Pieces[Encoded]:
+def encode_results(results: Results, *, partitioned: bool = False, ordered: bool = False) -> Pieces[Encoded]:
     """Encode outcomes in columns. `encode` returns the same."""
     etags, values = (_of_successes(results, name) for name in ("etag", "value"))
-    replayed = _of_successes(results, "replayed")
-    columns = yield from _columns(_statuses(results), values, etags, _errors(results), replayed)
+    columns = yield from _columns(_statuses(results), values, etags, _errors(results))
+    columns |= {name: _column(name, _of_successes(results, name)) for name in _flags(ordered=ordered)}
     if (expires_ms := _shown_expiries(results)) is not None:
         columns["expires_at"] = expiry_column(expires_ms)
     if partitioned:
-        columns["partitions"] = _repeated(None, _PARTITIONS, len(results))
+        columns["partitions"] = _repeated(None, _partitions_type(ordered=ordered), len(results))
         columns["dropped"] = _repeated(False, pa.bool_(), len(results))
     return encode_stream(pa.record_batch(columns))
 
@@ -52,7 +55,6 @@ def _columns(
     values: Sequence[bytes | None] | pa.Array,
     etags: Sequence[str | None] | pa.Array,
     errors: Mapping[int, TableError],
-    replayed: Sequence[bool | None] | pa.Array,
 ) -> Pieces[dict[str, pa.Array]]:
     """Return the columns that each answer has. `errors` are by row."""
     value_column = values if isinstance(values, pa.Array) else (yield from binary_column(values))
@@ -64,24 +66,29 @@ def _columns(
         if errors:
             cells = [None] * len(value_column)
             columns[name] = _column(name, _replaced(cells, {at: getattr(each, name) for at, each in errors.items()}))
-    return {**columns, "replayed": _column("replayed", replayed)}
+    return columns
 
 
-def _columns_of(answers: Sequence[Answer]) -> Pieces[dict[str, pa.Array]]:
+def _flags(*, ordered: bool) -> list[str]:
+    return [*_FLAGS] if ordered else ["replayed"]
+
+
+def _columns_of(answers: Sequence[Answer], *, ordered: bool) -> Pieces[dict[str, pa.Array]]:
     columns = yield from _columns(
         [answer.status for answer in answers],
         [answer.value for answer in answers],
         [answer.etag for answer in answers],
         {at: answer.error for at, answer in enumerate(answers) if answer.error is not None},
-        [answer.replayed for answer in answers],
     )
+    for name in _flags(ordered=ordered):
+        columns[name] = _column(name, [getattr(answer, name) for answer in answers])
     if any(answer.expires_ms for answer in answers):
         columns["expires_at"] = expiry_column([answer.expires_ms for answer in answers])
     return columns
 
 
 def _column(name: str, cells: Sequence[Any] | pa.Array) -> pa.Array:
-    return cells if isinstance(cells, pa.Array) else pa.array(cells, _COLUMNS[name])
+    return cells if isinstance(cells, pa.Array) else pa.array(cells, _TYPES[name])
 
 
 @lru_cache(maxsize=64)
@@ -92,11 +99,11 @@ def _repeated(cell: object, kind: pa.DataType, count: int) -> pa.Array:
 def _of_successes(results: Results, name: str) -> Sequence[Any] | pa.Array:
     """Return a column, in which an error has a null or false."""
     if name not in results.columns:
-        return _repeated(False if name == "replayed" else None, _COLUMNS[name], len(results))
+        return _repeated(False if name in _FLAGS else None, _TYPES[name], len(results))
     column = results.columns[name]
     if isinstance(column, pa.Array) and not results.failed:
         return column
-    return _replaced(results.cells(name), dict.fromkeys(results.failed, False if name == "replayed" else None))
+    return _replaced(results.cells(name), dict.fromkeys(results.failed, False if name in _FLAGS else None))
 
 
 def _replaced(cells: Sequence[Any], others: Mapping[int, Any]) -> Sequence[Any]:
@@ -149,13 +156,19 @@ def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
     return pc.binary_join_element_wise(pc.utf8_replace_slice(times, 10, 11, "T"), "Z", "")
 
 
-def _partitions(answers: Sequence[Answer]) -> Pieces[pa.Array]:
+def _partitions_type(*, ordered: bool) -> pa.DataType:
+    """Return the type of the column of partitions, without times of expiry."""
+    names = [*_COLUMNS, *_flags(ordered=ordered)]
+    return pa.list_(pa.struct([("partition", pa.int32()), *((name, _TYPES[name]) for name in names)]))
+
+
+def _partitions(answers: Sequence[Answer], *, ordered: bool) -> Pieces[pa.Array]:
     """Return a column with a list per answer: its answers by partition, or null if it has none."""
     lists = [answer.partitions for answer in answers]
     flat = [part for one in lists if one is not None for part in one]
     columns = {
         "partition": pa.array([index for index, _ in flat], pa.int32()),
-        **(yield from _columns_of([part for _, part in flat])),
+        **(yield from _columns_of([part for _, part in flat], ordered=ordered)),
     }
     each = pa.StructArray.from_arrays([*columns.values()], names=[*columns])
     ends = list(accumulate((len(one or ()) for one in lists), initial=0))

@@ -50,7 +50,7 @@ def decode(
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
-    batch, decoder = BatchBuilder(), _RowDecoder(spec, settings)
+    batch, decoder = BatchBuilder(ordered="order" in table.column_names), _RowDecoder(spec, settings)
     table = _expanded(table)
     for op, rows in [(settings.op, table)] if settings.op is not None else _runs(table):
         for piece in _pieces(rows):

@@ -162,6 +162,7 @@ _TYPES: dict[str, Callable[[pa.DataType], bool]] = {
     "ttl_s": _or_dictionary(_is_number),
     "sequence": _or_dictionary(pa.types.is_integer),
     "writer": _or_dictionary(_is_text),
+    "order": _or_dictionary(pa.types.is_integer),
     "partitions": _is_partitions,
 }
 

@@ -170,6 +170,8 @@ def _members(answer: Answer) -> list[bytes]:
         parts.append(b',"expires_at":"%b"' % rfc3339(answer.expires_ms).encode())
     if answer.replayed:
         parts.append(b',"replayed":true')
+    if answer.superseded:
+        parts.append(b',"superseded":true')
     if answer.partitions is not None:
         parts += (b',"partitions":', encode_partitions(answer.partitions))
         if answer.dropped:

@@ -87,6 +87,7 @@ class OperationColumns:
             "if_absent": self._flags,
             "ttl_s": self._ttls,
             "token": self._tokens,
+            "order": self._orders,
             "return": self._flags,
             "fields": self._requested,
         }
@@ -257,6 +258,9 @@ class OperationColumns:
     def _tokens(self, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
         return self._distinct(_token, cells if self._texts else list(map(_pair, cells)), {tuple, type(None)})
 
+    def _orders(self, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
+        return self._distinct(operation_members.order, cells, {int, type(None)})
+
     def _requested(self, cells: list[Any], keys: Sequence[Key]) -> list[Fields]:
         return self._each(self._requested_members, cells)
 
@@ -285,19 +289,22 @@ class DecodedBatch(msgspec.Struct, frozen=True):
     """A decoded batch of `count` operations: the valid ones, and the errors of the others by position.
 
     `fields` are the requested members of values at each position, None if all operations request whole values.
+    `ordered`: the batch has a column for orders, so its answers have one for `superseded`.
     """
 
     operations: Sequence[Operation]
     errors: dict[int, TableError]
     fields: list[Fields] | None
     count: int
+    ordered: bool = False
 
 
 class BatchBuilder:
-    """Joins decoded rows. Operations of one kind stay in columns."""
+    """Joins decoded rows. Operations of one kind stay in columns. `ordered` is as in `DecodedBatch`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ordered: bool = False) -> None:
         self.count = 0
+        self._ordered = ordered
         self._parts: list[Sequence[Operation]] = []
         self._errors: dict[int, TableError] = {}
         self._fields: list[list[Fields]] = []
@@ -319,7 +326,7 @@ class BatchBuilder:
     def build(self) -> DecodedBatch:
         """Return the batch."""
         fields = list(chain.from_iterable(self._fields)) if self._projects else None
-        return DecodedBatch(self._operations(), self._errors, fields, self.count)
+        return DecodedBatch(self._operations(), self._errors, fields, self.count, self._ordered)
 
     def _operations(self) -> Sequence[Operation]:
         batches = [part for part in self._parts if isinstance(part, Batch)]

@@ -9,6 +9,7 @@ import msgspec
 
 from ...core import (
     INTEGER_MAX,
+    INTEGER_MIN,
     Changes,
     Delete,
     Get,
@@ -41,9 +42,9 @@ _COMMON = frozenset({"op", "key", "fields", "partitions"})
 
 MEMBERS = {
     "get": _COMMON,
-    "put": _COMMON | {"value", "if_match", "if_absent", "ttl_s", "token", "return"},
-    "update": _COMMON | {"update", "default", "if_match", "ttl_s", "token", "return"},
-    "delete": _COMMON | {"if_match", "token", "return"},
+    "put": _COMMON | {"value", "if_match", "if_absent", "ttl_s", "token", "return", "order"},
+    "update": _COMMON | {"update", "default", "if_match", "ttl_s", "token", "return", "order"},
+    "delete": _COMMON | {"if_match", "token", "return", "order"},
 }
 
 _NAME = re.compile("[A-Za-z_-]{1,32}")
@@ -122,6 +123,15 @@ def token(writer: object, sequence: object) -> Token:
     return Token(writer, sequence)
 
 
+def order(raw: object) -> int | None:
+    """Return an order, None if it is not given. Raise InvalidOperation if it is invalid."""
+    if isinstance(raw, float) and raw.is_integer():
+        raw = int(raw)
+    if raw is None or (type(raw) is int and INTEGER_MIN <= raw <= INTEGER_MAX):
+        return raw
+    raise InvalidOperation("order must be an integer from -2^63 to 2^63-1")
+
+
 def _get(spec: TableSpec, key: Key, members: Members) -> Operation:
     return Get(key)
 
@@ -133,8 +143,7 @@ def _put(spec: TableSpec, key: Key, members: Members) -> Operation:
     if members.keys() <= _BARE_PUT:
         return Put(key, text)
     if_match, if_absent = _conditions(members)
-    ttl_s, write_token, returning = _modifiers(members)
-    return Put(key, text, if_match, if_absent, ttl_s, write_token, returning)
+    return Put(key, text, if_match, if_absent, *_modifiers(members))
 
 
 def _update(spec: TableSpec, key: Key, members: Members) -> Operation:
@@ -150,8 +159,11 @@ def _update(spec: TableSpec, key: Key, members: Members) -> Operation:
 
 def _delete(spec: TableSpec, key: Key, members: Members) -> Operation:
     if_match, _ = _conditions(members)
-    _, write_token, _ = _modifiers(members)
-    return Delete(key, if_match, write_token)
+    _, write_token, _, at = _modifiers(members)
+    forget = members.get("forget", False)  # Only the single request has it, so no batch contains it.
+    if forget and (write_token is not None or at is not None):
+        raise InvalidOperation("forget cannot be combined with a token or an order")
+    return Delete(key, if_match, write_token, at, forget)
 
 
 _BUILD: dict[str, Callable[[TableSpec, Key, Members], Operation]] = {
@@ -185,11 +197,11 @@ def _conditions(members: Members) -> tuple[tuple[str, ...] | None, bool]:
     return if_match, if_absent
 
 
-def _modifiers(members: Members) -> tuple[float | None, Token | None, bool]:
+def _modifiers(members: Members) -> tuple[float | None, Token | None, bool, int | None]:
     returning = members.get("return") or False
     if not isinstance(returning, bool):
         raise InvalidOperation("return must be true or false")
-    return checked_ttl_s(members.get("ttl_s")), _token(members.get("token")), returning
+    return checked_ttl_s(members.get("ttl_s")), _token(members.get("token")), returning, order(members.get("order"))
 
 
 def _token(raw: object) -> Token | None:

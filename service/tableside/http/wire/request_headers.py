@@ -105,6 +105,11 @@ def parse_idempotency_key(text: str) -> Token:
         raise InvalidOperation(f"Idempotency-Key must have 1 to {WRITER_CHARACTERS_MAX} characters") from None
 
 
+def parse_order(text: str) -> int | None:
+    """Parse `Tableside-Order`. Raise InvalidOperation if it is no signed 64-bit integer."""
+    return operation_members.order(int(text) if re.fullmatch("-?[0-9]{1,19}", text) else text)
+
+
 def parse_fields(text: str) -> Fields:
     """Return the names in `?fields=`, which are separated by commas."""
     return operation_members.fields([name for name in text.split(",") if name])

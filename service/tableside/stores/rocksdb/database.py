@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
-from ...core import Clock, Outcome, Range, StoreUnavailable, WritesRejected, Written
+from ...core import DELETE_MEMORY_S, Clock, Outcome, Range, StoreUnavailable, WritesRejected, Written
 from .group_commit import GroupCommit, Turn, Work
 
 log = logging.getLogger(__name__)
@@ -52,16 +52,16 @@ LOCK_PAUSE_S = 0.01
 
 @dataclass
 class Contents:
-    """The size of the largest of some records, and the prefixes of the tables that have records with writers."""
+    """The size of the largest of some records, and the prefixes of the tables whose records remember writes."""
 
     bytes_max: int = 0
-    with_writers: set[bytes] = field(default_factory=set)
+    remembering: set[bytes] = field(default_factory=set)
 
-    def add(self, record_bytes: int, with_writers: bytes | None) -> None:
-        """Add a record. `with_writers` is the table's prefix if the record has writers."""
+    def add(self, record_bytes: int, remembering: bytes | None) -> None:
+        """Add a record. `remembering` is the table's prefix if the record remembers writes."""
         self.bytes_max = max(self.bytes_max, record_bytes)
-        if with_writers is not None:
-            self.with_writers.add(with_writers)
+        if remembering is not None:
+            self.remembering.add(remembering)
 
 
 class Database:
@@ -71,6 +71,7 @@ class Database:
         self._handle = handle
         self._clock = clock
         self._version_max = 0
+        self._delete_memories_s: dict[bytes, float] = {}
         self._written = Contents()
         self._swept = Contents() if self.search().first(FIRST_RECORD) is None else None
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
@@ -95,16 +96,24 @@ class Database:
             return KEYS_PER_READ_UNKNOWN if read_bytes < SMALL_BYTES_MAX * read else 1
         return max(1, bytes_left // (record_bytes_max + 1))
 
-    def has_writers(self, prefix: bytes) -> bool:
-        """Return whether a record of a table may have writers, whose tokens a write must keep."""
-        return self._swept is None or prefix in self._swept.with_writers or prefix in self._written.with_writers
+    def remembers_writes(self, prefix: bytes) -> bool:
+        """Return whether a record of a table may have writers or orders, which a write must keep."""
+        return self._swept is None or prefix in self._swept.remembering or prefix in self._written.remembering
 
-    def note_write(self, record_bytes: int, with_writers: bytes | None = None) -> None:
+    def note_table(self, prefix: bytes, delete_memory_s: float) -> None:
+        """Set how long the orders of a table's absent records are kept."""
+        self._delete_memories_s[prefix] = delete_memory_s
+
+    def delete_memory_s(self, prefix: bytes) -> float:
+        """Return how long the orders of a table's absent records are kept, the default for a table that is not open."""
+        return self._delete_memories_s.get(prefix, DELETE_MEMORY_S)
+
+    def note_write(self, record_bytes: int, remembering: bytes | None = None) -> None:
         """Take a record into account that is about to be written. Only the writer thread may call this.
 
-        `with_writers` is the table's prefix if the record has writers.
+        `remembering` is the table's prefix if the record remembers writes.
         """
-        self._written.add(record_bytes, with_writers)
+        self._written.add(record_bytes, remembering)
 
     def note_sweep(self, contents: "Contents") -> None:
         """Take the records into account that a complete sweep has found."""

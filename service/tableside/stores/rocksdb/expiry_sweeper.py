@@ -14,7 +14,7 @@ from rocksdict import WriteBatch
 from ...core import Outcome, Range, RecordUnreadable
 from .database import FIRST_RECORD, Contents, Database, table_prefix
 from .group_commit import Turn
-from .records import has_writers, unpack
+from .records import remembers_writes, unpack
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ class ExpirySweeper:
         now, expired = self._database.now_ms(), list[bytes]()
         items, more = self._database.items(Range(low), KEYS_PER_STEP_MAX, BYTES_PER_STEP_MAX)
         for key, raw in items:
-            self._contents.add(len(raw), table_prefix(key) if has_writers(raw) else None)
-            if _is_expired(raw, now):
+            self._contents.add(len(raw), table_prefix(key) if remembers_writes(raw) else None)
+            if self._is_forgotten(key, raw, now):
                 expired.append(key)
         return expired, items[-1][0] + b"\0" if more else None
 
@@ -75,14 +75,16 @@ class ExpirySweeper:
         """Delete the records that are still expired: a write may have replaced one since it was found."""
         now, batch = self._database.now_ms(), WriteBatch(raw_mode=True)
         for key, raw in zip(keys, self._database.get(keys), strict=True):
-            if raw is not None and _is_expired(raw, now):
+            if raw is not None and self._is_forgotten(key, raw, now):
                 batch.delete(key)
             turn.spend(len(raw or b""))
         self._database.write(batch)
         return []
 
-
-def _is_expired(raw: bytes, now_ms: int) -> bool:
-    with contextlib.suppress(RecordUnreadable):
-        return not unpack(raw).live(now_ms) if raw[1:2] != b"\0" and raw[:1] != b"{" else False
-    return False
+    def _is_forgotten(self, key: bytes, raw: bytes, now_ms: int) -> bool:
+        """Return whether a record has expired, and its orders need not be kept."""
+        if raw[:1] == b"{" or raw[1:2] == b"\0":
+            return False
+        with contextlib.suppress(RecordUnreadable):
+            return not unpack(raw).remembered(now_ms, self._database.delete_memory_s(table_prefix(key)))
+        return False

@@ -1,10 +1,11 @@
 """The format of a record in RocksDB: a short header, then the value's JSON text.
 
     byte 0        1, the format version
-    byte 1        flags: 1 has an expiry, 2 has writers, 4 has no value (a tombstone with the writers' tokens)
+    byte 1        flags: 1 has an expiry, 2 has writers, 4 has no value (a tombstone), 8 has orders
     bytes 2-9     the record's version, big-endian. The etag is its hex digits
     if flag 1     8 bytes: the expiry in Unix milliseconds, big-endian
     if flag 2     1 byte: the number of writers. For each, 2 bytes of length, the name in UTF-8, 8 bytes of sequence
+    if flag 8     4 bytes of length, the text of the orders
     remainder     the value
 
 Bytes that begin with `{` are a record that another tool wrote. The etag of such a record is a digest of its bytes.
@@ -34,12 +35,13 @@ from ...core import (
 )
 
 FORMAT_VERSION = 1
-_EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
+_EXPIRES, _WRITERS, _NO_VALUE, _ORDERS = 1, 2, 4, 8
 _VERSION_END = 10
 _PLAIN = bytes([FORMAT_VERSION, 0])
 """The first bytes of a record with a value, and without expiry and writers."""
 _EXPIRING = bytes([FORMAT_VERSION, _EXPIRES])
 _ONE_WRITER = b"\1"
+_ORDER_OF_ALL = b'{"":'
 _NO_VERSION = bytes(_VERSION_END - 2)
 _LONGEST = 2**31 - 1  # PyArrow 26 raises an error for a slice without an end.
 
@@ -52,6 +54,7 @@ def pack(stored: Stored) -> bytes:
         (_EXPIRES if stored.expires_ms else 0)
         | (_WRITERS if stored.writers else 0)
         | (_NO_VALUE if stored.value is None else 0)
+        | (_ORDERS if stored.orders else 0)
     )
     parts = [bytes([FORMAT_VERSION, flags]), bytes.fromhex(stored.etag)]
     if stored.expires_ms:
@@ -59,16 +62,17 @@ def pack(stored: Stored) -> bytes:
     if stored.writers:
         parts.append(bytes([len(stored.writers)]))
         parts.extend(_pack_writer(name, sequence) for name, sequence in stored.writers)
+    parts.append(pack_orders(stored.orders))
     return b"".join(parts) + (stored.value or b"")
 
 
-def pack_value(value: bytes, version: int, expires_ms: int, writer: bytes) -> bytes:
-    """Return the bytes of a record with a value and at most one writer, which `pack_token` has returned."""
-    if not expires_ms and not writer:
+def pack_value(value: bytes, version: int, expires_ms: int, writer: bytes, orders: bytes) -> bytes:
+    """Return the bytes of a record with a value and what `pack_token` and `pack_orders` have returned."""
+    if not expires_ms and not writer and not orders:
         return _PLAIN + version.to_bytes(8, "big") + value
-    flags = (_EXPIRES if expires_ms else 0) | (_WRITERS if writer else 0)
+    flags = (_EXPIRES if expires_ms else 0) | (_WRITERS if writer else 0) | (_ORDERS if orders else 0)
     expiry = expires_ms.to_bytes(8, "big") if expires_ms else b""
-    return b"".join((bytes([FORMAT_VERSION, flags]), version.to_bytes(8, "big"), expiry, writer, value))
+    return b"".join((bytes([FORMAT_VERSION, flags]), version.to_bytes(8, "big"), expiry, writer, orders, value))
 
 
 def pack_token(token: Token) -> bytes:
@@ -76,21 +80,36 @@ def pack_token(token: Token) -> bytes:
     return _ONE_WRITER + _pack_writer(token.writer, token.sequence)
 
 
-def has_writers(raw: bytes) -> bool:
-    """Return whether a record has writers, or may have some."""
-    return raw[:1] == _PLAIN[:1] and len(raw) > 1 and bool(raw[1] & _WRITERS)
+def pack_orders(text: bytes) -> bytes:
+    """Return the bytes of orders, none if there are none."""
+    return len(text).to_bytes(4, "big") + text if text else b""
 
 
-def may_replace(raw: bytes | None, writer: bytes) -> bool:
-    """Return whether a put replaces a record and all its writers. `writer` is from `pack_token`, empty without a token.
+def remembers_writes(raw: bytes) -> bool:
+    """Return whether a record has writers or orders."""
+    return raw[:1] == _PLAIN[:1] and len(raw) > 1 and bool(raw[1] & (_WRITERS | _ORDERS))
 
-    That is certain if the record has no writers, or only the one of the token with an earlier sequence.
+
+def may_replace(raw: bytes | None, writer: bytes, order: int | None) -> bool:
+    """Return whether a put replaces a record with all that it remembers. `writer` is from `pack_token`.
+
+    That is certain if the record remembers no writes, or only one writer with an earlier sequence than the token's, or
+    only the order of a put or a delete that is not newer.
     """
-    if raw is None or not has_writers(raw):
+    if raw is None or not remembers_writes(raw):
         return True
+    if order is not None or raw[1] & _ORDERS:
+        return order is not None and not writer and _is_newer(order, raw)
     start = _VERSION_END + (8 if raw[1] & _EXPIRES else 0)
     name_end, end = start + len(writer) - 8, start + len(writer)
     return bool(writer) and raw[start:name_end] == writer[:-8] and raw[name_end:end] < writer[-8:]
+
+
+def _is_newer(order: int, raw: bytes) -> bool:
+    """Return whether the record remembers only the order of a put or a delete, and this one is not below it."""
+    text, _ = _unpack_orders(raw, _VERSION_END + (8 if raw[1] & _EXPIRES else 0))
+    is_only = not raw[1] & _WRITERS and text.startswith(_ORDER_OF_ALL) and text.count(b":") == 1
+    return is_only and order >= int(text[len(_ORDER_OF_ALL) : -1])
 
 
 def unpack(raw: bytes) -> Stored:
@@ -158,7 +177,10 @@ def _from_format(raw: bytes) -> Stored:
     writers: tuple[tuple[str, int], ...] = ()
     if flags & _WRITERS:
         writers, position = _unpack_writers(raw, position)
-    return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, writers)
+    orders = b""
+    if flags & _ORDERS:
+        orders, position = _unpack_orders(raw, position)
+    return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, writers, orders)
 
 
 def _from_json(raw: bytes) -> Stored:
@@ -184,3 +206,9 @@ def _unpack_writers(raw: bytes, position: int) -> tuple[tuple[tuple[str, int], .
         writers.append((raw[start:end].decode(), int.from_bytes(raw[end : end + 8], "big")))
         position = end + 8
     return tuple(writers), position
+
+
+def _unpack_orders(raw: bytes, position: int) -> tuple[bytes, int]:
+    start = position + 4
+    end = start + int.from_bytes(raw[position:start], "big")
+    return raw[start:end], end

@@ -47,6 +47,7 @@ class RocksdbStore:
         self._health = health
         self.spec = spec
         self._prefix = spec.name_in_store.encode() + b"\0"
+        database.note_table(self._prefix, spec.delete_memory_s)
         self._reader = RecordReader(database, self._prefix, spec.key)
         self._writer = RecordWriter(database, spec, self._prefix)
         self._scanner = Scanner(database, spec, self._prefix)

@@ -10,6 +10,7 @@ from ...core import (
     Changed,
     Get,
     Operation,
+    Orders,
     Outcome,
     Put,
     Results,
@@ -23,13 +24,13 @@ from ...core import (
 )
 from .database import Database
 from .group_commit import BYTES_PER_TURN_MAX, Turn
-from .records import may_replace, pack, pack_token, pack_value, stored_for_write
+from .records import may_replace, pack, pack_orders, pack_token, pack_value, stored_for_write
 
 KEYS_PER_READ_MAX = 250
 """How many records a write reads in one call: a turn of the writer thread may end after any of them."""
 
 _UNREAD = ("key", "value", "ttl_s", "returning")
-"""The members of a put that do not depend on the present record, unless that has writers."""
+"""The members of a put that do not depend on the present record, unless that remembers writes."""
 
 
 class RecordWriter:
@@ -44,9 +45,9 @@ class RecordWriter:
         """Execute the first writes, as many as the turn allows, and return their outcomes."""
         batch, outcomes, read_bytes = WriteBatch(raw_mode=True), list[Sequence[Outcome]](), 0
         count, total = 0, len(writes)
-        blind = not self._database.has_writers(self._prefix) and writes.kind is Put and writes.has_only(*_UNREAD)
+        blind = not self._database.remembers_writes(self._prefix) and writes.kind is Put and writes.has_only(*_UNREAD)
         # A single write has no columns to share work between: it is decided like any other operation.
-        in_columns = total > 1 and writes.kind is Put and writes.has_only("token", *_UNREAD)
+        in_columns = total > 1 and writes.kind is Put and writes.has_only("token", "order", *_UNREAD)
         apply = self._put if in_columns else self._apply_each
         while count < total and not (count and turn.over):
             most = min(turn.operations_left, total if blind else KEYS_PER_READ_MAX)
@@ -69,19 +70,21 @@ class RecordWriter:
     ) -> Sequence[Outcome]:
         """Put values without conditions, as many as the turn allows in bytes but at least one.
 
-        `raws` are the present records, None for each if the table has no writers.
+        `raws` are the present records, None for each if the table remembers no writes.
         """
         turn.spend(sum(map(len, filter(None, raws))), 0)
         now, versions = self._database.now_ms(), self._database.next_versions(len(puts))
-        expiries_ms, writers = self._expiries(puts, now), _writers(puts)
-        packed: list[bytes | None] = [*map(pack_value, puts.columns["value"], versions, expiries_ms, writers)]
+        expiries_ms, writers, orders = self._expiries(puts, now), _writers(puts), puts.cells("order")
+        texts = [b"" if order is None else pack_orders(Orders.of_all(order)) for order in orders]
+        packed: list[bytes | None] = [*map(pack_value, puts.columns["value"], versions, expiries_ms, writers, texts)]
         decided: dict[int, Outcome] = {}
-        for at, (raw, writer) in enumerate(zip(raws, writers, strict=False)):
-            if not may_replace(raw, writer):
+        for at, (raw, writer, order) in enumerate(zip(raws, writers, orders, strict=False)):
+            if not may_replace(raw, writer, order):
                 step = self._step(raw, puts[at], now, f"{versions[at]:016x}")
                 packed[at] = pack(step.stored) if isinstance(step, Changed) and step.stored is not None else None
                 decided[at] = step.outcome
-        count = self._add_all(batch, keys, packed, turn, writers=any(writers) or bool(decided))
+        remembered = any(writers) or any(texts) or bool(decided)
+        count = self._add_all(batch, keys, packed, turn, remembered=remembered)
         columns: dict[str, Sequence[Any]] = {"etag": [f"{version:016x}" for version in versions[:count]]}
         if any(expiries_ms):
             columns["expires_ms"] = expiries_ms[:count]
@@ -99,7 +102,7 @@ class RecordWriter:
         return [expiries[ttl_s] for ttl_s in ttls_s]
 
     def _add_all(
-        self, batch: WriteBatch, keys: Sequence[bytes], raws: Sequence[bytes | None], turn: Turn, *, writers: bool
+        self, batch: WriteBatch, keys: Sequence[bytes], raws: Sequence[bytes | None], turn: Turn, *, remembered: bool
     ) -> int:
         """Add the first records, as many as the turn allows in bytes but at least one. Return their number."""
         add, sizes_bytes, left_bytes = batch.put, list[int](), turn.bytes_left
@@ -111,7 +114,7 @@ class RecordWriter:
             left_bytes -= size_bytes
             if left_bytes <= 0:
                 break
-        self._database.note_write(max(sizes_bytes), self._prefix if writers else None)
+        self._database.note_write(max(sizes_bytes), self._prefix if remembered else None)
         turn.spend(sum(sizes_bytes), len(sizes_bytes))
         return len(sizes_bytes)
 
@@ -139,7 +142,7 @@ class RecordWriter:
             batch.delete(key)
             return 0
         raw = pack(stored)
-        self._database.note_write(len(raw), self._prefix if stored.writers else None)
+        self._database.note_write(len(raw), self._prefix if stored.writers or stored.orders else None)
         batch.put(key, raw)
         return len(raw)
 
