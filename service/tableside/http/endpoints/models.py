@@ -213,6 +213,9 @@ class Delete(_Write):
     """Delete the record. An absent record is a success."""
 
     op: Literal["delete"]
+    forget: bool | None = Field(
+        ABSENT, description="Also remove the tokens and orders of the record; not with `token` and `order`."
+    )
 
 
 class Operation(RootModel[Annotated[Get | Put | Update | Delete, Field(discriminator="op")]]):

@@ -100,7 +100,7 @@ class OperationColumns:
         The rows that are `doubtful` are decoded by `row`, which may find their cells invalid.
         """
         count = len(members["key"])
-        if not members.keys() <= operation_members.MEMBERS[op] - {"op", "partitions"}:
+        if not members.keys() <= operation_members.MEMBERS[op] - {"op", "partitions", "forget"}:
             return decode_each(count, row)
         self._doubtful = set(doubtful if _NEEDED.get(op, "key") in members else range(count))
         columns: dict[str, Any] = {"key": self._keys(members["key"])}

@@ -44,7 +44,7 @@ MEMBERS = {
     "get": _COMMON,
     "put": _COMMON | {"value", "if_match", "if_absent", "ttl_s", "token", "return", "order"},
     "update": _COMMON | {"update", "default", "if_match", "ttl_s", "token", "return", "order"},
-    "delete": _COMMON | {"if_match", "token", "return", "order"},
+    "delete": _COMMON | {"if_match", "token", "return", "order", "forget"},
 }
 
 _NAME = re.compile("[A-Za-z_-]{1,32}")
@@ -160,7 +160,9 @@ def _update(spec: TableSpec, key: Key, members: Members) -> Operation:
 def _delete(spec: TableSpec, key: Key, members: Members) -> Operation:
     if_match, _ = _conditions(members)
     _, write_token, _, at = _modifiers(members)
-    forget = members.get("forget", False)  # Only the single request has it, so no batch contains it.
+    forget = members.get("forget") or False
+    if not isinstance(forget, bool):
+        raise InvalidOperation("forget must be true or false")
     if forget and (write_token is not None or at is not None):
         raise InvalidOperation("forget cannot be combined with a token or an order")
     return Delete(key, if_match, write_token, at, forget)
