@@ -53,8 +53,8 @@ class ArrowTable:
         """Send operations as one batch.
 
         Only operations that may still succeed are retried: operations that were certainly not applied, and operations
-        that are safe to repeat (reads, writes with a token, puts and deletes without a precondition). A batch that
-        is too large for one request is split in halves.
+        that are safe to repeat (reads, writes with a token or an order, puts and deletes without a precondition). A
+        batch that is too large for one request is split in halves.
 
         Args:
             operations: One row per operation, with the columns of the service's Arrow batch.
@@ -66,8 +66,9 @@ class ArrowTable:
             window: Adapts to the duration and the failures of each request.
 
         Returns:
-            One row per operation, in the same order: the columns of `tableside_client.arrow_table.OUTCOMES`, and
-            `retries`. A failed operation is a row with a `code`, also if the service was unreachable.
+            One row per operation, in the same order: the columns of `tableside_client.arrow_table.OUTCOMES`,
+            `superseded` if the operations have a column `order`, and `retries`. A failed operation is a row with a
+            `code`, also if the service was unreachable.
 
         Raises:
             TablesideError: The service refused the whole request permanently.
@@ -141,7 +142,10 @@ OUTCOMES = pa.schema(
 )
 """The columns of a response: one row per operation, in the order of the operations."""
 
-_UNCONDITIONAL = {"op", "key", "value", "update", "default", "ttl_s", "sequence", "partitions"}
+ORDERED_OUTCOMES = OUTCOMES.append(pa.field("superseded", pa.bool_()))
+"""The columns of a response to operations with a column `order`."""
+
+_UNCONDITIONAL = {"op", "key", "value", "update", "default", "ttl_s", "sequence", "order", "partitions"}
 """The columns that do not make a put or a delete unsafe to repeat."""
 
 
@@ -161,10 +165,11 @@ class _Batch:
         self._operations = operations
         self._params = params
         self._window = window
+        self._schema = ORDERED_OUTCOMES if "order" in operations.column_names else OUTCOMES
         self._attempts: list[tuple[Sequence[int], pa.Table]] = []
 
     def send_all(self, repeatable: pa.Array) -> Call[pa.Table]:
-        """Send the operations, with retries, and return `OUTCOMES` and the number of retries of each operation."""
+        """Send the operations, with retries, and return their outcomes with the number of retries of each."""
         yield from send_with_retries(
             len(self._operations), self._send, self._key, lambda at: repeatable[at].as_py(), self._limits.pause
         )
@@ -203,9 +208,9 @@ class _Batch:
                 return pa.concat_tables([first, second]), retry_after_s
             if failure.status != 413 and not failure.retriable:
                 raise
-            rows, retry_after_s = _failed(failure, len(operations)), failure.retry_after_s
+            rows, retry_after_s = _failed(failure, self._schema, len(operations)), failure.retry_after_s
         else:
-            rows, retry_after_s = read_stream(response.content).select(OUTCOMES.names).cast(OUTCOMES), None
+            rows, retry_after_s = read_stream(response.content).select(self._schema.names).cast(self._schema), None
         if self._window is not None:
             position = pc.index(rows["retriable"], True).as_py()
             code = None if position < 0 else rows["code"][position].as_py()
@@ -225,7 +230,7 @@ class _Batch:
         return rows.append_column("retries", pa.array(retries, pa.uint16()))
 
 
-def _failed(error: TablesideError, count: int) -> pa.Table:
+def _failed(error: TablesideError, schema: pa.Schema, count: int) -> pa.Table:
     """Return the outcomes of a request that failed as a whole: the same one for each of its operations."""
     outcome = {
         "status": error.status,
@@ -234,9 +239,10 @@ def _failed(error: TablesideError, count: int) -> pa.Table:
         "retriable": error.retriable,
         "applied": error.applied,
         "replayed": False,
+        "superseded": False,
     }
-    columns = [pa.repeat(pa.scalar(outcome.get(field.name), field.type), count) for field in OUTCOMES]
-    return pa.Table.from_arrays(columns, schema=OUTCOMES)
+    columns = [pa.repeat(pa.scalar(outcome.get(field.name), field.type), count) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def stream_bytes(table: pa.Table) -> bytes:
@@ -256,7 +262,7 @@ def read_stream(body: bytes) -> pa.Table:
 def repeatable_rows(operations: pa.Table, op: str | None, tokens: bool, at_least_once: bool) -> pa.Array:
     """A boolean for each operation: whether it is safe to repeat, even if it has already been applied.
 
-    Safe are reads, writes with a token, and puts and deletes without a precondition.
+    Safe are reads, writes with a token or an order, and puts and deletes without a precondition.
     """
     count = len(operations)
     if at_least_once or op == "get":
@@ -269,6 +275,7 @@ def repeatable_rows(operations: pa.Table, op: str | None, tokens: bool, at_least
         is_false = pa.types.is_boolean(option.type)
         safe = pc.and_(safe, pc.invert(pc.fill_null(option, False)) if is_false else pc.is_null(option))
     safe = pc.or_(safe, pc.equal(kinds, "get"))
-    if tokens and "sequence" in names:
-        safe = pc.or_(safe, pc.is_valid(operations["sequence"]))
+    for name in (["sequence"] if tokens else []) + ["order"]:
+        if name in names:
+            safe = pc.or_(safe, pc.is_valid(operations[name]))
     return pc.fill_null(safe, False).combine_chunks()

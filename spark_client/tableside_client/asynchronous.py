@@ -13,7 +13,7 @@ from tableside_client.concurrency import EventLoop, TaskCoalescer, Turns
 from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, is_temporary
 from tableside_client.http_clients import Address
-from tableside_client.json_batch import Document, TokenArgument, needs_turn
+from tableside_client.json_batch import Document, TokenArgument, needs_token
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
@@ -153,9 +153,10 @@ class AsyncTable(Generic[V]):
         if_absent: bool = False,
         ttl_s: float | None = None,
         token: TokenArgument = None,
+        order: int | None = None,
     ) -> Written:
         """Store a value, replacing any existing one, as `Table.put` does."""
-        options = {"if_match": if_match, "if_absent": if_absent or None, "ttl_s": ttl_s, "token": token}
+        options = {"if_match": if_match, "if_absent": if_absent or None, "ttl_s": ttl_s, "token": token, "order": order}
         return await self._write(self._calls.write_members("put", key, value=value, **options))
 
     async def update(
@@ -168,19 +169,29 @@ class AsyncTable(Generic[V]):
         ttl_s: float | None = None,
         return_value: bool = False,
         token: TokenArgument = None,
+        order: int | None = None,
     ) -> Written:
         """Change a record, as `Table.update` does."""
         start = {} if default is None else {"default": default}
-        options = {"if_match": if_match, "ttl_s": ttl_s, "return": return_value or None, "token": token}
+        options = {"if_match": if_match, "ttl_s": ttl_s, "return": return_value or None, "token": token, "order": order}
         return await self._write(self._calls.write_members("update", key, update=update, **start, **options))
 
-    async def delete(self, key: Key, *, if_match: str | None = None, token: TokenArgument = None) -> Written:
-        """Remove a record. Deleting an absent record succeeds, unless `if_match` is set."""
-        return await self._write(self._calls.write_members("delete", key, if_match=if_match, token=token))
+    async def delete(
+        self,
+        key: Key,
+        *,
+        if_match: str | None = None,
+        token: TokenArgument = None,
+        order: int | None = None,
+        forget: bool = False,
+    ) -> Written:
+        """Remove a record, as `Table.delete` does."""
+        options = {"if_match": if_match, "token": token, "order": order, "forget": forget or None}
+        return await self._write(self._calls.write_members("delete", key, **options))
 
     async def _write(self, members: Document) -> Written:
         """Run a write, after those of the same record that it must not overtake."""
-        if not needs_turn(members):
+        if not needs_token(members):
             return await self._run(self._calls.write(members))
         async with self._turns.take(members["key"]):
             return await self._run(self._calls.write(members))

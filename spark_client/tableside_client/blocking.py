@@ -19,7 +19,7 @@ from tableside_client.concurrency import BATCHES_IN_FLIGHT_MAX, ThreadCoalescer,
 from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, is_temporary
 from tableside_client.http_clients import Address
-from tableside_client.json_batch import Document, TokenArgument, needs_turn
+from tableside_client.json_batch import Document, TokenArgument, needs_token
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
@@ -38,8 +38,8 @@ class Client:
     """A blocking client for the tables of one service, with one connection pool. Threads can share it.
 
     Calls retry temporary failures until `retries.total_s` if a second attempt is safe, so that a restart of the service
-    is only a delay. A write that is not safe to repeat (an update, or a precondition) carries its own token,
-    so that it counts once. All exceptions derive from `TablesideError`.
+    is only a delay. A write that is not safe to repeat (an update without an order, or a precondition) carries its own
+    token, so that it counts once. All exceptions derive from `TablesideError`.
 
     Args:
         url: The address of the service, `http://` or `https://`. Default: the variable `TABLESIDE_URL`.
@@ -204,6 +204,7 @@ class Table(Generic[V]):
         if_absent: bool = False,
         ttl_s: float | None = None,
         token: TokenArgument = None,
+        order: int | None = None,
     ) -> Written:
         """Store a value, replacing any existing one.
 
@@ -215,11 +216,13 @@ class Table(Generic[V]):
             ttl_s: Time to live, in seconds, or -1 for no expiry.
             token: Identifies the write, so that repeating it changes nothing: a text for one write, or a writer's name
                 and a sequence number.
+            order: A signed 64-bit integer, for example the time of an event in microseconds. The write changes only the
+                members that no write with a higher order has written. Cannot be combined with preconditions.
 
         Raises:
             PreconditionFailed: `if_match` or `if_absent` is not met.
         """
-        options = {"if_match": if_match, "if_absent": if_absent or None, "ttl_s": ttl_s, "token": token}
+        options = {"if_match": if_match, "if_absent": if_absent or None, "ttl_s": ttl_s, "token": token, "order": order}
         return self._write(self._calls.write_members("put", key, value=value, **options))
 
     def update(
@@ -232,6 +235,7 @@ class Table(Generic[V]):
         ttl_s: float | None = None,
         return_value: bool = False,
         token: TokenArgument = None,
+        order: int | None = None,
     ) -> Written:
         """Change a record.
 
@@ -243,21 +247,41 @@ class Table(Generic[V]):
             ttl_s: As in `put`.
             return_value: Return the new value.
             token: As in `put`.
+            order: As in `put`. The update is a merge patch, or `$set` and `$unset` of top-level members, and needs no
+                record. Cannot be combined with `default`.
 
         Raises:
-            RecordNotFound: There is no record, and no default.
+            RecordNotFound: There is no record, and neither a default nor an order.
         """
         start = {} if default is None else {"default": default}
-        options = {"if_match": if_match, "ttl_s": ttl_s, "return": return_value or None, "token": token}
+        options = {"if_match": if_match, "ttl_s": ttl_s, "return": return_value or None, "token": token, "order": order}
         return self._write(self._calls.write_members("update", key, update=update, **start, **options))
 
-    def delete(self, key: Key, *, if_match: str | None = None, token: TokenArgument = None) -> Written:
-        """Remove a record. Deleting an absent record succeeds, unless `if_match` is set."""
-        return self._write(self._calls.write_members("delete", key, if_match=if_match, token=token))
+    def delete(
+        self,
+        key: Key,
+        *,
+        if_match: str | None = None,
+        token: TokenArgument = None,
+        order: int | None = None,
+        forget: bool = False,
+    ) -> Written:
+        """Remove a record. Deleting an absent record succeeds, unless `if_match` is set.
+
+        Args:
+            key: The key.
+            if_match: As in `put`.
+            token: As in `put`.
+            order: As in `put`.
+            forget: Also remove the tokens and orders that the table remembers of the record, for example after a write
+                with a wrong order. Cannot be combined with `token` and `order`.
+        """
+        options = {"if_match": if_match, "token": token, "order": order, "forget": forget or None}
+        return self._write(self._calls.write_members("delete", key, **options))
 
     def _write(self, members: Document) -> Written:
         """Run a write, after those of the same record that it must not overtake."""
-        if not needs_turn(members):
+        if not needs_token(members):
             return self._run(self._calls.write(members))
         with self._turns.take(members["key"]):
             return self._run(self._calls.write(members))
@@ -343,7 +367,7 @@ class Table(Generic[V]):
         everything: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Delete the records that a scan would return, with their tokens, in pages. Return the number of deleted ones.
+        """Delete the records that a scan would return, with their tokens and orders, in pages. Return their number.
 
         Records that are written meanwhile may stay or go. The call can be repeated after an error.
 

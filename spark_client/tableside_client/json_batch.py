@@ -14,6 +14,7 @@ from tableside_client.paths import JSON, UNCOMPRESSED, as_key, given, json_bytes
 
 WRITER_CHARACTERS_MAX = 128
 SEQUENCE_MAX = 2**63 - 1
+ORDER_MIN, ORDER_MAX = -(2**63), 2**63 - 1
 
 TokenArgument: TypeAlias = str | tuple[str, int] | None
 """A text that identifies one write, or a writer's name and a sequence number that rises with each of its writes."""
@@ -34,6 +35,18 @@ def parse_token(token: TokenArgument) -> tuple[str, int] | None:
     return writer, sequence
 
 
+def check_order(order: Any) -> None:
+    """Raise an error unless an order is None or a signed 64-bit integer: `TypeError` or `ValueError`."""
+    if order is None:
+        return
+    if isinstance(order, bool) or not isinstance(order, int):
+        raise TypeError(
+            f"an order must be an integer, for example a time in microseconds since 1970, not {type(order).__name__}"
+        )
+    if not ORDER_MIN <= order <= ORDER_MAX:
+        raise ValueError(f"an order must be an integer from {ORDER_MIN} to {ORDER_MAX}")
+
+
 def own_tokens() -> Iterator[tuple[str, int]]:
     """Return the tokens of a writer with a unique name, with rising sequences. Threads can share them."""
     return zip(itertools.repeat(f"client-{uuid.uuid4().hex}"), itertools.count(1), strict=False)
@@ -44,7 +57,7 @@ OPERATIONS_PER_REQUEST = 1_000
 
 Document = dict[str, Any]
 
-_UNCONDITIONAL = {"op", "key", "value", "ttl_s", "return", "token"}
+_UNCONDITIONAL = {"op", "key", "value", "ttl_s", "return", "token", "order", "forget"}
 """The members of puts and deletes that leave the same record when they are repeated."""
 _SINGLE_REQUEST = _UNCONDITIONAL | {"update", "default", "if_match", "if_absent"}
 """The members that the request of a single write can have."""
@@ -66,9 +79,10 @@ class Operation:
     def create(cls, members: Mapping[str, Any], tokens: Iterator[tuple[str, int]] | None) -> "Operation":
         """Prepare an operation for sending. With `tokens`, a write that is not idempotent gets the next one."""
         document = {**members, "key": as_key(members.get("key"))}
+        check_order(members.get("order"))
         token = parse_token(document.pop("token", None))
         idempotent = is_idempotent(members)
-        own_token = tokens is not None and token is None and not idempotent
+        own_token = tokens is not None and needs_token(members)
         if tokens is not None and own_token:
             token = next(tokens)
         if token is not None:
@@ -81,7 +95,12 @@ class Operation:
 
 
 def is_idempotent(members: Mapping[str, Any]) -> bool:
-    """Return whether repeating an operation leaves the same record: a get, or an unconditional put or delete."""
+    """Return whether repeating an operation leaves the same record.
+
+    These are a get, an unconditional put or delete, and a write with an order.
+    """
+    if members.get("order") is not None:
+        return True
     if members.get("op") not in ("put", "delete"):
         return members.get("op") == "get"
     if members.keys() <= _UNCONDITIONAL:  # most operations
@@ -89,9 +108,9 @@ def is_idempotent(members: Mapping[str, Any]) -> bool:
     return all(members[name] is None or members[name] is False for name in members.keys() - _UNCONDITIONAL)
 
 
-def needs_turn(members: Mapping[str, Any]) -> bool:
-    """Return whether a write gets a token of the client, so that it must not overtake others of the same record."""
-    return members.get("token") is None and not is_idempotent(members)
+def needs_token(members: Mapping[str, Any]) -> bool:
+    """Return whether a write gets a token of the client. It must then not overtake others of the same record."""
+    return members.get("token") is None and not members.get("forget") and not is_idempotent(members)
 
 
 def chunks(items: Iterable[Any], size: int = OPERATIONS_PER_REQUEST) -> Iterator[list[Any]]:
@@ -197,6 +216,7 @@ def single_write(table: str, operation: Operation) -> Request | None:
         **{
             "If-Match": if_match if if_match in (None, "*") else f'"{if_match}"',
             "Tableside-Token": token and f"{token[0]}/{token[1]}",
+            "Tableside-Order": None if members.get("order") is None else str(members["order"]),
             "Prefer": "return=representation" if members.get("return") else None,
         }
     )
@@ -206,6 +226,8 @@ def single_write(table: str, operation: Operation) -> Request | None:
         headers |= {"If-None-Match": "*"} if members.get("if_absent") else {}
     elif op == "update":
         content = json_bytes({name: members[name] for name in ("update", "default", "ttl_s") if name in members})
+    elif members.get("forget"):
+        params = {"forget": "true"}
     if content is not None:
         headers["Content-Type"] = JSON
     return Request(_METHODS[op], path, table, params, headers, content, repeatable=operation.repeatable)

@@ -42,12 +42,14 @@ class Written:
             put, which does not report whether there was a record.
         replayed: True if the write had already been applied with the caller's token. It changed nothing now.
         value: The new value if it was requested, else None.
+        superseded: True if writes with higher orders have already written all that this write would have changed.
     """
 
     etag: str | None
     created: bool
     replayed: bool
     value: dict[str, Any] | None = None
+    superseded: bool = False
 
     @classmethod
     def from_response(cls, response: httpx.Response) -> Self:
@@ -57,12 +59,19 @@ class Written:
             response.status_code == 201,
             response.headers.get("tableside-replayed") == "true",
             response.json() if response.content else None,
+            response.headers.get("tableside-superseded") == "true",
         )
 
     @classmethod
     def from_result(cls, result: Mapping[str, Any]) -> Self:
         """Read one result of a batch in JSON."""
-        return cls(result.get("etag"), result["status"] == 201, bool(result.get("replayed")), result.get("value"))
+        return cls(
+            result.get("etag"),
+            result["status"] == 201,
+            bool(result.get("replayed")),
+            result.get("value"),
+            bool(result.get("superseded")),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,7 @@ class Outcome(Generic[V]):
         expires_at: The time of expiry (RFC 3339), or None.
         replayed: True if a write had already been applied with the caller's token.
         error: Why the operation failed, or None.
+        superseded: True if writes with higher orders have already written all that the write would have changed.
     """
 
     status: int
@@ -84,6 +94,7 @@ class Outcome(Generic[V]):
     expires_at: str | None = None
     replayed: bool = False
     error: TablesideError | None = None
+    superseded: bool = False
 
     @property
     def ok(self) -> bool:

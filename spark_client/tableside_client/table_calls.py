@@ -180,7 +180,7 @@ class TableCalls(Generic[V]):
     def write(self, members: Document) -> Call[Written]:
         """Send one write. If it is not idempotent, it gets a token, unless the table supports none.
 
-        These tokens name the writer of the table object: such writes of one record must take turns (`needs_turn`).
+        These tokens name the writer of the table object: such writes of one record must take turns (`needs_token`).
         """
         operation = Operation.create(members, self._tokens if self._supports_tokens else None)
         limits = CallLimits(self._settings)
@@ -211,6 +211,7 @@ class TableCalls(Generic[V]):
             expires_at=result.get("expires_at"),
             replayed=bool(result.get("replayed")),
             error=json_batch.error_of(self.name, result),
+            superseded=bool(result.get("superseded")),
         )
 
     def _decode(self, key: Any, document: dict[str, Any]) -> V:

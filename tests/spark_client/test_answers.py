@@ -90,6 +90,7 @@ def test_a_record_above_the_response_limit_fails_immediately() -> None:
         ({}, "update", False, [False, False]),
         ({"sequence": [0, None]}, "update", True, [True, False]),
         ({"sequence": [0, 1]}, "update", False, [False, False]),
+        ({"order": [-5, None]}, "update", False, [True, False]),
         ({"if_match": ["e", None]}, "put", False, [False, True]),
         ({"later_option": [None, 1]}, "put", False, [True, False]),
         ({"if_absent": [True, False]}, "put", False, [False, True]),
