@@ -9,6 +9,7 @@ from .basics import Basics
 from .contents import KeysAndValues
 from .expiry import Expiry
 from .opening import Open, Time, needs
+from .orders import Orders
 from .partitions import PartitionScans
 from .policy_answers import Answers
 from .policy_calls import Calls
@@ -46,6 +47,7 @@ __all__ = [
     "Expiry",
     "KeysAndValues",
     "Open",
+    "Orders",
     "PartitionScans",
     "PolicyContract",
     "Preconditions",
@@ -70,7 +72,7 @@ __all__ = [
 ]
 
 
-class StoreContract(Basics, KeysAndValues, Updates, Preconditions, Expiry, Tokens, Scans):
+class StoreContract(Basics, KeysAndValues, Updates, Preconditions, Expiry, Tokens, Orders, Scans):
     """The complete contract. The test class of a store inherits it."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tableside.core.keys import KeySchema
-from tableside.core.store import Store, TableSpec, now_ms
+from tableside.core.store import DELETE_MEMORY_S, Store, TableSpec, now_ms
 
 from .words import STRINGS
 
@@ -57,7 +57,7 @@ def needs(store: Store, *capabilities: str) -> None:
             pytest.skip(f"the store has no {name}")
 
 
-NEEDED = {"Preconditions": ["if_match"], "Expiry": ["ttl"], "Tokens": ["tokens"]}
+NEEDED = {"Preconditions": ["if_match"], "Expiry": ["ttl"], "Tokens": ["tokens"], "Orders": ["tokens"]}
 """The capabilities that a store needs for a part of the contract."""
 
 
@@ -83,8 +83,11 @@ class Opens(ABC):
     async def open_store(self, time: Time, tmp_path: Path) -> AsyncIterator[Open]:
         async with AsyncExitStack() as stack:
 
-            async def open_one(key: KeySchema = STRINGS, ttl_s: float | None = None) -> Store:
-                return await stack.enter_async_context(self.opened(TableSpec("t", key, None, ttl_s), time, tmp_path))
+            async def open_one(
+                key: KeySchema = STRINGS, ttl_s: float | None = None, delete_memory_s: float = DELETE_MEMORY_S
+            ) -> Store:
+                spec = TableSpec("t", key, None, ttl_s, delete_memory_s=delete_memory_s)
+                return await stack.enter_async_context(self.opened(spec, time, tmp_path))
 
             yield open_one
 

@@ -5,7 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from contract import Basics, Expiry, KeysAndValues, Preconditions, Scans, StoreContract, Time, Tokens, Updates, put
+from contract import (
+    Basics,
+    Expiry,
+    KeysAndValues,
+    Orders,
+    Preconditions,
+    Scans,
+    StoreContract,
+    Time,
+    Tokens,
+    Updates,
+    put,
+)
 from contract.opening import Opens
 from support.dynamodb_tables import fresh_store
 from tableside.core import NOT_READ, Get, Operation, Record
@@ -39,6 +51,7 @@ class TestWithoutTokens(WithoutTokens, Updates, Preconditions):
     """Writes have other conditions if the table keeps no tokens."""
 
     test_a_store_without_tokens_rejects_them = Tokens.test_a_store_without_tokens_rejects_them
+    test_a_store_without_tokens_rejects_orders = Orders.test_a_store_without_tokens_rejects_orders
 
 
 @pytest.mark.daily
@@ -70,7 +83,7 @@ class TestDynalite(Dynalite, Updates, Preconditions):
 
 
 @pytest.mark.full
-class TestTheRestOnDynalite(Dynalite, Basics, KeysAndValues, Expiry, Tokens, Scans):
+class TestTheRestOnDynalite(Dynalite, Basics, KeysAndValues, Expiry, Tokens, Orders, Scans):
     """Features that are the same on both servers."""
 
 

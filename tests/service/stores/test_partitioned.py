@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from contract import Basics, Preconditions, Scans, StoreContract, Time, one, pages, put, scanned, update, value, written
@@ -24,7 +25,7 @@ from tableside.core.errors import (
     Unsupported,
 )
 from tableside.core.keys import KeyField, KeySchema
-from tableside.core.operations import Get, Operation, Outcome, PartitionOutcome, Token, Written
+from tableside.core.operations import Delete, Get, Operation, Outcome, PartitionOutcome, Token, Write, Written
 from tableside.core.partitioner import default_partition
 from tableside.core.store import Capabilities, Scan, Store, TableSpec
 from tableside.stores import partitioned
@@ -244,6 +245,29 @@ async def test_a_token_is_applied_only_in_partitions_that_have_not_seen_it() -> 
     assert isinstance(last, Written)
     assert last.replayed
     assert await values_in(backends) == [{"n": 1}] * 3
+
+
+@pytest.mark.parametrize("kind", ["put", "update", "delete"])
+async def test_a_write_is_superseded_where_every_partition_says_so(kind: str) -> None:
+    store, backends = await three()
+    older: dict[str, Write] = {
+        "put": put("a", {"n": 4}, order=4),
+        "update": update("a", {"n": 4}, order=4),
+        "delete": Delete("a", order=4),
+    }
+    asked = msgspec.structs.replace(older[kind], partitions=EVERY)
+    await one(store, put("a", {"n": 5}, order=5, partitions=(0,)))
+    told = await one(store, asked)
+    assert [parts(told)[index].superseded for index in EVERY] == [True, False, False]
+    assert isinstance(told, Written)
+    assert not told.superseded
+    left = None if kind == "delete" else {"n": 4}
+    assert await values_in(backends) == [{"n": 5}, left, left]
+    await one(store, put("a", {"n": 6}, order=6, partitions=EVERY))
+    last = await one(store, asked)
+    assert isinstance(last, Written)
+    assert last.superseded
+    assert await values_in(backends) == [{"n": 6}] * 3
 
 
 async def test_a_slow_partition_hides_no_outcome_of_the_others() -> None:
