@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from tableside_client import Client, Retries, Table, TablesideError
 
 from .client_command import RETRIES
+from .orders import parse_order
 from .record_rows import Expired, Row, key_names, put_of_row
 from .records import TableArgument, describe
 
@@ -33,6 +34,14 @@ def load(
         list[str] | None,
         typer.Option(help="The field with the key. Repeat it for each part of a composite key.", show_default=False),
     ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            help="The field with the order of each row: an integer, or a time, which is in microseconds. It stays a "
+            "member of the value.",
+        ),
+    ] = None,
 ) -> None:
     """Write every row of a file as a record of a table.
 
@@ -47,7 +56,7 @@ def load(
     description = describe(client.table(table, deadline_s=RETRIES.total_s))
     keys = _key_fields(key or [], description)
     parts = read_parts(file, dict(zip(keys, (field["type"] for field in description["key"]), strict=True)))
-    loader = Loader(client.table(table), keys, description)
+    loader = Loader(client.table(table), keys, description, order)
     try:
         with shown_progress(file.name) as show:
             for rows, fraction in parts:
@@ -56,8 +65,9 @@ def load(
                 show(loader.rows, fraction)
     except UNREADABLE as error:
         loader.fail(f"{file.name} cannot be read any further: {str(error).partition(chr(10))[0]}")
-    expired = f", {loader.expired} expired" if loader.expired else ""
-    typer.echo(f"{loader.stored} records stored in {table}, {loader.failed} failed{expired}")
+    others = {"superseded": loader.superseded, "expired": loader.expired}
+    counts = "".join(f", {count} {name}" for name, count in others.items() if count)
+    typer.echo(f"{loader.stored} records stored in {table}, {loader.failed} failed{counts}")
     if loader.failed:
         raise typer.Exit(1)
 
@@ -76,16 +86,19 @@ def _key_fields(given: list[str], description: Mapping[str, Any]) -> list[str]:
 
 
 class Loader:
-    """Sends rows, and counts those that it has seen, and the stored, failed and expired ones.
+    """Sends rows, and counts those that it has seen, and the stored, failed, superseded and expired ones.
 
-    `keys` are the columns of the key, and `description` is that of the table.
+    `keys` are the columns of the key, `description` is that of the table, and `order` is the column with the order.
     """
 
-    def __init__(self, table: Table[dict[str, Any]], keys: Sequence[str], description: Mapping[str, Any]) -> None:
-        self._table, self._keys, self._description = table, keys, description
+    def __init__(
+        self, table: Table[dict[str, Any]], keys: Sequence[str], description: Mapping[str, Any], order: str | None
+    ) -> None:
+        self._table, self._keys, self._description, self._order = table, keys, description, order
         self.rows = 0
         self.stored = 0
         self.failed = 0
+        self.superseded = 0
         self.expired = 0
 
     def load(self, rows: Sequence[Row | None]) -> bool:
@@ -97,7 +110,9 @@ class Loader:
             self.fail(f"rows {puts[0][0]} to {puts[-1][0]}: {error}; later rows were not sent", len(puts))
             return False
         failed = [(row, outcome.error) for (row, _), outcome in zip(puts, outcomes, strict=True) if outcome.error]
-        self.stored += len(puts) - len(failed)
+        superseded = sum(outcome.superseded for outcome in outcomes)
+        self.superseded += superseded
+        self.stored += len(puts) - len(failed) - superseded
         for row, why in failed:
             self.fail(f"row {row}: {why.code}: {why.detail}")
         if is_away := any(why.retriable for _, why in failed):
@@ -116,7 +131,10 @@ class Loader:
         try:
             if row is None:
                 raise ValueError("not a JSON object")
-            return put_of_row(row, self._keys, self._description)
+            put = put_of_row(row, self._keys, self._description)
+            if self._order is not None:
+                put["order"] = parse_order(put["value"].get(self._order), f"the field {self._order!r}")
+            return put
         except Expired:
             self.expired += 1
         except ValueError as error:

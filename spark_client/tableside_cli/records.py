@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import click
 import typer
 
-from tableside_client import Client, Table, TableNotFound
+from tableside_client import Client, Table, TableNotFound, Written
 
+from .orders import OrderOption
 from .record_rows import json_text, parse_json
 
 TableArgument = Annotated[str, typer.Argument(help="The table's name.")]
@@ -37,11 +38,13 @@ def put(
     key: KeyArgument,
     value: Annotated[str, typer.Argument(metavar="JSON", help="The value, a JSON object.")],
     ttl_s: TtlOption = None,
+    order: OrderOption = None,
 ) -> None:
     """Write a record's value, and print its etag."""
     document = _parse_object(value, "the value")
     target = client.table(table)
-    typer.echo(target.put(_parse_key(target, key), document, ttl_s=ttl_s).etag)
+    written = target.put(_parse_key(target, key), document, ttl_s=ttl_s, order=order)
+    _show_written(written, written.etag)
 
 
 def update(
@@ -55,13 +58,15 @@ def update(
         str | None, typer.Option(metavar="JSON", help="The value to update if there is no record.")
     ] = None,
     ttl_s: TtlOption = None,
+    order: OrderOption = None,
 ) -> None:
     """Update a record, and print the new value."""
     document = _parse_json(change, "the update")
     start = None if default is None else _parse_object(default, "--default")
     target = client.table(table)
-    written = target.update(_parse_key(target, key), document, default=start, ttl_s=ttl_s, return_value=True)
-    typer.echo(json_text(written.value))
+    options: dict[str, Any] = {"default": start, "ttl_s": ttl_s, "return_value": True, "order": order}
+    written = target.update(_parse_key(target, key), document, **options)
+    _show_written(written, None if written.value is None else json_text(written.value))
 
 
 def delete(
@@ -72,19 +77,32 @@ def delete(
     partition: Annotated[str | None, typer.Option(help="Delete all composite keys with this first part.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Delete all records of the table.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete many records without asking.")] = False,
+    order: OrderOption = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Also remove the tokens and orders of the record, after a wrong order.")
+    ] = False,
 ) -> None:
     """Delete a record, or the records of a prefix, of a partition or of the whole table."""
     if [key, prefix, partition, all_ or None].count(None) != 3 or prefix == "":
         raise typer.BadParameter("name exactly one: a key, --prefix with a text, --partition or --all")
+    if (order is not None or forget) and (key is None or (order is not None and forget)):
+        raise typer.BadParameter("--order and --forget need a key, and cannot be combined")
     target = client.table(table)
     if key is not None:
-        target.delete(_parse_key(target, key))
+        _show_written(target.delete(_parse_key(target, key), order=order, forget=forget))
     elif yes or _confirmed(table, prefix, partition):
         deleted = target.delete_all(prefix=prefix, partition=partition, everything=all_, progress=_show_deleted)
         typer.echo(f"{deleted} records deleted from {table}", err=True)
     else:
         typer.echo("tableside: no record was deleted: confirm with y, or use --yes", err=True)
         raise typer.Exit(1)
+
+
+def _show_written(written: Written, text: str | None = None) -> None:
+    if text is not None:
+        typer.echo(text)
+    if written.superseded:
+        typer.echo("tableside: superseded: writes with higher orders remain", err=True)
 
 
 def _confirmed(table: str, prefix: str | None, partition: str | None) -> bool:
