@@ -29,7 +29,7 @@ from ...core import (
 )
 from .connection import Reply
 from .records import etag_of, pack_all, value_of
-from .scripts import WITH_TOKEN, RecordScript
+from .scripts import WITH_MEMORY, RecordScript
 from .writes import UNDECIDED, RecordScripts, decided, failures, shared, token_elements
 
 INTEGER_MAX = 2**53 - 1
@@ -44,7 +44,7 @@ RESULT_BYTES_MAX = 3 * EDITED_BYTES_MAX
 _SIMPLE_NAME = re.compile("[A-Za-z0-9_-]+")
 
 EDIT = RecordScript(
-    WITH_TOKEN
+    WITH_MEMORY
     + f"""
 local INTEGER_MAX, EDITED_BYTES_MAX = {INTEGER_MAX}, {EDITED_BYTES_MAX}
 

@@ -4,8 +4,9 @@ The whitespace consists of a fixed marker of four characters and twelve random c
 random characters make the bytes of every write different, so a digest of the bytes is an exact etag and no version must
 be stored. The marker shows that the text is canonical. Another tool wrote text without it. Such text is parsed as JSON.
 
-The tokens of a record's writers are JSON in a side key, the latest writer last: `[1, ["writer", sequence], ...]`. The
-first element is 0 for the tombstone of a deleted record.
+What a record remembers of its writes is JSON in a side key: the orders, if it has any, and the tokens of its writers,
+the latest writer last: `[1, {"": order}, ["writer", sequence], ...]`. The first element is 0 for the tombstone of a
+deleted record.
 """
 
 import contextlib
@@ -19,6 +20,8 @@ import pyarrow.compute as pc
 from xxhash import xxh3_128_hexdigest
 
 from ...core import (
+    InvalidOperation,
+    Orders,
     Record,
     RecordUnreadable,
     Results,
@@ -43,7 +46,7 @@ _WHITESPACE = bytes(b" \t\n\r"[byte % 4] for byte in range(256))
 
 _WRONG_TYPE = "another tool wrote the record: the Redis key is not a string"
 _NOT_AN_OBJECT = "another tool wrote the record, and it is not a valid JSON object"
-_INVALID_WRITERS = "another tool wrote the record's side key, and it does not contain writers' tokens"
+_INVALID_SIDE_KEY = "another tool wrote the record's side key, and it does not contain orders and writers' tokens"
 
 
 def pack_all(values: Sequence[bytes]) -> list[bytes]:
@@ -114,29 +117,32 @@ def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:
 
 def stored(raw: bytes | None, expires_ms: int, side: bytes | None) -> Stored | RecordUnreadable | None:
     """Return the current record for a write. `side` is its side key, None if that is absent or was not read."""
-    writers: Writers = ()
+    writers, orders = Writers(), b""
     try:
-        deleted, writers = _parse_writers(side)
+        deleted, writers, orders = _parse_side_key(side)
         if raw is not None:
-            return Stored(_value(raw), xxh3_128_hexdigest(raw), expires_ms, writers)
+            return Stored(_value(raw), xxh3_128_hexdigest(raw), expires_ms, writers, orders)
     except RecordUnreadable as error:
-        error.writers = writers
+        error.writers, error.orders = writers, orders
         return error
-    # Without a record only a tombstone counts: the tokens of an expired record expire with it.
-    return Stored(None, "", 0, writers) if deleted and writers else None
+    # The tokens of an expired record without orders expire with it.
+    return Stored(None, "", 0, writers, orders) if orders or (deleted and writers) else None
 
 
 def wrong_type(side: bytes | None = None) -> RecordUnreadable:
     """Return the error for a Redis key that is a list, a hash or another type. `side` is its side key, if read."""
     error = RecordUnreadable(_WRONG_TYPE)
     with contextlib.suppress(RecordUnreadable):
-        _, error.writers = _parse_writers(side)
+        _, error.writers, error.orders = _parse_side_key(side)
     return error
 
 
-def pack_writers(writers: Writers, *, deleted: bool) -> bytes:
-    """Return the bytes of a side key."""
-    return msgspec.json.encode([0 if deleted else 1, *writers])
+def pack_side_key(stored: Stored | None) -> bytes:
+    """Return the bytes of a record's side key, none if it has no writers and no orders."""
+    if stored is None or not (stored.writers or stored.orders):
+        return b""
+    orders = [msgspec.Raw(stored.orders)] if stored.orders else []
+    return msgspec.json.encode([0 if stored.value is None else 1, *orders, *stored.writers])
 
 
 def _value(raw: bytes) -> bytes:
@@ -150,14 +156,17 @@ def _value(raw: bytes) -> bytes:
         raise RecordUnreadable(_NOT_AN_OBJECT) from None
 
 
-def _parse_writers(side: bytes | None) -> tuple[bool, Writers]:
+def _parse_side_key(side: bytes | None) -> tuple[bool, Writers, bytes]:
+    """Return whether a side key is that of a tombstone, with the writers and the orders."""
     if not side:
-        return False, ()
+        return False, (), b""
     try:
-        deleted, *writers = msgspec.json.decode(side)
-        return deleted == 0, tuple(_checked_writer(*writer) for writer in writers)
-    except (msgspec.DecodeError, TypeError, ValueError):
-        raise RecordUnreadable(_INVALID_WRITERS) from None
+        deleted, *elements = msgspec.json.decode(side)
+        orders = elements.pop(0) if elements and type(elements[0]) is dict else {}
+        text = Orders(msgspec.json.encode(orders)).text if orders else b""
+        return deleted == 0, tuple(_checked_writer(*writer) for writer in elements), text
+    except (msgspec.DecodeError, TypeError, ValueError, InvalidOperation):
+        raise RecordUnreadable(_INVALID_SIDE_KEY) from None
 
 
 def _checked_writer(name: Any, sequence: Any) -> tuple[str, int]:

@@ -129,12 +129,22 @@ local function set(key, value, expires)
   else redis.call('SET', key, value) end
 end
 
--- Puts a record. Its side key keeps the tokens of writers and expires with the record. The side key begins with [1 for
--- a record and with [0 for a tombstone. If the record is absent, [1 is stale: the record has expired, or another tool
+-- Returns whether a side key has orders, from its text or the first bytes of it.
+local function has_orders(side)
+  return string.byte(side, 4) == 123
+end
+
+-- Returns the expiry of a side key for that of its record: orders are kept longer than an expired record.
+local function side_expiry(side, expires)
+  return expires > 0 and has_orders(side) and expires + DELETE_MEMORY or expires
+end
+
+-- Puts a record. Its side key keeps the orders and the tokens of writers. The side key begins with [1 for a record and
+-- with [0 for a tombstone. If the record is absent, [1 without orders is stale: the record has expired, or another tool
 -- has removed it. Returns the expiry twice: as the result, and for the index.
 local function put(key, side, value, expires, keep)
-  local has_side = redis.call('EXISTS', side) == 1
-  local stale = has_side and redis.call('GETRANGE', side, 1, 1) ~= '0' and redis.call('EXISTS', key) == 0
+  local head = redis.call('GETRANGE', side, 0, 3)
+  local stale = string.byte(head, 2) == 49 and not has_orders(head) and redis.call('EXISTS', key) == 0
   if keep then
     expires = math.max(redis.call('PEXPIRETIME', key), 0)
     redis.call('SET', key, value, 'KEEPTTL')
@@ -142,28 +152,42 @@ local function put(key, side, value, expires, keep)
     set(key, value, expires)
   end
   if stale then redis.call('UNLINK', side)
-  elseif has_side then
+  elseif head ~= '' then
     redis.call('SETRANGE', side, 1, '1')
-    if expires > 0 then redis.call('PEXPIREAT', side, string.format('%.0f', expires))
+    local side_expires = side_expiry(head, expires)
+    if side_expires > 0 then redis.call('PEXPIREAT', side, string.format('%.0f', side_expires))
     else redis.call('PERSIST', side) end
   end
   return expires, expires
 end
+
+-- Makes the side key of a deleted record a tombstone with its orders, or removes it if it has none.
+local function remember_delete(side)
+  if has_orders(redis.call('GETRANGE', side, 0, 3)) then
+    redis.call('SETRANGE', side, 1, '0')
+    redis.call('PEXPIREAT', side, string.format('%.0f', now + DELETE_MEMORY))
+  else
+    redis.call('UNLINK', side)
+  end
+end
 """
 )
 
-WITH_TOKEN = f"""
--- Returns whether a sequence is below another. Numbers of Lua are doubles, so their digits are compared.
-local function is_below(sequence, other)
-  return #sequence < #other or (#sequence == #other and sequence < other)
+WITH_MEMORY = f"""
+-- Returns whether an integer is below another. Numbers of Lua are doubles, so their digits are compared.
+local function is_below(number, other)
+  local negative = string.byte(number) == 45
+  if negative ~= (string.byte(other) == 45) then return negative end
+  if #number ~= #other then return (#number < #other) ~= negative end
+  return number ~= other and (number < other) ~= negative
 end
 
 -- Returns the text of the side key after a write with a token, or nil if it is not certain that the token is new.
--- Without a record only a tombstone counts: the tokens of an expired record expire with it.
+-- Without a record only a tombstone counts: the tokens of an expired record expire with it. Orders are never certain.
 local function with_token(side, exists, token)
   if type(side) == 'table' then return nil end
   local found, kept = {{}}, {{}}
-  if side and (exists or string.byte(side, 2) ~= 49) then
+  if side and (exists or string.byte(side, 2) ~= 49 or has_orders(side)) then
     local writer, sequence = string.match(token, '^%["([^"]*)",(%d+)%]$')
     for element, other, last in string.gmatch(side, '(%["([^"\\\\]*)",(%d+)%])') do
       table.insert(found, element)
@@ -175,6 +199,15 @@ local function with_token(side, exists, token)
   end
   table.insert(kept, token)
   return '[1,' .. table.concat(kept, ',') .. ']'
+end
+
+-- Returns the text of the side key after a put with an order, or nil if it is not certain that the put is the newest
+-- write. That is certain if the record remembers nothing, or only the order of a put or a delete.
+local function with_order(side, order)
+  if type(side) == 'table' then return nil end
+  local last = not side or string.match(side, '^%[[01],{{"":(-?%d+)}}%]$')
+  if not last or (side and is_below(order, last)) then return nil end
+  return '[1,{{"":' .. order .. '}}]'
 end
 """
 
@@ -262,10 +295,11 @@ end
 """
 
 _COLUMNS = """
--- ARGV: the form of the columns (a letter for each: `n` has a word for each record, `1` one word for all), and then the
--- columns, one after the other. KEYS are columns too, with a word for each record.
-local count, starts, steps = #KEYS / KEY_COLUMNS, {}, {}
-local last = 1
+-- ARGV: the form of the columns (a letter for each: `n` has a word for each record, `1` one word for all), how long the
+-- orders of an absent record are kept (in ms), and then the columns, one after the other. KEYS are columns too, with a
+-- word for each record.
+local count, starts, steps, DELETE_MEMORY = #KEYS / KEY_COLUMNS, {}, {}, tonumber(ARGV[2])
+local last = 2
 for at = 1, #ARGV[1] do
   steps[at] = string.byte(ARGV[1], at) == 110 and 1 or 0
   starts[at] = last + 1 - steps[at]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 from ...core import (
     NO_DEADLINE,
@@ -20,9 +21,11 @@ from ...core import (
     TableSpec,
     Unsupported,
     Update,
+    Write,
     WriteHealth,
     apply_by_kind,
     apply_in_groups,
+    is_remembered,
 )
 from .edits import RecordEditor
 from .keys import KeyNames, PartitionIndex, slot_splits
@@ -55,7 +58,7 @@ class RedisStore:
         self._servers = servers
         self._health = health
         self._reads = RecordReader(servers, names)
-        scripts = RecordScripts(servers, names, index)
+        scripts = RecordScripts(servers, names, index, spec.delete_memory_s)
         self._writes = RecordWriter(scripts, spec)
         self._edits = RecordEditor(scripts, spec)
         self._scans = TableScanner(servers, names, self._reads)
@@ -67,7 +70,7 @@ class RedisStore:
         # The server's clock decides expiry: with a clock that is always 0, expiry times are times to live.
         compare_and_set = partial(CompareAndSet, spec, clock=lambda: 0)
         self._conditional = compare_and_set(RedisVersionedRecords(names, self._reads, scripts, tokened=False))
-        self._tokened = compare_and_set(RedisVersionedRecords(names, self._reads, scripts, tokened=True))
+        self._remembering = compare_and_set(RedisVersionedRecords(names, self._reads, scripts, tokened=True))
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
@@ -83,20 +86,21 @@ class RedisStore:
     def _ways(self, batch: Batch) -> Sequence[str]:
         """Return how to apply each write: by a script in one round trip, by compare-and-set, or not at all."""
         way = "script" if batch.has_only(*_SCRIPTED[batch.kind]) else "compare and set"
+        if not self.capabilities.tokens:
+            return ["no memory" if is_remembered(cast("Write", write)) else way for write in batch]
         if "token" not in batch.columns:
             return [way] * len(batch)
         once = way if batch.kind is not Delete else "compare and set"
         tokens = batch.cells("token")
         distinct = shared(tokens)
         ways = [way if token is None else once if is_simple(token) else "compare and set" for token in distinct]
-        if not self.capabilities.tokens:
-            ways = [way if token is None else "no tokens" for token in distinct]
         return ways * (len(tokens) // len(distinct))
 
     async def _write(self, way: str, batch: Batch, until: float) -> Sequence[Outcome]:
-        if way == "no tokens":
-            return [Unsupported(_NO_TOKENS)] * len(batch)
-        compare_and_set = self._tokened if "token" in batch.columns else self._conditional
+        if way == "no memory":
+            return [Unsupported(_NO_MEMORY)] * len(batch)
+        remembered = {"token", "order", "forget"} & batch.columns.keys()
+        compare_and_set = self._remembering if remembered else self._conditional
         if way == "compare and set":
             return await compare_and_set.apply(batch, until)
         if batch.kind is Delete:
@@ -117,10 +121,10 @@ class RedisStore:
 
 
 _SCRIPTED: dict[type, set[str]] = {
-    Put: {"key", "value", "ttl_s", "token", "returning"},
+    Put: {"key", "value", "ttl_s", "token", "order", "returning"},
     Update: {"key", "changes", "default", "token", "returning"},
-    Delete: {"key", "token"},
+    Delete: {"key", "token", "forget"},
 }
 """The members of writes that scripts understand."""
 
-_NO_TOKENS = "tokens: this Redis may evict tokens (its maxmemory-policy is not noeviction)"
+_NO_MEMORY = "tokens, order: this Redis may evict what records remember (its maxmemory-policy is not noeviction)"

@@ -1,7 +1,7 @@
 """Writes of many records by scripts: puts and deletes without conditions, and compare-and-set.
 
 Compare-and-set reads records, and replaces those whose bytes have not changed. Comparing bytes also detects writes of
-other tools. Side keys with the tokens of writers are read and compared only for writes that carry a token.
+other tools. Side keys with orders and the tokens of writers are read and compared only for writes that carry one.
 """
 
 import re
@@ -16,6 +16,7 @@ from ...core import (
     Batch,
     BoundedReads,
     CompareAndSet,
+    Delete,
     Key,
     Outcome,
     ReadBudget,
@@ -24,18 +25,18 @@ from ...core import (
     TableError,
     TableSpec,
     Token,
-    Update,
     VersionedRecord,
     Written,
     chunks_of,
     expiry_ms,
+    is_remembered,
 )
 from .connection import REQUEST_BYTES_MAX, Reply
 from .errors import from_unexpected_reply
 from .keys import KeyNames, PartitionIndex, side_keys
 from .reads import RecordReader, ScriptResult
-from .records import etag_of, pack_all, pack_writers, stored, wrong_type
-from .scripts import WITH_TOKEN, Column, Command, RecordScript
+from .records import etag_of, pack_all, pack_side_key, stored, wrong_type
+from .scripts import WITH_MEMORY, Column, Command, RecordScript
 from .servers import COMMAND_KEYS_MAX, Servers
 
 Item = TypeVar("Item")
@@ -47,26 +48,30 @@ RECORD_CHANGED = -1
 """The script's result for a record that has changed since it was read."""
 
 PUT = RecordScript(
-    WITH_TOKEN
+    WITH_MEMORY
     + f"""
--- Puts records. Arguments: the value, the time to live in ms (0: no expiry), and the token as in the side key (empty:
--- none). Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED} if the token is not certainly new.
+-- Puts records. Arguments: the value, the time to live in ms (0: no expiry), the token as in the side key (empty: none)
+-- and the order (empty: none). Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED} if the token is
+-- not certainly new or the order not certainly the highest.
 return for_each(function(key, side, at)
-  local token, expires = argument(3, at), expiry(argument(2, at))
-  if token == '' then return put(key, side, argument(1, at), expires) end
-  local tokens = with_token(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, token)
-  if not tokens then return {UNDECIDED} end
+  local token, order, expires = argument(3, at), argument(4, at), expiry(argument(2, at))
+  if token == '' and order == '' then return put(key, side, argument(1, at), expires) end
+  if token ~= '' and order ~= '' then return {UNDECIDED} end
+  local found, memory = redis.pcall('GET', side), nil
+  if order ~= '' then memory = with_order(found, order)
+  else memory = with_token(found, redis.call('EXISTS', key) == 1, token) end
+  if not memory then return {UNDECIDED} end
   set(key, argument(1, at), expires)
-  set(side, tokens, expires)
+  set(side, memory, side_expiry(memory, expires))
   return expires, expires
 end)
 """,
     shortcut="""
--- Puts all records without looking at each side key. Returns nil, without a change, if there are tokens or side keys,
--- or if the first command fails: the user may lack its permission, or the server memory.
+-- Puts all records without looking at each side key. Returns nil, without a change, if there are tokens, orders or side
+-- keys, or if the first command fails: the user may lack its permission, or the server memory.
 local function put_all()
-  local one_token_for_all = steps[3] == 0 or count == 1
-  if not one_token_for_all or argument(3, 1) ~= '' then return nil end
+  local same_for_all = count == 1 or (steps[3] == 0 and steps[4] == 0)
+  if not same_for_all or argument(3, 1) ~= '' or argument(4, 1) ~= '' then return nil end
   if redis.pcall('EXISTS', unpack(KEYS, count + 1)) ~= 0 then return nil end
   local pairs, results, expiring = {}, {}, false
   for at = 1, count do
@@ -87,9 +92,11 @@ if stored then return stored end
 )
 
 DELETE = RecordScript("""
--- Deletes records, without arguments. Returns 0 for each record.
-return for_each(function(key, side)
-  if redis.call('UNLINK', key) == 1 then redis.call('UNLINK', side) end
+-- Deletes records. Argument: 1 to remove also what a record remembers of its writes. Returns 0 for each record.
+return for_each(function(key, side, at)
+  local deleted = redis.call('UNLINK', key) == 1
+  if argument(1, at) == '1' then redis.call('UNLINK', side)
+  elseif deleted then remember_delete(side) end
   return 0, ABSENT
 end)
 """)
@@ -102,9 +109,9 @@ REPLACE = RecordScript(f"""
 -- 3  the action: p put, k put and keep the expiry, d delete
 -- 4  the value to put
 -- 5  the time to live in ms (0: no expiry)
--- 6  whether the write carries a token: t, or u if not
+-- 6  whether the write changes the side key: t, or u if not
 -- 7  the expected side key (empty: absent)
--- 8  the new side key
+-- 8  the new side key (empty: none)
 -- Returns for each record its expiry in Unix ms (0: never), or {RECORD_CHANGED} if it differs from the expected state.
 return for_each(function(key, side, at)
   local found = redis.pcall('GET', key)
@@ -114,16 +121,19 @@ return for_each(function(key, side, at)
     state = 'o'
   end
   if state ~= argument(1, at) or (state == 'v' and found ~= argument(2, at)) then return {RECORD_CHANGED} end
-  local action, tokened = argument(3, at), argument(6, at) == 't'
-  if tokened and (redis.call('GET', side) or '') ~= argument(7, at) then return {RECORD_CHANGED} end
+  local action, changes_side, new_side = argument(3, at), argument(6, at) == 't', argument(8, at)
+  if changes_side and (redis.call('GET', side) or '') ~= argument(7, at) then return {RECORD_CHANGED} end
   local expires = expiry(argument(5, at))
   if action == 'd' then
     redis.call('UNLINK', key)
-    if not tokened then redis.call('UNLINK', side) end
+    if not changes_side then remember_delete(side) end
   else
     expires = put(key, side, argument(4, at), expires, action == 'k')
   end
-  if tokened then set(side, argument(8, at), expires) end
+  if changes_side then
+    if new_side == '' then redis.call('UNLINK', side)
+    else set(side, new_side, action == 'd' and expires or side_expiry(new_side, expires)) end
+  end
   if action == 'd' then return 0, ABSENT end
   return expires, expires
 end)
@@ -133,10 +143,11 @@ end)
 class RecordScripts:
     """Calls scripts for many records of one table."""
 
-    def __init__(self, servers: Servers, names: KeyNames, index: PartitionIndex | None) -> None:
+    def __init__(self, servers: Servers, names: KeyNames, index: PartitionIndex | None, delete_memory_s: float) -> None:
         self._servers = servers
         self._names = names
         self._index = index
+        self._delete_memory_ms = b"%d" % (1000 * delete_memory_s)
 
     async def run(
         self, script: RecordScript, keys: Sequence[Key], columns: Sequence[Column], until: float
@@ -157,7 +168,9 @@ class RecordScripts:
             for part in chunks_of(positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__):
                 sent = [_at(column, part) for column in key_columns]
                 arguments = [_at(column, part) if len(column) == count else column for column in columns]
-                commands.append(Command((), part, slot, chosen, sent, [[form], *arguments]))
+                commands.append(
+                    Command((), part, slot, chosen, sent, [[form.encode(), self._delete_memory_ms], *arguments])
+                )
         results: list[Reply] = [None] * count
         for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
             for position, result in zip(command.positions, _results(reply, len(command.positions)), strict=True):
@@ -196,18 +209,20 @@ class RecordWriter:
     async def put(self, puts: Batch, compare_and_set: CompareAndSet, until: float) -> Sequence[Outcome]:
         """Apply puts without conditions, whose tokens are simple.
 
-        `compare_and_set` applies those whose tokens are not certainly new, or all while it is retrying one of them.
+        `compare_and_set` applies those whose tokens are not certainly new or whose orders not certainly the highest, or
+        all while it is retrying one of them.
         """
-        tokens = token_elements(puts.cells("token"))
-        if tokens != [b""] and any(map(compare_and_set.is_contended, puts.keys)):
+        tokens, orders = token_elements(puts.cells("token")), _orders(puts)
+        if (tokens != [b""] or orders != [b""]) and any(map(compare_and_set.is_contended, puts.keys)):
             return await compare_and_set.apply(puts, until)
         raws = pack_all(puts.cells("value"))
-        results = await self._scripts.run(PUT, puts.keys, [raws, self._ttls_ms(puts), tokens], until)
+        results = await self._scripts.run(PUT, puts.keys, [raws, self._ttls_ms(puts), tokens, orders], until)
         return await decided(_written(puts, raws, results), puts, results, compare_and_set, until)
 
     async def delete(self, deletes: Batch, until: float) -> Results:
         """Apply deletes without conditions and tokens."""
-        results = await self._scripts.run(DELETE, deletes.keys, [], until)
+        forget = [b"1" if forget else b"" for forget in shared(deletes.cells("forget"))]
+        results = await self._scripts.run(DELETE, deletes.keys, [forget], until)
         return Results(Written, {"etag": [None] * len(deletes)}, failures(results))
 
     def _ttls_ms(self, puts: Batch) -> Column:
@@ -215,6 +230,11 @@ class RecordWriter:
         ttls_s = shared(puts.cells("ttl_s"))
         words = {s: b"%d" % expiry_ms(self._spec.ttl_s if s is None else s, 0) for s in set(ttls_s)}
         return [words[ttl_s] for ttl_s in ttls_s]
+
+
+def _orders(puts: Batch) -> Column:
+    """Return the orders, empty for none."""
+    return [b"" if order is None else b"%d" % order for order in shared(puts.cells("order"))]
 
 
 async def decided(
@@ -274,6 +294,7 @@ class RecordBytes(msgspec.Struct, frozen=True):
     state: bytes
     value: bytes = b""
     side: bytes = b""
+    expires_ms: int = 0
 
 
 class RedisVersionedRecords:
@@ -320,7 +341,7 @@ def _versioned_record(found: ScriptResult, at: int, count: int) -> VersionedReco
     if at in found.wrong_types:
         return VersionedRecord(wrong_type(side), RecordBytes(b"o", b"", side or b""))
     expires_ms = found.expiries[at] if found.expiries else 0
-    version = RecordBytes(b"a" if raw is None else b"v", raw or b"", side or b"")
+    version = RecordBytes(b"a" if raw is None else b"v", raw or b"", side or b"", expires_ms)
     return VersionedRecord(stored(raw, expires_ms, side), version)
 
 
@@ -334,10 +355,9 @@ def _arguments(replacement: Replacement, raw: bytes) -> tuple[bytes, ...]:
     version: RecordBytes = replacement.version
     new = replacement.changed.stored
     ttl_ms = 0 if new is None else new.expires_ms
-    side = (b"u", b"", b"")
-    if replacement.write.token is not None:
-        assert new is not None
-        side = (b"t", version.side, pack_writers(new.writers, deleted=not raw))
+    side, write = (b"u", b"", b""), replacement.write
+    if is_remembered(write) or (isinstance(write, Delete) and write.forget):
+        side = (b"t", version.side, pack_side_key(new))
     return (version.state, version.value, _action(replacement, raw), raw, b"%d" % ttl_ms, *side)
 
 
@@ -345,8 +365,9 @@ def _action(replacement: Replacement, raw: bytes) -> bytes:
     """Return the script's action: `d` delete, `k` put and keep the expiry, `p` put."""
     if not raw:
         return b"d"
-    exists = replacement.version.state == b"v"
-    return b"k" if exists and isinstance(replacement.write, Update) and replacement.write.ttl_s is None else b"p"
+    new, version = replacement.changed.stored, replacement.version
+    # A new expiry is a time to live, which no time of expiry equals.
+    return b"k" if version.state == b"v" and new is not None and new.expires_ms == version.expires_ms else b"p"
 
 
 def _outcome(replacement: Replacement, raw: bytes, result: Reply) -> Outcome | bool:
@@ -358,4 +379,4 @@ def _outcome(replacement: Replacement, raw: bytes, result: Reply) -> Outcome | b
         return True
     outcome = replacement.changed.outcome
     assert isinstance(outcome, Written)
-    return Written(etag_of(raw), outcome.created, False, outcome.value, result)
+    return msgspec.structs.replace(outcome, etag=etag_of(raw), expires_ms=result)
