@@ -87,7 +87,7 @@ class DynamodbBackend:
         except Throttled as error:
             raise StoreUnavailable(error.detail) from error
         spec = msgspec.structs.replace(spec, key=_key_schema(spec, keys))
-        layout = ItemLayout.of(keys, spec.key, options.ttl_attribute)
+        layout = ItemLayout.of(keys, spec, options.ttl_attribute)
         return DynamodbStore(self._client, spec, layout, self._clock, tokens=options.tokens)
 
     async def tables(self) -> list[str]:

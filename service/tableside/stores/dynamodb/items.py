@@ -1,10 +1,12 @@
 """Converts records to items: the key, an attribute for each member of the value, and the service's metadata.
 
     _ts_v         version, 16 random hex digits that each write chooses
-    _ts_w         the last writers and their sequences, alternating, the latest last
-    _ts_x         expiry in Unix milliseconds, valid while the table's TTL attribute has the same time
-    _ts_d         tombstone: the record is deleted, but its writers are kept
-    TTL attribute expiry in Unix seconds, rounded up. DynamoDB deletes items by it
+    _ts_w         the last writers and their sequences, alternating, the latest last, then the text of the orders
+    _ts_x         expiry in Unix milliseconds, valid while the table's TTL attribute has the same time, or a later one
+                  if there are orders
+    _ts_d         tombstone: the record is deleted, but its writers and orders are kept
+    TTL attribute when DynamoDB deletes the item, in Unix seconds, rounded up: at its expiry, or
+                  `delete_memory_s` later if there are orders
 
 The etag consists of the version and a digest of the value. It therefore also changes if another tool changes the value
 but not the version.
@@ -36,6 +38,7 @@ from ...core import (
     RecordUnreadable,
     Stored,
     TableError,
+    TableSpec,
     checked_part,
     decode,
     encode_sorted,
@@ -69,17 +72,23 @@ class KeyAttribute(msgspec.Struct, frozen=True):
 
 
 class ItemLayout(msgspec.Struct, frozen=True):
-    """Maps the records of one table to items. `hidden` are the attributes that are not members of a value."""
+    """Maps the records of one table to items.
+
+    `delete_memory_s` is how long an expired record with orders is kept. `hidden` are the attributes that are not
+    members of a value.
+    """
 
     keys: tuple[KeyAttribute, ...]
     schema: KeySchema
     ttl_attribute: str
+    delete_memory_s: float
     hidden: frozenset[str]
 
     @classmethod
-    def of(cls, keys: tuple[KeyAttribute, ...], schema: KeySchema, ttl_attribute: str) -> "ItemLayout":
+    def of(cls, keys: tuple[KeyAttribute, ...], spec: TableSpec, ttl_attribute: str) -> "ItemLayout":
         """Return the layout of a table with these key attributes."""
-        return cls(keys, schema, ttl_attribute, frozenset({*(key.name for key in keys), ttl_attribute}))
+        hidden = frozenset({*(key.name for key in keys), ttl_attribute})
+        return cls(keys, spec.key, ttl_attribute, spec.delete_memory_s, hidden)
 
     def key_item(self, key: Key) -> Item:
         """Return a key's attributes."""
@@ -110,16 +119,19 @@ class ItemLayout(msgspec.Struct, frozen=True):
         return await converted(text_bytes, partial(self._stored, item, now_ms))
 
     def _stored(self, item: Item, now_ms: int) -> Stored | RecordUnreadable:
-        expires_ms, writers = self.expires_ms(item, now_ms), _parse_writers(item.get(WRITERS))
+        writers, orders = _parse_writers(item.get(WRITERS))
+        expires_ms = self.expires_ms(item, now_ms, has_orders=bool(orders))
         version = _version_text(item.get(VERSION))
         if DELETED in item:
-            return Stored(None, version, expires_ms, writers)
+            return Stored(None, version, expires_ms, writers, orders)
         try:
             members = {name: from_attribute(attribute) for name, attribute in item.items() if self._is_member(name)}
             value = encode_sorted(members)
         except (TableError, ValueError, KeyError, TypeError):
-            return RecordUnreadable("another tool wrote the item, and it is not a valid value")
-        return Stored(value, etag_of(version, value), expires_ms, writers)
+            error = RecordUnreadable("another tool wrote the item, and it is not a valid value")
+            error.writers, error.orders = writers, orders
+            return error
+        return Stored(value, etag_of(version, value), expires_ms, writers, orders)
 
     def members(self, item: Item) -> Item:
         """Return the attributes that are members of the value."""
@@ -143,29 +155,34 @@ class ItemLayout(msgspec.Struct, frozen=True):
         return item, etag_of(version, encode_sorted(members))
 
     def metadata(self, stored: Stored) -> Item:
-        """Return the attributes of a record's tombstone, expiry and writers."""
+        """Return the attributes of a record's tombstone, expiry, writers and orders."""
         item: Item = {}
         if stored.value is None:
             item[DELETED] = {"BOOL": True}
         if stored.expires_ms:
-            item[self.ttl_attribute] = {"N": str(-(-stored.expires_ms // 1000))}
+            item[self.ttl_attribute] = {"N": str(_seconds(self._kept_until_ms(stored)))}
             item[EXPIRES_MS] = {"N": str(stored.expires_ms)}
-        if stored.writers:
-            item[WRITERS] = {"L": [part for name, last in stored.writers for part in ({"S": name}, {"N": str(last)})]}
+        if stored.writers or stored.orders:
+            item[WRITERS] = {"L": _writer_parts(stored)}
         return item
+
+    def _kept_until_ms(self, stored: Stored) -> int:
+        if stored.value is None or not stored.orders:
+            return stored.expires_ms
+        return stored.expires_ms + round(1000 * self.delete_memory_s)
 
     def check_members(self, members: Mapping[str, Any] | set[str]) -> None:
         """Raise InvalidOperation if a member has the name of the TTL attribute."""
         if self.ttl_attribute in members:
             raise InvalidOperation("a member has the name of the table's TTL attribute")
 
-    def expires_ms(self, item: Item, now_ms: int) -> int:
+    def expires_ms(self, item: Item, now_ms: int, *, has_orders: bool) -> int:
         """Return when an item expires in Unix milliseconds, or 0 for never."""
         seconds = _whole_number(item.get(self.ttl_attribute))
         if seconds is None:
             return 0
         exact_ms = _whole_number(item.get(EXPIRES_MS))
-        if exact_ms is not None and -(-exact_ms // 1000) == seconds:
+        if exact_ms is not None and (seconds == _seconds(exact_ms) or (has_orders and seconds > _seconds(exact_ms))):
             return exact_ms
         if seconds < now_ms // 1000 - TTL_AGE_MAX_S or seconds * 1000 >= EXPIRY_MS_MAX:
             return 0
@@ -199,14 +216,25 @@ def _whole_number(attribute: Attribute | None) -> int | None:
         return int(number) if abs(number) < -INTEGER_MIN else None
 
 
-def _parse_writers(attribute: Attribute | None) -> tuple[tuple[str, int], ...]:
+def _seconds(time_ms: int) -> int:
+    return -(-time_ms // 1000)
+
+
+def _writer_parts(stored: Stored) -> list[Attribute]:
+    parts: list[Attribute] = [part for name, last in stored.writers for part in ({"S": name}, {"N": str(last)})]
+    return [*parts, {"S": stored.orders.decode()}] if stored.orders else parts
+
+
+def _parse_writers(attribute: Attribute | None) -> tuple[tuple[tuple[str, int], ...], bytes]:
+    """Return the writers and the text of the orders, which is the last part if the number of parts is odd."""
     if attribute is None:
-        return ()
+        return (), b""
     try:
         parts = attribute["L"]
-        return tuple((parts[at]["S"], int(parts[at + 1]["N"])) for at in range(0, len(parts), 2))
-    except (KeyError, IndexError, ValueError, TypeError):
-        return ()
+        writers = tuple((parts[at]["S"], int(parts[at + 1]["N"])) for at in range(0, len(parts) - 1, 2))
+        return writers, parts[-1]["S"].encode() if len(parts) % 2 else b""
+    except (AttributeError, KeyError, IndexError, ValueError, TypeError):
+        return (), b""
 
 
 # Attributes

@@ -2,12 +2,14 @@
 
     gets                          GetItem, or BatchGetItem for many
     puts, deletes, unconditional  PutItem, DeleteItem, or BatchWriteItem for many
+    deletes that forget           BatchWriteItem
     if_absent                     PutItem on condition that there is no item
     updates as expressions        UpdateItem, or PutItem of the updated default if there is no item
     everything else               compare-and-set
 
-A put without a token must not remove the record's stored writers. If the table stores tokens, such a put is therefore
-conditional on the absence of writers, and a batch of puts first reads which records have writers.
+A put without a token or an order must not remove the record's stored writers and orders, which are one attribute. If
+the table stores tokens, such a put is therefore conditional on the absence of this attribute, and a batch of puts first
+reads which records have it.
 """
 
 import secrets
@@ -43,6 +45,7 @@ from ...core import (
     Yielder,
     chunks_of,
     gather_bounded,
+    is_remembered,
     live_record,
     size_bytes,
     touched_members,
@@ -113,12 +116,14 @@ class DynamodbStore:
     def _method(self, operation: Operation) -> _Method:
         if isinstance(operation, Get):
             return self._get
-        if operation.token is not None and not self._tokens:
-            return self._reject_tokens
+        if is_remembered(operation) and not self._tokens:
+            return self._reject_remembered
         if operation == _known_members(operation):
             match operation:
                 case Put(if_absent=True):
                     return self._create
+                case Delete(forget=True):
+                    return self._forget_all
                 case Put() | Delete():
                     return self._replace_all
                 case Update() if self._keeps_key_members(operation):
@@ -142,8 +147,8 @@ class DynamodbStore:
             outcomes.append(stored if isinstance(stored, TableError) else live_record(stored, now))
         return outcomes
 
-    async def _reject_tokens(self, writes: Sequence[Any], until: float) -> list[Outcome]:
-        return [Unsupported("tokens: the table is configured without tokens") for _ in writes]
+    async def _reject_remembered(self, writes: Sequence[Any], until: float) -> list[Outcome]:
+        return [Unsupported("tokens and orders: the table is configured without tokens") for _ in writes]
 
     async def _compare_and_set(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         return await self._compare.apply(writes, until)
@@ -154,6 +159,12 @@ class DynamodbStore:
     async def _update_all(self, updates: Sequence[Any], until: float) -> list[Outcome]:
         """Apply updates as expressions where possible, else by compare-and-set."""
         return await self._finish(updates, await each_write(updates, self._update, until), until)
+
+    async def _forget_all(self, deletes: Sequence[Any], until: float) -> list[Outcome]:
+        """Delete items with their writers and orders."""
+        requests = [{"DeleteRequest": {"Key": self._layout.key_item(delete.key)}} for delete in deletes]
+        errors = await self._calls.write_many(requests, until)
+        return [Written(None) if error is None else error for error in errors]
 
     async def _replace_all(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         if len(writes) > SINGLE_CALLS_MAX:
@@ -232,7 +243,7 @@ class DynamodbStore:
         return attempts
 
     async def _check_writers(self, writes: Sequence[Any], until: float) -> list[Attempt]:
-        """Read which records have writers. Return an outcome, False for those, or None for a batch write."""
+        """Read which records have writers or orders. Return an outcome, False for those, or None for a batch write."""
         items = await self._calls.get([write.key for write in writes], until, only=WRITERS)
         attempts: list[Attempt] = []
         for write, item in zip(writes, items, strict=True):
@@ -300,8 +311,8 @@ def _known_members(write: Write) -> Write:
             return Put(key, value, if_absent=if_absent, ttl_s=ttl_s, returning=returning, partitions=partitions)
         case Update(key, changes, default, ttl_s=ttl_s, returning=returning, partitions=partitions):
             return Update(key, changes, default, ttl_s=ttl_s, returning=returning, partitions=partitions)
-        case Delete(key, partitions=partitions):
-            return Delete(key, partitions=partitions)
+        case Delete(key, forget=forget, partitions=partitions):
+            return Delete(key, forget=forget, partitions=partitions)
 
 
 def _new_version() -> str:

@@ -10,7 +10,7 @@ member has changed since. Unchanged attributes stay as another tool wrote them, 
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -94,15 +94,16 @@ class NativeUpdate(msgspec.Struct, frozen=True):
         ]
         sets.append(f"{placeholders.name(VERSION)} = {placeholders.value({'S': version})}")
         removes = [placeholders.path(path) for path in self.removes]
+        conditions = [*_live_conditions(placeholders, layout, now_ms), *self._structure_conditions(placeholders)]
         if expiry is not None:
+            # If the item has orders, DynamoDB must delete it later.
+            conditions.append(f"attribute_not_exists({placeholders.name(WRITERS)})")
             for name in (layout.ttl_attribute, EXPIRES_MS):
                 if name in expiry:
                     sets.append(f"{placeholders.name(name)} = {placeholders.value(expiry[name])}")
                 else:
                     removes.append(placeholders.name(name))
-        return placeholders.parameters(
-            sets, removes, [*_live_conditions(placeholders, layout, now_ms), *self._structure_conditions(placeholders)]
-        )
+        return placeholders.parameters(sets, removes, conditions)
 
     def _structure_conditions(self, placeholders: "Placeholders") -> Iterator[str]:
         for path in self.objects:
@@ -193,12 +194,15 @@ def _small_enough_to_guard(members: Item) -> bool:
 def _live_conditions(placeholders: Placeholders, layout: ItemLayout, now_ms: int) -> Iterator[str]:
     """Yield the conditions that a record written by this service exists and does not expire within this second.
 
-    An item without a version may not be a valid value, so it must be read before an update.
+    An item without a version may not be a valid value, so it must be read before an update. An item with orders may be
+    expired before the time of its TTL attribute.
     """
     yield f"attribute_exists({placeholders.name(VERSION)})"
     yield f"attribute_not_exists({placeholders.name(DELETED)})"
     ttl, now = placeholders.name(layout.ttl_attribute), placeholders.value({"N": str(-(-now_ms // 1000))})
     yield f"(attribute_not_exists({ttl}) OR {ttl} > {now})"
+    exact, exact_now = placeholders.name(EXPIRES_MS), placeholders.value({"N": str(now_ms)})
+    yield f"(attribute_not_exists({exact}) OR {exact} > {exact_now})"
 
 
 def _add_merge_patch(update: NativeUpdate, patch: JsonObject, above: Path) -> None:
@@ -291,7 +295,8 @@ class VersionedItems:
 
     def _changes(self, replacement: Replacement, stored: Stored) -> tuple[str, dict[str, Any], str] | None:
         """Return the call that writes only changed members, or None if it exceeds a limit for expressions."""
-        found: ReadItem = replacement.version
+        found, write = cast("ReadItem", replacement.version), replacement.write
+        assert isinstance(write, Update)
         assert isinstance(found.stored, Stored)
         assert found.item is not None
         assert found.stored.value is not None
@@ -305,9 +310,9 @@ class VersionedItems:
         wanted: Item = {name: to_attribute_like(after[name], item.get(name)) for name in changed}
         wanted[VERSION] = {"S": stored.etag}
         metadata = self._layout.metadata(stored)
-        if stored.writers != found.stored.writers:
+        if (stored.writers, stored.orders) != (found.stored.writers, found.stored.orders):
             wanted[WRITERS] = metadata[WRITERS]
-        if isinstance(replacement.write, Update) and replacement.write.ttl_s is not None:
+        if write.ttl_s is not None or stored.orders != found.stored.orders:
             expiry = (self._layout.ttl_attribute, EXPIRES_MS)
             wanted |= {name: metadata[name] for name in expiry if name in metadata}
             removed += [name for name in expiry if name not in metadata]
@@ -320,7 +325,7 @@ class VersionedItems:
         parameters = placeholders.parameters(sets, [placeholders.name(name) for name in removed], conditions)
         if parameters is None:
             return None
-        key = {"Key": self._layout.key_item(replacement.write.key)}
+        key = {"Key": self._layout.key_item(write.key)}
         return "update_item", key | parameters, etag_of(stored.etag, encode_sorted(after))
 
 
