@@ -97,7 +97,7 @@ async def test_a_table_created_with_psql_stores_records(backend: PostgresBackend
     found = await direct.fetchrow(f"SELECT value->>'n' AS n, note FROM {quoted(name)}")
     assert found is not None
     assert (found["n"], found["note"]) == ("2", "x")
-    for refused_one in (put(7, {}, ttl_s=5), put(7, {}, token=Token("w", 1)), Delete(7, token=Token("w", 1))):
+    for refused_one in (put(7, {}, ttl_s=5), put(7, {}, token=Token("w", 1)), Delete(7, order=1)):
         assert refused(await one(store, refused_one), Unsupported)
     with pytest.raises(Unsupported):
         await backend.store(spec(name, create=False, ttl_s=5.0))

@@ -15,6 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from contract import (
     Basics,
     KeysAndValues,
+    Orders,
     Preconditions,
     Scans,
     StoreContract,
@@ -52,7 +53,7 @@ from tableside.stores.postgres.schema import quoted
 COLUMNS = PostgresTableOptions(layout="columns")
 
 MEMBERS = [
-    *"abcdhiklmnrstwxyz", "kept", "gone", "word", "big", "list", "seen", "member", "made", "rich", "long", "full",
+    *"abcdhiklmnprstuwxyz", "kept", "gone", "word", "big", "list", "seen", "member", "made", "rich", "long", "full",
     "one", "half", "deep", *(f"m{index}" for index in range(64)), "a.b", " ", "ü", "🛫", "$", "#", ":", "key", "value",
     "etag", "ttl", "x_ts", "%", "$schema", "$set", "$ref", "$n", "$gone", '"', "'", "\\", "\n", "N",
     "first", "log", "tags", 'it\'s "#x"',
@@ -80,10 +81,11 @@ class TestColumns(Columns, StoreContract):
 
 
 class TestColumnsAlone(Columns, Basics, KeysAndValues, Updates, Preconditions, Scans):
-    """Without a side table: no tokens, no expiry."""
+    """Without a side table: no tokens, no orders, no expiry."""
 
     side = False
     test_a_store_without_tokens_rejects_them = Tokens.test_a_store_without_tokens_rejects_them
+    test_a_store_without_tokens_rejects_orders = Orders.test_a_store_without_tokens_rejects_orders
 
 
 async def make(dsn: str, name: str, spec: TableSpec) -> None:

@@ -36,6 +36,7 @@ from ...core import (
     values,
 )
 from .connections import Connection, DeadlineRetry, Progress
+from .metadata import SideRow, parse_writers
 from .statements import TableSql
 
 READ_KEYS_MAX = 1000
@@ -44,20 +45,8 @@ READ_KEYS_MAX = 1000
 SMALL_BYTES_MAX = 2**20
 """Values of up to this size together are searched in one step."""
 
-Writers = tuple[tuple[str, int], ...]
-
 _LINE_SEPARATOR = b"\n"
 """The separator between the texts of a result. It never occurs within a text, because JSON escapes it."""
-
-_decode_writers = msgspec.json.Decoder(Writers).decode
-
-
-class SideRow(msgspec.Struct, frozen=True):
-    """A row of a side table: the record's version, the expiry of that version, and the record's last writers."""
-
-    version: int | None = None
-    expires_ms: int = 0
-    writers: Writers = ()
 
 
 class FoundRecord(msgspec.Struct, frozen=True):
@@ -75,13 +64,13 @@ class FoundRecord(msgspec.Struct, frozen=True):
         """Return the same with a side row's metadata. An expiry applies only to the version it was set for."""
         stored = self.stored
         if stored is None:
-            tombstone = Stored(None, "", side.expires_ms, side.writers)
-            return FoundRecord(tombstone) if side.writers else self
+            tombstone = Stored(None, "", side.expires_ms, side.writers, side.orders)
+            return FoundRecord(tombstone) if side.writers or side.orders else self
         if isinstance(stored, RecordUnreadable):
-            stored.writers = side.writers
+            stored.writers, stored.orders = side.writers, side.orders
             return self
         expires_ms = side.expires_ms if self.etag == str(side.version) else 0
-        return FoundRecord(Stored(stored.value, self.etag, expires_ms, side.writers), self.etag)
+        return FoundRecord(Stored(stored.value, self.etag, expires_ms, side.writers, side.orders), self.etag)
 
 
 class RecordReader:
@@ -151,10 +140,10 @@ class RecordReader:
                 await yielder.maybe_yield()
             value = canonical(text) if text else None
             if isinstance(value, RecordUnreadable):
-                value.writers = parse_writers(writers)
+                value.writers, value.orders = parse_writers(writers)
                 found[key] = FoundRecord(value, etag)
             else:
-                found[key] = FoundRecord(Stored(value, etag, expires_ms, parse_writers(writers)), etag)
+                found[key] = FoundRecord(Stored(value, etag, expires_ms, *parse_writers(writers)), etag)
         return found
 
     def _columns(self, row: Any) -> tuple[Iterable[Key], bytes, bool, tuple[list[bytes], list[str], Iterable[int]]]:
@@ -167,16 +156,6 @@ class RecordReader:
 
 
 _ABSENT = FoundRecord()
-
-
-def parse_writers(text: str | None) -> Writers:
-    """Return the writers in a column's text, or none if another tool wrote an invalid text."""
-    if text is None:
-        return ()
-    try:
-        return _decode_writers(text)
-    except msgspec.DecodeError:
-        return ()
 
 
 # The text of values

@@ -15,8 +15,10 @@ import msgspec
 import orjson
 
 from ...core import INTEGER_MAX, INTEGER_MIN, Key
+from .metadata import ORDERS_SQL
 from .schema import (
     EXPIRES,
+    VALUE,
     VERSION,
     WRITERS,
     Column,
@@ -54,16 +56,18 @@ class ValueSql(msgspec.Struct, frozen=True):
 class TableSql:
     """The statements of one table, each built when it is first used. Their first parameters are the arrays of keys.
 
-    `table` is the table's name in SQL. `metadata` are the columns of the table itself that store expiry and writers. If
-    `put_takes_time`, a put must check for expiry, because the writers of an expired record expire with it.
+    `delete_memory_s` is how long the orders of an absent record are kept, None if the table stores neither writers nor
+    orders. `table` is the table's name in SQL. `metadata` are the columns of the table itself that store expiry and
+    writers. If `takes_time`, `put` and `unconditional_delete` need the time, because it decides what is remembered.
     """
 
-    def __init__(self, table: TableDefinition, values: ValueSql) -> None:
+    def __init__(self, table: TableDefinition, values: ValueSql, delete_memory_s: float | None) -> None:
         self.has_side_table = table.has_side_table
         self.key_columns = table.key_columns
         self.value = values.value
         self.metadata = [name for name in (EXPIRES, WRITERS) if not table.has_side_table and name in table.names]
-        self.put_takes_time = WRITERS in self.metadata
+        self.takes_time = delete_memory_s is not None and not table.has_side_table
+        self._delete_memory_ms = None if delete_memory_s is None else round(1000 * delete_memory_s)
         self._values = values
         self.table = qualified(table.schema, table.name)
         self._side = qualified(table.schema, side_table_name(table.name))
@@ -150,38 +154,40 @@ class TableSql:
 
     @cached_property
     def find(self) -> str:
-        """Takes a limit in bytes. Returns `_aggregated` of all rows of the table itself, and the array of writers."""
+        """Takes a limit in bytes. Returns `_aggregated` of all rows of the table itself, with their writers."""
         join, selected = self._selection()
         expires = f"t.{quoted(EXPIRES)}" if EXPIRES in self.metadata else "NULL::bigint"
         writers = f"t.{quoted(WRITERS)}::text" if WRITERS in self.metadata else "NULL::text"
         rows = f"{self.table} AS t{join} WHERE {selected} AND {self._same_columns}"
-        return f"{self._aggregated(expires)}, array_agg({writers}) FROM {rows}"
+        return f"{self._aggregated(expires, writers)} FROM {rows}"
 
-    def _aggregated(self, expires: str) -> str:
+    def _aggregated(self, expires: str, writers: str = "") -> str:
         """Return the outputs of a statement that returns one row, because many rows take longer to transfer.
 
         They are an array for each key part, the size of the values, the values (one a line), whether all are objects,
-        the etags with commas, and the array of expiries, or NULL if there are none. If the values are larger than the
-        limit, they are NULL.
+        the etags with commas, the array of expiries, or NULL if there are none, and the array of `writers` if it is
+        given. If values and writers are together larger than the limit, they are NULL.
         """
-        lines, bytes_max = f"string_agg(coalesce({self.value}, ''), E'\\n')", f"${len(self._parts) + 1}::bigint"
+        lines, fits = f"string_agg(coalesce({self.value}, ''), E'\\n')", f"<= ${len(self._parts) + 1}::bigint"
+        size = f"octet_length({lines})" + (f" + coalesce(sum(octet_length({writers})), 0)" if writers else "")
         return (
-            f"SELECT {', '.join(f'array_agg({output})' for output in self._outputs())}, octet_length({lines}), "
-            f"CASE WHEN octet_length({lines}) <= {bytes_max} THEN convert_to({lines}, 'UTF8') END, "
+            f"SELECT {', '.join(f'array_agg({output})' for output in self._outputs())}, {size}, "
+            f"CASE WHEN {size} {fits} THEN convert_to({lines}, 'UTF8') END, "
             f"bool_and({self._values.object}), string_agg(t.xmin::text, ','), "
             f"CASE WHEN count({expires}) > 0 THEN array_agg(coalesce({expires}, 0)) END"
+            + (f", CASE WHEN {size} {fits} THEN array_agg({writers}) END" if writers else "")
         )
 
     # Writing
 
     @cached_property
     def put(self) -> str:
-        """Takes the rows, whether to return values, and the time now if `put_takes_time`. Returns `_returning`."""
+        """Takes the rows, whether to return values, and the time now if `takes_time`. Returns `_returning`."""
         changes = [f"{name} = excluded.{name}" for name, _ in self._assignments() if name != quoted(WRITERS)]
-        if self.put_takes_time:
-            now = f"${self._sent_count + 2}::bigint"
-            kept = f"CASE WHEN {self.expires} <= {now} THEN NULL ELSE t.{quoted(WRITERS)} END"
-            changes.append(f"{quoted(WRITERS)} = {kept}")
+        if self.takes_time:
+            memory_ms = f"CASE WHEN {self._outlived} THEN {self._delete_memory_ms} ELSE 0 END"
+            is_forgotten = f"{self.expires} <= ${self._sent_count + 2}::bigint - {memory_ms}"
+            changes.append(f"{quoted(WRITERS)} = CASE WHEN {is_forgotten} THEN NULL ELSE t.{quoted(WRITERS)} END")
         key = self._names[0]
         return self._insert(f"DO UPDATE SET {', '.join(changes or [f'{key} = excluded.{key}'])}")
 
@@ -230,29 +236,58 @@ class TableSql:
 
     @cached_property
     def unconditional_delete(self) -> str:
-        """Takes keys. Deletes the records. Rows without a value stay, as they store a deleted record's writers."""
+        """Takes keys, and the time now if `takes_time`. Deletes the records. Tombstones stay."""
         join, selected = self._selection()
         locked = (
-            f"SELECT {self._named_keys} FROM {self.table} AS t{join} "
+            f"SELECT {self._named_keys}, {self._outlived} AS outlived FROM {self.table} AS t{join} "
             f"WHERE {selected} AND {self._values.present} ORDER BY {self.key_order} FOR UPDATE OF t"
         )
-        return f"WITH u AS ({locked}) DELETE FROM {self.table} AS t USING u WHERE {self._equal('u', self._parts)}"
+        return f"WITH u AS ({locked}){self._removals(f'${len(self._parts) + 1}::bigint')} SELECT FROM u"
 
     @cached_property
     def sweep(self) -> str:
         """Takes the time now and a limit of rows. Deletes expired rows. It skips locked rows, so it never waits."""
-        swept, same_key = self._side if self.has_side_table else self.table, self._equal("u", self._parts)
         version = f", t.{quoted(VERSION)} AS version" if self.has_side_table else ""
         expired = (
-            f"SELECT {self._named_keys}{version} FROM {swept} AS t WHERE t.{quoted(EXPIRES)} <= $1::bigint "
-            "LIMIT $2 FOR UPDATE SKIP LOCKED"
+            f"SELECT {self._named_keys}, {self._outlived} AS outlived{version} FROM {self._remembering} AS t "
+            f"WHERE t.{quoted(EXPIRES)} <= $1::bigint LIMIT $2 FOR UPDATE SKIP LOCKED"
         )
         records = (
-            f", gone AS (DELETE FROM {self.table} AS t USING u WHERE {same_key} AND t.xmin::text::bigint = u.version)"
+            f", gone AS (DELETE FROM {self.table} AS t USING u WHERE {self._equal('u', self._parts)} "
+            f"AND t.xmin::text::bigint = u.version)"
         )
-        return (
-            f"WITH u AS ({expired}){records if self.has_side_table else ''} "
-            f"DELETE FROM {swept} AS t USING u WHERE {same_key}"
+        removals = (records if self.has_side_table else "") + self._removals("$1::bigint")
+        return f"WITH u AS ({expired}){removals} SELECT FROM u"
+
+    @property
+    def _remembering(self) -> str:
+        """The table that stores expiry, writers and orders."""
+        return self._side if self.has_side_table else self.table
+
+    @property
+    def _emptied(self) -> str:
+        """The column of `_remembering` that is NULL in a tombstone."""
+        return quoted(VERSION if self.has_side_table else VALUE)
+
+    @property
+    def _outlived(self) -> str:
+        """The condition that a row of `_remembering` belongs to a record with orders, which outlive it."""
+        if self._delete_memory_ms is None:
+            return "false"
+        return f"coalesce({ORDERS_SQL.format(f't.{quoted(WRITERS)}')} AND t.{self._emptied} IS NOT NULL, false)"
+
+    def _removals(self, now: str) -> str:
+        """Return the subqueries that delete the rows `u` of `_remembering`. Those with `outlived` become tombstones.
+
+        The memory of an expired record begins when it has expired.
+        """
+        same_key, expires = self._equal("u", self._parts), quoted(EXPIRES)
+        removals = f", removed AS (DELETE FROM {self._remembering} AS t USING u WHERE {same_key} AND NOT u.outlived)"
+        if self._delete_memory_ms is None:
+            return removals
+        return removals + (
+            f", emptied AS (UPDATE {self._remembering} AS t SET {self._emptied} = NULL, "
+            f"{expires} = least(t.{expires}, {now}) + {self._delete_memory_ms} FROM u WHERE {same_key} AND u.outlived)"
         )
 
     @property

@@ -35,6 +35,7 @@ from ...core import (
     Unsupported,
     WriteHealth,
     Yielder,
+    is_remembered,
 )
 from .columns import ValueLayout, input_sql, limits_texts, to_text
 from .connections import Connection, DeadlineRetry, Pool, Progress
@@ -55,7 +56,7 @@ Result = TypeVar("Result")
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MAY_HAVE_CHANGED = {SchemaChanged, TableNotFound, ColumnMismatch}
-_NO_TOKENS = f"tokens: the table has neither a column {WRITERS} nor a side table to store them"
+_NO_TOKENS = f"tokens and orders: the table has neither a column {WRITERS} nor a side table to store them"
 _NO_TTL = f"ttl: the table has neither a column {EXPIRES} nor a side table to store when a record expires"
 
 
@@ -156,7 +157,7 @@ class DefinedTable:
             raise Unsupported(_NO_TTL)
         self._layout = layout
         self._clock = clock
-        self._sql = TableSql(definition, layout.sql)
+        self._sql = TableSql(definition, layout.sql, spec.delete_memory_s if self.capabilities.tokens else None)
         self._retry = DeadlineRetry(pool, spec.name, self._explain_rejection)
         self._reader = RecordReader(self._retry, self._sql, clock)
         self._writer = RecordWriter(self.spec, layout, self._sql, self._retry, self._reader, clock)
@@ -228,7 +229,7 @@ class DefinedTable:
                 to_text(column, parts[index])
         except InvalidOperation as error:  # the column cannot store the key, or would store it as another one
             return error
-        if operation.token is not None and not self.capabilities.tokens:
+        if is_remembered(operation) and not self.capabilities.tokens:
             return Unsupported(_NO_TOKENS)
         if not self.capabilities.ttl and not isinstance(operation, Delete) and operation.ttl_s not in (None, NO_EXPIRY):
             return Unsupported(_NO_TTL)

@@ -1,6 +1,6 @@
 """Writes records: unconditional writes in one statement, others by compare-and-set.
 
-A put of a document, or a delete, that has no precondition and no token replaces or removes the row whatever it is.
+A put of a document, or a delete, without precondition, token and order replaces or removes the row whatever it is.
 Another write reads the row and decides. It then inserts the row if there is none, or else updates or deletes it if its
 etag is still the same. If the row has changed, or another transaction locks it, the write is decided again. Writes of
 one record in this process take turns.
@@ -49,7 +49,8 @@ from ...core import (
 )
 from .columns import Texts, ValueLayout
 from .connections import BEGIN, PAUSE_MAX_S, PAUSE_S, Connection, DeadlineRetry, Progress
-from .reads import FoundRecord, RecordReader, SideRow, Writers, canonical, parse_writers
+from .metadata import SideRow, parse_writers, writers_text
+from .reads import FoundRecord, RecordReader, canonical
 from .schema import EXPIRES, WRITERS
 from .statements import TableSql
 
@@ -88,14 +89,16 @@ class RowWrite(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the value that is written."""
+        """Return the size of the value and the orders that are written."""
         stored = self.changed.stored
-        return 0 if stored is None or stored.value is None else len(stored.value)
+        return 0 if stored is None else len(stored.value or b"") + len(stored.orders)
 
     def side_row(self, etag: str | None) -> SideRow:
         """Return the side row after the write. `etag` is that of the new record."""
         stored = self.changed.stored
-        return SideRow() if stored is None else SideRow(int(etag) if etag else None, stored.expires_ms, stored.writers)
+        if stored is None:
+            return SideRow()
+        return SideRow(int(etag) if etag else None, stored.expires_ms, stored.writers, stored.orders)
 
 
 class RecordWriter:
@@ -148,15 +151,17 @@ class RecordWriter:
 
     async def _put(self, connection: Connection, rows: Sequence[RowWrite], progress: Progress) -> list[Outcome]:
         progress.applied = "unknown"
-        now = [self._clock()] if self._sql.put_takes_time else []
-        written = await self._send(self._sql.put, connection, rows, progress, *now)
+        written = await self._send(self._sql.put, connection, rows, progress, *self._time())
         return [self._outcome(row, *written.get(row.key, (None, None))) for row in rows]
 
     async def _delete(self, connection: Connection, deletes: Sequence[Delete], progress: Progress) -> list[Outcome]:
         progress.applied = "unknown"
         keys = self._sql.key_arrays([each.key for each in deletes])
-        await connection.execute(self._sql.unconditional_delete, *keys)
+        await connection.execute(self._sql.unconditional_delete, *keys, *self._time())
         return [Written(None)] * len(deletes)
+
+    def _time(self) -> list[int]:
+        return [self._clock()] if self._sql.takes_time else []
 
     # Compare-and-set
 
@@ -212,7 +217,7 @@ class RecordWriter:
         together = len(writes) > 1 or self._sql.has_side_table
         if together and not connection.is_in_transaction():
             await connection.execute(BEGIN)
-        sides = await self._lock_side_rows(connection, [write.key for write in writes])
+        sides = await self._lock_side_rows(budget, connection, [write.key for write in writes])
         found = await self._reader.find(budget, connection, [write.key for write in writes])
         decided = await self._decided_all(writes, found, sides)
         outcomes = await self._write_all(decided, connection, progress, commits=not together)
@@ -326,19 +331,22 @@ class RecordWriter:
         if EXPIRES in self._sql.metadata:
             arrays.append([each.expires_ms or None if each else None for each in stored])
         if WRITERS in self._sql.metadata:
-            arrays.append([_writers_text(each.writers) if each else None for each in stored])
+            arrays.append([writers_text(each.writers, each.orders) if each else None for each in stored])
         return [*arrays, [row.found.etag for row in rows]]
 
     # The side table
 
-    async def _lock_side_rows(self, connection: Connection, keys: Sequence[Key]) -> dict[Key, SideRow]:
+    async def _lock_side_rows(
+        self, budget: ReadBudget, connection: Connection, keys: Sequence[Key]
+    ) -> dict[Key, SideRow]:
         """Return the rows of the side table, locked until the transaction ends. Create those of new keys."""
         if not self._sql.has_side_table:
             return {}
         sides = {}
         for row in await connection.fetch(self._sql.side_lock, *self._sql.key_arrays(keys)):
             version, expires_ms, writers = row[-3:]
-            sides[self._sql.key_of(row)] = SideRow(version, expires_ms or 0, parse_writers(writers))
+            budget.spend(len(writers or ""))
+            sides[self._sql.key_of(row)] = SideRow(version, expires_ms or 0, *parse_writers(writers))
         return sides
 
     async def _update_side_rows(
@@ -356,7 +364,7 @@ class RecordWriter:
         if changed := {key: side for key, side in after.items() if side not in (SideRow(), before[key])}:
             versions = [side.version for side in changed.values()]
             expiries = [side.expires_ms or None for side in changed.values()]
-            writers = [_writers_text(side.writers) for side in changed.values()]
+            writers = [writers_text(side.writers, side.orders) for side in changed.values()]
             keys = self._sql.key_arrays([*changed])
             await connection.execute(self._sql.side_update, *keys, versions, expiries, writers)
         if empty := [key for key, side in after.items() if side == SideRow()]:
@@ -366,11 +374,6 @@ class RecordWriter:
 def _document_put(put: Put) -> Put:
     """Return the put with only those members that need no read of a document."""
     return Put(put.key, put.value, ttl_s=put.ttl_s, returning=put.returning, partitions=put.partitions)
-
-
-def _writers_text(writers: Writers) -> str | None:
-    """Return the text that is stored for writers, or None if there are none."""
-    return msgspec.json.encode(writers).decode() if writers else None
 
 
 def _returns_value(write: Write) -> bool:
