@@ -55,6 +55,7 @@ CLAIMS = [
             "quick-start": ("sh", "console", "python", "text"),
             "command-line": ("sh", "console"),
             "python": ("sh", "python", "text"),
+            "ordered-writes": ("sh", "console"),
             "migrating": ("sh", "console", "python", "text"),
         }.items()
         for language in languages

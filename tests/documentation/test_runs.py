@@ -61,13 +61,9 @@ def test_the_blocks_of_a_page_run(spark: SparkSession, tmp_path: Path) -> None:
         pass
 
 
-def test_the_programs_without_spark_print_the_documented_output(tmp_path: Path) -> None:
-    with followed("docs/python.md", tmp_path):
-        pass
-
-
-def test_the_commands_print_the_documented_output(tmp_path: Path) -> None:
-    with followed("docs/command-line.md", tmp_path):
+@pytest.mark.parametrize("page", ["python", "command-line", "ordered-writes"])
+def test_the_blocks_of_a_page_without_spark_print_the_documented_output(page: str, tmp_path: Path) -> None:
+    with followed(f"docs/{page}.md", tmp_path):
         pass
 
 
