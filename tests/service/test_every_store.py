@@ -96,7 +96,7 @@ async def test_an_idempotency_key_applies_an_update_once_in_replicas_and_workers
             assert (await http.get("/records/keyed")).json()["n"] == 1
 
 
-async def test_a_table_without_tokens_refuses_an_idempotency_key(
+async def test_a_table_without_tokens_refuses_idempotency_keys_and_orders(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     used = kind("dynamodb", request, tmp_path)
@@ -104,8 +104,11 @@ async def test_a_table_without_tokens_refuses_an_idempotency_key(
     config.write_text(json.dumps(used.configuration(tokens=False)))
     with running(tmp_path, config, environment=used.environment) as service:
         async with client(service) as http:
-            answer = await http.patch("/records/a", json=FIRST, headers={"Idempotency-Key": "order-17"})
-            assert (answer.status_code, answer.json()["code"]) == (501, "unsupported")
+            described = (await http.get(str(http.base_url).rstrip("/"))).json()["capabilities"]
+            assert (described["tokens"], described["order"]) == (False, False)
+            for name, body in (("Idempotency-Key", FIRST), ("Tableside-Order", {"update": {"n": 1}})):
+                answer = await http.patch("/records/a", json=body, headers={name: "17"})
+                assert (answer.status_code, answer.json()["code"]) == (501, "unsupported")
             assert (await http.get("/records/a")).status_code == 404
 
 

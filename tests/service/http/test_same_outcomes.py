@@ -22,6 +22,7 @@ TYPES = {
     "if_absent": pa.bool_(),
     "ttl_s": pa.float64(),
     "sequence": pa.int64(),
+    "order": pa.int64(),
 }
 TEXT = {"value", "update", "default"}
 OTHERS = [{"op": "get", "key": "other"}, {"op": "delete", "key": "other"}]
@@ -47,6 +48,7 @@ CELLS: dict[str, tuple[list[Any], list[Any]]] = {
     "if_absent": ([True, False], [True]),
     "ttl_s": ([-1, 1000, 0.5e6], [0, -2]),
     "sequence": ([1, 2, 3, 2**62], [-1]),
+    "order": ([1, 2, 3], [-(2**63)]),
 }
 """The valid cells of each member in Arrow, and others that fail."""
 
@@ -56,6 +58,7 @@ ODD: dict[str, tuple[list[Any], list[Any]]] = {
     "if_absent": ([True, False, None], [0, "true"]),
     "ttl_s": ([1, 2.5, None], [True, "1"]),
     "token": ([{"writer": "w", "sequence": 1}, {"writer": "w", "sequence": 2.0}, None], ["w/1", {"writer": ""}, {}]),
+    "order": ([1, 2.0, None], [1.5, True, "1", 2**63]),
     "return": ([True, False, None], [1]),
     "fields": ([["n"], [], ["n", "m"], None], ["n", [""]]),
     "partitions": ([None, [0], "all"], [[3], "none"]),
@@ -67,9 +70,9 @@ OWN = {"get": [], "put": ["value"], "update": ["update"], "delete": []}
 
 OPTIONAL = {
     "get": ["fields"],
-    "put": ["if_absent", "ttl_s", "if_match", "sequence", "token", "return"],
-    "update": ["default", "ttl_s", "if_match", "sequence", "token", "return"],
-    "delete": ["if_match", "sequence", "token"],
+    "put": ["if_absent", "ttl_s", "if_match", "sequence", "token", "order", "return"],
+    "update": ["default", "ttl_s", "if_match", "sequence", "token", "order", "return"],
+    "delete": ["if_match", "sequence", "token", "order"],
 }
 
 
@@ -126,8 +129,9 @@ def places_of(result: Result) -> list[tuple[int, int]]:
 
 def prepared(api: ApiClient, table: str = "") -> str:
     """Return a table that has only the record `c`: this one, or a new one."""
-    for record in api.walk(table) if table else ():
-        api.delete(table, record["key"])
+    if table:
+        keys = ["other", *CELLS["key"][0]]
+        api.batch(table, *({"op": "delete", "key": key, "forget": True} for key in keys))
     used = table or fresh("same")
     api.put(used, "c", RECORD)
     return used
@@ -175,6 +179,7 @@ def of_json(result: Result) -> tuple[Any, ...]:
         error.get("retriable"),
         error.get("applied"),
         result.get("replayed", False),
+        result.get("superseded", False),
         "expires_at" in result,
     )
 
@@ -182,7 +187,10 @@ def of_json(result: Result) -> tuple[Any, ...]:
 def of_arrow(row: Result) -> tuple[Any, ...]:
     value = None if row["value"] is None else json.loads(row["value"])
     names = ("etag", "code", "detail", "retriable", "applied", "replayed")
-    return (row["status"], value, *(row[name] for name in names), row.get("expires_at") is not None)
+    return (
+        *(row["status"], value, *(row[name] for name in names)),
+        *(row.get("superseded") or False, row.get("expires_at") is not None),
+    )
 
 
 def patterned(outcomes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

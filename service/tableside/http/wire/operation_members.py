@@ -47,6 +47,9 @@ MEMBERS = {
     "delete": _COMMON | {"if_match", "token", "return", "order", "forget"},
 }
 
+EXACT_MAX = 2**53
+"""The largest order that may be written as a double. A larger one may have lost digits of its text."""
+
 _NAME = re.compile("[A-Za-z_-]{1,32}")
 _INDEX = re.compile("-?[0-9]{1,9}")
 
@@ -125,7 +128,7 @@ def token(writer: object, sequence: object) -> Token:
 
 def order(raw: object) -> int | None:
     """Return an order, None if it is not given. Raise InvalidOperation if it is invalid."""
-    if isinstance(raw, float) and raw.is_integer():
+    if isinstance(raw, float) and raw.is_integer() and abs(raw) <= EXACT_MAX:
         raw = int(raw)
     if raw is None or (type(raw) is int and INTEGER_MIN <= raw <= INTEGER_MAX):
         return raw
