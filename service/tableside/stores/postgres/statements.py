@@ -236,13 +236,17 @@ class TableSql:
 
     @cached_property
     def unconditional_delete(self) -> str:
-        """Takes keys, and the time now if `takes_time`. Deletes the records. Tombstones stay."""
+        """Takes keys, whether to forget them, and the time now if `takes_time`. Deletes the records.
+
+        Tombstones are also deleted if they are to be forgotten.
+        """
         join, selected = self._selection()
+        forget, now = f"${len(self._parts) + 1}::boolean", f"${len(self._parts) + 2}::bigint"
         locked = (
-            f"SELECT {self._named_keys}, {self._outlived} AS outlived FROM {self.table} AS t{join} "
-            f"WHERE {selected} AND {self._values.present} ORDER BY {self.key_order} FOR UPDATE OF t"
+            f"SELECT {self._named_keys}, {self._outlived} AND NOT {forget} AS outlived FROM {self.table} AS t{join} "
+            f"WHERE {selected} AND ({self._values.present} OR {forget}) ORDER BY {self.key_order} FOR UPDATE OF t"
         )
-        return f"WITH u AS ({locked}){self._removals(f'${len(self._parts) + 1}::bigint')} SELECT FROM u"
+        return f"WITH u AS ({locked}){self._removals(now)} SELECT count(*) FROM u"
 
     @cached_property
     def sweep(self) -> str:

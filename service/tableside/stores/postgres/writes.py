@@ -126,7 +126,7 @@ class RecordWriter:
         """Return the method that applies a write. Only a write with none but the members listed here needs no read."""
         if self._sql.has_side_table:
             return self._compare_and_set
-        if isinstance(write, Delete) and write == Delete(write.key, partitions=write.partitions):
+        if isinstance(write, Delete) and write == _delete_unread(write):
             return self._delete_all
         if self._layout.preserves_text and isinstance(write, Put) and write == _document_put(write):
             return self._put_all
@@ -156,8 +156,9 @@ class RecordWriter:
 
     async def _delete(self, connection: Connection, deletes: Sequence[Delete], progress: Progress) -> list[Outcome]:
         progress.applied = "unknown"
-        keys = self._sql.key_arrays([each.key for each in deletes])
-        await connection.execute(self._sql.unconditional_delete, *keys, *self._time())
+        for forget in {each.forget for each in deletes}:
+            keys = self._sql.key_arrays([each.key for each in deletes if each.forget == forget])
+            await connection.execute(self._sql.unconditional_delete, *keys, forget, *self._time())
         return [Written(None)] * len(deletes)
 
     def _time(self) -> list[int]:
@@ -374,6 +375,11 @@ class RecordWriter:
 def _document_put(put: Put) -> Put:
     """Return the put with only those members that need no read of a document."""
     return Put(put.key, put.value, ttl_s=put.ttl_s, returning=put.returning, partitions=put.partitions)
+
+
+def _delete_unread(delete: Delete) -> Delete:
+    """Return the delete with only those members that need no read."""
+    return Delete(delete.key, forget=delete.forget, partitions=delete.partitions)
 
 
 def _returns_value(write: Write) -> bool:
