@@ -10,6 +10,7 @@ import typer
 from .client_command import client_command
 from .load import LOAD_RETRIES, load
 from .records import delete, get, put, tables, update
+from .runs import runs
 from .scan import scan
 
 __all__ = ["app"]
@@ -34,6 +35,6 @@ def tableside(
     """Read and write records of tables, and serve them."""
 
 
-for _function in (tables, get, put, update, delete, scan):
+for _function in (tables, get, put, update, delete, scan, runs):
     app.command()(client_command(_function))
 app.command()(client_command(load, LOAD_RETRIES))

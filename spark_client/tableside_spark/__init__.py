@@ -18,7 +18,7 @@ from tableside_spark.partitioning.partitioner import (
     default_partition,
 )
 from tableside_spark.table import Table
-from tableside_spark.write.summary import TableWriteError, WriteStats, WriteSummary, progress
+from tableside_spark.write.summary import RunRefusedError, TableWriteError, WriteStats, WriteSummary, progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +30,7 @@ __all__ = [
     "ChunkSize",
     "DefaultPartitioner",
     "Retries",
+    "RunRefusedError",
     "StreamPartitioner",
     "Table",
     "TableError",

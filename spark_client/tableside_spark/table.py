@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from tableside_spark.partitioning.partitioner import PartitionFunction, StreamPartitioner
     from tableside_spark.write.failures import OnError
     from tableside_spark.write.request import WriteRequest
+    from tableside_spark.write.run_memory import Resume
     from tableside_spark.write.tokens import TokenArgument
+
+RUNS_MEMORY_S = 400 * 86_400.0
 
 WriteResult: TypeAlias = Any
 """A `WriteSummary` for a batch DataFrame, a `StreamWrite` for a streaming one."""
@@ -50,9 +53,11 @@ class Table:
             service's limits require it.
         timeout_s: The timeout of one attempt, in seconds.
         retries: The limits on the retries of one request.
+        runs_memory_s: How long the table remembers a run (a batch write with a text as its token) after its last
+            change, in seconds. Use the same time for all jobs that write a table.
 
     Raises:
-        ValueError: `url` is not a valid address, or there are TLS files for an `http://` address.
+        ValueError: `url` is not a valid address, there are TLS files for an `http://` address, or a number is too low.
 
     Example:
         ```python
@@ -73,6 +78,7 @@ class Table:
     chunk: ChunkSize = field(default_factory=ChunkSize)
     timeout_s: float = 30.0
     retries: Retries = DEFAULT_RETRIES
+    runs_memory_s: float = RUNS_MEMORY_S
     _totals: WriteTotals = field(default_factory=WriteTotals, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +86,8 @@ class Table:
         Tls(self.ca_file, self.certificate_file, self.key_file).require_https(self.url)
         if self.in_flight_max < 1:
             raise ValueError(f"in_flight_max is at least 1, not {self.in_flight_max}")
+        if not 0 < self.runs_memory_s < float("inf"):
+            raise ValueError(f"runs_memory_s is a number of seconds above 0, not {self.runs_memory_s}")
 
     def enrich(
         self,
@@ -141,6 +149,7 @@ class Table:
         partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
         ttl_s: float | None = None,
         token: "TokenArgument" = None,
+        resume: "Resume" = "exact",
         at_least_once: bool = False,
         nulls: Literal["write", "omit"] = "write",
         decimals: Literal["number", "string"] = "number",
@@ -171,6 +180,7 @@ class Table:
                 the key's hash.
             ttl_s: Time to live, in seconds.
             token: A token, as in `update`.
+            resume: As in `update`.
             at_least_once: Send no tokens. A repeated task or micro-batch may then apply a write again.
             nulls: `"write"` stores null members as null, `"omit"` omits them.
             decimals: `"number"` refuses decimals of more than 15 digits, `"string"` writes all decimals as strings.
@@ -189,11 +199,13 @@ class Table:
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._request("put", frame, key, partitions, token, at_least_once, on_error)
+        request = self._request("put", frame, key, partitions, token, at_least_once, on_error, resume)
         options = request.options(nulls, decimals, order_by, delete_when)
         sent = operations.row_value(frame, request.keys, columns, value)
         rows = operations.puts(request.rows(), sent, options, one_per_key=request.carries_tokens)
-        return request.result(rows, ("value",), ttl_s)
+        members = [name for name in frame.columns if name not in request.keys] if columns is None else columns
+        asked = {"columns": members if value is None else value, "nulls": nulls, "decimals": decimals}
+        return request.result(rows, ("value",), ttl_s, delete_when=delete_when, order_by=order_by, **asked)
 
     def update(
         self,
@@ -208,6 +220,7 @@ class Table:
         partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
         ttl_s: float | None = None,
         token: "TokenArgument" = None,
+        resume: "Resume" = "exact",
         at_least_once: bool = False,
         nulls: Literal["write", "omit"] = "write",
         decimals: Literal["number", "string"] = "number",
@@ -220,7 +233,7 @@ class Table:
         Every update carries a token, so that a repeated task changes nothing a second time:
 
         - In a batch, the writer's name is generated for the call. To make the whole call repeatable, give a different
-          `token` for each call, such as `"job/run"`.
+          `token` for each run of the job.
         - In a streaming query and in `foreachBatch`, the writer is the query, and the sequence is the number of the
           micro-batch. If Spark does not provide them, give `token=("a stable name", batch_id)`.
 
@@ -241,8 +254,13 @@ class Table:
                 `fold=False`, the updates are sent as a list.
             partitions: As in `put`.
             ttl_s: Time to live, in seconds.
-            token: A writer's name that is used for one write only, or a writer's name and a sequence number that grows
-                with each write.
+            token: A text that names this run of the job, such as `"flights/2026-11-20"`. A run that has finished is
+                not sent again. One that failed can be sent again with the same arguments: only rows that were not
+                applied take effect. Or a writer's name and a sequence number that grows with each write. Rows are
+                ignored if their record has this number or a later one.
+            resume: The reaction to a run that has not finished, if 8 other runs may have written the table since it
+                started, so that its records may have forgotten which rows were applied. `"exact"` refuses the run.
+                `"force"` sends it, and rows may then be applied again.
             at_least_once: Send no tokens. A repeated task or micro-batch may then apply an update again.
             nulls: As in `put`. `"omit"` also skips null operands. With `"write"`, a row with a null operand of `$inc`,
                 `$min`, `$max` or `$each` fails.
@@ -256,13 +274,16 @@ class Table:
         Raises:
             TableWriteError: Rows failed.
             ValueError: An argument is not valid for this DataFrame, or the write cannot have a token.
+            RunRefusedError: The run was started with other arguments, or `resume` refuses it.
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._request("update", frame, key, partitions, token, at_least_once, on_error)
+        request = self._request("update", frame, key, partitions, token, at_least_once, on_error, resume)
         options = request.options(nulls, decimals, order_by, delete_when)
         rows = operations.updates(request.rows(), update, default, options, folding=fold)
-        return request.result(rows, ("update",) if default is None else ("update", "default"), ttl_s)
+        asked = {"update": update, "default": default, "fold": fold, "nulls": nulls, "decimals": decimals}
+        documents = ("update",) if default is None else ("update", "default")
+        return request.result(rows, documents, ttl_s, delete_when=delete_when, order_by=order_by, **asked)
 
     def delete(
         self,
@@ -271,6 +292,7 @@ class Table:
         *,
         partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
         token: "TokenArgument" = None,
+        resume: "Resume" = "exact",
         at_least_once: bool = False,
         on_error: "OnError" = "fail",
     ) -> WriteResult:
@@ -280,7 +302,7 @@ class Table:
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._request("delete", frame, key, partitions, token, at_least_once, on_error)
+        request = self._request("delete", frame, key, partitions, token, at_least_once, on_error, resume)
         return request.result(operations.deletes(request.rows(), request.options()), ())
 
     @property
@@ -308,6 +330,7 @@ class Table:
         token: "TokenArgument",
         at_least_once: bool,
         on_error: "OnError",
+        resume: "Resume",
     ) -> "WriteRequest":
         """Check the arguments of a write, and fetch the schema of the table."""
         from tableside_spark.plan.frames import check_key_columns, with_strings
@@ -315,5 +338,5 @@ class Table:
 
         target, frame = self._target(), with_strings(frame)
         table_schema, keys = fetch_table_schema(target.connection, self.name), check_key_columns(frame, key)
-        options = (op, frame, keys, partitions, token, at_least_once, on_error)
+        options = (op, frame, keys, partitions, token, at_least_once, on_error, resume, self.runs_memory_s)
         return WriteRequest(target, self._totals, table_schema, *options)

@@ -11,6 +11,10 @@ import pytest
 from support.dynamodb_tables import PATIENCE_S
 from support.kinds import EVERY, Kind, kind
 from support.running import running
+from tableside_client import Client
+from tableside_client.runs import EVENTS_KEY, Run, scan_runs
+from tableside_spark.write.run_memory import RunMemory
+from tableside_spark.write.summary import WriteSummary
 
 pytestmark = pytest.mark.server
 
@@ -44,8 +48,27 @@ def test_a_companion_keeps_records_apart_from_its_table(used: Kind, tmp_path: Pa
         assert "Tableside-Expires-At" in found.headers
         assert http.get(f"{TABLE}/a").status_code == 404
         assert [record["key"] for record in http.get(RUNS).json()["records"]] == ["a"]
+        assert run_twice(str(http.base_url)) == (1, 1)
+        assert "Tableside-Expires-At" not in http.get(f"{RUNS}/{EVENTS_KEY}").headers
         assert http.get(TABLE).json()["records"] == []
         assert [table["name"] for table in http.get("/v1/tables").json()["tables"]] == ["t"]
+
+
+def run_twice(url: str) -> tuple[int, int]:
+    """Return how often a run was sent, and how many rows it has according to the companion."""
+    sent: list[WriteSummary] = []
+
+    def send() -> WriteSummary:
+        sent.append(WriteSummary(applied=1))
+        return sent[-1]
+
+    with Client(url) as client:
+        memory = RunMemory(client.table("t@runs"), "t", 100)
+        for _ in range(2):
+            memory.once(Run("daily/ü", "put"), "exact", send, WriteSummary)
+        [run] = scan_runs(memory.companion)
+    assert (run.token, run.finished is None, run.first_event, run.last_event) == ("daily/ü", False, 1, 2)
+    return len(sent), run.rows or 0
 
 
 def test_without_create_a_companion_needs_its_own_table_in_postgresql(

@@ -128,7 +128,7 @@ def test_updates_of_one_key_for_overlapping_partitions_count_once_in_each(
     rows = spark.range(ROWS).select(lit("k").alias("k"), col("id").alias("n"))
     lists = F.when(col("n") % 2 == 0, F.array(lit(0), lit(1))).otherwise(F.array(lit(1), lit(2)))
     for replayed in (False, True):
-        summary = table.update(rows, "k", {"$inc": {"n": lit(1)}}, default={"n": 0}, partitions=lists, token="job/1")
+        summary = table.update(rows, "k", {"$inc": {"n": lit(1)}}, default={"n": 0}, partitions=lists, token=("job", 1))
         assert summary.operations == 3
         assert (summary.applied, summary.replayed) == ((0, 2 * ROWS) if replayed else (2 * ROWS, 0))
     found = {place: record["n"] for (place, _), record in stored(service, "counted").items()}

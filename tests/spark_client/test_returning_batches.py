@@ -149,7 +149,7 @@ def test_the_same_micro_batches_after_a_restored_backup_count_once(
         query = run(write, source.read(), checkpoint)
     assert stored(service, table.name) == counts(4)
     assert f"table {table.name}" in caplog.text
-    assert "2 of 2 rows were applied before with this token: ignored" in caplog.text
+    assert "2 of 2 rows were ignored: applied before with this token" in caplog.text
     if kind == "update":
         assert [(batch.applied, batch.replayed) for batch in progress(query)] == [(0, 2), (0, 2), (2, 0)]
 

@@ -82,6 +82,15 @@ def run(job: WriteJob, prepared: PreparedRows, this: WriteRun) -> WriteSummary:
             cached.unpersist()
 
 
+def skip(job: WriteJob, prepared: PreparedRows) -> WriteSummary:
+    """Return the summary of a run that had finished before, without reading or sending its rows."""
+    summary = WriteSummary(finished_before=True)
+    if job.on_error != "collect":
+        return summary
+    assigned = PreparedRows(prepared.grouping.assign(prepared.rows), prepared.grouping)
+    return replace(summary, failures=_empty(_failed(job, assigned, _shown_outcomes(job, assigned, None))))
+
+
 def _run_or_fail(job: WriteJob, assigned: PreparedRows, this: WriteRun, started_s: float) -> WriteSummary:
     operations = assigned.grouping.operations(assigned.rows)
     found = [row.asDict() for row in _outcomes(job, operations, this.token, shown=job.keys).collect()]
@@ -94,20 +103,32 @@ def _run_or_fail(job: WriteJob, assigned: PreparedRows, this: WriteRun, started_
 
 def _run_with_failures(job: WriteJob, assigned: PreparedRows, this: WriteRun, started_s: float) -> WriteSummary:
     """Run and handle failures. The outcomes are checkpointed first, so that reading them does not send them again."""
-    operations = assigned.grouping.operations(assigned.rows)
-    shown = outcome_columns(operations, assigned.grouping, job.keys, job.spec.documents)
-    outcomes = _outcomes(job, operations, this.token, shown=shown).localCheckpoint(eager=True)
+    outcomes = _shown_outcomes(job, assigned, this.token).localCheckpoint(eager=True)
     sums = outcomes.agg(*[F.coalesce(F.sum(internal(name)), F.lit(0)).alias(name) for name in COUNTS]).collect()[0]
     summary = _summary(job, list(sums), this, started_s)
-    failed = failed_rows(assigned.rows, outcomes, assigned.grouping, job.keys, job.spec.documents)
+    failed = _failed(job, assigned, outcomes)
     if job.on_error == "collect":
         # The failed rows must not depend on the rows of the write.
-        empty = failed.sparkSession.createDataFrame([], failed.schema)
-        return replace(summary, failures=failed.localCheckpoint(eager=True) if summary.failed else empty)
+        return replace(summary, failures=failed.localCheckpoint(eager=True) if summary.failed else _empty(failed))
     if summary.failed:
         _raise_temporary_failures(job, outcomes, this, summary)
         _handle_failures(job, failed, this)
     return summary
+
+
+def _shown_outcomes(job: WriteJob, assigned: PreparedRows, token: Token | None) -> DataFrame:
+    """Return the outcomes, with the columns that the failed rows need."""
+    operations = assigned.grouping.operations(assigned.rows)
+    shown = outcome_columns(operations, assigned.grouping, job.keys, job.spec.documents)
+    return _outcomes(job, operations, token, shown=shown)
+
+
+def _failed(job: WriteJob, assigned: PreparedRows, outcomes: DataFrame) -> DataFrame:
+    return failed_rows(assigned.rows, outcomes, assigned.grouping, job.keys, job.spec.documents)
+
+
+def _empty(frame: DataFrame) -> DataFrame:
+    return frame.sparkSession.createDataFrame([], frame.schema)
 
 
 def _raise_temporary_failures(job: WriteJob, outcomes: DataFrame, this: WriteRun, summary: WriteSummary) -> None:
@@ -151,7 +172,8 @@ def _summary(job: WriteJob, counts: Sequence[int], this: WriteRun, started_s: fl
     if summary.replayed:
         part = "" if this.batch_id is None else f"micro-batch {this.batch_id}: "
         counts = (summary.replayed, summary.sent)
-        log.warning("table %s: %s%d of %d rows were applied before with this token: ignored", spec.table, part, *counts)
+        ignored = "ignored: applied before with this token, or with a later one of its writer"
+        log.warning("table %s: %s%d of %d rows were %s", spec.table, part, *counts, ignored)
     if waited_s >= REPORT_MIN_S:
         log.warning("table %s: tasks of the %s waited %.1f s for retries", spec.table, spec.op, waited_s)
     return summary

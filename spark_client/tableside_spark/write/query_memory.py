@@ -23,6 +23,7 @@ from pyspark.sql import (
 
 from tableside_client.blocking import Connection, shared_client
 from tableside_client.errors import PreconditionFailed, RecordNotFound, TableError, TableNotFound
+from tableside_client.runs import RUNS
 from tableside_spark.plan.frames import is_remote
 
 TAIL_BYTES_MAX = 2**20
@@ -103,7 +104,6 @@ class Checkpoint:
             stream.close()
 
 
-RUNS = "@runs"
 BATCHES_MAX = 100
 """How many micro-batches of a query are remembered."""
 OFFSETS_CHARACTERS_MAX = 2**16

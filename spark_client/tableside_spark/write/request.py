@@ -1,11 +1,15 @@
 """The validated arguments of `Table.put`, `update` and `delete`, and the start of the write."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, get_args
 
 from pyspark.sql import Column, DataFrame
 
+from tableside_client.blocking import shared_client
+from tableside_client.runs import RUNS, Run
 from tableside_spark.executor.operation_batch import PARTITION, KeyColumns, internal
 from tableside_spark.executor.write_task import WriteSpec
 from tableside_spark.plan.frames import require_unique_names
@@ -15,7 +19,9 @@ from tableside_spark.plan.rows import OrderBy, PreparedRows, WriteOptions, delet
 from tableside_spark.plan.table_schema import TableSchema, Target, wire_keys
 from tableside_spark.write import job
 from tableside_spark.write.failures import OUTCOME_COLUMNS, DeadLetterTable, OnError
+from tableside_spark.write.fingerprint import fingerprint
 from tableside_spark.write.job import WriteJob, WriteRun
+from tableside_spark.write.run_memory import Resume, RunMemory
 from tableside_spark.write.stream import StreamWrite
 from tableside_spark.write.summary import WriteSummary, WriteTotals
 from tableside_spark.write.tokens import (
@@ -41,6 +47,8 @@ class WriteRequest:
     token: TokenArgument
     at_least_once: bool
     on_error: OnError
+    resume: Resume
+    runs_memory_s: float
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for arguments that are not valid for any write."""
@@ -51,6 +59,10 @@ class WriteRequest:
             )
         if self.at_least_once and self.token is not None:
             raise ValueError("token= is for writes applied exactly once, at_least_once=True for writes without tokens")
+        if self.resume not in get_args(Resume):
+            raise ValueError(f"resume is exact or force, not {self.resume!r}")
+        if self.resume != "exact" and not isinstance(self.token, str):
+            raise ValueError("resume= is for a run, which is a write with a text as its token")
         if self.carries_tokens and not self.table_schema.tokens:
             raise UnsoundTokenError(
                 f"table {self.target.table} keeps no tokens: a repeated task would write twice; set at_least_once=True"
@@ -83,9 +95,12 @@ class WriteRequest:
         return routing.row_per_partition(self.frame)
 
     def result(
-        self, prepared: PreparedRows, documents: tuple[str, ...], ttl_s: Any = None
+        self, prepared: PreparedRows, documents: tuple[str, ...], ttl_s: Any = None, **asked: Any
     ) -> WriteSummary | StreamWrite:
-        """Write a batch DataFrame now, or return the `StreamWrite` of a streaming one."""
+        """Write a batch DataFrame now, or return the `StreamWrite` of a streaming one.
+
+        `asked` are the other arguments that determine what is written, which another start of the run has to repeat.
+        """
         if ttl_s is not None and (isinstance(ttl_s, bool) or not isinstance(ttl_s, Real)):
             raise TypeError(f"ttl_s must be a number of seconds, not {ttl_s!r}")
         seconds = None if ttl_s is None else float(ttl_s)
@@ -103,7 +118,21 @@ class WriteRequest:
             lease = acquire_token(self.frame, *place, self.token, generate=generate, harmless=prepared.harmless)
         with lease.hold():
             is_repeatable = self.op == "put" or lease.is_repeatable
-            return job.run(write, prepared, WriteRun(lease.token, lease.token, is_repeatable=is_repeatable))
+            send = partial(job.run, write, prepared, WriteRun(lease.token, lease.token, is_repeatable=is_repeatable))
+            if not isinstance(self.token, str):
+                return send()
+            run = self._run(self.token, {**asked, "ttl_s": seconds})
+            return self._memory().once(run, self.resume, send, partial(job.skip, write, prepared))
+
+    def _run(self, token: str, asked: Mapping[str, Any]) -> Run:
+        arguments = {"key": self.keys, "partitions": self.partitions, **asked}
+        # The deletes before the updates have a writer of their own.
+        writers = 2 if self.op == "update" and asked.get("delete_when") is not None else 1
+        return Run(token, self.op, fingerprint(arguments), writers)
+
+    def _memory(self) -> RunMemory:
+        companion = shared_client(self.target.connection).table(self.target.table + RUNS)
+        return RunMemory(companion, self.target.table, self.runs_memory_s)
 
     def _require_distinct_failure_columns(self, documents: tuple[str, ...]) -> None:
         """Raise `ValueError` if a key column has the name of another column of the failed operations."""

@@ -57,9 +57,11 @@ class WriteSummary(WriteCounts):
         seconds: The duration of the write, in seconds.
         batch_id: The number of the micro-batch, for a streaming query.
         failures: With `on_error="collect"`, one row for each failed row, with its `code` and `detail`.
+        finished_before: The run with this token had finished before. Nothing was sent, and all counts are 0.
     """
 
     batch_id: int | None = None
+    finished_before: bool = False
     failures: "DataFrame | None" = field(default=None, compare=False, repr=False)
 
 
@@ -136,7 +138,10 @@ KEY_CHARACTERS_MAX = 200
 """The maximum length of a key in a message."""
 
 _PARTLY_APPLIED = "Part of the write may have been applied"
-_ADVICE = 'To make running a write again harmless, give each run a token, such as token="load/2026-11-20".'
+_ADVICE = (
+    'To make running a write again harmless, give each run a different token, such as token="load/2026-11-20": a '
+    "finished run is not sent again, and one that failed applies only the rows that were not applied."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +183,10 @@ class TableWriteError(Exception):
         message = f"table {table}: {_counts_text(self.counts)}; the first has the key {self.key}: {self.detail}"
         applied = f"{_PARTLY_APPLIED}: {summary.applied} rows were applied, {summary.unsent} were not sent."
         super().__init__(message if is_repeatable else f"{message}. {applied} {_ADVICE}")
+
+
+class RunRefusedError(ValueError):
+    """A run is not sent: its token belongs to another write, or its records may have forgotten it."""
 
 
 def failure_groups(outcomes: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[FailureGroup]:
