@@ -2,8 +2,10 @@
 
 import datetime as dt
 import re
+import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -264,6 +266,22 @@ def test_a_killed_run_is_refused_if_its_writers_and_those_of_the_others_exceed_e
         kill(memory, f"other/{number}", theirs)
         assert once(memory, f"other/{number}", theirs)  # a run that starts again counts once
     assert is_refused(memory, "killed", own) is refused
+
+
+def test_of_jobs_that_start_a_run_together_with_different_arguments_one_is_sent(memory: RunMemory) -> None:
+    together = threading.Barrier(8)
+
+    def start(number: int) -> bool:
+        run = Run("same", "update", {"update": str(number)})
+        together.wait()
+        try:
+            memory.once(run, "exact", WriteSummary, WriteSummary)
+        except RunRefusedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(start, range(8))) == 1
 
 
 def test_a_run_that_was_killed_a_week_before_does_not_count(memory: RunMemory) -> None:
