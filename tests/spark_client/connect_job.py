@@ -74,6 +74,12 @@ def verbs(spark: SparkSession, url: str, directory: Path) -> None:
     assert collected.failures is not None
     assert (collected.applied, collected.failures.count()) == (6, 4), collected
 
+    added = {"$set": {"seen": F.transform(F.array("n"), lambda n: n + 1)}}
+    for finished_before in (False, True):
+        run = table.update(rows.limit(10), "k", added, token="run", on_error="collect")
+        assert run.failures is not None
+        assert (run.finished_before, run.failures.count()) == (finished_before, 0), run
+
     with pytest.raises(PySparkException) as misfit:
         table.enrich(lit_key(spark, "4"), "k", "n boolean").collect()
     expected = 'table connect: column n is a JSON number for key "4", which does not fit boolean; '
