@@ -307,6 +307,7 @@ def test_the_texts_of_equal_arguments_are_equal_and_those_of_others_are_not(spar
         named = F.udf(lambda value: value, "string")
         return [
             F.transform("xs", lambda x: x + 1), F.aggregate("xs", lit(0), lambda total, x: total + x), F.rand(),
+            F.shuffle(F.array(col("x_1"))),
             named(col("a") + F.transform("xs", lambda x: x + 2)), lit(b"bytes"), col("x_1"), col("x_2"), lit("a"), "a",
             1, 1.5, None, True, {"b": [1, col("a")], "a": dt.date(2026, 11, 20)}, {"a": "x" * TEXT_CHARACTERS_MAX},
             {"a": "x" * (TEXT_CHARACTERS_MAX + 1)},

@@ -17,13 +17,12 @@ _DEFAULTS = {"nulls": '"write"', "decimals": '"number"', "fold": "true"}
 """Arguments with these texts are omitted, as arguments without a value are."""
 
 _VOLATILE = (
-    (re.compile(r"Origin\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"), "Origin"),  # the line of the program
-    (re.compile(r"(\[B)@[0-9a-f]+"), r"\1"),  # the address of a binary literal
-    (re.compile(r"\b(randn?|uuid|shuffle)\(((?:[^()]*, )?)-?\d+L?\)"), r"\1(\2seed)"),
+    ("Origin", r"Origin\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "Origin"),  # the line of the program
+    (r"\[B@", r"\[B@[0-9a-f]+", "bytes"),  # the address of a binary literal
+    (r"\b(?:rand\w*|uniform|uuid|shuffle)\(", r"-?\b\d{9,}L?\b", "seed"),
+    (r"->|[Ll]ambda", r"\b([xyz])_\d+\b", r"\1"),  # variables of functions are numbered in each process
 )
-_LAMBDA = re.compile(r"->|lambda", re.IGNORECASE)
-_LAMBDA_VARIABLE = re.compile(r"\b([xyz])_\d+\b")
-"""Spark numbers the variables of all functions of a process."""
+"""What differs in the expression of an equal column: if the first pattern occurs, the second is replaced."""
 
 
 def fingerprint(arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -57,9 +56,10 @@ def _text(argument: Any) -> str:
 
 def _column_text(column: Any) -> str:
     text = str(column).removeprefix("Column<'").removesuffix("'>")
-    for pattern, replacement in _VOLATILE:
-        text = pattern.sub(replacement, text)
-    return _LAMBDA_VARIABLE.sub(r"\1", text) if _LAMBDA.search(text) else text
+    for marker, pattern, replacement in _VOLATILE:
+        if re.search(marker, text):
+            text = re.sub(pattern, replacement, text)
+    return text
 
 
 def _limited(text: str) -> str:
