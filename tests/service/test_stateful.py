@@ -76,13 +76,22 @@ etags = st.none() | st.none() | st.sampled_from(["current", "older", "*", "bogus
 ttls = st.sampled_from([None, None, None, -1, 1, 30, 100])
 tokens = st.none() | st.builds(Token, st.sampled_from([f"w{index}" for index in range(10)]), st.integers(0, 4))
 flags = st.sampled_from([False, False, True])
+rarely = st.integers(0, 19).map(lambda number: number == 0)
+orders = st.integers(1, 6) | st.sampled_from([-(2**63), 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1])
+flat = st.dictionaries(names, scalars | st.lists(members, max_size=2), max_size=3)
+operands = {"$set": st.dictionaries(names, members, max_size=2), "$unset": st.lists(names, max_size=2, unique=True)}
+one_ordered = flat | st.one_of(*(st.fixed_dictionaries({name: each}) for name, each in operands.items()))
+ordered_changes = (one_ordered | st.lists(one_ordered, max_size=2)).filter(legal)
 
 
 @st.composite
 def operations(draw: st.DrawFn) -> tuple[Sent, str | None]:
     """Generate an operation and the etag that it requires, which is resolved only when the operation is sent."""
     key, etag = draw(keys), draw(etags)
-    match draw(st.sampled_from(["get", "put", "plain update", "update", "update", "delete"])):
+    kind = draw(
+        st.sampled_from(["get", "put", "plain update", "update", "update", "delete", "forget", *["ordered"] * 5])
+    )
+    match kind:
         case "get":
             return Sent(Get(key)), None
         case "put":
@@ -96,8 +105,30 @@ def operations(draw: st.DrawFn) -> tuple[Sent, str | None]:
             document = {"update": draw(changes), "default": draw(st.none() | objects)}
             update = updating(key, document, ttl_s=draw(ttls), token=draw(tokens), returning=draw(flags))
             return Sent(update, document), etag
+        case "forget":
+            return Sent(Delete(key, forget=draw(flags))), None
+        case "ordered":
+            return draw(ordered(key)), etag if draw(rarely) else None
         case _:
             return Sent(Delete(key, None, draw(tokens))), etag
+
+
+@st.composite
+def ordered(draw: st.DrawFn, key: str) -> Sent:
+    """Generate a write with an order. A few of them cannot have one."""
+    token, order = draw(tokens) if draw(flags) else None, draw(orders)
+    kind = draw(st.sampled_from(["put", "put", "update", "update", "update", "delete"]))
+    if kind == "delete":
+        return Sent(Delete(key, None, token, order))
+    rest: dict[str, Any] = {"ttl_s": draw(ttls), "token": token, "returning": draw(flags), "order": order}
+    if kind == "put":
+        value = draw(objects)
+        return Sent(Put(key, values.encode(value), if_absent=draw(rarely), **rest), value)
+    document = {
+        "update": draw(changes if draw(rarely) else ordered_changes),
+        "default": draw(objects) if draw(rarely) else None,
+    }
+    return Sent(updating(key, document, **rest), document)
 
 
 def updating(key: str, document: dict[str, Any], **rest: Any) -> Update:
@@ -112,10 +143,9 @@ def as_naive(outcome: Outcome) -> NaiveOutcome:
             return NaiveOutcome("absent")
         case Record(value, _, expires_ms):
             return NaiveOutcome("found", values.decode(value), until_ms=expires_ms or None)
-        case Written(etag, created, replayed, value):
-            return NaiveOutcome(
-                "done", None if value is None else values.decode(value), created, replayed, etag is not None
-            )
+        case Written(etag, created, replayed, value, _, superseded):
+            returned = None if value is None else values.decode(value)
+            return NaiveOutcome("done", returned, created, replayed, superseded, etag is not None)
         case TableError():
             assert outcome.applied == "no"
             return NaiveOutcome(outcome.code)
@@ -166,7 +196,7 @@ class Machine(RuleBasedStateMachine):
         answers = sorted(repr(as_naive(answer)) for answer in self.run(together()))
         assert answers == sorted(repr(self.naive.do(asked, self.now)) for _ in range(count))
 
-    @rule(seconds=st.sampled_from([1, 29, 49, 100, 23 * 3600, 24 * 3600]))
+    @rule(seconds=st.sampled_from([1, 29, 49, 100, 23 * 3600, 24 * 3600, 6 * 86400]))
     def time_passes(self, seconds: int) -> None:
         self.now += seconds * 1000
 

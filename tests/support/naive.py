@@ -5,12 +5,14 @@ copies values instead of changing them.
 """
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from support.naive_orders import History, Past, assignments, is_superseded, newer, value_after
 from tableside.core.operations import Delete, Get, Operation, Put, Token, Update, Write
 
 DAY_MS = 24 * 3600 * 1000
+DELETE_MEMORY_MS = 7 * DAY_MS
 
 
 class Refused(Exception):
@@ -19,12 +21,20 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """The state of a key. Without a value, it has only the last writers."""
+    """The state of a key. Without a value, it has only the last writers and the history of its orders."""
 
     value: dict[str, Any] | None
     version: str
     until_ms: int | None
     seen: dict[str, int] = field(default_factory=dict)
+    history: History = ()
+
+    @property
+    def ordered(self) -> bool:
+        return any(past.order is not None for past in self.history)
+
+
+ABSENT = Entry(None, "", None)
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,7 @@ class NaiveOutcome:
     value: dict[str, Any] | None = None
     created: bool = False
     replayed: bool = False
+    superseded: bool = False
     left: bool = False
     until_ms: int | None = None
 
@@ -56,7 +67,8 @@ class Naive:
         self.count = 0
 
     def live(self, now_ms: int) -> dict[Any, Entry]:
-        return {key: held for key, held in self.held.items() if held.until_ms is None or held.until_ms > now_ms}
+        kept = {key: held if is_live(held, now_ms) else expired(held) for key, held in self.held.items()}
+        return {key: held for key, held in kept.items() if is_live(held, now_ms)}
 
     def records(self, now_ms: int) -> dict[Any, dict[str, Any]]:
         return {key: held.value for key, held in self.live(now_ms).items() if held.value is not None}
@@ -76,6 +88,8 @@ class Naive:
             shown = value if not isinstance(operation, Delete) and operation.returning else None
             return NaiveOutcome("done", shown, replayed=True, left=value is not None)
         try:
+            if operation.order is not None:
+                return self._write_ordered(asked, held or ABSENT, operation.order, now_ms)
             return self._write(asked, held, value, now_ms)
         except Refused as refusal:
             return NaiveOutcome(str(refusal))
@@ -88,21 +102,68 @@ class Naive:
         self.count += 1
         version = f"v{self.count}"
         if isinstance(operation, Delete):
-            if operation.token:
-                self.held[operation.key] = Entry(None, version, now_ms + DAY_MS, seen)
+            if operation.forget:
+                self.held.pop(operation.key, None)
+            elif operation.token or (value is not None and held and held.ordered):
+                self._hold(operation, replace(held or ABSENT, version=version, seen=seen), None, None, now_ms)
             elif value is not None:
                 del self.held[operation.key]
             return NaiveOutcome("done")
-        ttl_s = operation.ttl_s if operation.ttl_s is not None else self.ttl_s
-        until_ms = None if ttl_s is None or ttl_s == -1 else now_ms + round(ttl_s * 1000)
+        until_ms = self._until_ms(operation, now_ms)
         if isinstance(operation, Put):
             made, created = asked.document, operation.if_absent
         else:
             made, created = self._updated(asked, value), value is None
             if held and value is not None and operation.ttl_s is None:
                 until_ms = held.until_ms
-        self.held[operation.key] = Entry(made, version, until_ms, seen)
+        self._hold(operation, replace(held or ABSENT, version=version, seen=seen), made, until_ms, now_ms)
         return NaiveOutcome("done", made if operation.returning else None, created, left=True)
+
+    def _until_ms(self, write: Write, now_ms: int) -> int | None:
+        ttl_s = self.ttl_s if isinstance(write, Delete) or write.ttl_s is None else write.ttl_s
+        return None if ttl_s is None or ttl_s == -1 else now_ms + round(ttl_s * 1000)
+
+    def _hold(self, write: Write, held: Entry, value: dict[str, Any] | None, until_ms: int | None, now_ms: int) -> None:
+        """Keep what a write leaves: a record, or what it remembers without one."""
+        if write.order is None:
+            held = replace(held, history=(*held.history, Past("by hand", None, value)))
+        if value is None:
+            until_ms = now_ms + max(DAY_MS if held.seen else 0, DELETE_MEMORY_MS if held.ordered else 0)
+        self.held[write.key] = replace(held, value=value, until_ms=until_ms)
+
+    def _write_ordered(self, asked: Sent, held: Entry, order: int, now_ms: int) -> NaiveOutcome:
+        write, past, later = asked.operation, self._past(asked, order), newer(held.history, order)
+        assert not isinstance(write, Get)
+        superseded = is_superseded(held.history, past)
+        gives_expiry = past.gives_expiry and not any(other.gives_expiry for other in later)
+        if held.value is None and later:  # It stays absent, also after a delete by hand and after its expiry.
+            superseded, gives_expiry = past.whole or bool(past.members), False
+        if (superseded or (past.members == {} and not past.whole and later)) and not gives_expiry:
+            shown = held.value if not isinstance(write, Delete) and write.returning else None
+            return NaiveOutcome("done", shown, superseded=superseded, left=held.value is not None)
+        self.count += 1
+        history = (*held.history, past)
+        value = value_after(history)
+        until_ms = held.until_ms if held.value is not None and not gives_expiry else self._until_ms(write, now_ms)
+        seen = held.seen if superseded else remembered(held.seen, write.token)
+        self._hold(write, Entry(None, f"v{self.count}", None, seen, history), value, until_ms, now_ms)
+        shown = value if not isinstance(write, Delete) and write.returning else None
+        created = past.kind == "update" and held.value is None
+        return NaiveOutcome("done", shown, created, superseded=superseded, left=value is not None)
+
+    def _past(self, asked: Sent, order: int) -> Past:
+        write = asked.operation
+        assert not isinstance(write, Get)
+        if write.if_match is not None or (isinstance(write, Put) and write.if_absent):
+            raise Refused("invalid_operation")
+        if isinstance(write, Put):
+            return Past("put", order, asked.document)
+        if isinstance(write, Delete):
+            return Past("delete", order)
+        members = assignments(asked.document["update"])
+        if members is None or write.default is not None:
+            raise Refused("invalid_operation")
+        return Past("update", order, members, write.ttl_s is not None)
 
     def _check(self, operation: Write, held: Entry | None, value: dict[str, Any] | None) -> None:
         if operation.if_match is not None:
@@ -118,6 +179,18 @@ class Naive:
                 raise Refused("record_not_found")
             value = asked.document["default"]
         return updated(value, asked.document["update"])
+
+
+def is_live(held: Entry, now_ms: int) -> bool:
+    return held.until_ms is None or held.until_ms > now_ms
+
+
+def expired(held: Entry) -> Entry:
+    """Return what is remembered of a record that has expired."""
+    if held.value is None or held.until_ms is None or not held.ordered:
+        return held
+    past = Past("expiry", None, None)
+    return replace(held, value=None, until_ms=held.until_ms + DELETE_MEMORY_MS, history=(*held.history, past))
 
 
 def remembered(seen: dict[str, int], token: Token | None) -> dict[str, int]:
