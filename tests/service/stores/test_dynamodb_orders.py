@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from contract import Time, one, put, record, refused, same, scanned, update, value, written
+from contract import Time, one, put, record, refused, same, update, value, written
 from support.dynamodb_tables import fresh_table, get_item, opened, put_item
-from tableside.core.errors import RecordNotFound, RecordUnreadable, TooLarge
-from tableside.core.operations import Delete, Get, Operation, Token, Write, Written
+from tableside.core.errors import RecordUnreadable, TooLarge
+from tableside.core.operations import Delete, Get, Token, Write
 from tableside.stores.dynamodb.client import Client
 
 KEY = {"id": {"S": "a"}}
 DAY_S = 86_400
-LATEST = 2**63 - 1
 
 
 @pytest.fixture
@@ -61,51 +60,6 @@ async def test_dynamodb_deletes_an_item_when_its_orders_are_no_longer_needed(
     assert item.get("_ts_expires") == (None if deleted_s is None else {"N": f"{now // 1000 + deleted_s}"})
 
 
-async def test_an_expired_item_is_absent_and_keeps_its_orders(dynamodb_client: Client, name: str, time: Time) -> None:
-    store = await opened(dynamodb_client, name, time.now_ms)
-    keys = [f"{index}" for index in range(6)]
-    await store.apply([put(key, {"n": 1}, ttl_s=60, order=LATEST) for key in keys])
-    await time.passes(60)
-    assert await store.apply([Get(key) for key in keys]) == [None] * 6
-    assert await scanned(store) == []
-    assert refused(await one(store, update("0", {"n": 2})), RecordNotFound)
-    made: list[Operation] = [
-        update("0", {"n": 2}, {"m": 1}),
-        update("1", {"n": 2}, {"m": 1}, ttl_s=60),
-        put("2", {"n": 2, "m": 1}, if_absent=True),
-        put("3", {"n": 2, "m": 1}),
-    ]
-    assert [outcome.created for outcome in await store.apply(made) if isinstance(outcome, Written)] == [
-        *[True, True, True, False]
-    ]
-    older = await store.apply([put(key, order=LATEST - 1) for key in keys])
-    assert [outcome.superseded for outcome in older if isinstance(outcome, Written)] == [True] * 6
-    for key in keys[:4]:
-        assert same(await value(store, key), {"n": 2, "m": 1})
-    await time.passes(7 * DAY_S)
-    assert not (await written(store, put("4", order=LATEST - 1))).superseded
-    assert (await written(store, put("3", order=LATEST - 1))).superseded
-
-
-@pytest.mark.parametrize("count", [1, 20], ids=["alone", "many"])
-async def test_writes_without_an_order_keep_the_orders(dynamodb_client: Client, name: str, count: int) -> None:
-    store = await opened(dynamodb_client, name)
-    keys, lowest = [f"{index}" for index in range(count)], -(2**63)
-    for token in (Token("w", 1), None):
-        await store.apply([put(key, order=LATEST, token=token) for key in keys])
-    for write in (put, update, Delete):
-        document = () if write is Delete else ({"n": 1},)
-        await store.apply([write(key, *document) for key in keys])
-        older = await store.apply([put(key, {"n": 2}, order=LATEST - 1) for key in keys])
-        assert [outcome.superseded for outcome in older if isinstance(outcome, Written)] == [True] * count
-    await store.apply([Delete(key, forget=True) for key in keys])
-    for key in keys:
-        assert await get_item(dynamodb_client, name, {"id": {"S": key}}) == {}
-    await store.apply([put(key, {"n": 3}, order=lowest) for key in keys])
-    assert same(await value(store, keys[-1]), {"n": 3})
-    assert not (await written(store, put(keys[0], token=Token("w", 1)))).replayed
-
-
 async def test_an_update_of_an_item_with_orders_is_one_call(
     dynamodb_client: Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +86,7 @@ async def test_orders_count_for_the_size_of_an_item(dynamodb_client: Client, nam
     for write in (
         update("a", {"$unset": [long]}, order=2),
         put("a", fits, order=2, token=Token(long, 1)),
-        put("b", alone, order=LATEST),
+        put("b", alone, order=2**63 - 1),
     ):
         assert refused(await one(store, write), TooLarge), write.key
     assert [same(await value(store, "a"), fits), same(await value(store, "b"), alone)] == [True, True]
