@@ -1,5 +1,6 @@
-"""Tables of PostgreSQL whose columns change while the service runs."""
+"""Tables of PostgreSQL whose columns change while the service runs, and columns that it adds."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,8 +12,10 @@ from service.stores.test_postgres_columns import COLUMNS
 from support.postgres_tables import database, new_name, psql
 from tableside.core import values
 from tableside.core.errors import InvalidOperation, TableError, TableNotFound, Unsupported
-from tableside.core.operations import Get, Operation, Record, Token
+from tableside.core.operations import Delete, Get, Operation, Record, Token
 from tableside.core.store import Scan, TableSpec
+from tableside.stores.postgres import schema
+from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
 from tableside.stores.postgres.store import PostgresStore
 
@@ -181,3 +184,48 @@ async def test_documents_follow_columns_that_they_gain_and_lose(postgres_dsn: st
         assert same(await value(store, "a"), {"n": 3})
         await direct.execute(f"ALTER TABLE {quoted(name)} ALTER COLUMN value TYPE text")
         assert "jsonb" in await rejected(store, put("a", {"n": 3}), Unsupported)
+
+
+@pytest.mark.parametrize("present", ["", ", _ts_expires bigint", ", _ts_writers jsonb"])
+async def test_create_adds_the_columns_that_a_table_of_documents_lacks(
+    backend: PostgresBackend, direct: asyncpg.Connection, present: str
+) -> None:
+    name = new_name()
+    await direct.execute(f"CREATE TABLE {quoted(name)} (key text PRIMARY KEY, value jsonb{present})")
+    await direct.execute(f"""INSERT INTO {quoted(name)} (key, value) VALUES ('a', '{{"n": 1}}')""")
+    spec = TableSpec("t", stored_as=name, create=True)
+    for store in await asyncio.gather(*(backend.store(spec) for _ in range(4))):
+        assert (store.capabilities.tokens, store.capabilities.ttl) == (True, True)
+        await written(store, update("a", {"m": 2}, order=5, ttl_s=1000))
+        assert (await written(store, Delete("a", order=4))).etag
+        assert same(await value(store, "a"), {"m": 2})
+
+
+@pytest.mark.parametrize("obstacle", ["a transaction", "another owner"])
+async def test_a_table_whose_columns_cannot_be_added_is_used_as_it_is(
+    postgres_dsn: str, direct: asyncpg.Connection, obstacle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "LOCK_WAIT_MAX_S", 0.2)
+    name = new_name()
+    await direct.execute(f"""
+        CREATE TABLE {quoted(name)} (key text PRIMARY KEY, value jsonb); CREATE ROLE other LOGIN;
+        GRANT ALL ON {quoted(name)} TO other""")
+    user = "postgres@" if obstacle == "a transaction" else "other@"
+    async with direct.transaction(), database(postgres_dsn.replace("postgres@", user)) as backend:
+        if obstacle == "a transaction":
+            await direct.execute(f"SELECT FROM {quoted(name)}")
+        store = await backend.store(TableSpec("t", stored_as=name, create=True))
+        await written(store, put("a", {"n": 1}))
+        assert not store.capabilities.tokens
+    await direct.execute(f"REVOKE ALL ON {quoted(name)} FROM other; DROP ROLE other")
+
+
+async def test_a_table_that_is_not_of_documents_is_not_altered(
+    backend: PostgresBackend, direct: asyncpg.Connection
+) -> None:
+    name = new_name()
+    await direct.execute(f"CREATE TABLE {quoted(name)} (key text PRIMARY KEY, value text)")
+    with pytest.raises(Unsupported):
+        await backend.store(TableSpec("t", stored_as=name, create=True))
+    columns = "SELECT count(*) FROM information_schema.columns WHERE table_name = $1"
+    assert await direct.fetchval(columns, name) == 2

@@ -32,11 +32,14 @@ from .dsn import Address, addresses, checked_dsn, parameters
 from .errors import DRIVER_ERRORS, connection_fault, translate_error
 from .framing import frame_checking_loop
 from .schema import (
+    CANNOT_ALTER,
     CREATED_CONCURRENTLY,
     TableDefinition,
     document_table_ddl,
     document_tables,
     find_table,
+    key_schema,
+    metadata_ddl,
     side_table_ddl,
     table_faults,
 )
@@ -162,7 +165,10 @@ class PostgresBackend:
         return DefinedTable(self._pool, spec, table, layout, self._clock)
 
     async def _define(self, spec: TableSpec) -> TableDefinition:
-        """Return a table's definition. Create the table or its side table if it is absent and the spec allows it."""
+        """Return a table's definition. Create what it lacks if the spec allows it.
+
+        A table of documents whose columns cannot be added is used as it is.
+        """
         for _ in range(CREATE_ATTEMPTS):
             async with self._pool.connection() as connection:
                 schema = await self._schema(connection)
@@ -171,9 +177,16 @@ class PostgresBackend:
                 if table is None:
                     raise TableNotFound(f"PostgreSQL has no table {spec.name_in_store!r} in schema {schema!r}")
                 return table
-            with contextlib.suppress(*CREATED_CONCURRENTLY):
+            try:
                 async with self._pool.connection() as connection:
                     await connection.execute(ddl)
+            except CANNOT_ALTER as error:
+                if table is None or not _is_document(spec):
+                    raise
+                log.warning("table %s: cannot add the columns for tokens, orders and expiry: %s", spec.name, error)
+                return table
+            except CREATED_CONCURRENTLY:
+                continue
         raise StoreUnavailable("other replicas are creating the table")
 
     async def _schema(self, connection: Connection) -> str:
@@ -266,7 +279,14 @@ def _is_document(spec: TableSpec) -> bool:
 
 
 def _missing_ddl(schema: str, table: TableDefinition | None, spec: TableSpec) -> str:
-    """Return the statements that create what a table lacks: a table of documents itself, or the side table."""
+    """Return the statements that create what a table lacks: the table, its columns for metadata, or its side table.
+
+    Raise Unsupported if the table cannot store documents.
+    """
+    if not _is_document(spec):
+        return "" if table is None or table.has_side_table else side_table_ddl(table)
     if table is None:
-        return document_table_ddl(schema, spec.name_in_store, spec.key) if _is_document(spec) else ""
-    return "" if table.has_side_table or _is_document(spec) else side_table_ddl(table)
+        return document_table_ddl(schema, spec.name_in_store, spec.key)
+    key_schema(table, spec)
+    DocumentLayout(table)
+    return metadata_ddl(table)

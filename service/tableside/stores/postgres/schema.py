@@ -22,12 +22,27 @@ NAME_BYTES_MAX = 63
 KEY, VALUE, EXPIRES, WRITERS, VERSION = "key", "value", "_ts_expires", "_ts_writers", "_ts_version"
 SIDE_PREFIX = "_ts_"
 
+LOCK_WAIT_MAX_S = 5.0
+"""How long the creation of columns waits for transactions that use the table. Later transactions wait behind it."""
+
 _PART_TYPES: dict[str, PartType] = {
     **dict.fromkeys(("text", "varchar", "uuid"), "string"),
     **dict.fromkeys(("int2", "int4", "int8"), "integer"),
 }
-CREATED_CONCURRENTLY = (asyncpg.DuplicateTableError, asyncpg.UniqueViolationError, asyncpg.DuplicateObjectError)
-"""The errors of a replica that creates a table at the same time as another one."""
+CREATED_CONCURRENTLY = (
+    asyncpg.DuplicateTableError,
+    asyncpg.DuplicateColumnError,
+    asyncpg.UniqueViolationError,
+    asyncpg.DuplicateObjectError,
+)
+"""The errors of a replica that creates a table or its columns at the same time as another one."""
+
+CANNOT_ALTER = (
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.LockNotAvailableError,
+)
+"""The errors if the service may not add columns, or other transactions use the table for too long."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -150,6 +165,16 @@ def document_table_ddl(schema: str, name: str, key: KeySchema) -> str:
     return _table_ddl(qualified(schema, name), keys, f"{quoted(VALUE)} jsonb")
 
 
+def metadata_ddl(table: TableDefinition) -> str:
+    """Return the statements that add columns for expiry and writers, or no text if a table of documents has both."""
+    lacking = {name: kind for name, kind in _METADATA_TYPES.items() if name not in table.names}
+    if not lacking:
+        return ""
+    name, added = qualified(table.schema, table.name), (f"ADD COLUMN {quoted(key)} {lacking[key]}" for key in lacking)
+    index = f"; {_index_ddl(name)}" if EXPIRES in lacking else ""
+    return f"SET LOCAL lock_timeout = '{LOCK_WAIT_MAX_S:g}s'; ALTER TABLE {name} {', '.join(added)}{index}"
+
+
 def side_table_ddl(table: TableDefinition) -> str:
     """Return the statements that create the side table of a table of columns."""
     keys = [(key.name, _KEY_TYPES["string"] if is_text(key) else key.type) for key in table.key_columns]
@@ -158,13 +183,14 @@ def side_table_ddl(table: TableDefinition) -> str:
 
 def _table_ddl(table: str, keys: Sequence[tuple[str, str]], column: str) -> str:
     """Return the statements that create a table with keys, a column, and metadata. All or none of them take effect."""
-    columns = [*(f"{quoted(name)} {kind} NOT NULL" for name, kind in keys), column]
+    metadata = (f"{quoted(name)} {kind}" for name, kind in _METADATA_TYPES.items())
+    columns = [*(f"{quoted(name)} {kind} NOT NULL" for name, kind in keys), column, *metadata]
     primary_key = ", ".join(quoted(name) for name, _ in keys)
-    return (
-        f"CREATE TABLE {table} ({', '.join(columns)}, {quoted(EXPIRES)} bigint, {quoted(WRITERS)} jsonb, "
-        f"PRIMARY KEY ({primary_key})); "
-        f"CREATE INDEX ON {table} ({quoted(EXPIRES)}) WHERE {quoted(EXPIRES)} IS NOT NULL"
-    )
+    return f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY ({primary_key})); {_index_ddl(table)}"
+
+
+def _index_ddl(table: str) -> str:
+    return f"CREATE INDEX ON {table} ({quoted(EXPIRES)}) WHERE {quoted(EXPIRES)} IS NOT NULL"
 
 
 def side_table_name(name: str) -> str:
@@ -173,6 +199,7 @@ def side_table_name(name: str) -> str:
 
 
 _KEY_TYPES = {"string": 'text COLLATE "C"', "integer": "bigint"}
+_METADATA_TYPES = {EXPIRES: "bigint", WRITERS: "jsonb"}
 
 
 def _key_columns(
