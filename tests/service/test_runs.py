@@ -7,10 +7,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from support.dynamodb_tables import PATIENCE_S
 from support.kinds import EVERY, Kind, kind
 from support.running import running
+from tableside_cli import app
 from tableside_client import Client
 from tableside_client.runs import EVENTS_KEY, Run, scan_runs
 from tableside_spark.write.run_memory import RunMemory
@@ -48,14 +50,17 @@ def test_a_companion_keeps_records_apart_from_its_table(used: Kind, tmp_path: Pa
         assert "Tableside-Expires-At" in found.headers
         assert http.get(f"{TABLE}/a").status_code == 404
         assert [record["key"] for record in http.get(RUNS).json()["records"]] == ["a"]
-        assert run_twice(str(http.base_url)) == (1, 1)
+        assert run_twice(str(http.base_url)) == 1
+        with Client(str(http.base_url)) as client:
+            [run] = scan_runs(client.table("t@runs"))
+        assert (run.token, run.rows, run.first_event, run.last_event) == ("daily/ü", 1, 1, 2)
         assert "Tableside-Expires-At" not in http.get(f"{RUNS}/{EVENTS_KEY}").headers
         assert http.get(TABLE).json()["records"] == []
         assert [table["name"] for table in http.get("/v1/tables").json()["tables"]] == ["t"]
 
 
-def run_twice(url: str) -> tuple[int, int]:
-    """Return how often a run was sent, and how many rows it has according to the companion."""
+def run_twice(url: str) -> int:
+    """Run a job twice under one token, and return how often it was sent."""
     sent: list[WriteSummary] = []
 
     def send() -> WriteSummary:
@@ -66,18 +71,21 @@ def run_twice(url: str) -> tuple[int, int]:
         memory = RunMemory(client.table("t@runs"), "t", 100)
         for _ in range(2):
             memory.once(Run("daily/ü", "put"), "exact", send, WriteSummary)
-        [run] = scan_runs(memory.companion)
-    assert (run.token, run.finished is None, run.first_event, run.last_event) == ("daily/ü", False, 1, 2)
-    return len(sent), run.rows or 0
+    return len(sent)
 
 
 def test_without_create_a_companion_needs_its_own_table_in_postgresql(
-    request: pytest.FixtureRequest, tmp_path: Path
+    request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with served(tmp_path, kind("postgres-columns", request, tmp_path), create=False) as http:
         missing = http.put(f"{RUNS}/a", json={})
         assert (missing.status_code, missing.json()["code"]) == (404, "table_not_found")
         assert "_ts_runs" in missing.json()["detail"]
+        assert run_twice(str(http.base_url)) == 2
+        assert "table t remembers no runs, so daily/ü may be sent again" in caplog.text
+        listed = CliRunner().invoke(app, ["runs", "t", "--url", str(http.base_url)])
+        assert (listed.exit_code, listed.output) == (0, "")
+        assert CliRunner().invoke(app, ["runs", "absent", "--url", str(http.base_url)]).exit_code == 1
 
 
 def test_a_companion_of_a_table_that_a_write_creates_is_not_a_table_after_a_restart(tmp_path: Path) -> None:

@@ -292,16 +292,6 @@ def test_a_run_that_was_killed_a_week_before_does_not_count(memory: RunMemory) -
     assert not is_refused(memory, "killed")
 
 
-def test_a_table_without_a_place_for_runs_warns_and_is_written(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A table whose companion cannot be opened: its name in PostgreSQL or DynamoDB would need another table."""
-    with Client(service.url) as client:
-        memory = RunMemory(client.table(f"not a name{RUNS}"), "not a name", 60.0)
-        assert [once(memory, "t"), once(memory, "t")] == [True, True]
-    assert "table not a name remembers no runs, so t may be sent again" in caplog.text
-
-
 def test_the_texts_of_equal_arguments_are_equal_and_those_of_others_are_not(spark: SparkSession) -> None:
     def arguments() -> list[Any]:
         named = F.udf(lambda value: value, "string")
