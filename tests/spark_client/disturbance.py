@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from spark_client.driver_process import Driver, kill
-from spark_client.restarted_service import RestartedService
 from spark_client.stream_notes import Checkpoint, Note, Notes
+from support.restarted_service import RestartedService
 
 LOOK_INTERVAL_S = 0.02
 STEP_MAX_S = 300.0

@@ -22,9 +22,9 @@ from servers.kafka import spark_kafka_jars
 from spark_client.disturbance import Disturbed, InterruptedBatch, Size, drawn
 from spark_client.exactly_once_job import Job, Stream
 from spark_client.flight_topic import Aircraft, counted, counted_in_table, fill, flight_events
-from spark_client.restarted_service import RestartedService
 from spark_client.stream_notes import Checkpoint, Notes
 from support.kinds import Kind, kind
+from support.restarted_service import RestartedService
 
 pytestmark = [
     pytest.mark.jvm,
