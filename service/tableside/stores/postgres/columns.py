@@ -24,7 +24,7 @@ import orjson
 from ...core import Edits, InvalidOperation, Json, Unsupported, Update, quoted_list, values
 from .errors import ColumnMismatch
 from .schema import VALUE, Column, TableDefinition
-from .statements import UNCHANGED, ValueSql, columns_value_sql
+from .value_sql import UNCHANGED, ValueSql, columns_value_sql
 
 Texts = tuple[bytes | None, ...]
 """The texts of a row's written columns, in their order. None is NULL."""

@@ -43,7 +43,8 @@ from .errors import DRIVER_ERRORS, ColumnMismatch, SchemaChanged, is_input_error
 from .reads import RecordReader
 from .scans import Scanner
 from .schema import EXPIRES, WRITERS, TableDefinition, key_schema
-from .statements import UNCHANGED, TableSql
+from .statements import TableSql
+from .value_sql import UNCHANGED
 from .writes import RecordWriter, RowWrite
 
 SWEEP_ROWS_MAX = 1000
