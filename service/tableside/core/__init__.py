@@ -107,6 +107,11 @@ from .page_builder import (
     PageBuilder as PageBuilder,
 )
 from .partitioner import target_partitions as target_partitions
+from .requested_orders import (
+    add_orders as add_orders,
+    requests_orders as requests_orders,
+    with_orders as with_orders,
+)
 from .store import (
     DELETE_MEMORY_S as DELETE_MEMORY_S,
     Capabilities as Capabilities,

@@ -39,7 +39,8 @@ class Get(msgspec.Struct, frozen=True, gc=False):
     """Read a record.
 
     `max_age_s` limits the age of a cached record, in seconds: None allows the maximum age of the table's cache, 0
-    bypasses the cache.
+    bypasses the cache. `orders` also reads the orders that the record remembers. A get that shares the
+    read of another one may lack them.
 
     `partitions`, here and in the other operations, are the indexes, in rising order, of the partitions of a partitioned
     table that the operation is sent to. None is the partition of its key. An empty tuple is no partition.
@@ -48,6 +49,7 @@ class Get(msgspec.Struct, frozen=True, gc=False):
     key: Key
     max_age_s: float | None = None
     partitions: tuple[int, ...] | None = None
+    orders: bool = False
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -125,13 +127,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """A record that was found: canonical JSON text, its version, and when it expires (Unix ms, 0 is never).
 
     `age_s` is None if the record was read from the store for this operation. Otherwise it is the number of seconds
-    since the read that cached the record began.
+    since the read that cached the record began. `orders` are those of `Stored`, if the Get has requested them.
     """
 
     value: bytes
     etag: str
     expires_ms: int = 0
     age_s: float | None = None
+    orders: bytes = b""
 
 
 class Written(msgspec.Struct, frozen=True):

@@ -20,7 +20,6 @@ from ..core import (
     Changed,
     Clock,
     Get,
-    Key,
     NoOptions,
     Operation,
     Outcome,
@@ -41,8 +40,10 @@ from ..core import (
     live_record,
     now_ms,
     ranges_between,
+    requests_orders,
     scan_range,
     transition,
+    with_orders,
 )
 
 PIECE_OPERATIONS = 1000
@@ -123,7 +124,7 @@ class MemoryStore:
         return await apply_by_kind(operations, partial(self._apply_batch, budget=budget))
 
     async def _apply_batch(self, batch: Batch, budget: Budget) -> Sequence[Outcome]:
-        if batch.kind is Get:
+        if batch.kind is Get and not requests_orders(batch):
             return await self._apply_in_pieces(batch, budget, self._get_all)
         if batch.kind is Put and batch.has_only("key", "value", "ttl_s"):
             return await self._apply_in_pieces(batch, budget, self._put_all)
@@ -203,12 +204,14 @@ class MemoryStore:
             self._sweep(now)
         return Results(Written, {"etag": etags} | ({"expires_ms": expiries_ms} if any(expiries_ms) else {}))
 
-    def _get(self, key: Key, now: int) -> Record | None:
-        return live_record(self._records.get(self.spec.key.encode(key)), now)
+    def _get(self, get: Get, now: int) -> Outcome:
+        stored = self._records.get(self.spec.key.encode(get.key))
+        record = live_record(stored, now)
+        return with_orders(record, stored) if get.orders else record
 
     def _apply_one(self, operation: Operation, now: int) -> Outcome:
         if isinstance(operation, Get):
-            return self._get(operation.key, now)
+            return self._get(operation, now)
         key = self.spec.key.encode(operation.key)
         etag = f"{next(self._etags):x}"
         step = transition(self._records.get(key), operation, self.spec, now_ms=now, etag=etag)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from itertools import repeat
+from operator import itemgetter
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -36,6 +37,7 @@ from ...core import (
     values,
 )
 from ...core.errors import PreconditionFailed
+from ...core.orders import ALL, EXISTS, EXPIRY
 from ...core.transitions import checked_ttl_s
 from ..wire import operation_members as members, request_headers
 from ..wire.answers import rfc3339
@@ -44,6 +46,9 @@ from ..wire.problems import CODES, UnsupportedMediaType
 
 SHOWN_CHARACTERS_MAX = 200_000
 """The maximum length of a displayed value. Longer values are displayed in part, and the console cannot edit them."""
+
+ORDERS_SHOWN_MAX = 20
+_REGISTERS = {ALL: "all members", EXISTS: "existence", EXPIRY: "expiry"}
 
 PREVIEW_BYTES = 160
 PAGE_RECORDS = 25
@@ -60,7 +65,7 @@ CHANGED_SINCE = "the record was changed after it was loaded"
 
 
 class DisplayedRecord(msgspec.Struct, frozen=True):
-    """A record as a page shows it. `cut` marks a truncated value."""
+    """A record as a page shows it. `cut` marks a truncated value. `orders` are those of writes by their effect."""
 
     text: str
     etag: str
@@ -69,6 +74,7 @@ class DisplayedRecord(msgspec.Struct, frozen=True):
     ttl_s: int | None
     age_s: float | None
     cut: bool
+    orders: list[tuple[str, int]]
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -185,7 +191,8 @@ async def look_up(
     """Read one record. `fresh` bypasses the cache."""
     try:
         table = await catalog.table(entry.spec.name)
-        outcome = await table.one(Get(address.key, 0.0 if fresh else None, address.partitions), table.budget(caller))
+        get = Get(address.key, 0.0 if fresh else None, address.partitions, orders=True)
+        outcome = await table.one(get, table.budget(caller))
     except TableError as error:
         outcome = error
     if isinstance(outcome, TableError):
@@ -297,7 +304,15 @@ def _display(outcome: Outcome) -> DisplayedRecord | None:
         max(1, round(expires_ms / 1000 - time.time())) if expires_ms else None,
         outcome.age_s,
         max(len(text), len(outcome.value)) > SHOWN_CHARACTERS_MAX,
+        _shown_orders(outcome.orders),
     )
+
+
+def _shown_orders(text: bytes) -> list[tuple[str, int]]:
+    """Return what writes with an order have written, and their orders, the newest first."""
+    orders: dict[str, int] = orjson.loads(text or b"{}")
+    newest = sorted(orders.items(), key=itemgetter(1), reverse=True)[:ORDERS_SHOWN_MAX]
+    return [(_REGISTERS.get(name, name), order) for name, order in newest]
 
 
 def _shown(value: bytes) -> str:

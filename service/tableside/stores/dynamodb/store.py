@@ -52,6 +52,7 @@ from ...core import (
     transition,
     value_bytes,
     with_etag,
+    with_orders,
 )
 from .calls import TableCalls, each_write
 from .client import Client
@@ -141,10 +142,11 @@ class DynamodbStore:
         found = await self._calls.get([get.key for get in gets], until, consistent=consistent)
         now, yielder = self._clock(), Yielder()
         outcomes: list[Outcome] = []
-        for item in found:
+        for get, item in zip(gets, found, strict=True):
             await yielder.maybe_yield()
             stored = await self._layout.stored(item, now) if isinstance(item, dict) else item
-            outcomes.append(stored if isinstance(stored, TableError) else live_record(stored, now))
+            outcome = stored if isinstance(stored, TableError) else live_record(stored, now)
+            outcomes.append(with_orders(outcome, stored) if get.orders else outcome)
         return outcomes
 
     async def _reject_remembered(self, writes: Sequence[Any], until: float) -> list[Outcome]:

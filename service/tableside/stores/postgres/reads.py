@@ -96,6 +96,16 @@ class RecordReader:
         found = await self._found(row)
         return [found.get(key, _ABSENT) for key in keys]
 
+    async def remembered(self, key: Key, until: float) -> Stored | TableError:
+        """Return the writers and orders of a record, without its value."""
+
+        async def work(connection: Connection, keys: Sequence[Key], _: Progress) -> list[Stored]:
+            rows = await connection.fetch(self._sql.remembered, *self._sql.key_arrays(keys))
+            return [Stored(None, "", 0, *parse_writers(rows[0][0] if rows else None))]
+
+        [found] = await self._retry.run_each(work, [key], until)
+        return found
+
     async def _get_in_chunks(self, until: float, keys: Sequence[Key], budget: ReadBudget) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for chunk in chunks_of(keys, READ_KEYS_MAX):

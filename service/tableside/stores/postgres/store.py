@@ -9,6 +9,7 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
@@ -35,7 +36,9 @@ from ...core import (
     Unsupported,
     WriteHealth,
     Yielder,
+    add_orders,
     is_remembered,
+    requests_orders,
 )
 from .columns import ValueLayout, input_sql, limits_texts, to_text
 from .connections import Connection, DeadlineRetry, Pool, Progress
@@ -205,7 +208,10 @@ class DefinedTable:
                 return
 
     async def _get(self, gets: Sequence[Any], until: float) -> Sequence[Outcome]:
-        return await self._reader.get([get.key for get in gets], until)
+        outcomes = await self._reader.get([get.key for get in gets], until)
+        if self.capabilities.tokens and requests_orders(gets):
+            return await add_orders(gets, outcomes, partial(self._reader.remembered, until=until))
+        return outcomes
 
     async def _run(self, query: Callable[[Connection], Awaitable[Result]], until: float = math.inf) -> Result:
         async def work(connection: Connection, items: Sequence[None], progress: Progress) -> list[Result]:

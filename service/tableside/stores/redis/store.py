@@ -13,19 +13,24 @@ from ...core import (
     CompareAndSet,
     Delete,
     Get,
+    Key,
     Operation,
     Outcome,
     Page,
     Put,
     Scan,
+    Stored,
+    TableError,
     TableSpec,
     Unsupported,
     Update,
     Write,
     WriteHealth,
+    add_orders,
     apply_by_kind,
     apply_in_groups,
     is_remembered,
+    requests_orders,
 )
 from .edits import RecordEditor
 from .keys import KeyNames, PartitionIndex, slot_splits
@@ -70,7 +75,8 @@ class RedisStore:
         # The server's clock decides expiry: with a clock that is always 0, expiry times are times to live.
         compare_and_set = partial(CompareAndSet, spec, clock=lambda: 0)
         self._conditional = compare_and_set(RedisVersionedRecords(names, self._reads, scripts, tokened=False))
-        self._remembering = compare_and_set(RedisVersionedRecords(names, self._reads, scripts, tokened=True))
+        self._with_side_keys = RedisVersionedRecords(names, self._reads, scripts, tokened=True)
+        self._remembering = compare_and_set(self._with_side_keys)
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
@@ -78,10 +84,17 @@ class RedisStore:
 
     async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
         if batch.kind is Get:
-            return await self._reads.get(batch.keys, until)
+            outcomes = await self._reads.get(batch.keys, until)
+            if requests_orders(batch):
+                return await add_orders(batch, outcomes, partial(self._stored, until=until))
+            return outcomes
         outcomes = await apply_in_groups(batch, self._ways(batch), partial(self._write, until=until))
         self._health.observe(outcomes)
         return outcomes
+
+    async def _stored(self, key: Key, until: float) -> Stored | TableError | None:
+        [found] = await self._with_side_keys.read([key], until)
+        return found if isinstance(found, TableError) else found.stored
 
     def _ways(self, batch: Batch) -> Sequence[str]:
         """Return how to apply each write: by a script in one round trip, by compare-and-set, or not at all."""

@@ -23,8 +23,10 @@ from ...core import (
     TableSpec,
     WriteHealth,
     WritesRejected,
+    add_orders,
     apply_by_kind,
     joined_outcomes,
+    requests_orders,
     value_bytes,
 )
 from .database import Database
@@ -60,7 +62,8 @@ class RocksdbStore:
 
     async def _get(self, gets: Batch) -> Sequence[Outcome]:
         try:
-            return await self._reader.get(gets.keys)
+            outcomes = await self._reader.get(gets.keys)
+            return await add_orders(gets, outcomes, self._reader.stored) if requests_orders(gets) else outcomes
         except Exception as error:
             log.exception("RocksDB failed")
             return [self._unavailable(error, get) for get in gets]

@@ -1,0 +1,33 @@
+"""Gets that request the orders of their records, which some stores keep apart from the values."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
+
+from msgspec.structs import replace
+
+from .batch import Batch
+from .errors import TableError
+from .operations import Get, Key, Operation, Outcome, Record
+from .transitions import Stored
+
+ReadStored = Callable[[Key], Awaitable[Stored | TableError | None]]
+"""Reads a record with its orders, perhaps without its value."""
+
+
+def requests_orders(gets: Sequence[Operation]) -> bool:
+    """Return whether a get requests the orders of its record."""
+    batch = gets if isinstance(gets, Batch) else Batch.of(gets)
+    return not batch.has_only("key", "max_age_s", "partitions")
+
+
+async def add_orders(gets: Sequence[Operation], outcomes: Sequence[Outcome], read: ReadStored) -> list[Outcome]:
+    """Return the outcomes of gets, with the orders of the records for which a get requests them."""
+    pairs = zip(gets, outcomes, strict=True)
+    return [with_orders(one, await read(get.key)) if cast("Get", get).orders else one for get, one in pairs]
+
+
+def with_orders(outcome: Outcome, stored: Stored | TableError | None) -> Outcome:
+    """Return the outcome of a get that requests the orders of the record."""
+    if isinstance(outcome, Record) and isinstance(stored, Stored):
+        return replace(outcome, orders=stored.orders)
+    return outcome
