@@ -138,6 +138,25 @@ class Orders(Opens):
         await written(store, putting(9, {"b": 9})("a"))
         assert same(await value(store, "a"), {"b": 9})
 
+    @pytest.mark.parametrize("ends", ["deleted", "expired"])
+    async def test_a_record_that_ends_without_an_order_is_made_only_by_a_write_that_is_not_older(
+        self, store: Store, time: Time, ends: str
+    ) -> None:
+        needs(store, "ttl")
+        await written(store, putting(5, {"b": 5}, ttl_s=time.short_s if ends == "expired" else None)("a"))
+        await written(store, updating(7, {"a": 7})("a"))
+        if ends == "expired":
+            await time.passes(time.short_s)
+        else:
+            await written(store, Delete("a"))
+        for older in (putting(6, {"b": 6}), updating(6, {"b": 6}), updating(6, {"b": 6}, ttl_s=50), deleting(6)):
+            answer = await written(store, older("a"))
+            assert (answer.superseded, answer.etag) == (True, None)
+        assert await one(store, Get("a")) is None
+        assert (await written(store, updating(7, {"b": 7})("a"))).created
+        assert same(await value(store, "a"), {"b": 7})
+        assert (await record(store, "a")).expires_ms == 0
+
     async def test_preconditions_without_an_order_meet_the_record(self, store: Store) -> None:
         needs(store, "if_match")
         await written(store, deleting(5)("a"))
