@@ -71,12 +71,22 @@ class Columns(Sequence[Item], Generic[Item]):
         """Return whether no field has another value than its default, except these."""
         if self._columns is not None:
             return self._columns.keys() <= set(names)
+        items = self._made()
         others = [(name, default) for name, default in _members(self.kind).items() if name not in names]
-        return all(getattr(item, name) == default for name, default in others for item in self._made())
+        return all(getattr(item, name) == default for name, default in others for item in items)
+
+    def has(self, name: str) -> bool:
+        """Return whether the structs have a field, and any has another value than its default."""
+        if self._columns is not None:
+            return name in self._columns
+        members = _members(self.kind)
+        return name in members and any(getattr(item, name) != members[name] for item in self._made())
 
     def cells(self, name: str) -> Sequence[Any]:
         """Return the values of a member: its column as a list, or its default for each."""
-        found = self.columns.get(name)
+        if self._columns is None:
+            return [getattr(item, name) for item in self._made()]
+        found = self._columns.get(name)
         if isinstance(found, pa.Array):
             return cast("list[Any]", found.to_pylist())
         return [_members(self.kind)[name]] * len(self) if found is None else found
@@ -118,7 +128,7 @@ class Batch(Columns[Operation]):
     @property
     def keys(self) -> Sequence[Key]:
         """The keys of the operations."""
-        return [item.key for item in self._made()] if self._columns is None else self.cells("key")
+        return self.cells("key")
 
     @classmethod
     def of(cls, operations: Sequence[Operation]) -> Self:

@@ -236,7 +236,7 @@ def _results(updates: Batch, results: Sequence[Reply]) -> Results:
         columns["created"] = [one == 1 for one in created]
     if any(expiries_ms):
         columns["expires_ms"] = expiries_ms
-    if "returning" in updates.columns:
+    if updates.has("returning"):
         both = zip(raws, updates.cells("returning"), strict=True)
         columns["value"] = [value_of(raw) if returning else None for raw, returning in both]
     return Results(Written, columns, failures(results))

@@ -101,7 +101,7 @@ class RedisStore:
         way = "script" if batch.has_only(*_SCRIPTED[batch.kind]) else "compare and set"
         if not self.capabilities.tokens:
             return ["no memory" if is_remembered(cast("Write", write)) else way for write in batch]
-        if "token" not in batch.columns:
+        if not batch.has("token"):
             return [way] * len(batch)
         once = way if batch.kind is not Delete else "compare and set"
         tokens = batch.cells("token")
@@ -112,8 +112,8 @@ class RedisStore:
     async def _write(self, way: str, batch: Batch, until: float) -> Sequence[Outcome]:
         if way == "no memory":
             return [Unsupported(_NO_MEMORY)] * len(batch)
-        remembered = {"token", "order", "forget"} & batch.columns.keys()
-        compare_and_set = self._remembering if remembered else self._conditional
+        changes_side_keys = any(map(batch.has, ("token", "order", "forget")))
+        compare_and_set = self._remembering if changes_side_keys else self._conditional
         if way == "compare and set":
             return await compare_and_set.apply(batch, until)
         if batch.kind is Delete:

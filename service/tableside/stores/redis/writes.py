@@ -37,7 +37,7 @@ from .keys import KeyNames, PartitionIndex, side_keys
 from .reads import RecordReader, ScriptResult
 from .records import etag_of, pack_all, pack_side_key, stored, wrong_type
 from .scripts import WITH_MEMORY, Column, Command, RecordScript
-from .servers import COMMAND_KEYS_MAX, Servers
+from .servers import COMMAND_KEYS_MAX, KeyGroup, Servers
 
 Item = TypeVar("Item")
 
@@ -161,21 +161,33 @@ class RecordScripts:
         if self._index is not None:
             *index_names, members = zip(*self._index.entries(keys), strict=True)
             key_columns, columns = [*key_columns, *index_names], [*columns, members]
-        count, sizes, commands = len(names), _sizes(columns, len(names)), []
-        chosen = script.plain if self._index is None else script.indexed
-        form = "".join("n" if len(column) == count else "1" for column in columns)
-        for positions, slot in self._servers.groups(names):
-            for part in chunks_of(positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__):
-                sent = [_at(column, part) for column in key_columns]
-                arguments = [_at(column, part) if len(column) == count else column for column in columns]
-                commands.append(
-                    Command((), part, slot, chosen, sent, [[form.encode(), self._delete_memory_ms], *arguments])
-                )
+        count = len(names)
+        head = ["".join(["n" if len(column) == count else "1" for column in columns]).encode(), self._delete_memory_ms]
+        chosen, parts = script.plain if self._index is None else script.indexed, self._parts(names, columns)
+        commands = [
+            Command((), part, slot, chosen, _at(key_columns, part, count), [head, *_at(columns, part, count)])
+            for part, slot in parts
+        ]
+        replies = await self._servers.run(commands, until, writes=True)
+        if len(parts) == 1:
+            return [*_results(replies[0], count)]
         results: list[Reply] = [None] * count
-        for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
-            for position, result in zip(command.positions, _results(reply, len(command.positions)), strict=True):
+        for (part, _), reply in zip(parts, replies, strict=True):
+            for position, result in zip(part, _results(reply, len(part)), strict=True):
                 results[position] = result
         return results
+
+    def _parts(self, names: Sequence[str], columns: Sequence[Column]) -> Sequence[KeyGroup]:
+        """Divide records into those of one call: their positions, and their slot."""
+        groups = self._servers.groups(names)
+        if len(groups) == 1 and sum([len(word) for column in columns for word in column]) <= REQUEST_BYTES_MAX:
+            return groups
+        sizes = _sizes(columns, len(names))
+        return [
+            (part, slot)
+            for positions, slot in groups
+            for part in chunks_of(positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
+        ]
 
 
 def _sizes(columns: Sequence[Column], count: int) -> list[int]:
@@ -184,10 +196,14 @@ def _sizes(columns: Sequence[Column], count: int) -> list[int]:
     return lengths[0] if len(lengths) == 1 else list(map(sum, zip(*lengths, strict=True))) or [0] * count
 
 
-def _at(column: Any, positions: Sequence[int]) -> Column:
+def _at(columns: Sequence[Column], positions: Sequence[int], count: int) -> Sequence[Column]:
+    """Return the words of some of `count` records. A column with one word for all records stays as it is."""
+    if len(positions) == count:
+        return columns
     if isinstance(positions, range):
-        return column[positions.start : positions.stop]  # type: ignore[no-any-return]
-    return [column[at] for at in positions]
+        part = slice(positions.start, positions.stop)
+        return [column[part] if len(column) == count else column for column in columns]
+    return [[column[at] for at in positions] if len(column) == count else column for column in columns]  # type: ignore[misc]
 
 
 def _results(reply: Reply, count: int) -> Sequence[Any]:
@@ -273,7 +289,7 @@ _SIMPLE_WRITER = re.compile(r"[ !#-\[\]-~]+")
 def _written(puts: Batch, raws: Sequence[bytes], results: Sequence[Any]) -> Results:
     """Return the outcomes of puts, where each result is an expiry or an error."""
     columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
-    if "returning" in puts.columns:
+    if puts.has("returning"):
         both = zip(puts.cells("value"), puts.cells("returning"), strict=True)
         columns["value"] = [value if returning else None for value, returning in both]
     if any(results):
