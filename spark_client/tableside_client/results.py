@@ -38,8 +38,8 @@ class Written:
 
     Attributes:
         etag: The version of the new value, or None.
-        created: True if a put with `if_absent` or an update's default created the record. Always False for a plain
-            put, which does not report whether there was a record.
+        created: True if a put with `if_absent`, an update's default or an ordered update created the record. Always
+            False for a plain put, which does not report whether there was a record.
         replayed: True if the write had already been applied with the caller's token. It changed nothing now.
         value: The new value if it was requested, else None.
         superseded: True if writes with higher orders have already written all that this write would have changed.

@@ -16,6 +16,8 @@ ReadStored = Callable[[Key], Awaitable[Stored | TableError | None]]
 
 def requests_orders(gets: Sequence[Operation]) -> bool:
     """Return whether a get requests the orders of its record."""
+    if len(gets) == 1:  # most calls, for which this takes a fifth of the time
+        return cast("Get", gets[0]).orders
     batch = gets if isinstance(gets, Batch) else Batch.of(gets)
     return not batch.has_only("key", "max_age_s", "partitions")
 
