@@ -146,6 +146,7 @@ class Table:
         value: str | None = None,
         delete_when: "Column | str | None" = None,
         order_by: Any = None,
+        sequence_by: "Column | str | None" = None,
         partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
         ttl_s: float | None = None,
         token: "TokenArgument" = None,
@@ -170,9 +171,14 @@ class Table:
             columns: The columns that become the members of the value. Default: all columns except the key.
             value: A column with the whole value (a struct, a map or JSON text), in place of `columns`.
             delete_when: A condition, as a column or its name. A row that meets it deletes the record, so that
-                one write applies a change stream. Requires `order_by`.
+                one write applies a change stream. Requires `order_by` or `sequence_by`.
             order_by: Columns in ascending order, nulls first. The last row of each key is stored. Default: any row of
                 the key.
+            sequence_by: Order the writes of a record, also those of other calls: a column with an integer, a timestamp
+                or a date, such as the time of the event. The write changes only the members that no write with a higher
+                value has written. Of equal values of a key in a call, a delete is the last, then `order_by` decides.
+                Timestamps and dates count as microseconds since 1970 in UTC. A row without a value fails. No tokens
+                are sent, because a repetition changes nothing.
             partitions: For a partitioned table, the partitions of each row. Each of them gets the row once. A column of
                 arrays of indexes: `[]` is none, null or `[-1]` is all, `[null]` is the default. Or a
                 `StreamPartitioner`, or a function with the signature of its method `partitions`. The function receives
@@ -199,7 +205,7 @@ class Table:
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._request("put", frame, key, partitions, token, at_least_once, on_error, resume)
+        request = self._request("put", frame, key, partitions, token, at_least_once, on_error, resume, sequence_by)
         options = request.options(nulls, decimals, order_by, delete_when)
         sent = operations.row_value(frame, request.keys, columns, value)
         rows = operations.puts(request.rows(), sent, options, one_per_key=request.carries_tokens)
@@ -211,12 +217,14 @@ class Table:
         self,
         frame: "DataFrame",
         key: str | Sequence[str],
-        update: "Mapping[str, Any] | Sequence[Mapping[str, Any]] | Column",
+        update: "Mapping[str, Any] | Sequence[Mapping[str, Any]] | Column | None" = None,
         *,
+        set: Sequence[str] | None = None,  # noqa: A002 - the name of the operator
         default: "Mapping[str, Any] | Column | None" = None,
         delete_when: "Column | str | None" = None,
         order_by: Any = None,
-        fold: bool = True,
+        sequence_by: "Column | str | None" = None,
+        fold: bool | None = None,
         partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
         ttl_s: float | None = None,
         token: "TokenArgument" = None,
@@ -244,14 +252,18 @@ class Table:
             key: The key columns.
             update: A mapping of operators (`{"$inc": {"miles": col("distance")}}`) or of members (a merge patch). The
                 values are columns or literals. Or a list of such mappings, or a column of JSON text or structs.
+            set: The columns to write as members, with `$set`, in place of `update`.
             default: The value to start from if there is no record: a mapping, or a column of JSON text or structs. Of
                 several rows with one key, the first by `order_by` is used, or any.
             delete_when: A condition, as a column or its name. A row that meets it deletes the record. The rows
-                after it start from the default. Requires `order_by`.
+                after it start from the default. Requires `order_by` or `sequence_by`.
             order_by: Columns in ascending order, nulls first. The order of the rows of a key.
                 Default: any order.
-            fold: Combine the rows of a key into one update if the result is exactly the same. Otherwise, and with
-                `fold=False`, the updates are sent as a list.
+            sequence_by: As in `put`. The update is `set`, `$set` and `$unset` of members, or a merge patch without
+                objects. It needs no record, and each member gets the value of its newest row. Cannot be combined with
+                `default` and `fold`.
+            fold: Combine the rows of a key into one update if the result is exactly the same (the default). Otherwise,
+                and with `fold=False`, the updates are sent as a list.
             partitions: As in `put`.
             ttl_s: Time to live, in seconds.
             token: A text that names this run of the job, such as `"flights/2026-11-20"`. A run that has finished is
@@ -262,8 +274,8 @@ class Table:
                 started, so that its records may have forgotten which rows were applied. `"exact"` refuses the run.
                 `"force"` sends it, and rows may then be applied again.
             at_least_once: Send no tokens. A repeated task or micro-batch may then apply an update again.
-            nulls: As in `put`. `"omit"` also skips null operands. With `"write"`, a row with a null operand of `$inc`,
-                `$min`, `$max` or `$each` fails.
+            nulls: As in `put`. `"omit"` also skips null operands, so that `set` leaves their members as they are. With
+                `"write"`, a row with a null operand of `$inc`, `$min`, `$max` or `$each` fails.
             decimals: As in `put`. The operands of `$inc`, `$min` and `$max` are numbers. For money, use integers of the
                 smallest unit, such as cents.
             on_error: As in `put`.
@@ -278,8 +290,9 @@ class Table:
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._request("update", frame, key, partitions, token, at_least_once, on_error, resume)
+        request = self._request("update", frame, key, partitions, token, at_least_once, on_error, resume, sequence_by)
         options = request.options(nulls, decimals, order_by, delete_when)
+        update = operations.set_update(update, set)
         rows = operations.updates(request.rows(), update, default, options, folding=fold)
         asked = {"update": update, "default": default, "fold": fold, "nulls": nulls, "decimals": decimals}
         documents = ("update",) if default is None else ("update", "default")
@@ -290,6 +303,7 @@ class Table:
         frame: "DataFrame",
         key: str | Sequence[str],
         *,
+        sequence_by: "Column | str | None" = None,
         partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
         token: "TokenArgument" = None,
         resume: "Resume" = "exact",
@@ -302,7 +316,7 @@ class Table:
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._request("delete", frame, key, partitions, token, at_least_once, on_error, resume)
+        request = self._request("delete", frame, key, partitions, token, at_least_once, on_error, resume, sequence_by)
         return request.result(operations.deletes(request.rows(), request.options()), ())
 
     @property
@@ -331,6 +345,7 @@ class Table:
         at_least_once: bool,
         on_error: "OnError",
         resume: "Resume",
+        sequence_by: "Column | str | None",
     ) -> "WriteRequest":
         """Check the arguments of a write, and fetch the schema of the table."""
         from tableside_spark.plan.frames import check_key_columns, with_strings
@@ -338,5 +353,5 @@ class Table:
 
         target, frame = self._target(), with_strings(frame)
         table_schema, keys = fetch_table_schema(target.connection, self.name), check_key_columns(frame, key)
-        options = (op, frame, keys, partitions, token, at_least_once, on_error, resume, self.runs_memory_s)
+        options = (op, frame, keys, partitions, token, at_least_once, on_error, resume, self.runs_memory_s, sequence_by)
         return WriteRequest(target, self._totals, table_schema, *options)

@@ -28,6 +28,7 @@ _TABLE_OPTIONS = {
     "on_mismatch",
     "pushdown",
     "decimals",
+    "sequence_by",
     "at_least_once",
 } | _FILE_OPTIONS
 _STREAM_OPTIONS = {"checkpointlocation", "queryname"}
@@ -115,7 +116,7 @@ class Columns:
     def from_schema(cls, schema: StructType, target: TableOptions) -> Self:
         """Find the columns. Raises `ValueError` if a named one is missing, or has a type that is not valid."""
         for name in (*target.keys, *([target.value] if target.value else [])):
-            _require_column(name, schema, target.table)
+            require_column(name, schema, target.table)
         others = [field for field in schema.fields if field.name not in target.keys]
         partition = None
         if target.table_schema.partitions:
@@ -126,11 +127,12 @@ class Columns:
         return cls(target.keys, partition, text, tuple(f for f in others if f.name not in (partition, text)))
 
 
-def _require_column(name: str, schema: StructType, table: str) -> None:
+def require_column(name: str, schema: StructType, table: str) -> None:
+    """Raise `ValueError` if the columns of a table lack one that an option names."""
     if name not in schema.names:
         raise ValueError(
             f"table {table}: there is no column {name!r}, only {', '.join(schema.names)}. "
-            "Name it in the same case, or set the option key or value to another column"
+            "Name it in the same case, or set the option key, value or sequence_by to another column"
         )
 
 

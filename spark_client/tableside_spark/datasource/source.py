@@ -46,9 +46,12 @@ class TablesideSource(DataSource):
     - `pushdown`: `true` sends filters on the key to the service. Spark 4.1 to 4.3 then returns wrong rows if the result
       of one `load()` is used with different filters. See the page on Spark.
 
-    Options for writing (mode `append` only): `decimals` (`string` allows more than 15 digits) and `at_least_once`. A
-    stream's puts carry the token of their micro-batch, unless `at_least_once` is `true`, which is required for tables
-    without tokens.
+    Options for writing (mode `append` only):
+
+    - `decimals`: `string` allows more than 15 digits.
+    - `sequence_by`: the column that orders the writes of a record, as in `Table.put`.
+    - `at_least_once`: a stream's puts carry the token of their micro-batch, unless this is `true`, which is required
+      for tables without tokens. Ordered puts carry no token.
     """
 
     @classmethod
@@ -98,7 +101,7 @@ class TablesideSource(DataSource):
         from tableside_spark.datasource.stream_writer import StreamWriter
 
         target = self._write_options()
-        at_least_once = parse_flag(self.options, "at_least_once")
+        at_least_once = parse_flag(self.options, "at_least_once") or "sequence_by" in self.options
         if not (target.table_schema.tokens or at_least_once):
             raise ValueError(
                 f"table {target.table} keeps no tokens: set at_least_once if repeated writes are acceptable"
@@ -123,4 +126,5 @@ class TablesideSource(DataSource):
     def _encoder(self, schema: StructType, target: TableOptions) -> Any:
         from tableside_spark.datasource.writers import Encoder
 
-        return Encoder.from_schema(schema, target, self.options.get("decimals", "number"))
+        decimals, sequence_by = self.options.get("decimals", "number"), self.options.get("sequence_by")
+        return Encoder.from_schema(schema, target, decimals, sequence_by)

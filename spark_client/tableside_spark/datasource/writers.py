@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from tableside_spark.datasource.options import Columns, TableOptions
+from tableside_spark.datasource.options import Columns, TableOptions, require_column
 from tableside_spark.executor.key_columns import invalid_utf8, key_column
 from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.operation_batch import Token, partition_lists
+from tableside_spark.executor.orders import orders
 from tableside_spark.executor.task_client import ChunkSize, TaskClient, chunks, map_ordered
 from tableside_spark.partitioning.partition_task import in_utc, with_scalars
 from tableside_spark.plan.concurrency import concurrency
@@ -31,23 +32,31 @@ from tableside_spark.plan.json_columns import (
     has_type,
     require_json_type,
 )
+from tableside_spark.plan.sequences import require_sequence_type
 from tableside_spark.versions import VariantType
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """The columns of the rows, and the format of decimals."""
+    """The columns of the rows, the format of decimals, and the column with the sequence of ordered puts."""
 
     columns: Columns
     decimals: str
+    sequence_by: str | None = None
 
     @classmethod
-    def from_schema(cls, schema: StructType, target: TableOptions, decimals: str) -> Self:
+    def from_schema(
+        cls, schema: StructType, target: TableOptions, decimals: str, sequence_by: str | None = None
+    ) -> Self:
         """Create an encoder. Raises `ValueError` for a missing column, and for types that JSON cannot represent."""
         columns = Columns.from_schema(schema, target)
-        if columns.text is not None and columns.members:
+        if sequence_by is not None:
+            require_column(sequence_by, schema, target.table)
+            require_sequence_type(schema[sequence_by].dataType)
+        others = [field.name for field in columns.members if field.name != sequence_by]
+        if columns.text is not None and others:
             raise ValueError(
-                f"column {columns.members[0].name} has no place in the record: column {columns.text} is the JSON text "
+                f"column {others[0]} has no place in the record: column {columns.text} is the JSON text "
                 "of the whole value, as a read without a schema returns it. Drop one of them, or make it a member "
                 f"with withMetadata({columns.text!r}, {{}})"
             )
@@ -56,12 +65,12 @@ class Encoder:
             if has_type(field.dataType, VariantType):
                 kind = field.dataType.simpleString()
                 raise ValueError(f"column {field.name} is {kind}: the format cannot write a variant; use Table.put")
-        return cls(columns, decimals)
+        return cls(columns, decimals, sequence_by)
 
     def encode(self, rows: pa.RecordBatch) -> pa.Table:
         """Encode rows as puts. Raises `ValueError` for null keys and values that JSON lacks, with column and count."""
         columns = self.columns
-        for name in filter(None, (*columns.keys, columns.partition, columns.text)):
+        for name in filter(None, (*columns.keys, columns.partition, columns.text, self.sequence_by)):
             kind, column = "key column" if name in columns.keys else "column", rows.column(name)
             if column.null_count:
                 raise ValueError(f"{kind} {name} is null in {column.null_count} rows")
@@ -71,6 +80,8 @@ class Encoder:
         puts = {"key": keys, "value": rows.column(columns.text) if columns.text else self._texts(rows)}
         if columns.partition is not None:
             puts["partitions"] = partition_lists(rows.column(columns.partition))
+        if self.sequence_by is not None:
+            puts["order"] = orders(rows.column(self.sequence_by))
         return pa.table(puts)
 
     def _texts(self, rows: pa.RecordBatch) -> pa.Array:
@@ -183,7 +194,11 @@ class TableWriter(DataSourceArrowWriter):
 
 
 def _last_put_per_key(puts: pa.Table) -> pa.Table:
-    """Keep only the last put of each key, so that neither a token nor a retry of some puts changes the result."""
-    identities = puts.drop_columns("value").to_pylist()
+    """Keep only the last put of each key, so that neither a token nor a retry of some puts changes the result.
+
+    The last one has the highest order, if there are orders.
+    """
+    puts = puts.sort_by("order") if "order" in puts.column_names else puts  # equal orders keep their sequence
+    identities = puts.select([name for name in puts.column_names if name not in ("value", "order")]).to_pylist()
     last = {repr(identity): position for position, identity in enumerate(identities)}
     return puts if len(last) == len(puts) else puts.take(sorted(last.values()))

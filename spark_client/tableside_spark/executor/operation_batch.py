@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableside_spark.executor.key_columns import comparable, invalid_utf8, key_column
+from tableside_spark.executor.orders import SEQUENCE, orders
 
 ROWS = "__rows"
 """The number of DataFrame rows that an operation combines."""
@@ -63,6 +64,8 @@ def build_batch(
     columns |= {name: operations[internal(name)] for name in documents}
     if token is not None:
         columns["sequence"] = pa.repeat(pa.scalar(token.sequence, pa.int64()), count)
+    if SEQUENCE in operations.column_names:
+        columns["order"] = orders(operations[SEQUENCE])
     if ttl_s is not None:
         columns["ttl_s"] = pa.repeat(pa.scalar(ttl_s, pa.float64()), count)
     if PARTITION in operations.column_names:
@@ -106,7 +109,7 @@ def _delete_mask(operations: pa.Table, op: str) -> pa.ChunkedArray:
 def _with_deletes(batch: pa.Table, op: str, deletes: pa.ChunkedArray) -> pa.Table:
     """Add the column `op`, and clear all columns but those that a delete accepts."""
     for position, field in enumerate(batch.schema):
-        if field.name not in ("key", "sequence", "partitions"):
+        if field.name not in ("key", "sequence", "order", "partitions"):
             kept = pc.if_else(deletes, pa.scalar(None, field.type), batch[field.name])
             batch = batch.set_column(position, field.name, kept)
     return batch.append_column("op", pc.if_else(deletes, "delete", op))

@@ -35,10 +35,14 @@ RETRIABLE = "__retriable"
 """True if a retry of the failed operation may succeed."""
 INVALID_OPERATION = "invalid_operation"
 """The code of operations that are not sent because they have a problem."""
-COUNTS = ("operations", "sent", "applied", "replayed", "failed", "dropped", "unsent", "retried", "waited_ms")
+COUNTS = (
+    "operations", "sent", "applied", "replayed", "superseded", "failed", "dropped", "unsent", "retried", "waited_ms",
+)  # fmt: skip
 """The counts of an outcome row. Except `operations` and `waited_ms`, they count rows of the DataFrame."""
 
-_REPLAYED, _RETRIES, _SENT, _AT = map(internal, ("is_replayed", "retries", "is_sent", "at"))
+_REPLAYED, _SUPERSEDED, _RETRIES, _SENT, _AT = map(
+    internal, ("is_replayed", "is_superseded", "retries", "is_sent", "at")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class WriteTask:
     """Sends the operations of a Spark task.
 
     Input batches contain the key columns, `ROWS`, `PROBLEM`, `LATER_PARTS`, the documents (JSON text), and optionally
-    `DELETE` and `PARTITION`, with one row per operation. The parts of a key are in order.
+    `DELETE`, `PARTITION` and `SEQUENCE`, with one row per operation. The parts of a key are in order.
 
     Output batches contain `COUNTS`, the columns `shown` of the input, `ROWS`, `CODE`, `DETAIL` and `RETRIABLE`: one
     row of counts per chunk, and one row per failure. With `stop_at_failure`, equal failures share a row, with the
@@ -114,7 +118,7 @@ class WriteTask:
             return self._send(client, operations, self.spec.op, self.spec.documents, token)
         reset = None if self.token is None else Token(f"{self.token.writer}{RESET}", self.token.sequence)
         deleted = self._send(client, operations.filter(resets).drop_columns(DELETE), "delete", (), reset)
-        names = [*operations.column_names, CODE, DETAIL, RETRIABLE, _REPLAYED, _RETRIES, _SENT]
+        names = [*operations.column_names, CODE, DETAIL, RETRIABLE, _REPLAYED, _SUPERSEDED, _RETRIES, _SENT]
         deleted = deleted.append_column(DELETE, pa.repeat(True, len(deleted))).select(names)
         is_deleted = pc.is_null(deleted[CODE])
         kept = [operations.filter(pc.invert(resets)), deleted.filter(is_deleted).select(operations.column_names)]
@@ -134,8 +138,9 @@ class WriteTask:
         except TableError as error:
             return _with_outcome(operations, error.code, error.detail, error.retriable, sent=True)
         reason = (response["code"], response["detail"], response["retriable"])
-        replayed, retries = pc.fill_null(response["replayed"], False), response["retries"]
-        return _with_outcome(operations, *reason, sent=True, replayed=replayed, retries=retries)
+        names = [name for name in ("replayed", "superseded") if name in response.column_names]
+        flags = {name: pc.fill_null(response[name], False) for name in names}
+        return _with_outcome(operations, *reason, sent=True, retries=response["retries"], **flags)
 
     def _report(self, failures: pa.Table, counts: dict[str, int]) -> pa.RecordBatch:
         """Return one row of counts, followed by the failures."""
@@ -166,7 +171,8 @@ def _divide(operations: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[pa.
 
 
 def _counts(outcomes: pa.Table) -> dict[str, int]:
-    rows, ok, sent, replayed = outcomes[ROWS], pc.is_null(outcomes[CODE]), outcomes[_SENT], outcomes[_REPLAYED]
+    rows, ok, sent = outcomes[ROWS], pc.is_null(outcomes[CODE]), outcomes[_SENT]
+    replayed, superseded = outcomes[_REPLAYED], outcomes[_SUPERSEDED]
     no_partition = pa.repeat(False, len(outcomes))
     if PARTITION in outcomes.column_names:
         no_partition = pc.fill_null(pc.equal(outcomes[PARTITION], NO_PARTITION), False)
@@ -175,8 +181,9 @@ def _counts(outcomes: pa.Table) -> dict[str, int]:
     return {
         "operations": _total(sent.cast(pa.int64())),
         "sent": _total(rows, sent),
-        "applied": _total(rows, pc.and_(done, pc.invert(replayed))),
+        "applied": _total(rows, pc.and_(done, pc.invert(pc.or_(replayed, superseded)))),
         "replayed": _total(rows, pc.and_(done, replayed)),
+        "superseded": _total(rows, pc.and_(done, superseded)),
         "failed": _total(rows, pc.invert(ok)),
         "dropped": _total(rows, dropped),
         "retried": _total(rows, pc.greater(outcomes[_RETRIES], 0)),
@@ -189,13 +196,22 @@ def _not_sent(operations: pa.Table, details: pa.ChunkedArray | None) -> pa.Table
 
 
 def _with_outcome(
-    operations: pa.Table, code: Any, detail: Any, retriable: Any, *, sent: bool, replayed: Any = None, retries: Any = 0
+    operations: pa.Table,
+    code: Any,
+    detail: Any,
+    retriable: Any,
+    *,
+    sent: bool,
+    replayed: Any = False,
+    superseded: Any = False,
+    retries: Any = 0,
 ) -> pa.Table:
     outcome = {
         CODE: (code, pa.string()),
         DETAIL: (detail, pa.string()),
         RETRIABLE: (retriable, pa.bool_()),
-        _REPLAYED: (False if replayed is None else replayed, pa.bool_()),
+        _REPLAYED: (replayed, pa.bool_()),
+        _SUPERSEDED: (superseded, pa.bool_()),
         _RETRIES: (retries, pa.uint16()),
         _SENT: (sent, pa.bool_()),
     }

@@ -6,7 +6,6 @@ micro-batch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pyspark.sql import (
     Column,
@@ -23,7 +22,7 @@ from tableside_spark.plan.json_columns import Nulls, first_problem, json_text
 from tableside_spark.plan.update_documents import Document
 
 VALUE, UPDATE, DEFAULT, ORDER = map(internal, ("value", "update", "default", "order"))
-_LAST, _LIVE, _UPDATES = map(internal, ("last", "live", "updates"))
+LIVE, _LAST, _UPDATES = map(internal, ("live", "last", "updates"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,10 @@ class Grouping:
     record is deleted before the update.
     """
 
-    groups: ClassVar[bool] = False
-    """Whether an operation can combine several rows. Key and `LATER_PARTS` then identify an operation of valid rows."""
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that rows share with their operation, if they are valid. Empty if each row is an operation."""
+        return ()
 
     def assign(self, rows: DataFrame) -> DataFrame:
         """Add the columns that assign each row to its operation. `operations` and `with_text` take the result."""
@@ -56,7 +57,11 @@ class OnePerKey(Grouping):
     """One operation per key. Its rows have equal content."""
 
     keys: tuple[str, ...]
-    groups: ClassVar[bool] = True
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The key and `LATER_PARTS`."""
+        return (*self.keys, LATER_PARTS)
 
     def assign(self, rows: DataFrame) -> DataFrame:
         """Assign all valid rows of a key to one operation."""
@@ -64,28 +69,27 @@ class OnePerKey(Grouping):
 
     def operations(self, rows: DataFrame) -> DataFrame:
         """Return one operation per key."""
-        return rows.groupBy(*self._identity()).agg(F.count(F.lit(1)).alias(ROWS))
+        return rows.groupBy(*self._group()).agg(F.count(F.lit(1)).alias(ROWS))
 
-    def _identity(self) -> list[Column]:
+    def _group(self) -> list[Column]:
         """The columns to group by. Rows with a problem form separate groups, and do not affect other rows."""
-        return [*map(quoted, self.keys), F.col(PROBLEM), F.col(LATER_PARTS)]
+        return [*map(quoted, self.identity), F.col(PROBLEM)]
 
 
 @dataclass(frozen=True, slots=True)
 class LastRowPerKey(OnePerKey):
-    """The last row of a key is used: its value, or a delete."""
+    """The last row of a key is used: its `columns`, which are its value, whether it is a delete, and its sequence."""
 
+    columns: tuple[str, ...]
     ordered: bool
-    deletes: bool
 
     def operations(self, rows: DataFrame) -> DataFrame:
         """Return one put or delete per key."""
-        names = [VALUE, *([DELETE] if self.deletes else [])]
         # If several rows have the same `order_by` value, a delete is applied last, like a delete among updates.
-        order = F.struct(ORDER, DELETE) if self.deletes else F.col(ORDER) if self.ordered else None
-        last = RowSelection(order).last(F.struct(*names))
-        grouped = rows.groupBy(*self._identity()).agg(F.count(F.lit(1)).alias(ROWS), last.alias(_LAST))
-        return grouped.select(*self._identity(), ROWS, f"{_LAST}.*")
+        order = F.struct(ORDER, DELETE) if DELETE in self.columns else F.col(ORDER) if self.ordered else None
+        last = RowSelection(order).last(F.struct(*self.columns))
+        grouped = rows.groupBy(*self._group()).agg(F.count(F.lit(1)).alias(ROWS), last.alias(_LAST))
+        return grouped.select(*self._group(), ROWS, f"{_LAST}.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ class UpdatePerKey(OnePerKey):
 
     def assign(self, rows: DataFrame) -> DataFrame:
         """Assign the valid rows of a key to one operation, or to several of limited size."""
-        marked = self._mark_live(rows) if self.deletes else rows
+        marked = self._mark_live(rows) if self._marks_live else rows
         if not self._grows():
             return OnePerKey.assign(self, marked)
         order = [F.desc(ORDER)] if self.ordered else []
@@ -134,7 +138,7 @@ class UpdatePerKey(OnePerKey):
     def _selected(self) -> Column:
         """The condition for rows whose update is applied."""
         is_valid = F.col(PROBLEM).isNull()
-        return is_valid & F.col(_LIVE) if self.deletes else is_valid
+        return is_valid & F.col(LIVE) if self._marks_live else is_valid
 
     def _selection(self) -> RowSelection:
         return RowSelection(F.col(ORDER) if self.ordered else None, self._selected())
@@ -142,7 +146,7 @@ class UpdatePerKey(OnePerKey):
     def _fold(self, rows: DataFrame, document: Document) -> DataFrame:
         folded = fold.fold(self.leaves, self._selection(), self.nulls)
         aggregates = [aggregate.alias(name) for name, aggregate in folded.aggregates.items()]
-        grouped = rows.groupBy(*self._identity()).agg(*self._key_aggregates(), *aggregates)
+        grouped = rows.groupBy(*self._group()).agg(*self._key_aggregates(), *aggregates)
         text = json_text(document.struct(folded.values), self.nulls)
         return grouped.select(
             *map(quoted, self.keys),
@@ -156,7 +160,7 @@ class UpdatePerKey(OnePerKey):
 
     def _list(self, rows: DataFrame) -> DataFrame:
         text = self._selection().json_array(F.col(UPDATE)).alias(UPDATE)
-        grouped = rows.groupBy(*self._identity()).agg(*self._key_aggregates(), text)
+        grouped = rows.groupBy(*self._group()).agg(*self._key_aggregates(), text)
         return grouped.withColumn(UPDATE, self._null_without_updates(F.col(UPDATE))).drop(_UPDATES)
 
     def _key_aggregates(self) -> list[Column]:
@@ -169,11 +173,16 @@ class UpdatePerKey(OnePerKey):
     def _null_without_updates(self, update: Column) -> Column:
         return F.when(F.col(_UPDATES) > 0, update) if self.deletes else update
 
+    @property
+    def _marks_live(self) -> bool:
+        """Whether some rows of a key may have no effect."""
+        return self.deletes
+
     def _mark_live(self, rows: DataFrame) -> DataFrame:
-        """Add `_LIVE`: whether a row is after the last delete of its key."""
+        """Add `LIVE`: whether a row is after the last delete of its key."""
         is_delete = F.col(DELETE) & F.col(PROBLEM).isNull()
         last = F.max(F.when(is_delete, F.col(ORDER))).over(Window.partitionBy(*map(quoted, self.keys)))
-        return rows.withColumn(_LIVE, F.coalesce(F.col(ORDER) > last, F.lit(True)))
+        return rows.withColumn(LIVE, F.coalesce(F.col(ORDER) > last, F.lit(True)))
 
 
 PART_ROWS_MAX = 2_048

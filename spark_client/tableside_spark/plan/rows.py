@@ -19,6 +19,7 @@ from pyspark.sql.types import BooleanType, DataType, DecimalType, MapType, Strin
 from tableside_client.operators import WHOLE_UPDATE
 from tableside_client.paths import names
 from tableside_spark.executor.operation_batch import DELETE, PROBLEM
+from tableside_spark.executor.orders import SEQUENCE
 from tableside_spark.plan import fold, json_columns
 from tableside_spark.plan.fold import RowLeaf
 from tableside_spark.plan.frames import quoted, type_of
@@ -33,6 +34,13 @@ from tableside_spark.plan.grouping import (
     UpdatePerKey,
 )
 from tableside_spark.plan.json_columns import Check, Decimals, Nulls
+from tableside_spark.plan.sequences import (
+    SequenceBy,
+    UpdatePerSequence,
+    require_ordered_update,
+    sequence_checks,
+    sequence_column,
+)
 from tableside_spark.plan.update_documents import (
     Document,
     Leaf,
@@ -60,13 +68,19 @@ class WriteOptions:
     nulls: Nulls = "write"
     decimals: Decimals = "number"
     order_by: OrderBy = None
+    sequence_by: SequenceBy = None
     delete_when: Column | None = None
     partition_columns: tuple[str, ...] = ()
 
     @property
     def ordered(self) -> bool:
-        """Whether the rows have an order."""
-        return self.order_by is not None
+        """Whether the rows of a key have an order."""
+        return self.order_by is not None or self.sequence_by is not None
+
+    @property
+    def sequence(self) -> tuple[str, ...]:
+        """The column with the sequence, for ordered writes."""
+        return () if self.sequence_by is None else (SEQUENCE,)
 
     @property
     def deletes(self) -> bool:
@@ -96,28 +110,44 @@ def puts(frame: DataFrame, value: Column, options: WriteOptions, *, one_per_key:
     ready = _check_rows(rows, [text.alias(VALUE)], [missing, *check], options)
     if not (options.ordered or one_per_key):
         return PreparedRows(ready, Grouping())
-    return PreparedRows(ready, LastRowPerKey(options.operation_keys, options.ordered, options.deletes))
+    columns = (VALUE, *([DELETE] if options.deletes else []), *options.sequence)
+    return PreparedRows(ready, LastRowPerKey(options.operation_keys, columns, options.ordered))
 
 
 def deletes(frame: DataFrame, options: WriteOptions) -> PreparedRows:
     """Prepare one delete per key."""
     rows = _check_rows(_select_inputs(frame, {}, options), [], [], options)
+    if options.ordered:
+        return PreparedRows(rows, LastRowPerKey(options.operation_keys, options.sequence, options.ordered))
     return PreparedRows(rows, OnePerKey(options.operation_keys))
 
 
-def updates(frame: DataFrame, update: Any, default: Any, options: WriteOptions, *, folding: bool) -> PreparedRows:
-    """Prepare one update per key, folded if `folding` is set and the result is exact, otherwise as a list."""
+def updates(
+    frame: DataFrame, update: Any, default: Any, options: WriteOptions, *, folding: bool | None
+) -> PreparedRows:
+    """Prepare one update per key, folded if the result is exact and `folding` is not false, otherwise as a list.
+
+    Ordered updates are one per key and sequence.
+    """
+    if options.sequence and default is not None:
+        raise ValueError("default cannot be combined with sequence_by: an ordered update needs no record")
+    if options.sequence and folding is not None:
+        raise ValueError("fold cannot be combined with sequence_by: each member has its newest value either way")
     documents = _documents(update)
     leaves = [leaf for document in documents for leaf in document.leaves]
     columns = {_leaf_name(position): leaf.column for position, leaf in enumerate(leaves)}
     if default is not None:
         columns[DEFAULT] = value_column(default)
     row_leaves, ready = _check_leaves(_select_inputs(frame, columns, options), leaves, options)
-    folds = folding and len(documents) == 1 and documents[0].is_foldable and all(map(fold.is_foldable, row_leaves))
+    if options.sequence:
+        require_ordered_update(documents, row_leaves)
+    is_foldable = len(documents) == 1 and documents[0].is_foldable and all(map(fold.is_foldable, row_leaves))
+    folds = is_foldable and folding is not False
     rows = ready if folds else ready.withColumn(UPDATE, _row_text(documents, row_leaves, options))
     document, has_default = documents[0] if folds else None, default is not None
     markers = (options.nulls, options.ordered, options.deletes, has_default)
-    grouping = UpdatePerKey(options.operation_keys, document, tuple(row_leaves), *markers)
+    kind = UpdatePerSequence if options.sequence else UpdatePerKey
+    grouping = kind((*options.operation_keys, *options.sequence), document, tuple(row_leaves), *markers)
     return PreparedRows(rows, grouping, all(document.is_idempotent for document in documents))
 
 
@@ -131,11 +161,26 @@ def row_value(frame: DataFrame, keys: Sequence[str], columns: Sequence[str] | No
     return object_column({name: quoted(name) for name in members})
 
 
-def delete_condition(delete_when: Column | str | None, order_by: OrderBy) -> Column | None:
+def delete_condition(delete_when: Column | str | None, order_by: OrderBy, sequence_by: SequenceBy) -> Column | None:
     """Return the condition of deletes. Raises `ValueError` without an order."""
-    if delete_when is not None and order_by is None:
-        raise ValueError("delete_when needs order_by: the result depends on which row of a key is the last")
+    if delete_when is not None and order_by is None and sequence_by is None:
+        raise ValueError(
+            "delete_when needs order_by or sequence_by: the result depends on which row of a key is the last"
+        )
     return quoted(delete_when) if isinstance(delete_when, str) else delete_when
+
+
+def set_update(update: Any, columns: Sequence[str] | None) -> Any:
+    """Return the update, or the one that writes `columns` as members. Raises `ValueError` unless one is given."""
+    if (update is None) == (columns is None):
+        raise ValueError("give either update= or set=, the names of the columns to write as members")
+    if columns is None:
+        return update
+    if not columns:
+        raise ValueError("set= has no columns")
+    if paths := [name for name in names(columns, "set") if "." in name]:
+        raise ValueError(f"set= writes members, and {paths[0]!r} is a path in an update: rename the column")
+    return {"$set": {name: quoted(name) for name in columns}}
 
 
 def _documents(update: Any) -> list[Document]:
@@ -207,12 +252,15 @@ def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], options:
 def _select_inputs(frame: DataFrame, columns: Mapping[str, Column], options: WriteOptions) -> DataFrame:
     """Select the columns that identify an operation, the given columns, and the order as one column."""
     given = [column.alias(name) for name, column in columns.items()]
-    order = [_order_struct(options.order_by).alias(ORDER)] if options.ordered else []
+    deletes = _delete_column(frame, options)
+    sequence = [] if options.sequence_by is None else [sequence_column(frame, options.sequence_by)]
+    first = [*sequence, *deletes] if sequence else []  # of equal sequences, a delete is the last
+    order = [F.struct(*first, *_order_columns(options.order_by)).alias(ORDER)] if options.ordered else []
     texts = [field.name for field in frame.schema.fields if isinstance(field.dataType, StringType)]
     identifying = [  # without their collation, which could make different keys equal
         quoted(name).cast("string").alias(name) if name in texts else quoted(name) for name in options.operation_keys
     ]
-    return frame.select(*identifying, *given, *order, *_delete_column(frame, options))
+    return frame.select(*identifying, *given, *order, *deletes, *sequence)
 
 
 def _delete_column(frame: DataFrame, options: WriteOptions) -> list[Column]:
@@ -229,11 +277,11 @@ def _check_rows(
     rows: DataFrame, columns: Sequence[Column], checks: Sequence[Check], options: WriteOptions
 ) -> DataFrame:
     """Return the rows ready for grouping: with their problems and documents."""
-    markers = [name for name in (ORDER, DELETE) if name in rows.columns]
+    markers = [name for name in (ORDER, DELETE, SEQUENCE) if name in rows.columns]
     keys: list[Check] = [(quoted(key).isNull(), f"key column {key} is null") for key in options.keys]
-    if options.deletes:  # only the keys of deletes are checked
+    if options.deletes:  # of deletes, only the key and the sequence are checked
         checks = [(None if condition is None else ~F.col(DELETE) & condition, text) for condition, text in checks]
-    problem = json_columns.first_problem([*keys, *checks]).alias(PROBLEM)
+    problem = json_columns.first_problem([*keys, *sequence_checks(rows), *checks]).alias(PROBLEM)
     return rows.select(*map(quoted, options.operation_keys), *markers, problem, *columns)
 
 
@@ -259,12 +307,12 @@ def _text(column: Column, kind: DataType, label: str, options: WriteOptions) -> 
     raise ValueError(f"the {label} is {kind.simpleString()}: it must be a struct, a map or JSON text")
 
 
-def _order_struct(order_by: OrderBy) -> Column:
+def _order_columns(order_by: OrderBy) -> list[Column]:
     given = [order_by] if isinstance(order_by, str | Column) else list(order_by or [])
     if any(_DIRECTED.search(str(part)) for part in given if isinstance(part, Column)):
         raise ValueError("order_by takes columns in ascending order: for descending order, negate the column")
     columns = [quoted(part) if isinstance(part, str) else part for part in given]
-    return F.struct(*[column.alias(f"by_{position}") for position, column in enumerate(columns)])
+    return [column.alias(f"by_{position}") for position, column in enumerate(columns)]
 
 
 def _leaf_name(position: int) -> str:

@@ -41,7 +41,7 @@ def outcome_columns(
     operations: DataFrame, grouping: Grouping, keys: Sequence[str], documents: Sequence[str]
 ) -> list[str]:
     """Return the columns of operations that `failed_rows` needs in the outcomes."""
-    needed = (*keys, PARTITION, *([LATER_PARTS] if grouping.groups else map(internal, documents)))
+    needed = (*keys, PARTITION, *(grouping.identity or map(internal, documents)))
     return [name for name in operations.columns if name in needed]
 
 
@@ -58,8 +58,8 @@ def failed_rows(
         documents: The names of the documents, such as `value`.
     """
     failed = outcomes.where(F.col(CODE).isNotNull())
-    if grouping.groups:
-        failed = _rows_of_operations(grouping.with_text(rows), failed, keys)
+    if grouping.identity:
+        failed = _rows_of_operations(grouping.with_text(rows), failed, grouping.identity)
     partition = [F.col(PARTITION).alias("partition")] if PARTITION in failed.columns else []
     return failed.select(
         *map(quoted, keys),
@@ -72,11 +72,10 @@ def failed_rows(
     )
 
 
-def _rows_of_operations(rows: DataFrame, failed: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _rows_of_operations(rows: DataFrame, failed: DataFrame, identity: Sequence[str]) -> DataFrame:
     """Return the rows with a problem, and the rows of failed operations."""
-    identity = [*keys, *[name for name in (PARTITION, LATER_PARTS) if name in failed.columns]]
     sent = failed.where(F.col(LATER_PARTS) >= 0).select(*map(quoted, identity), *map(F.col, (CODE, DETAIL, RETRIABLE)))
-    refused = rows.where(F.col(PROBLEM).isNull()).join(sent, identity)
+    refused = rows.where(F.col(PROBLEM).isNull()).join(sent, list(identity))
     reason: dict[str, Column] = {CODE: F.lit(INVALID_OPERATION), DETAIL: F.col(PROBLEM), RETRIABLE: F.lit(False)}
     return refused.unionByName(rows.where(F.col(PROBLEM).isNotNull()).withColumns(reason))
 

@@ -72,7 +72,7 @@ def run(job: WriteJob, prepared: PreparedRows, this: WriteRun) -> WriteSummary:
     with _job_description(prepared.rows, job, this.batch_id), rerun_advice(is_repeatable=this.is_repeatable):
         if job.on_error == "fail":
             return _run_or_fail(job, assigned, this, started_s)
-        if not prepared.grouping.groups:
+        if not prepared.grouping.identity:
             return _run_with_failures(job, assigned, this, started_s)
         # The rows of a failed operation are read again. The cache ensures that they are the same rows.
         cached = assigned.rows.persist()

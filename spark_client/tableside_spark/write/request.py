@@ -16,6 +16,7 @@ from tableside_spark.plan.frames import require_unique_names
 from tableside_spark.plan.json_columns import Decimals, Nulls
 from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.rows import OrderBy, PreparedRows, WriteOptions, delete_condition
+from tableside_spark.plan.sequences import SequenceBy
 from tableside_spark.plan.table_schema import TableSchema, Target, wire_keys
 from tableside_spark.write import job
 from tableside_spark.write.failures import OUTCOME_COLUMNS, DeadLetterTable, OnError
@@ -49,6 +50,7 @@ class WriteRequest:
     on_error: OnError
     resume: Resume
     runs_memory_s: float
+    sequence_by: SequenceBy
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for arguments that are not valid for any write."""
@@ -57,6 +59,8 @@ class WriteRequest:
             raise ValueError(
                 f"the prefix {internal('')} is reserved for internal columns: rename the key column {reserved[0]!r}"
             )
+        if self.sequence_by is not None and self.token is not None:
+            raise ValueError("token= cannot be combined with sequence_by: repeating an ordered write changes nothing")
         if self.at_least_once and self.token is not None:
             raise ValueError("token= is for writes applied exactly once, at_least_once=True for writes without tokens")
         if self.resume not in get_args(Resume):
@@ -71,9 +75,14 @@ class WriteRequest:
     @property
     def carries_tokens(self) -> bool:
         """Whether the operations carry a token, which requires one operation per key."""
-        if self.at_least_once or self.op != "put":
-            return not self.at_least_once
+        if self.omits_tokens or self.op != "put":
+            return not self.omits_tokens
         return self.token is not None or self.frame.isStreaming or current_micro_batch(self.frame) is not None
+
+    @property
+    def omits_tokens(self) -> bool:
+        """Whether the write never carries tokens. Repeating an ordered write is harmless."""
+        return self.at_least_once or self.sequence_by is not None
 
     def options(
         self,
@@ -84,8 +93,8 @@ class WriteRequest:
     ) -> WriteOptions:
         """Return the options that determine how rows become operations."""
         partition = () if self.partitions is None else (PARTITION,)
-        deletes = delete_condition(delete_when, order_by)
-        return WriteOptions(self.keys, nulls, decimals, order_by, deletes, partition)
+        deletes = delete_condition(delete_when, order_by, self.sequence_by)
+        return WriteOptions(self.keys, nulls, decimals, order_by, self.sequence_by, deletes, partition)
 
     def rows(self) -> DataFrame:
         """The DataFrame, with one row per partition if partitions are given."""
@@ -106,18 +115,18 @@ class WriteRequest:
         seconds = None if ttl_s is None else float(ttl_s)
         self._require_distinct_failure_columns(documents)
         target, keys = self.target, KeyColumns(*wire_keys(self.table_schema, self.keys))
-        spec = WriteSpec(target.connection, target.table, self.op, keys, documents, seconds, self.at_least_once)
+        spec = WriteSpec(target.connection, target.table, self.op, keys, documents, seconds, self.omits_tokens)
         write = WriteJob(
             target, self.totals, self.table_schema.limits, spec, self.keys, prepared.harmless, self.on_error
         )
         if self.frame.isStreaming:
             return StreamWrite(prepared.rows, prepared.grouping, write)
         lease = TokenLease()
-        if not self.at_least_once:
+        if not self.omits_tokens:
             generate, place = self.op != "put", (target.connection, target.table)
             lease = acquire_token(self.frame, *place, self.token, generate=generate, harmless=prepared.harmless)
         with lease.hold():
-            is_repeatable = self.op == "put" or lease.is_repeatable
+            is_repeatable = self.op == "put" or self.sequence_by is not None or lease.is_repeatable
             send = partial(job.run, write, prepared, WriteRun(lease.token, lease.token, is_repeatable=is_repeatable))
             if not isinstance(self.token, str):
                 return send()

@@ -25,6 +25,7 @@ class WriteCounts:
     sent: int = 0
     applied: int = 0
     replayed: int = 0
+    superseded: int = 0
     failed: int = 0
     dropped: int = 0
     unsent: int = 0
@@ -42,13 +43,14 @@ class WriteSummary(WriteCounts):
     """The result of a write, counted in rows of the DataFrame.
 
     Each row counts once, even if its task ran several times. A row for several partitions counts once for each. Every
-    row is either applied, replayed, failed, dropped or unsent.
+    row is either applied, replayed, superseded, failed, dropped or unsent.
 
     Attributes:
         operations: The operations sent. Rows with one key may share an operation.
         sent: The rows sent to the service.
         applied: The rows applied by this write.
         replayed: The rows that had already been applied with the same token.
+        superseded: The rows of ordered writes that changed nothing, because their records have newer data.
         failed: The rows that failed.
         dropped: The rows that belong to no partition.
         unsent: The rows that were not sent because their task had already failed.
@@ -98,8 +100,8 @@ BATCHES_MAX = 100
 """The maximum number of micro-batches kept."""
 
 _COLUMNS = (
-    "batch_id long, operations long, sent long, applied long, replayed long, failed long, dropped long, unsent long, "
-    "retried long, waited_s double, seconds double"
+    "batch_id long, operations long, sent long, applied long, replayed long, superseded long, failed long, "
+    "dropped long, unsent long, retried long, waited_s double, seconds double"
 )
 
 

@@ -1,0 +1,130 @@
+"""Ordered writes: the sequence of each row, and the updates that can still take effect.
+
+Each top-level member of a record keeps the value with the highest order, whatever arrives last. So of the rows of a
+key, only the newest one for each member matters, and the operations of a key can be applied in any order.
+"""
+
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import (
+    Column,
+    DataFrame,
+    Window,
+    functions as F,  # noqa: N812 - its name everywhere
+)
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    ShortType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from tableside_client.operators import MERGE_PATCH, OPERATORS, WHOLE_UPDATE
+from tableside_spark.executor.operation_batch import DELETE, PROBLEM
+from tableside_spark.executor.orders import DAY_US, SEQUENCE
+from tableside_spark.plan.fold import RowLeaf
+from tableside_spark.plan.frames import quoted
+from tableside_spark.plan.grouping import LIVE, UpdatePerKey
+from tableside_spark.plan.json_columns import Check, json_kind
+from tableside_spark.plan.update_documents import Document
+
+SequenceBy = str | Column | None
+
+_TYPES = (ByteType, ShortType, IntegerType, LongType, DateType, TimestampType, TimestampNTZType)
+_DAYS_MAX = (2**63 - 1) // DAY_US
+_ORDERED = (OPERATORS["$set"], OPERATORS["$unset"], MERGE_PATCH, WHOLE_UPDATE)
+
+
+def sequence_column(frame: DataFrame, sequence_by: str | Column) -> Column:
+    """Return the column `SEQUENCE`. Raises `ValueError` for a type that is not an integer, a date or a timestamp."""
+    if not isinstance(sequence_by, str | Column):
+        raise ValueError(f"sequence_by is one column or its name, not {type(sequence_by).__name__}")
+    column = (quoted(sequence_by) if isinstance(sequence_by, str) else sequence_by).alias(SEQUENCE)
+    require_sequence_type(frame.select(column).schema[SEQUENCE].dataType)
+    return column
+
+
+def require_sequence_type(kind: DataType) -> None:
+    """Raise `ValueError` for a type whose values are not sequences."""
+    if not isinstance(kind, _TYPES):
+        raise ValueError(f"sequence_by is {kind.simpleString()}: it must be an integer, a timestamp or a date")
+
+
+def sequence_checks(rows: DataFrame) -> list[Check]:
+    """Return the conditions for rows without an order, and their problems, if the rows have a sequence."""
+    if SEQUENCE not in rows.columns:
+        return []
+    checks: list[Check] = [(F.col(SEQUENCE).isNull(), "sequence_by is null")]
+    if isinstance(rows.schema[SEQUENCE].dataType, DateType):
+        is_beyond = F.abs(F.unix_date(SEQUENCE)) > _DAYS_MAX
+        checks.append((is_beyond, "sequence_by is a date whose microseconds since 1970 exceed 64 bits"))
+    return checks
+
+
+def require_ordered_update(documents: Sequence[Document], leaves: Sequence[RowLeaf]) -> None:
+    """Raise `ValueError` for an update that has no order: one that does more than replace or remove members."""
+    for document in documents:
+        for used in document.operators:
+            if used not in _ORDERED:
+                raise ValueError(f"{used.name} cannot have sequence_by: only $set, $unset and merge patches can")
+        for name, part in document.template.items():
+            if MERGE_PATCH in document.operators and isinstance(part, dict):
+                raise _merges(name)
+            if deeper := [path for path in part if "." in path] if isinstance(part, dict) else []:
+                raise ValueError(f"{name} {deeper[0]} cannot have sequence_by: it must name a top-level member")
+    for leaf in leaves:
+        if leaf.leaf.operator is MERGE_PATCH and json_kind(leaf.kind) == "object":
+            raise _merges(leaf.leaf.label)
+
+
+def _merges(member: str) -> ValueError:
+    return ValueError(
+        f"the merge patch of {member} cannot have sequence_by, because it merges objects: $set replaces the member"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePerSequence(UpdatePerKey):
+    """One update, or delete, per key and sequence, made from the rows that can still take effect.
+
+    `keys` include `SEQUENCE`. Any other row belongs to the operation of its key's newest row, but does not change it.
+    """
+
+    @property
+    def _marks_live(self) -> bool:
+        return True
+
+    def _mark_live(self, rows: DataFrame) -> DataFrame:
+        """Add `LIVE`: whether a row can still take effect. `SEQUENCE` and `DELETE` become those of its operation."""
+        sequence, newest = F.col(SEQUENCE), self._newest(F.lit(True))
+        is_live = (sequence == newest) | self._is_newest_of_a_member()
+        is_delete, deletes = F.lit(False), dict[str, Column]()
+        if self.deletes:
+            last_delete = self._newest(F.col(DELETE))
+            is_live &= F.coalesce(sequence > last_delete, F.lit(True))
+            is_delete = F.coalesce(F.col(DELETE) & (sequence == last_delete), F.lit(False))
+            deletes = {DELETE: is_delete}
+        own = F.when(is_live | is_delete, sequence).otherwise(newest)
+        return rows.withColumns({LIVE: is_live, SEQUENCE: own, **deletes})
+
+    def _is_newest_of_a_member(self) -> Column:
+        """The condition for rows that write a member of which no newer row is known."""
+        if any(part.leaf.operator == WHOLE_UPDATE for part in self.leaves):
+            return F.lit(True)
+        if self.nulls == "write":  # every row writes all members
+            return F.lit(False)
+        present = [F.col(part.name).isNotNull() for part in self.leaves]
+        newest = [each & (F.col(SEQUENCE) == self._newest(each)) for each in present]
+        return functools.reduce(operator.or_, newest, F.lit(False))
+
+    def _newest(self, condition: Column) -> Column:
+        """The highest sequence of a valid row of the key that meets a condition."""
+        of_key = Window.partitionBy(*[quoted(name) for name in self.keys if name != SEQUENCE])
+        return F.max(F.when(F.col(PROBLEM).isNull() & condition, F.col(SEQUENCE))).over(of_key)
