@@ -75,6 +75,7 @@ CLAIMS = [
     *(
         Claim("docs/spark.md", "python", f"spark_client/test_spark_documentation.py::{test}", containing)
         for test, containing in (
+            ("test_ordered_writes_leave_the_newest_rows", "sequence_by"),
             ("test_the_format_reads_a_partition", "sensor-7"),
             ("test_a_table_is_copied_and_has_a_view", "readings_copy"),
             ("test_records_are_read_by_their_keys", "400001"),

@@ -1,10 +1,14 @@
 """The programs of the page about Spark work in their order, with a service that has the tables they name."""
 
+import datetime as dt
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import (
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
 
 from documentation.blocks import blocks
 from spark_client.sessions import jvm
@@ -15,7 +19,8 @@ from tableside_client import Client
 pytestmark = jvm("spark")
 
 PAGE = "docs/spark.md"
-UPDATE, ENRICH, READ, COPY, FILTERED, LOOKED_UP = [block.text for block in blocks(PAGE) if block.language == "python"]
+PROGRAMS = [block.text for block in blocks(PAGE) if block.language == "python"]
+UPDATE, ENRICH, ORDERED, READ, COPY, FILTERED, LOOKED_UP = PROGRAMS
 [SQL] = [block.text for block in blocks(PAGE) if block.language == "sql"]
 MISMATCH, _ = [block.text for block in blocks(PAGE) if block.language == "text"]
 
@@ -23,6 +28,7 @@ CONFIG = """
 stores: {memory: {kind: memory}}
 tables:
   planes: {store: memory, key: {tailnum: string}}
+  profiles: {store: memory, key: {user_id: string}}
   readings: {store: memory, key: {sensor: string, at: integer}}
   readings_copy: {store: memory, key: {sensor: string, at: integer}}
   customers: {store: memory, key: {id: integer}}
@@ -68,6 +74,21 @@ def test_a_lookup_adds_columns_and_names_invalid_values(tables: Service, flights
     with pytest.raises(Exception, match="table planes") as caught:
         named.collect()
     assert MISMATCH.strip() in str(caught.value)
+
+
+def test_ordered_writes_leave_the_newest_rows(tables: Service, spark: SparkSession) -> None:
+    kinds = "user_id string, event_time timestamp, page string, country string"
+    noon = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+    one, two = noon + dt.timedelta(hours=1), noon + dt.timedelta(hours=2)
+    export = spark.createDataFrame([("ada", noon, "home", "uk"), ("grace", noon, "home", "us")], kinds)
+    clicks = spark.createDataFrame([("ada", one, "shop", None), ("grace", one, None, "uk")], kinds)
+    changes = spark.createDataFrame([("grace", two, None, "us"), ("ada", noon, None, "uk")], kinds)
+    changes = changes.withColumn("op", F.lit("d"))
+    for _ in range(2):
+        run(ORDERED, tables, export=export, clicks=clicks, changes=changes)
+        with Client(tables.url) as client:
+            assert client.table("profiles").get("grace") is None
+            assert client.table("profiles").get("ada") == {"page": "shop"}
 
 
 def test_the_format_reads_a_partition(tables: Service, spark: SparkSession) -> None:
