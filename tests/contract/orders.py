@@ -26,7 +26,7 @@ from .ordered_writes import (
     putting,
     updating,
 )
-from .words import etag, one, put, record, refused, same, scanned, update, value, written
+from .words import COMPOSITE, etag, one, put, record, refused, same, scanned, update, value, written
 
 
 async def found(store: Store, keys: Sequence[str]) -> list[Any]:
@@ -89,6 +89,19 @@ class Orders(Opens):
         await written(store, deleting(7)("b"))
         assert not (await written(store, updating(6, {})("b"))).created
         assert (await written(store, updating(8, {})("b"))).created
+
+    async def test_a_member_that_repeats_the_key_is_not_a_member_of_the_value(self, open_store: Open) -> None:
+        store = await open_store(key=COMPOSITE)
+        needs(store, "tokens")
+        key = ("ada", 7)
+        await written(store, update(key, {"a": 7, "user": "ada", "day": 7}, order=7))
+        older = update(key, {"$set": {"a": 6, "user": "ada"}, "$unset": ["day"]}, order=6, returning=True)
+        answer = await written(store, older)
+        assert answer.superseded
+        assert same(decode(answer.value or b""), {"a": 7})
+        for order in (6, 8):
+            assert refused(await one(store, update(key, {"a": 8, "user": "grace"}, order=order)), InvalidOperation)
+        assert same(await value(store, key), {"a": 7})
 
     async def test_the_value_after_an_ordered_write_is_returned(self, store: Store) -> None:
         await written(store, updating(7, {"a": 7})("a"))

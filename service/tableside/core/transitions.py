@@ -15,7 +15,7 @@ from . import updates, values
 from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError
 from .json_text import check_elements
 from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
-from .orders import ALL, EXISTS, EXPIRY, Orders, assigned, assignments, overlaid
+from .orders import ALL, EXISTS, EXPIRY, Assignments, Orders, assigned, assignments, overlaid
 from .store import TableSpec
 
 WRITERS_MAX = 8
@@ -231,7 +231,7 @@ def _ordered(stored: Stored, write: Write, order: int, spec: TableSpec, now_ms: 
 def _ordered_update(
     stored: Stored, update: Update, orders: Orders, order: int, spec: TableSpec, now_ms: int, etag: str
 ) -> Transition:
-    members, is_absent = assignments(update.changes), stored.value is None
+    members, is_absent = _members_named(update, spec), stored.value is None
     written = {name: member for name, member in members.items() if orders.may_write(name, order)}
     sets_expiry = update.ttl_s is not None and orders.may_write(EXPIRY, order)
     shows = not members and order >= orders.newest
@@ -242,11 +242,18 @@ def _ordered_update(
         orders.write(name, order)
     expires_ms = expiry_ms(_ttl_s(update, spec), now_ms) if sets_expiry or is_absent else stored.expires_ms
     value = assigned(_members(stored), written)
-    if spec.key.has_names:
-        value = spec.key.without_key(value, update.key)
     result, sent = replace(stored, orders=orders.text), replace(update, token=None) if superseded else update
     changed = _written(result, sent, _encoded(value), spec, expires_ms, etag, created=is_absent)
     return _as_superseded(changed) if superseded else changed
+
+
+def _members_named(update: Update, spec: TableSpec) -> Assignments:
+    """Return the members that an update writes. One that repeats the key is not stored."""
+    members = assignments(update.changes)
+    if spec.key.has_names:
+        spec.key.without_key(assigned({}, members), update.key)
+        members = {name: member for name, member in members.items() if name not in spec.key.names}
+    return members
 
 
 def _as_superseded(changed: Changed) -> Changed:
