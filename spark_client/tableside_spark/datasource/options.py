@@ -29,6 +29,7 @@ _TABLE_OPTIONS = {
     "pushdown",
     "decimals",
     "sequence_by",
+    "truncate",
     "at_least_once",
 } | _FILE_OPTIONS
 _STREAM_OPTIONS = {"checkpointlocation", "queryname"}

@@ -1,4 +1,4 @@
-"""The data source `tableside`: parallel reads by split, and appends.
+"""The data source `tableside`: parallel reads by split, appends, and overwrites.
 
 It supports `load` and `save`. `Table` also updates, deletes and returns counts.
 """
@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options, parse_read_options, text_field
+from tableside_spark.datasource.overwriting import OverwritingWriter
 from tableside_spark.datasource.writers import PutSender, TableWriter
 from tableside_spark.plan.table_schema import PARTITION_COLUMN
 from tableside_spark.versions import require
@@ -46,10 +47,12 @@ class TablesideSource(DataSource):
     - `pushdown`: `true` sends filters on the key to the service. Spark 4.1 to 4.3 then returns wrong rows if the result
       of one `load()` is used with different filters. See the page on Spark.
 
-    Options for writing (mode `append` only):
+    Options for writing, in mode `append`, or in mode `overwrite` with `truncate`:
 
     - `decimals`: `string` allows more than 15 digits.
     - `sequence_by`: the column that orders the writes of a record, as in `Table.put`.
+    - `truncate`: `true` lets mode `overwrite` delete all records that the query has not written, after it has put its
+      rows. A query that fails deletes nothing.
     - `at_least_once`: a stream's puts carry the token of their micro-batch, unless this is `true`, which is required
       for tables without tokens. Ordered puts carry no token.
     """
@@ -88,10 +91,13 @@ class TablesideSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
         """Create a batch writer."""
-        if overwrite:
-            raise ValueError('a table cannot be overwritten as a whole: use mode("append")')
+        if overwrite and not parse_flag(self.options, "truncate"):
+            raise ValueError(
+                'mode("overwrite") deletes all other records: set option("truncate", "true"), or use mode("append")'
+            )
         target = self._write_options()
-        return TableWriter(PutSender(target, self._encoder(schema, target)))
+        puts = PutSender(target, self._encoder(schema, target))
+        return OverwritingWriter(puts) if overwrite else TableWriter(puts)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: N802 - Spark's name
         """Create a streaming writer."""
