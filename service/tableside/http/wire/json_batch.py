@@ -64,9 +64,15 @@ class _RowDecoder:
     def decode(self, raws: Sequence[values.Json | TableError]) -> DecodedRows:
         """Decode operations. One that could not be parsed is its error."""
         row = partial(self._decode_row, raws)
-        doubtful = [at for at, raw in enumerate(raws) if type(raw) is not dict]
-        rows: list[dict[str, Any]] = [raw if type(raw) is dict else {} for raw in raws]
-        ops = {op if isinstance(op := each.get("op"), str) else "" for each in rows}
+        rows: Any = raws
+        doubtful = list[int]()
+        if set(map(type, raws)) != {dict}:
+            rows = [raw if type(raw) is dict else {} for raw in raws]
+            doubtful = [at for at, raw in enumerate(raws) if type(raw) is not dict]
+        try:
+            ops = {each.get("op") for each in rows}
+        except TypeError:  # an array or an object
+            return decode_each(len(raws), row)
         if len(known := ops & KINDS.keys()) != 1:
             return decode_each(len(raws), row)
         [op] = known
