@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from tableside.core import values
@@ -45,6 +46,18 @@ class Calls(WithinPolicy):
 
         await asyncio.gather(*(caller(number) for number in range(20)))
         assert {key: (await value(policy, key))["n"] for key in keys} == acknowledged
+
+    async def test_reads_after_ordered_writes_return_the_newest(self, policy: Policy) -> None:
+        asked = [put("a", {"n": order}, order=order) for order in (3, 1, 2, 5, 4)]
+        for seen, write in zip((3, 3, 3, 5, 5), asked, strict=True):
+            for ordered in (write, msgspec.structs.replace(write, returning=True)):
+                assert (await written(policy, ordered)).superseded == (write.order != seen)
+                assert same(await value(policy, "a"), {"n": seen})
+        outcomes = await asyncio.gather(*(written(policy, put("b", {"n": order}, order=order)) for order in range(32)))
+        assert not outcomes[-1].superseded
+        assert same(await value(policy, "b"), {"n": 31})
+        await asyncio.gather(*(written(policy, Delete("b", order=order)) for order in (31, 30, 29)))
+        assert await one(policy, Get("b")) is None
 
     async def test_one_of_many_concurrent_writes_with_the_same_etag_succeeds(self, policy: Policy) -> None:
         for turn in range(2):

@@ -196,6 +196,8 @@ async def test_operations_with_individual_outcomes_are_not_folded(table: Table, 
         put("a", {"n": 3}, returning=True),
         put("a", {"n": 4}, token=Token("w", 2)),
         put("a", {"n": 5}, if_match=("*",)),
+        put("a", {"n": 6}, order=2),
+        update("a", {"n": 7}, order=1),
         put("a", {"n": 6}),
         increment(if_match=("*",)),
         Delete("a"),
@@ -207,8 +209,8 @@ async def test_operations_with_individual_outcomes_are_not_folded(table: Table, 
     assert len(store.calls) == len(alone)
     assert written[1].value == b'{"n":2}'
     assert written[7].value == b'{"n":3}'
-    assert written[14].created
-    assert not written[15].created
+    assert written[16].created
+    assert not written[17].created
     assert await value(table, "a") == {"n": 8}
 
 

@@ -30,7 +30,7 @@ from tableside.core.errors import (
     Throttled,
     TooLarge,
 )
-from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Update, Written
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.bulkhead import Bulkhead
 from tableside.policies.metrics import PolicyMetrics
@@ -200,6 +200,23 @@ async def test_a_write_with_a_token_is_repeated_and_counts_once() -> None:
     found = await one(store, Get("a"))
     assert isinstance(found, Record)
     assert (found.etag, found.value) == (outcome.etag, outcome.value)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [put("a", {"n": 1}, order=5), update("a", {"n": 1}, order=5), Delete("a", order=5)],
+    ids=["put", "update", "delete"],
+)
+@in_virtual_time
+async def test_a_write_with_an_order_is_repeated_without_effect(write: Operation) -> None:
+    store = failing(StoreUnavailable, 1, applied="unknown")
+    assert isinstance(await one(retry(store), write), Written)
+    assert len(store.calls) == 2
+    older = await one(store, put("a", {"n": 0}, order=4))
+    assert isinstance(older, Written)
+    assert older.superseded == (not isinstance(write, Update))
+    found = await one(store, Get("a"))
+    assert found is None if isinstance(write, Delete) else isinstance(found, Record) and found.value == b'{"n":1}'
 
 
 @in_virtual_time
