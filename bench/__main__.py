@@ -21,6 +21,7 @@ TABLES = ("memory", "rocksdb", "redis", "postgres", "dynamodb")
 
 BENCHMARKS = {
     "batch": ("batches", "seconds", "rounds", "matching"),
+    "orders": ("orders", "seconds", "rounds"),
     "single": ("single", "seconds", "rounds"),
     "policies": ("policies", "seconds", "rounds"),
     "coalesce": ("coalesce", "seconds", "rounds"),

@@ -76,14 +76,14 @@ def run(seconds: float, rounds: int, matching: str = "") -> list[Result]:
         comparisons: list[Comparison] = []
         for store, shapes in chosen.items():
             cases = {case.table: case for shape in shapes for case in shape.cases}
-            service = stack.enter_context(_service(folder, store, redis_url, cases.values()))
+            service = stack.enter_context(service_of(folder, store, redis_url, cases.values()))
             comparisons += [_comparison(service, store, shape, seconds * SECONDS_SHARE) for shape in shapes]
         results = measured(comparisons, rounds)
     return [*results, *_between_stores(results)]
 
 
 @contextmanager
-def _service(folder: Path, store: str, redis_url: str, cases: Iterable[Case]) -> Iterator[Service]:
+def service_of(folder: Path, store: str, redis_url: str, cases: Iterable[Case]) -> Iterator[Service]:
     """Run a service with one table for each case."""
     kind = STORES[store]
     settings = {"redis": {"url": redis_url}, "rocksdb": {"path": "records"}, "memory": {}}[kind]
@@ -98,13 +98,14 @@ def _comparison(service: Service, store: str, shape: Shape, seconds: float) -> C
     for case in shape.cases:
         requests = shape.requests(case)
         check(service.url, requests[0], shape.rows, case.failures(shape.op, shape.rows))
-        ways[case.name] = partial(_rate, service.url, requests, shape.rows, seconds)
+        ways[case.name] = partial(rate, service.url, requests, shape.rows, seconds)
     ratios_min = {case.name: case.ratio_min for case in shape.cases if case.ratio_min is not None}
     services = dict.fromkeys(ways, service.process.pid)
     return Comparison(f"{store}, {shape}", "records", ways, ratios_min, services, TITLE)
 
 
-def _rate(url: str, requests: Sequence[Request], rows: int, seconds: float) -> float:
+def rate(url: str, requests: Sequence[Request], rows: int, seconds: float) -> float:
+    """Return the number of operations per second."""
     return rows * requests_per_second(url, requests, connections=CONNECTIONS, seconds=seconds)
 
 

@@ -36,7 +36,10 @@ ROWS_FOR_A_BAD_ONE = 1000
 
 @dataclass(frozen=True)
 class Case:
-    """The options of a batch. `ratio_min` is the lowest acceptable ratio of its rate to that of the plainest batch."""
+    """The options of a batch. `ratio_min` is the lowest acceptable ratio of its rate to that of the plainest batch.
+
+    `sets`: an update sets a member instead of adding to it, which an ordered update cannot.
+    """
 
     name: str
     ratio_min: float | None = None
@@ -46,6 +49,8 @@ class Case:
     fields: Sequence[str] = ()
     default: bool = False
     token: bool = False
+    order: bool = False
+    sets: bool = False
     op_column: bool = False
     bad_rows: bool = False
 
@@ -108,7 +113,7 @@ def batch(op: Op, keys: Sequence[str], table: str = records.TABLE, case: Case = 
         request, packed = _arrow(operations, path, op_column=case.op_column), struct.Struct("<q").pack
     else:
         request, packed = Request("POST", path, orjson.dumps({"operations": operations})), b"%d".__mod__
-    return replace(request, renewed=partial(_renewed, packed)) if case.token else request
+    return replace(request, renewed=partial(_renewed, packed)) if case.token or case.order else request
 
 
 def puts(count: int, table: str = records.TABLE, case: Case = PLAIN, rows: int = 5000) -> list[Request]:
@@ -135,13 +140,15 @@ def _operations(op: Op, keys: Sequence[str], case: Case) -> list[dict[str, Any]]
     if op == "get" and case.fields:
         members["fields"] = case.fields
     if op == "update":
-        members["update"] = INCREMENT
+        members["update"] = {"$set": {"seats": 1}} if case.sets else INCREMENT
     if op == "update" and case.default:
         members["default"] = {"seats": 0}
     if op != "get" and case.ttl_s:
         members["ttl_s"] = case.ttl_s
     if op != "get" and case.token:
         members["token"] = {"writer": WRITER, "sequence": SEQUENCE}
+    if op != "get" and case.order:
+        members["order"] = SEQUENCE
     operations = [{"op": op, "key": key, **members} for key in keys]
     if op == "put":
         for operation in operations:
