@@ -50,6 +50,12 @@ def verbs(spark: SparkSession, url: str, directory: Path) -> None:
     totals = found.agg(F.sum("n"), F.sum("count"), F.sum(F.size("all")), F.max("last")).collect()[0]
     assert tuple(totals) == (999_000, 2_000, 2_000, 999), totals
 
+    ordered = Table("connect_ordered", url)
+    assert ordered.put(rows, "k", sequence_by="n").applied == 1_000
+    assert ordered.put(rows, "k", sequence_by=col("n") - 1_000).superseded == 1_000
+    summary = ordered.update(rows, "k", set=["n"], nulls="omit", delete_when=col("n") == 999, sequence_by="n")
+    assert (summary.operations, summary.applied) == (50, 1_000), summary
+
     bad = rows.limit(10).withColumn("f", F.when(col("n") == 3, lit(float("nan"))).otherwise(lit(1.0)))
     collected = table.put(bad, "k", on_error="collect")
     assert (collected.applied, collected.failed) == (9, 1), collected
@@ -142,12 +148,18 @@ def streams(spark: SparkSession, url: str, directory: Path) -> None:
     def with_a_token(frame: DataFrame, number: int) -> None:
         Table("connect_stream", url).update(frame, "k", {"$inc": {"n": lit(1)}}, token=("connect", number))
 
+    def ordered(frame: DataFrame, number: int) -> None:
+        for sequence in (2, 1):
+            summary = Table("connect_late", url).put(frame.withColumn("at", lit(sequence)), "k", sequence_by="at")
+            assert summary.superseded == (1_000 if sequence == 1 else 0), summary
+
     def run(name: str, write: Callable[[DataFrame, int], None]) -> None:
         writer = events.writeStream.foreachBatch(write).option("checkpointLocation", str(directory / name))
         assert writer.trigger(availableNow=True).start().awaitTermination(120)
 
     with pytest.raises(StreamingQueryException, match="does not provide the query's id in foreachBatch"):
         run("without", without_a_token)
+    run("ordered", ordered)
     run("with", with_a_token)
     assert found.agg(F.sum("n")).collect()[0][0] == 2_000
 
