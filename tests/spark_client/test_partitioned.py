@@ -38,7 +38,7 @@ PARTITIONS, ROWS = 4, 400
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("partitioned")
-    tables = ("routed", "copied", "counted", "looked_up", "streamed", "plain_default", "dead")
+    tables = ("routed", "copied", "counted", "looked_up", "streamed", "plain_default", "dead", "ordered")
     config = {
         "stores": {f"s{at}": {"kind": "rocksdb", "path": str(directory / f"s{at}")} for at in range(PARTITIONS)}
         | {"shards": {"kind": "partitioned", "partitions": [f"s{at}" for at in range(PARTITIONS)]}}
@@ -238,3 +238,18 @@ def test_a_stream_accounts_for_every_row_in_every_partition(
     assert stored(service, "streamed") == {place: {"n": 2} for place in expected()}
     [again] = progress(query)
     assert (again.applied, again.replayed, again.dropped) == (0, expected().total(), ROWS // 5)
+
+
+def test_each_partition_orders_its_own_copies(spark: SparkSession, service: Service) -> None:
+    table, copies = Table("ordered", service.url), sum(expected().values())
+    newer, older = (frame_of(spark).withColumn("at", lit(sequence)) for sequence in (2, 1))
+    assert table.put(newer, "k", partitions=by_column(), sequence_by="at").applied == copies
+    everywhere = F.lit(None).cast("array<int>")
+    summary = table.put(older, "k", partitions=everywhere, sequence_by="at")
+    assert (summary.applied, summary.superseded) == (ROWS * PARTITIONS - copies, copies)
+    found = Counter((place, key) for (place, key), value in stored(service, "ordered").items() if value["at"] == 2)
+    assert found == expected()
+    summary = table.update(older, "k", set=["at"], nulls="omit", partitions=by_column(), sequence_by="at")
+    assert (summary.superseded, summary.dropped) == (copies, ROWS // 5)
+    assert table.delete(newer, "k", partitions=everywhere, sequence_by="at").applied == ROWS * PARTITIONS
+    assert stored(service, "ordered") == {}

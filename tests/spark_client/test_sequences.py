@@ -216,8 +216,8 @@ def test_a_row_without_a_valid_sequence_fails_alone(spark: SparkSession, service
         summary = write(frame, "k", sequence_by="at", on_error="collect")
         assert (summary.applied, summary.failed) == (1, 2)
         failed = {(row.k, row.code, row.detail) for row in summary.failures.collect()}
-        assert failed == {(key, "invalid_operation", "sequence_by is null") for key in "xy"}
-        with pytest.raises(TableWriteError, match=r"2 rows failed .* sequence_by is null") as caught:
+        assert failed == {(key, "invalid_operation", "column at of sequence_by is null") for key in "xy"}
+        with pytest.raises(TableWriteError, match=r"2 rows failed .* column at of sequence_by is null") as caught:
             write(frame, "k", sequence_by="at")
         assert "token" not in str(caught.value)
     dates = spark.sql("select 'x' k, date_add(date'1970-01-01', 1000000000) at")

@@ -281,7 +281,7 @@ def _check_rows(
     keys: list[Check] = [(quoted(key).isNull(), f"key column {key} is null") for key in options.keys]
     if options.deletes:  # of deletes, only the key and the sequence are checked
         checks = [(None if condition is None else ~F.col(DELETE) & condition, text) for condition, text in checks]
-    problem = json_columns.first_problem([*keys, *sequence_checks(rows), *checks]).alias(PROBLEM)
+    problem = json_columns.first_problem([*keys, *sequence_checks(rows, options.sequence_by), *checks]).alias(PROBLEM)
     return rows.select(*map(quoted, options.operation_keys), *markers, problem, *columns)
 
 

@@ -57,14 +57,15 @@ def require_sequence_type(kind: DataType) -> None:
         raise ValueError(f"sequence_by is {kind.simpleString()}: it must be an integer, a timestamp or a date")
 
 
-def sequence_checks(rows: DataFrame) -> list[Check]:
-    """Return the conditions for rows without an order, and their problems, if the rows have a sequence."""
-    if SEQUENCE not in rows.columns:
+def sequence_checks(rows: DataFrame, sequence_by: SequenceBy) -> list[Check]:
+    """Return the conditions for rows of an ordered write that have no order, and their problems."""
+    if sequence_by is None:
         return []
-    checks: list[Check] = [(F.col(SEQUENCE).isNull(), "sequence_by is null")]
+    name = f"column {sequence_by} of sequence_by" if isinstance(sequence_by, str) else "sequence_by"
+    checks: list[Check] = [(F.col(SEQUENCE).isNull(), f"{name} is null")]
     if isinstance(rows.schema[SEQUENCE].dataType, DateType):
         is_beyond = F.abs(F.unix_date(SEQUENCE)) > _DAYS_MAX
-        checks.append((is_beyond, "sequence_by is a date whose microseconds since 1970 exceed 64 bits"))
+        checks.append((is_beyond, f"{name} is a date whose microseconds since 1970 exceed 64 bits"))
     return checks
 
 
