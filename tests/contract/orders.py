@@ -187,7 +187,7 @@ class Orders(Opens):
     async def test_an_absent_record_keeps_its_orders_for_a_time(
         self, open_store: Open, time: Time, leaves: str
     ) -> None:
-        memory_s = time.short_s * 5
+        memory_s = time.short_s * 7
         store = await open_store(delete_memory_s=memory_s)
         needs(store, "tokens", "ttl")
         await written(store, putting(5, {"a": 5}, ttl_s=time.short_s if leaves == "expiry" else None)("a"))

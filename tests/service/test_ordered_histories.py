@@ -10,8 +10,8 @@ import os
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,6 +164,7 @@ def nearly_in_sequence(sent: Sequence[Event], dice: random.Random) -> list[Event
 def test_every_key_has_its_newest_state_despite_kills(
     store: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
+    print(f"\n{store}: seed {SEED}", flush=True)
     dice = random.Random(SEED)
     sent = events(int(EVENTS) if EVENTS else USUAL.get(store, FEW), dice)
     used = kind(store, request, tmp_path)
@@ -176,28 +177,32 @@ def test_every_key_has_its_newest_state_despite_kills(
         ]
         urls = [replica.url for replica in replicas]
         backfill, stream = Sender(urls, arrow=True), Sender(urls[::-1], arrow=False)
-        pool = stack.enter_context(ThreadPoolExecutor(2))
-        started = time.monotonic()
-        running = [
-            pool.submit(backfill.send, batches(dice.sample(sent, len(sent)), 2000)),
-            pool.submit(stream.send, batches(nearly_in_sequence(sent, dice), 200)),
-        ]
-        for number in range(KILLS):
-            while backfill.acknowledged + stream.acknowledged < 2 * len(sent) * (number + 0.5) / KILLS:
-                assert not any(one.done() and one.exception() for one in running), [one.exception() for one in running]
-                time.sleep(PAUSE_S)
-            replicas[number % len(replicas)].kill_and_restart(dice.uniform(0, 0.5))
-        for one in running:
-            one.result()
-        rate = (backfill.acknowledged + stream.acknowledged) / (time.monotonic() - started)
-        print(f"\n{store}: seed {SEED}, {len(sent)} events, {rate:.0f}/s, {backfill.counts}, {stream.counts}")
+        with ThreadPoolExecutor(2) as pool:
+            running = [
+                pool.submit(backfill.send, batches(dice.sample(sent, len(sent)), 2000)),
+                pool.submit(stream.send, batches(nearly_in_sequence(sent, dice), 200)),
+            ]
+            kill_in_turn(replicas, lambda: (backfill.acknowledged + stream.acknowledged) / (2 * len(sent)), running)
         found = dict(records(urls[-1]))
+    print(f"{len(sent)} events, {backfill.counts}, {stream.counts}")
     wanted = newest(sent)
     assert backfill.counts["superseded"] > 0
     assert stream.counts["superseded"] > 0
     assert backfill.counts["failed"] + stream.counts["failed"] > 0, "the kills disturbed nothing"
     assert {key: found.get(key) for key in wanted if not same(found.get(key), wanted[key])} == {}
     assert found.keys() == {key for key, value in wanted.items() if value is not None}
+
+
+def kill_in_turn(
+    replicas: Sequence[RestartedService], progress: Callable[[], float], running: Sequence[Future[None]]
+) -> None:
+    """Kill a replica and restart it at each third of the work. Return when all of it is done."""
+    for number in range(KILLS):
+        while progress() < (number + 0.5) / KILLS and not all(one.done() for one in running):
+            time.sleep(PAUSE_S)
+        replicas[number % len(replicas)].kill_and_restart(PAUSE_S)
+    for one in running:
+        one.result()
 
 
 def records(url: str) -> Iterator[tuple[str, Any]]:
