@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tableside.core.operations import Delete, Token, Write
+from tableside.core.operations import NO_EXPIRY, Delete, Token, Write
 
 from .words import put, update
 
@@ -130,3 +130,31 @@ BY_HAND: dict[str, tuple[Asked, dict[str, Any] | None]] = {
     "delete with a token": (deleting(None, token=Token("w", 1)), None),
 }
 """Writes without an order, and the value after them. The record is {"a": {}, "b": 1} before."""
+
+MEMORY_S = 1000
+"""How long a table keeps the orders of absent records, in the following cases."""
+
+INCREMENT = {"$inc": {"n": 1}}
+KEPT_FOR_S: dict[str, tuple[list[Asked], int | None]] = {
+    "a record without expiry": ([putting(5, {})], None),
+    "an expiring record": ([putting(5, {}, ttl_s=60)], 60 + MEMORY_S),
+    "an expiring record with a token": ([putting(5, {}, ttl_s=60, token=Token("w", 1))], 60 + MEMORY_S),
+    "an expiring put by hand": ([PUT, putting(None, {}, ttl_s=60)], 60 + MEMORY_S),
+    "an expiring update by hand": ([PUT, updating(None, {"n": 1}, ttl_s=60)], 60 + MEMORY_S),
+    "an increment of an expiring record": ([putting(5, {"n": 0}, ttl_s=60), updating(None, INCREMENT)], 60 + MEMORY_S),
+    "a change of an expiring record": ([putting(5, {}, ttl_s=60), updating(None, {"a": {"b": 1}})], 60 + MEMORY_S),
+    "an ordered update of an expiring record": ([putting(5, {}, ttl_s=60), updating(6, {"a": 1})], 60 + MEMORY_S),
+    "an expiry that an update removes": ([putting(5, {}, ttl_s=60), updating(6, {}, ttl_s=NO_EXPIRY)], None),
+    "an expiry that an update by hand removes": ([putting(5, {}, ttl_s=60), updating(None, {}, ttl_s=NO_EXPIRY)], None),
+    "an expiry that a put by hand removes": ([putting(5, {}, ttl_s=60), putting(None, {})], None),
+    "a delete": ([deleting(5)], MEMORY_S),
+    "a delete with a token": ([deleting(5, token=Token("w", 1))], 86_400),
+    "a delete by hand": ([PUT, deleting(None)], MEMORY_S),
+    "a delete by hand of an expiring record": ([putting(5, {}, ttl_s=60), deleting(None)], MEMORY_S),
+    "a put after a delete": ([deleting(5), putting(6, {})], None),
+    "a put by hand after a delete": ([deleting(5), putting(None, {})], None),
+    "an expiring put by hand after a delete": ([deleting(5), putting(None, {}, ttl_s=60)], 60 + MEMORY_S),
+    "a first update by hand after a delete": ([deleting(5), updating(None, INCREMENT, default={"n": 0})], None),
+    "an update after a delete": ([deleting(5), updating(6, {"a": 1}, ttl_s=60)], 60 + MEMORY_S),
+}
+"""Writes of a record, and how long from then its orders are kept. None is as long as the record exists."""

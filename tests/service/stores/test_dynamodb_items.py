@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from contract import Time, one, pages, put, record, refused, same, scanned, update, value, written
+from contract.ordered_writes import KEPT_FOR_S, MEMORY_S
 from support.dynamodb_tables import fresh_table, get_item, opened, put_item
 from tableside.core import page_builder, values
 from tableside.core.errors import InvalidOperation, RecordNotFound, RecordUnreadable, TooLarge
-from tableside.core.operations import Delete, Get, Record, Token, Write, Written
+from tableside.core.operations import Delete, Get, Record, Token, Written
 from tableside.core.store import Scan, now_ms
 from tableside.stores.dynamodb import scans
 from tableside.stores.dynamodb.backend import DynamodbTableOptions
@@ -76,28 +77,12 @@ async def test_the_members_of_a_value_are_attributes(dynamodb_client: Client, na
     assert 0 < int(side_attributes["_ts_expires"]["N"]) - now_ms() // 1000 <= 61
 
 
-MEMORY_S = 1000
-KEPT_FOR_S: dict[str, tuple[list[Write], int | None]] = {
-    "a record without expiry": ([put("a", {}, order=5)], None),
-    "an expiring record": ([put("a", {}, order=5, ttl_s=60)], 60 + MEMORY_S),
-    "an expiry without an order": ([put("a", {}, order=5), put("a", {}, ttl_s=60)], 60 + MEMORY_S),
-    "an expiry of an update": ([put("a", {}, order=5), update("a", {"n": 1}, ttl_s=60)], 60 + MEMORY_S),
-    "an update of an expiring record": (
-        [put("a", {"n": 0}, order=5, ttl_s=60), update("a", {"$inc": {"n": 1}})],
-        60 + MEMORY_S,
-    ),
-    "an expiry that is removed": ([put("a", {}, order=5, ttl_s=60), update("a", {}, order=6, ttl_s=-1)], None),
-    "a delete": ([Delete("a", order=5)], MEMORY_S),
-    "a delete without an order": ([put("a", {}, order=5), Delete("a")], MEMORY_S),
-}
-
-
 @pytest.mark.parametrize("what", KEPT_FOR_S)
 async def test_dynamodb_keeps_an_item_with_orders_for_longer(dynamodb_client: Client, name: str, what: str) -> None:
     writes, kept_for_s = KEPT_FOR_S[what]
     store = await opened(dynamodb_client, name, delete_memory_s=MEMORY_S)
-    for write in writes:
-        await written(store, write)
+    for asked in writes:
+        await written(store, asked("a"))
     item = await get_item(dynamodb_client, name, KEY)
     assert ("_ts_expires" in item) == (kept_for_s is not None)
     assert kept_for_s is None or abs(int(item["_ts_expires"]["N"]) - now_ms() // 1000 - kept_for_s) <= 5

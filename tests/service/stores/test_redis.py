@@ -30,6 +30,7 @@ from contract import (
     value,
     written,
 )
+from contract.ordered_writes import KEPT_FOR_S, MEMORY_S
 from servers.process import free_port
 from servers.redis import redis
 from support import large_records
@@ -85,6 +86,17 @@ async def configured(url: str, **configuration: str) -> AsyncIterator[Any]:
         finally:
             for setting, earlier in before.items():
                 await client.config_set(setting, earlier or "")
+
+
+@pytest.mark.parametrize("what", KEPT_FOR_S)
+async def test_a_side_key_with_orders_outlives_its_record(redis_url: str, tool: Any, what: str) -> None:
+    writes, kept_for_s = KEPT_FOR_S[what]
+    async with table(redis_url, TableSpec("t", delete_memory_s=MEMORY_S)) as store:
+        for asked in writes:
+            await written(store, asked("a"))
+        left_s = await tool.ttl(side_key(redis_key(store, "a")))
+    assert (left_s == -1) == (kept_for_s is None)
+    assert kept_for_s is None or abs(left_s - kept_for_s) <= 5
 
 
 # Other tools
