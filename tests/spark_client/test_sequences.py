@@ -40,9 +40,9 @@ def events(count: int, seed: int = 7) -> list[Event]:
     chance = random.Random(seed)
     return [
         {
-            "k": f"k{chance.randrange(40)}",
-            "at": chance.randrange(30) * 2 + chance.randrange(2),
-            "gone": chance.random() < 0.1,
+            "k": f"k{chance.randrange(20)}",
+            "at": chance.randrange(20),
+            "gone": chance.random() < 0.2,
             "a": chance.choice([None, tie]),
             "b": chance.choice([None, None, f"b{tie}"]),
             "c": chance.choice([None, None, None, tie]),
@@ -145,7 +145,7 @@ def test_each_member_gets_its_own_newest_row(spark: SparkSession, service: Servi
         summary = table.update(frame, "k", **forms[form], **options)
         assert summary.sent == summary.applied + summary.superseded == frame.count()
         if form != "text":
-            assert summary.operations <= 40 * (5 if nulls == "omit" else 2)
+            assert summary.operations <= 20 * (5 if nulls == "omit" else 2)
     assert stored(service, table.name) == after_updates(rows, nulls)
 
 
@@ -173,7 +173,7 @@ def test_a_stream_of_late_changes_needs_no_memory_of_its_micro_batches(
     spark: SparkSession, service: Service, tmp_path: Path
 ) -> None:
     rows = events(300)
-    for file, part in enumerate(([row for row in rows if row["at"] >= 30], [row for row in rows if row["at"] < 30])):
+    for file, part in enumerate(([row for row in rows if row["at"] >= 10], [row for row in rows if row["at"] < 10])):
         path = tmp_path / "in" / f"{file}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text("\n".join(map(json.dumps, part)))
@@ -251,13 +251,13 @@ def test_a_repeated_task_counts_each_row_once(
 
     rows, table = events(300), Table("sequence_repeated", service.url)
     monkeypatch.setattr(job, "WriteTask", RepeatedTask)
-    newer, older = ([row for row in rows if (row["at"] >= 30) is part] for part in (True, False))
+    newer, older = ([row for row in rows if (row["at"] >= 10) is part] for part in (True, False))
     update = partial(table.update, key="k", set=["a", "b", "c"], nulls="omit", order_by="tie", sequence_by="at")
     summary = update(framed(spark, newer))
     assert (summary.applied, summary.superseded) == (len(newer), 0)
     put = partial(table.put, key="k", order_by="tie", sequence_by="at")
     keys = {row["k"] for row in newer}
-    before = table.put(framed(spark, [{**row, "at": 60} for row in newer]), "k", sequence_by="at").applied
+    before = table.put(framed(spark, [{**row, "at": 20} for row in newer]), "k", sequence_by="at").applied
     assert before == len(newer)
     summary = put(framed(spark, older))
     superseded = sum(row["k"] in keys for row in older)
@@ -308,10 +308,10 @@ def test_the_format_puts_ordered_rows_in_batches_and_streams(
     frame = framed(spark, unique).select("k", F.timestamp_micros("at").alias("at"), "a", "b", "c")
     expected = {key: value | {"at": at} for key, value, at in latest(unique)}
     options = {"url": service.url, "table": "sequence_format", "key": "k", "sequence_by": "at"}
-    for part in ("at >= timestamp_micros(30)", "at < timestamp_micros(30)"):
+    for part in ("at >= timestamp_micros(10)", "at < timestamp_micros(10)"):
         frame.where(part).write.format("tableside").options(**options).mode("append").save()
     assert stored(service, "sequence_format") == expected
-    frame.where("at < timestamp_micros(30)").write.parquet(str(tmp_path / "in"))
+    frame.where("at < timestamp_micros(10)").write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(frame.schema).parquet(str(tmp_path / "in"))
     writer = stream.writeStream.format("tableside").options(**options).option("checkpointLocation", str(tmp_path / "c"))
     assert finished(writer.trigger(availableNow=True).start()).exception() is None
