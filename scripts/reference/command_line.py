@@ -19,7 +19,7 @@ This page is generated: `scripts/run python -m scripts.reference` renews it.
 CONNECTION = """\
 ## The connection
 
-The commands `tables`, `get`, `put`, `update`, `delete`, `scan` and `load` have these options:
+All commands except `serve`, `check` and `token` have these options:
 """
 
 SHARED = 7

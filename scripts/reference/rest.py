@@ -22,9 +22,6 @@ This page is generated: `scripts/run python -m scripts.reference` renews it.
 
 Described = Mapping[str, Any]
 
-SHARED_REQUESTS = 3
-"""A parameter of at least this many requests is described once, and named by each of them."""
-
 REFUSED = 400
 """The lowest status of an error response."""
 
@@ -57,7 +54,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Shared:
-    """The parameters and error codes that many requests have in common."""
+    """The parameters that several requests have in common, and the error codes that all requests for records have."""
 
     parameters: list[Described]
     codes: list[str]
@@ -85,7 +82,7 @@ def _shared(requests: Sequence[Request]) -> Shared:
     parameters = [one for place, one in enumerate(every) if every.index(one) == place]
     of_records = [request.codes for request in requests if request.of_records]
     return Shared(
-        [one for one in parameters if every.count(one) >= SHARED_REQUESTS],
+        [one for one in parameters if every.count(one) > 1],
         [code for code in of_records[0] if all(code in codes for codes in of_records)],
     )
 
