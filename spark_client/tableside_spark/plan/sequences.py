@@ -33,7 +33,7 @@ from tableside_spark.plan.fold import RowLeaf
 from tableside_spark.plan.frames import quoted
 from tableside_spark.plan.grouping import LIVE, UpdatePerKey
 from tableside_spark.plan.json_columns import Check, json_kind
-from tableside_spark.plan.update_documents import Document
+from tableside_spark.plan.update_documents import Document, Template
 
 SequenceBy = str | Column | None
 
@@ -76,13 +76,20 @@ def require_ordered_update(documents: Sequence[Document], leaves: Sequence[RowLe
             if used not in _ORDERED:
                 raise ValueError(f"{used.name} cannot have sequence_by: only $set, $unset and merge patches can")
         for name, part in document.template.items():
-            if MERGE_PATCH in document.operators and isinstance(part, dict):
-                raise _merges(name)
-            if deeper := [path for path in part if "." in path] if isinstance(part, dict) else []:
-                raise ValueError(f"{name} {deeper[0]} cannot have sequence_by: it must name a top-level member")
+            if isinstance(part, dict):
+                _require_whole_members(document, name, part)
     for leaf in leaves:
         if leaf.leaf.operator is MERGE_PATCH and json_kind(leaf.kind) == "object":
             raise _merges(leaf.leaf.label)
+
+
+def _require_whole_members(document: Document, name: str, part: Template) -> None:
+    """Raise `ValueError` for an object in a merge patch, and for an operator with a path."""
+    if MERGE_PATCH in document.operators:
+        raise _merges(name)
+    for path in part:
+        if "." in path:
+            raise ValueError(f"{name} {path} cannot have sequence_by: it must name a top-level member")
 
 
 def _merges(member: str) -> ValueError:
