@@ -169,6 +169,8 @@ def test_an_order_on_a_get_is_rejected(api: ApiClient) -> None:
     assert right["status"] == 200
     columns = {"key": [key, key], "order": pa.array([1, None], pa.int64())}
     assert [row["status"] for row in api.rows(T, columns, op="get")] == [422, 200]
+    assert statuses(api.batch(T, {"op": "get", "key": key, "order": None})) == [200]
+    check_refused(api.get(T, key, **order(1)), 422, "invalid_operation")
 
 
 def test_orders_of_other_types_are_refused_in_arrow(api: ApiClient) -> None:
@@ -264,7 +266,9 @@ def test_forget_is_true_or_false(api: ApiClient) -> None:
 def test_the_records_that_a_request_deletes_are_forgotten(api: ApiClient) -> None:
     table = fresh("forgotten")
     api.put(table, "a", {}, **order(LAST))
-    assert api.client.delete(f"/v1/tables/{table}/records", params={"all": "true"}).json()["deleted"] == 1
+    path = f"/v1/tables/{table}/records"
+    check_refused(api.client.delete(path, params={"all": "true"}, **order(1)), 400, "malformed_request")
+    assert api.client.delete(path, params={"all": "true"}).json()["deleted"] == 1
     assert "Tableside-Superseded" not in api.put(table, "a", {}, **order(1)).headers
 
 

@@ -123,6 +123,8 @@ async def get_record(
     accept: parameters.AcceptJson = None,
 ) -> Response:
     """Get a record's value."""
+    if request.header("tableside-order") is not None:
+        raise InvalidOperation("a get has no order")
     opened = await request.catalog.table(table)
     spec = opened.spec
     operation = Get(spec.key.from_path(key), max_age_s)

@@ -151,6 +151,8 @@ async def delete_records(
     """
     if [prefix, partition, everything].count(None) != 2 or prefix == "" or everything not in (None, "true"):
         raise MalformedRequest("a request needs exactly one of prefix, which must not be empty, partition and all=true")
+    if request.header("tableside-order") is not None:  # Ignoring it would delete newer records.
+        raise MalformedRequest("Tableside-Order does not apply to the deletion of many records")
     opened = await request.catalog.table(table)
     spec, budget = opened.spec, request.budget(opened, prefer)
     scope = (*_seal_scope(spec, prefix, partition, everything), "delete")

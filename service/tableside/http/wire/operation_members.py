@@ -62,6 +62,8 @@ def operation(spec: TableSpec, members: Members) -> Operation:
         raise not_partitioned()
     if "if_absent" in members and (members["if_absent"] is None or members["if_absent"] is False):
         members = {name: member for name, member in members.items() if name != "if_absent"}
+    if "order" in members and members["order"] is None:
+        members = {name: member for name, member in members.items() if name != "order"}
     kind = members.get("op")
     allowed = MEMBERS.get(kind) if isinstance(kind, str) else None
     if allowed is None:
