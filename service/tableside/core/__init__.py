@@ -41,7 +41,13 @@ from .budget import (
     ValueRoom as ValueRoom,
     run_in_thread as run_in_thread,
 )
-from .changes import Changes as Changes, Edits as Edits, MergePatch as MergePatch
+from .changes import (
+    Changes as Changes,
+    Edits as Edits,
+    MergePatch as MergePatch,
+    changes_bytes as changes_bytes,
+    packed as packed,
+)
 from .compare_and_set import (
     CompareAndSet as CompareAndSet,
     Replacement as Replacement,

@@ -60,12 +60,12 @@ CHECKED_TYPES = (tuple, PackedChanges)
 """The types of `Changes`, for `isinstance`. JSON has neither."""
 
 
-def packed(changes: Changes) -> Changes:
-    """Return changes as text if it has at least `PACKED_BYTES_MIN` bytes."""
+def packed(changes: Changes, bytes_min: int = PACKED_BYTES_MIN) -> Changes:
+    """Return changes as text if it has at least `bytes_min` bytes."""
     if isinstance(changes, PackedChanges):
         return changes
     text = _text(changes)
-    return changes if len(text) < PACKED_BYTES_MIN else PackedChanges(text)
+    return changes if len(text) < bytes_min else PackedChanges(text)
 
 
 def changes_bytes(changes: Changes) -> int:

@@ -8,6 +8,7 @@ a string is escaped. Compare-and-set decides all other updates, and all errors.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,14 +18,16 @@ from ...core import (
     OPERATORS,
     Batch,
     Changed,
+    Changes,
     CompareAndSet,
     Edits,
-    Operation,
     Outcome,
     Results,
     TableSpec,
     Update,
     Written,
+    changes_bytes,
+    packed,
     transition,
 )
 from .connection import Reply
@@ -40,6 +43,9 @@ EDITED_BYTES_MAX = 4096
 
 RESULT_BYTES_MAX = 3 * EDITED_BYTES_MAX
 """More than the script's longest result: it checks no other limit on values."""
+
+PLANS_MAX = 256
+"""How many plans of a table are kept."""
 
 _SIMPLE_NAME = re.compile("[A-Za-z0-9_-]+")
 
@@ -146,6 +152,7 @@ class RecordEditor:
     def __init__(self, scripts: RecordScripts, spec: TableSpec) -> None:
         self._scripts = scripts
         self._spec = spec
+        self._plan_of_text = lru_cache(PLANS_MAX)(self._make_plan)
 
     async def apply(self, updates: Batch, compare_and_set: CompareAndSet, until: float) -> Sequence[Outcome]:
         """Apply updates without preconditions and times to live: those that the script can apply, then the others.
@@ -162,32 +169,33 @@ class RecordEditor:
         return await decided(_results(updates, results), updates, results, compare_and_set, until)
 
     def _plans(self, updates: Batch) -> list[_Plan]:
-        """Return how the script applies the updates. Updates with equal edits share a plan."""
-        plans: dict[tuple[bytes, bytes | None], _Plan] = {}
-        found: list[_Plan] = []
-        for at, (changes, default) in enumerate(zip(updates.cells("changes"), updates.cells("default"), strict=True)):
-            plan = _NO_PLAN
-            if isinstance(changes, tuple) and len(changes) == 1 and isinstance(edits := changes[0], Edits):
-                text = _ENCODER.encode(edits), default  # 1 and True have different texts, although they are equal.
-                if text not in plans:
-                    plans[text] = self._plan(edits, updates[at])
-                plan = plans[text]
-            found.append(plan)
-        return found
+        """Return how the script applies the updates."""
+        both = zip(updates.cells("changes"), updates.cells("default"), strict=True)
+        return [self._plan(changes, default) for changes, default in both]
 
-    def _plan(self, edits: Edits, update: Operation) -> _Plan:
-        packed = _packed(edits, self._spec.key.names)
-        if packed is None or self._spec.value_bytes_max < RESULT_BYTES_MAX:
+    def _plan(self, changes: Changes, default: bytes | None) -> _Plan:
+        text = packed(changes, 0)  # 1 and True have different texts, although they are equal.
+        if changes_bytes(text) > EDITED_BYTES_MAX or len(default or b"") > EDITED_BYTES_MAX:
             return _NO_PLAN
-        assert isinstance(update, Update)
-        if update.default is None:
-            return _Plan(packed)
+        return self._plan_of_text(text, default)
+
+    def _make_plan(self, changes: Changes, default: bytes | None) -> _Plan:
+        """Return the plan for changes and a default, which callers often repeat."""
+        edits = [*changes]
+        if len(edits) != 1 or not isinstance(edits[0], Edits):
+            return _NO_PLAN
+        words = _packed(edits[0], self._spec.key.names)
+        if words is None or self._spec.value_bytes_max < RESULT_BYTES_MAX:
+            return _NO_PLAN
+        if default is None:
+            return _Plan(words)
         # At time 0 the expiry equals the time to live, which Redis counts from the server's time.
+        update = Update(("",) * len(self._spec.key.fields), changes, default)
         created = transition(None, update, self._spec, now_ms=0, etag="")
         stored = created.stored if isinstance(created, Changed) else None
         if stored is None or stored.value is None or len(stored.value) > EDITED_BYTES_MAX:
             return _NO_PLAN
-        return _Plan(packed, stored.value, stored.expires_ms)
+        return _Plan(words, stored.value, stored.expires_ms)
 
     async def _edit(self, updates: Batch, plans: Sequence[_Plan], until: float) -> list[Reply]:
         """Call the script, and return its result for each record: UNDECIDED if it left the record unchanged."""
