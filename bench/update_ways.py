@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, functions as f
 from pyspark.sql.functions import col, lit
 
 from tableside_client import Client
+from tableside_client.chunks import chunks
 from tableside_spark import ChunkSize, Table
-from tableside_spark.executor.task_client import chunks
 
 from .flight_updates import DEFAULT, KEY
 

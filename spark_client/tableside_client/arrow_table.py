@@ -30,14 +30,13 @@ class ArrowTable:
     """
 
     def __init__(self, name: str, settings: CallSettings, run: Run) -> None:
-        self._name = name
-        self._settings = settings
+        self._calls = ArrowCalls(name, settings)
         self._run = run
 
     @property
     def name(self) -> str:
         """The name of the table."""
-        return self._name
+        return self._calls.name
 
     def batch(
         self,
@@ -73,10 +72,16 @@ class ArrowTable:
         Raises:
             TablesideError: The service refused the whole request permanently.
         """
-        rows = operations if isinstance(operations, pa.Table) else pa.Table.from_batches([operations])
-        repeatable = repeatable_rows(rows, op, writer is not None, at_least_once)
-        params = given(op=op, writer=writer, fields=joined(fields)) | ({"return": "true"} if return_ else {})
-        return self._run(_Batch(CallLimits(self._settings), self._name, rows, params, window).send_all(repeatable))
+        call = self._calls.batch(
+            operations,
+            op=op,
+            writer=writer,
+            return_=return_,
+            fields=fields,
+            at_least_once=at_least_once,
+            window=window,
+        )
+        return self._run(call)
 
     def scan(
         self,
@@ -110,15 +115,41 @@ class ArrowTable:
         )
         cursor: str | None = None
         while True:
-            page, cursor = self._run(self._page(params | given(cursor=cursor)))
+            page, cursor = self._run(self._calls.page(params, cursor))
             yield page
             if cursor is None:
                 return
 
-    def _page(self, params: Mapping[str, Any]) -> Call[tuple[pa.Table, str | None]]:
+
+class ArrowCalls:
+    """The batches and scans of one table in Arrow as calls, which a client runs."""
+
+    def __init__(self, name: str, settings: CallSettings) -> None:
+        self.name = name
+        self._settings = settings
+
+    def batch(
+        self,
+        operations: pa.Table | pa.RecordBatch,
+        *,
+        op: str | None = None,
+        writer: str | None = None,
+        return_: bool = False,
+        fields: Sequence[str] | None = None,
+        at_least_once: bool = False,
+        window: RequestWindow | None = None,
+    ) -> Call[pa.Table]:
+        """Send operations as one batch, as `ArrowTable.batch` does."""
+        rows = operations if isinstance(operations, pa.Table) else pa.Table.from_batches([operations])
+        repeatable = repeatable_rows(rows, op, writer is not None, at_least_once)
+        params = given(op=op, writer=writer, fields=joined(fields)) | ({"return": "true"} if return_ else {})
+        batch = _Batch(CallLimits(self._settings), self.name, rows, params, window)
+        return (yield from batch.send_all(repeatable))
+
+    def page(self, params: Mapping[str, Any], cursor: str | None) -> Call[tuple[pa.Table, str | None]]:
         """Return one page of a scan and the cursor of the next page, None after the last one."""
-        path = table_path(self._name, "records")
-        request = Request("GET", path, self._name, params, {"Accept": ARROW})
+        path = table_path(self.name, "records")
+        request = Request("GET", path, self.name, {**params, **given(cursor=cursor)}, {"Accept": ARROW})
         response = yield from CallLimits(self._settings).send_with_retries(request)
         page = read_stream(response.content)
         metadata: Mapping[bytes, bytes] = page.schema.metadata or {}
@@ -279,3 +310,16 @@ def repeatable_rows(operations: pa.Table, op: str | None, tokens: bool, at_least
         if name in names:
             safe = pc.or_(safe, pc.is_valid(operations[name]))
     return pc.fill_null(safe, False).combine_chunks()
+
+
+def raise_first_failure(table: str, outcomes: pa.Table, *, except_codes: Sequence[str] = ()) -> None:
+    """Raise the first failure of a batch, ignoring failures with one of the codes `except_codes`."""
+    code = outcomes["code"]
+    if code.null_count == len(code):
+        return
+    ignored = pc.is_in(code, pa.array([None, *except_codes], pa.string()))
+    failures = outcomes.filter(pc.invert(ignored))
+    if len(failures):
+        first = failures.slice(0, 1).to_pylist()[0]
+        detail = f"{first['detail']} ({len(failures)} of {len(outcomes)} operations sent together)"
+        raise TablesideError(table, first["code"], first["status"], detail)

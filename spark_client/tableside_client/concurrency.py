@@ -1,9 +1,11 @@
-"""What concurrent callers of a client share: batches of gets, turns for the writes of a record, one event loop."""
+"""Concurrent calls: in order with a window, and batches of gets, turns and one event loop for callers of a client."""
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import islice
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -15,6 +17,32 @@ BATCHES_IN_FLIGHT_MAX = 2
 
 V = TypeVar("V")
 Lock = TypeVar("Lock")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_ordered(
+    items: Iterable[Item], call: Callable[[Item], Result], window: int, size: Callable[[], int] | None = None
+) -> Iterator[Result]:
+    """Yield `call(item)` for every item in order, with at most `window` calls at a time.
+
+    `size` returns the current limit, from 1 to `window`. Without it, the limit is always `window`.
+
+    Items are consumed only as results are consumed, so that at most `window` items and results exist together. Closing
+    the iterator, or an error, cancels calls that have not started. A call runs in the consumer's
+    context, with its trace span.
+    """
+    pool = ThreadPoolExecutor(window, thread_name_prefix="tableside")
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(copy_context().run, call, item))
+            while len(waiting) >= (window if size is None else size()):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 class ThreadCoalescer(Generic[V]):

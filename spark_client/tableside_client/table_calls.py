@@ -54,7 +54,7 @@ class TableCalls(Generic[V]):
 
     def __init__(self, name: str, settings: CallSettings, kind: type[V]) -> None:
         self.name = name
-        self._settings = settings
+        self.settings = settings
         self._to_value, self._to_object = conversions(kind)
         self._supports_tokens = True  # until the service reports otherwise
         self._tokens = own_tokens()
@@ -169,13 +169,13 @@ class TableCalls(Generic[V]):
         return document["deleted"], document["cursor"]
 
     def _send(self, request: Request) -> Call[httpx.Response]:
-        return (yield from CallLimits(self._settings).send_with_retries(request))
+        return (yield from CallLimits(self.settings).send_with_retries(request))
 
     def _send_batch(self, operations: Iterable[Mapping[str, Any]], *, is_first: bool = True) -> Call[list[Document]]:
         """Send operations. Their tokens have a separate writer, so other writes may run concurrently."""
         tokens = own_tokens() if self._supports_tokens else None
         prepared = [Operation.create(operation, tokens) for operation in operations]
-        return (yield from json_batch.send(CallLimits(self._settings), self.name, prepared, is_first=is_first))
+        return (yield from json_batch.send(CallLimits(self.settings), self.name, prepared, is_first=is_first))
 
     def write(self, members: Document) -> Call[Written]:
         """Send one write. If it is not idempotent, it gets a token, unless the table supports none.
@@ -183,7 +183,7 @@ class TableCalls(Generic[V]):
         These tokens name the writer of the table object: such writes of one record must take turns (`needs_token`).
         """
         operation = Operation.create(members, self._tokens if self._supports_tokens else None)
-        limits = CallLimits(self._settings)
+        limits = CallLimits(self.settings)
         try:
             written = yield from self._send_write(limits, operation)
         except TablesideError as failure:

@@ -5,9 +5,9 @@ The import does not require Spark or a running service. Executors need only this
 
 from typing import TYPE_CHECKING
 
+from tableside_client.chunks import ChunkSize
 from tableside_client.errors import TableError
 from tableside_client.retries import Retries
-from tableside_spark.executor.task_client import ChunkSize
 from tableside_spark.multicast import multicast
 from tableside_spark.partitioning.partitioner import (
     BROADCAST,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tableside_client.address import service_url
 from tableside_client.blocking import Connection
+from tableside_client.chunks import ChunkSize
 from tableside_client.credential import Credential
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls
-from tableside_spark.executor.task_client import ChunkSize
 from tableside_spark.plan.table_schema import Target, fetch_table_schema
 from tableside_spark.write.summary import WriteStats, WriteTotals
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-    from tableside_spark.executor.json_reader import OnMismatch
+    from tableside_client.json_reader import OnMismatch
     from tableside_spark.partitioning.partitioner import PartitionFunction, StreamPartitioner
     from tableside_spark.write.failures import OnError
     from tableside_spark.write.request import WriteRequest

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from hypothesis import given, strategies as st
 
-from tableside_spark.executor.task_client import ChunkSize, chunks
+from tableside_client.chunks import ChunkSize, chunks
 
 
 def batch(start: int, count: int) -> pa.RecordBatch:

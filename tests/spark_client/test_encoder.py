@@ -5,9 +5,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tableside_client.blocking import Connection
+from tableside_client.table_schema import TableSchema
 from tableside_spark.datasource.options import TableOptions
 from tableside_spark.datasource.writers import Encoder
-from tableside_spark.plan.table_schema import TableSchema
 
 INVALID = pa.array([b"a", b"\xff", b"\xfe"], pa.binary()).view(pa.string())
 VALID = pa.array(["{}"] * 3)

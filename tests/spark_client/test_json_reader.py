@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from pyspark.sql.types import DayTimeIntervalType, IntegerType, MapType, StringType, StructField, StructType
 
 from spark_client.reading_cases import CASES, MISFIT
-from tableside_spark.executor.json_reader import JsonReader, Misfit, UnreadableMembersError, read_members
+from tableside_client.json_reader import Misfit, UnreadableMembersError, read_members
+from tableside_spark.executor.found_values import json_reader
 
 SCALARS = ("string", "boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp")
 NUMBERS = (
@@ -59,7 +60,7 @@ def texts_of(kind: Any) -> st.SearchStrategy[str]:
 @given(st.data())
 def test_arrow_reads_the_values_of_the_conversion_or_nothing(data: st.DataObject) -> None:
     schema = StructType.fromJson(struct(data.draw(st.lists(kinds, min_size=1, max_size=3))))
-    reader = JsonReader.from_fields(schema.fields)
+    reader = json_reader(schema.fields)
     values = data.draw(st.lists(st.one_of(st.none(), texts_of(pa.struct(list(reader.schema)))), max_size=4))
     texts = pa.array(values, pa.string())
     found, misfits = reader._read_each(texts)
@@ -85,7 +86,7 @@ def test_arrow_reads_what_the_service_usually_stores() -> None:
     schema = StructType.fromJson(
         {"fields": [{"name": name, "type": kind, "nullable": True} for name, kind in kinds.items()]}
     )
-    reader = JsonReader.from_fields(schema.fields)
+    reader = json_reader(schema.fields)
     texts = ['{"a":1,"e":2,"t":"2013-07-01T05:15:00.000000Z"}', None, '{"b":2,"d":"2013-07-01","s":"x"}']
     found = reader._read_with_arrow(pa.array(texts))
     assert found is not None
@@ -99,7 +100,7 @@ def test_texts_that_together_have_as_many_objects_are_not_read_together(values: 
 
 
 def test_a_misfit_has_its_row_its_member_and_its_type() -> None:
-    reader = JsonReader.from_fields([StructField("a", IntegerType()), StructField("b", IntegerType())])
+    reader = json_reader([StructField("a", IntegerType()), StructField("b", IntegerType())])
     columns, misfits = reader.read(pa.array(['{"a":1,"b":2}', None, '{"a":"x","b":[3]}', '{"b":{}}']))
     assert [column.to_pylist() for column in columns] == [[1, None, None, None], [2, None, None, None]]
     assert misfits == [Misfit(2, 0, "string"), Misfit(2, 1, "array"), Misfit(3, 1, "object")]
@@ -110,7 +111,7 @@ def test_a_misfit_has_its_row_its_member_and_its_type() -> None:
     [("3.14", "number"), ("2147483648", "number"), ("true", "boolean"), ('{"b":1}', "object"), ("[1]", "array")],
 )
 def test_a_value_that_does_not_fit_is_null_and_has_its_json_type(text: str, found: str) -> None:
-    [column], misfits = JsonReader.from_fields([StructField("a", IntegerType())]).read(pa.array([f'{{"a":{text}}}']))
+    [column], misfits = json_reader([StructField("a", IntegerType())]).read(pa.array([f'{{"a":{text}}}']))
     assert (column.to_pylist(), misfits) == ([None], [Misfit(0, 0, found)])
 
 
@@ -125,7 +126,7 @@ def test_a_value_that_does_not_fit_is_null_and_has_its_json_type(text: str, foun
 )
 def test_a_type_that_cannot_be_read_is_refused_with_its_column(kind: Any) -> None:
     with pytest.raises(ValueError, match=r"column c is .*, which cannot be read from JSON: read it as string"):
-        JsonReader.from_fields([StructField("c", kind)])
+        json_reader([StructField("c", kind)])
 
 
 def test_the_cases_have_misfits_and_values() -> None:

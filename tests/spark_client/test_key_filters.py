@@ -13,9 +13,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
+from tableside_client.table_schema import TableSchema
 from tableside_spark.datasource.key_filters import KEY_BYTES_MAX, KEYS_MAX, LEADING_MAX, select
 from tableside_spark.datasource.reader import Selection
-from tableside_spark.plan.table_schema import TableSchema
 
 TEXT = TableSchema()
 PAIR = TableSchema(("who", "at"), ("string", "integer"))

@@ -3,7 +3,7 @@
 import pyarrow as pa
 from hypothesis import given, strategies as st
 
-from tableside_spark.executor.key_columns import distinct_keys
+from tableside_client.key_columns import distinct_keys
 
 PARTS = st.one_of(st.none(), st.sampled_from(["a", "b", "ü", ""]))
 

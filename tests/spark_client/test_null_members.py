@@ -10,12 +10,13 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from support.running import Service
 from tableside_client import Client
 from tableside_client.blocking import Connection
+from tableside_client.chunks import ChunkSize
+from tableside_client.json_reader import ROWS_MIN
+from tableside_client.table_schema import TableSchema
 from tableside_spark.datasource.options import ReadOptions, TableOptions
 from tableside_spark.datasource.reader import Decoder, PageScan, TableReader
-from tableside_spark.executor.json_reader import ROWS_MIN, FoundValues, JsonReader
+from tableside_spark.executor.found_values import FoundValues, json_reader
 from tableside_spark.executor.lookup_task import LookupTask
-from tableside_spark.executor.task_client import ChunkSize
-from tableside_spark.plan.table_schema import TableSchema
 
 TABLE = "null_members"
 MEMBERS = [StructField("n", LongType()), StructField("Rare", LongType()), StructField("rare", LongType())]
@@ -24,7 +25,7 @@ Read = Callable[[Service, int], Iterator[pa.RecordBatch]]
 
 
 def look_up(service: Service, rows: int) -> Iterator[pa.RecordBatch]:
-    values = FoundValues(TABLE, JsonReader.from_fields(MEMBERS), "fail")
+    values = FoundValues(TABLE, json_reader(MEMBERS), "fail")
     connection = Connection(service.url)
     task = LookupTask(connection, TABLE, ("k",), ("k",), "left", None, values, ChunkSize(100), 2)
     # The last key has no record. The others repeat.

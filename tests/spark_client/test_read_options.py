@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from tableside_client.table_schema import TableSchema
 from tableside_spark.datasource.options import SPLITS_DEFAULT_MAX, SPLITS_MAX, ReadOptions, parse_read_options
-from tableside_spark.plan.table_schema import TableSchema
 
 PLAIN = TableSchema()
 PAIR = TableSchema(("who", "at"), ("string", "integer"))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
-from tableside_spark.executor.key_columns import distinct_keys
+from tableside_client.key_columns import distinct_keys
 from tableside_spark.executor.remembered_values import KeyMemory, RememberedLimits
 
 

@@ -24,9 +24,9 @@ from support.running import Service, running
 from tableside_client import TableNotFound
 from tableside_client.blocking import Connection
 from tableside_client.retries import Retries
+from tableside_client.table_schema import TableSchema
 from tableside_spark import ChunkSize, Table, TableWriteError
 from tableside_spark.datasource.options import TableOptions
-from tableside_spark.plan.table_schema import TableSchema
 from tableside_spark.write import job
 
 pytestmark = jvm("spark")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tableside_spark.executor.task_client import map_ordered
+from tableside_client.concurrency import map_ordered
 
 
 def test_results_come_in_order_with_no_more_than_the_window_in_flight() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql.datasource import EqualNullSafe, EqualTo, Filter, In, StringStartsWith
 from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StringType, StructType
 
+from tableside_client.table_schema import PARTITION_COLUMN, TableSchema
 from tableside_spark.datasource.reader import Part, Selection, TableReader
-from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema
 
 KEYS_MAX = 100_000
 """The maximum number of lookups. Filters that select more are left to Spark, after a scan."""

@@ -10,9 +10,10 @@ from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 from tableside_client.address import service_url
 from tableside_client.blocking import Connection
 from tableside_client.credential import Credential
+from tableside_client.json_reader import OnMismatch, require_known
+from tableside_client.table_schema import PARTITION_COLUMN, TableSchema, wire_keys
 from tableside_client.tls import Tls
-from tableside_spark.executor.json_reader import OnMismatch, require_known
-from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema, fetch_table_schema, wire_keys
+from tableside_spark.plan.table_schema import fetch_table_schema
 
 _FILE_OPTIONS = {"token_file", "ca_file", "certificate_file", "key_file"}
 _TABLE_OPTIONS = {

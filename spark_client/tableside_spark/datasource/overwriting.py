@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from tableside_client.arrow_table import raise_first_failure
+from tableside_client.table_schema import PARTITION_COLUMN
 from tableside_spark.datasource.writers import PutSender, TableWriter
-from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.operation_batch import Token, partition_lists
-from tableside_spark.plan.table_schema import PARTITION_COLUMN
 
 RECORDS_PER_PAGE = 5_000
 

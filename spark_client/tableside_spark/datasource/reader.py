@@ -9,14 +9,14 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tableside_client.arrow_table import ArrowTable
+from tableside_client.arrow_table import ArrowTable, raise_first_failure
 from tableside_client.blocking import shared_client
+from tableside_client.json_reader import JsonReader, MismatchError, NullMembers, OnMismatch, key_text, mismatch
+from tableside_client.key_columns import key_column
+from tableside_client.table_schema import PARTITION_COLUMN, wire_keys
 from tableside_spark.datasource.options import Columns, ReadOptions, TableOptions
-from tableside_spark.executor.json_reader import JsonReader, MismatchError, NullMembers, OnMismatch, key_text, mismatch
-from tableside_spark.executor.key_columns import key_column
-from tableside_spark.executor.lookup_task import raise_first_failure
+from tableside_spark.executor.found_values import json_reader
 from tableside_spark.executor.task_client import TaskWaits, read_ahead
-from tableside_spark.plan.table_schema import PARTITION_COLUMN, wire_keys
 from tableside_spark.versions import arrow_schema
 
 
@@ -34,7 +34,7 @@ class Decoder:
     def from_schema(cls, schema: StructType, target: TableOptions, on_mismatch: OnMismatch) -> Self:
         """Create a decoder. Raises `ValueError` for a missing column, and for types that JSON cannot represent."""
         columns = Columns.from_schema(schema, target)
-        reader = JsonReader.from_fields(columns.members)
+        reader = json_reader(columns.members)
         return cls(target.table, arrow_schema(schema), columns, reader, on_mismatch)
 
     def decode(self, page: pa.Table) -> pa.RecordBatch:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from tableside_client.table_schema import PARTITION_COLUMN
 from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options, parse_read_options, text_field
 from tableside_spark.datasource.overwriting import OverwritingWriter
 from tableside_spark.datasource.writers import PutSender, TableWriter
-from tableside_spark.plan.table_schema import PARTITION_COLUMN
 from tableside_spark.versions import require
 
 if TYPE_CHECKING:

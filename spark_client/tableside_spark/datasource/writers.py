@@ -4,11 +4,8 @@ A data source receives rows as Arrow batches, so their JSON is produced in Pytho
 in the JVM, which is faster.
 """
 
-import datetime as dt
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Self, cast
 
 import pyarrow as pa
@@ -16,22 +13,17 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from tableside_client.arrow_table import raise_first_failure
+from tableside_client.chunks import ChunkSize, chunks
+from tableside_client.concurrency import map_ordered
+from tableside_client.json_writer import UNWRITABLE, Decimals, JsonWriter
+from tableside_client.key_columns import invalid_utf8, key_column
+from tableside_client.order_columns import orders
 from tableside_spark.datasource.options import Columns, TableOptions, require_column
-from tableside_spark.executor.key_columns import invalid_utf8, key_column
-from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.operation_batch import Token, partition_lists
-from tableside_spark.executor.orders import orders
-from tableside_spark.executor.task_client import ChunkSize, TaskClient, chunks, map_ordered
-from tableside_spark.partitioning.partition_task import in_utc, with_scalars
+from tableside_spark.executor.task_client import TaskClient
 from tableside_spark.plan.concurrency import concurrency
-from tableside_spark.plan.json_columns import (
-    EQUAL_KEYS,
-    NOT_FINITE,
-    OUT_OF_RANGE,
-    Decimals,
-    has_type,
-    require_json_type,
-)
+from tableside_spark.plan.json_columns import has_type, require_json_type
 from tableside_spark.plan.sequences import require_sequence_type
 from tableside_spark.versions import VariantType
 
@@ -85,57 +77,16 @@ class Encoder:
         return pa.table(puts)
 
     def _texts(self, rows: pa.RecordBatch) -> pa.Array:
-        names = [field.name for field in self.columns.members]
+        writer, names = JsonWriter(cast("Decimals", self.decimals)), [field.name for field in self.columns.members]
         members = rows.select(names)
-        for position, name in enumerate(names):
-            members = members.set_column(position, name, _for_python(members.column(position)))
         try:
-            texts = [self._text(value) for value in members.to_pylist(maps_as_pydicts="strict")]
-        except (KeyError, OverflowError, ValueError) as error:
-            found = ((column, [*filter(None, map(self._problem, members[column]))]) for column in names)
+            texts = writer.texts(members.to_struct_array())
+        except UNWRITABLE as error:
+            found = ((column, [*filter(None, writer.problems(members[column]))]) for column in names)
             name, problems = next((name, problems) for name, problems in found if problems)
             count = problems.count(problems[0])
             raise ValueError(f"column {name} contains {problems[0]} in {count} rows") from error
         return pa.array(texts, pa.string())
-
-    def _problem(self, value: pa.Scalar) -> str | None:
-        try:
-            self._text(value.as_py(maps_as_pydicts="strict"))
-        except KeyError:
-            return EQUAL_KEYS
-        except UnicodeDecodeError:
-            return "text that is not valid UTF-8"
-        except OverflowError:  # from the conversion to Python's times, which have the same years
-            return OUT_OF_RANGE
-        except ValueError:
-            return NOT_FINITE
-        return None
-
-    def _text(self, value: Any) -> str:
-        return json.dumps(value, default=self._as_json, allow_nan=False, ensure_ascii=False)
-
-    def _as_json(self, value: Any) -> Any:
-        match value:
-            case dt.datetime() if value.tzinfo is not None:
-                text = value.astimezone(dt.UTC).isoformat(timespec="microseconds")
-                return text.replace("+00:00", "Z")
-            case dt.datetime():
-                return value.isoformat(timespec="microseconds")
-            case dt.date():
-                return value.isoformat()
-            case Decimal():
-                if self.decimals == "string":
-                    return f"{value:f}"
-                return int(value) if value == value.to_integral_value() else float(value)
-        raise ValueError(f"JSON cannot represent {type(value).__name__}")
-
-
-def _for_python(column: pa.Array) -> pa.Array:
-    """Return a column that Python converts exactly: times in UTC, and each float as the double with the same digits."""
-    column = in_utc(column)
-    texts = with_scalars(column.type, lambda kind: pa.string() if pa.types.is_float32(kind) else kind)
-    doubles = with_scalars(column.type, lambda kind: pa.float64() if pa.types.is_float32(kind) else kind)
-    return column if texts == column.type else column.cast(texts).cast(doubles)
 
 
 CHUNKS_MAX = 2**20

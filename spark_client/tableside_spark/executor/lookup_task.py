@@ -1,6 +1,6 @@
 """The executor side of a join: adds the value to each row of Arrow batches."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -8,13 +8,15 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tableside_client.arrow_table import raise_first_failure
 from tableside_client.blocking import Connection
-from tableside_client.errors import TableError
-from tableside_spark.executor.json_reader import FOUND_COLUMN, FoundValues, NullMembers
-from tableside_spark.executor.key_columns import distinct_keys, invalid_utf8, key_column
+from tableside_client.chunks import ChunkSize, chunks
+from tableside_client.json_reader import NullMembers
+from tableside_client.key_columns import distinct_keys, invalid_utf8, key_column
+from tableside_spark.executor.found_values import FOUND_COLUMN, FoundValues
 from tableside_spark.executor.operation_batch import PARTITION, partition_lists
 from tableside_spark.executor.remembered_values import KeyMemory, PlannedKeys, RememberedLimits
-from tableside_spark.executor.task_client import ChunkSize, TaskClient, chunks
+from tableside_spark.executor.task_client import TaskClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +98,3 @@ def _without_invalid_texts(column: pa.Array) -> pa.Array:
     """Return a key column with null in place of texts that are not valid UTF-8: no record has such a key."""
     invalid = invalid_utf8(column)
     return column if invalid is None else pc.if_else(invalid, pa.scalar(None, column.type), column)
-
-
-def raise_first_failure(table: str, outcomes: pa.Table, *, except_codes: Sequence[str] = ()) -> None:
-    """Raise the first failure of a batch, ignoring failures with one of the codes `except_codes`."""
-    code = outcomes["code"]
-    if code.null_count == len(code):
-        return
-    ignored = pc.is_in(code, pa.array([None, *except_codes], pa.string()))
-    failures = outcomes.filter(pc.invert(ignored))
-    if len(failures):
-        first = failures.slice(0, 1).to_pylist()[0]
-        detail = f"{first['detail']} ({len(failures)} of {len(outcomes)} operations sent together)"
-        raise TableError(table, first["code"], first["status"], detail)

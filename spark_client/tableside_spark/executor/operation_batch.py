@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_spark.executor.key_columns import comparable, invalid_utf8, key_column
-from tableside_spark.executor.orders import SEQUENCE, orders
+from tableside_client.key_columns import comparable, invalid_utf8, key_column
+from tableside_client.order_columns import orders
 
 ROWS = "__rows"
 """The number of DataFrame rows that an operation combines."""
@@ -23,6 +23,8 @@ NO_PARTITION = -1
 LATER_PARTS = "__later_parts"
 """The number of later operations on the same key in the write, or `INVALID` for a row with a problem."""
 INVALID = -1
+SEQUENCE = "__sequence"
+"""The column of an ordered write's operations with their sequence: an integer, a date or a timestamp."""
 RESET = "#reset"
 """The suffix of the writer's name for a delete that precedes an update in the same write."""
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableside_client.blocking import Connection
+from tableside_client.chunks import ChunkSize, chunks
 from tableside_client.errors import TableError
 from tableside_spark.executor.operation_batch import (
     DELETE,
@@ -27,7 +28,7 @@ from tableside_spark.executor.operation_batch import (
     reset_mask,
     rounds,
 )
-from tableside_spark.executor.task_client import ChunkSize, TaskClient, chunks
+from tableside_spark.executor.task_client import TaskClient
 
 CODE = "__code"
 DETAIL = "__detail"

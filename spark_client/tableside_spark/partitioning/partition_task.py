@@ -4,13 +4,13 @@ A list of partitions is empty for a dropped record, null (or `[-1]`) for a broad
 The plan checks these lists again, because they may also come from a column.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from operator import index
 from typing import Any, SupportsIndex
 
 import pyarrow as pa
 
+from tableside_client.json_writer import in_utc
 from tableside_spark.partitioning.partitioner import BROADCAST, DEFAULT, DROP, PartitionFunction, Partitions
 
 PARTITIONS = pa.list_(pa.int32())
@@ -68,24 +68,3 @@ class PartitionTask:
 def range_error_text(where: str, num_partitions: int) -> str:
     """Return the beginning of the error message for invalid partitions. The caller appends them."""
     return f"{where}: partitions are 0 to {num_partitions - 1}, or -1 alone for all of them; a record is for"
-
-
-def in_utc(column: pa.Array) -> pa.Array:
-    """Return the column with its times, at every depth, in UTC."""
-    kind = with_scalars(column.type, _in_utc)
-    return column if kind == column.type else column.cast(kind)
-
-
-def with_scalars(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a type with each of its scalar types changed, except those of the keys of maps."""
-    if pa.types.is_struct(kind):
-        return pa.struct([member.with_type(with_scalars(member.type, change)) for member in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_field, kind.item_field.with_type(with_scalars(kind.item_type, change)))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(with_scalars(kind.value_type, change)))
-    return change(kind)
-
-
-def _in_utc(kind: pa.DataType) -> pa.DataType:
-    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind

@@ -9,9 +9,10 @@ from pyspark.sql import (
     functions as F,  # noqa: N812 - its name everywhere
 )
 
-from tableside_spark.executor.task_client import ChunkSize
+from tableside_client.chunks import ChunkSize
+from tableside_client.table_schema import ServiceLimits
 from tableside_spark.plan.frames import is_remote
-from tableside_spark.plan.table_schema import ServiceLimits, Target
+from tableside_spark.plan.table_schema import Target
 
 JOB_SHARE = 0.5
 """The part of the service's in-flight limits that one job may use."""

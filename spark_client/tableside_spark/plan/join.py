@@ -9,16 +9,10 @@ from pyspark.sql import (
 )
 from pyspark.sql.types import StringType, StructField, StructType
 
+from tableside_client.json_reader import OnMismatch, require_known
 from tableside_client.paths import joined
-from tableside_spark.executor.json_reader import (
-    MISMATCH_COLUMN,
-    VALUE_COLUMN,
-    FoundValues,
-    JsonReader,
-    OnMismatch,
-    member_column,
-    require_known,
-)
+from tableside_client.table_schema import TableSchema, wire_keys
+from tableside_spark.executor.found_values import MISMATCH_COLUMN, VALUE_COLUMN, FoundValues, json_reader, member_column
 from tableside_spark.executor.lookup_task import LookupTask
 from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.frames import (
@@ -30,7 +24,7 @@ from tableside_spark.plan.frames import (
     with_strings,
 )
 from tableside_spark.plan.routing import TableRouting
-from tableside_spark.plan.table_schema import TableSchema, Target, fetch_table_schema, wire_keys
+from tableside_spark.plan.table_schema import Target, fetch_table_schema
 
 HOW = {
     "left": "left",
@@ -85,7 +79,7 @@ def join(
         names,
         how,
         None if fields is None else tuple(fields),
-        FoundValues(target.table, JsonReader.from_fields(members) if members else None, on_mismatch),
+        FoundValues(target.table, json_reader(members) if members else None, on_mismatch),
         divided.chunk,
         divided.window,
         _absent_codes(frame, ordered, table_schema),

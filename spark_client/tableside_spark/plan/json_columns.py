@@ -11,20 +11,13 @@ from pyspark.sql import (
     types as T,  # noqa: N812 - its name everywhere
 )
 
+from tableside_client.json_writer import DECIMAL_DIGITS_MAX, EQUAL_KEYS, NOT_FINITE, OUT_OF_RANGE, Decimals
 from tableside_client.operators import Kind
 from tableside_spark.versions import VariantType
 
 Nulls = Literal["write", "omit"]
-Decimals = Literal["number", "string"]
 Check = tuple[Column | None, str]
 """A condition for rows that cannot be sent, and the problem that it means."""
-
-NOT_FINITE = "a NaN or an infinity"
-OUT_OF_RANGE = "a time outside of the years 1 to 9999 in UTC"
-EQUAL_KEYS = "a map with two equal keys"
-
-DECIMAL_DIGITS_MAX = 15
-"""The number of decimal digits that every double preserves."""
 
 _KINDS: tuple[tuple[Kind, tuple[type[T.DataType], ...]], ...] = (
     ("null", (T.NullType,)),

@@ -17,12 +17,12 @@ from pyspark.sql import (
 )
 from pyspark.sql.types import ArrayType, ByteType, IntegerType, LongType, NullType, ShortType
 
-from tableside_spark.executor.key_columns import comparable
+from tableside_client.key_columns import comparable
+from tableside_client.table_schema import TableSchema, wire_keys
 from tableside_spark.executor.operation_batch import NO_PARTITION, PARTITION
 from tableside_spark.partitioning.partition_task import PartitionTask, range_error_text
 from tableside_spark.partitioning.partitioner import default_partition, partition_function
 from tableside_spark.plan.frames import quoted, require_free_names, require_supported_session, require_unique_names
-from tableside_spark.plan.table_schema import TableSchema, wire_keys
 from tableside_spark.versions import with_arrow_column
 
 _DEFAULT_COLUMN = "__tableside_default_partition"

@@ -16,10 +16,10 @@ from pyspark.sql import (
 )
 from pyspark.sql.types import BooleanType, DataType, DecimalType, MapType, StringType, StructType
 
+from tableside_client.json_writer import DECIMAL_DIGITS_MAX, Decimals
 from tableside_client.operators import WHOLE_UPDATE
 from tableside_client.paths import names
-from tableside_spark.executor.operation_batch import DELETE, PROBLEM
-from tableside_spark.executor.orders import SEQUENCE
+from tableside_spark.executor.operation_batch import DELETE, PROBLEM, SEQUENCE
 from tableside_spark.plan import fold, json_columns
 from tableside_spark.plan.fold import RowLeaf
 from tableside_spark.plan.frames import quoted, type_of
@@ -33,7 +33,7 @@ from tableside_spark.plan.grouping import (
     OnePerKey,
     UpdatePerKey,
 )
-from tableside_spark.plan.json_columns import Check, Decimals, Nulls
+from tableside_spark.plan.json_columns import Check, Nulls
 from tableside_spark.plan.sequences import (
     SequenceBy,
     UpdatePerSequence,
@@ -225,11 +225,11 @@ def _require_number(leaf: Leaf, kind: DataType, decimals: Decimals) -> None:
     if (
         leaf.operator.computes
         and isinstance(kind, DecimalType)
-        and (decimals == "string" or kind.precision > json_columns.DECIMAL_DIGITS_MAX)
+        and (decimals == "string" or kind.precision > DECIMAL_DIGITS_MAX)
     ):
         raise ValueError(
             f"{leaf.label} does not accept {kind.simpleString()}{' as a string' if decimals == 'string' else ''}: "
-            f"the service computes with numbers of {json_columns.DECIMAL_DIGITS_MAX} digits; cast the operand to "
+            f"the service computes with numbers of {DECIMAL_DIGITS_MAX} digits; cast the operand to "
             'double or, for money, to an integer of the smallest unit: (column * 100).cast("long") for cents'
         )
 

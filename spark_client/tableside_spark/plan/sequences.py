@@ -27,8 +27,8 @@ from pyspark.sql.types import (
 )
 
 from tableside_client.operators import MERGE_PATCH, OPERATORS, WHOLE_UPDATE
-from tableside_spark.executor.operation_batch import DELETE, PROBLEM
-from tableside_spark.executor.orders import DAY_US, SEQUENCE
+from tableside_client.order_columns import DAY_US
+from tableside_spark.executor.operation_batch import DELETE, PROBLEM, SEQUENCE
 from tableside_spark.plan.fold import RowLeaf
 from tableside_spark.plan.frames import quoted
 from tableside_spark.plan.grouping import LIVE, UpdatePerKey

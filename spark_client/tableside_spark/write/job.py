@@ -13,13 +13,14 @@ from pyspark.sql import (
 )
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
+from tableside_client.table_schema import ServiceLimits
 from tableside_spark.executor.operation_batch import ROWS, Token, internal
 from tableside_spark.executor.task_client import REPORT_MIN_S
 from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, RETRIABLE, WriteSpec, WriteTask
 from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.frames import is_remote, map_arrow, quoted
 from tableside_spark.plan.rows import PreparedRows
-from tableside_spark.plan.table_schema import ServiceLimits, Target
+from tableside_spark.plan.table_schema import Target
 from tableside_spark.write.failures import OnError, failed_rows, outcome_columns, put_dead_letters
 from tableside_spark.write.summary import TableWriteError, WriteSummary, WriteTotals, failure_groups, rerun_advice
 

@@ -9,15 +9,17 @@ from typing import Any, get_args
 from pyspark.sql import Column, DataFrame
 
 from tableside_client.blocking import shared_client
+from tableside_client.json_writer import Decimals
 from tableside_client.runs import RUNS, Run
+from tableside_client.table_schema import TableSchema, wire_keys
 from tableside_spark.executor.operation_batch import PARTITION, KeyColumns, internal
 from tableside_spark.executor.write_task import WriteSpec
 from tableside_spark.plan.frames import require_unique_names
-from tableside_spark.plan.json_columns import Decimals, Nulls
+from tableside_spark.plan.json_columns import Nulls
 from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.rows import OrderBy, PreparedRows, WriteOptions, delete_condition
 from tableside_spark.plan.sequences import SequenceBy
-from tableside_spark.plan.table_schema import TableSchema, Target, wire_keys
+from tableside_spark.plan.table_schema import Target
 from tableside_spark.write import job
 from tableside_spark.write.failures import OUTCOME_COLUMNS, DeadLetterTable, OnError
 from tableside_spark.write.fingerprint import fingerprint

@@ -13,8 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tableside_spark.versions import parse_variant
-
 Convert = Callable[[Any], Any]
 """Converts a value other than null. Raises an error of `MISFITS` if it does not fit."""
 MISFITS = (ValueError, ArithmeticError)
@@ -59,17 +57,21 @@ def json_type(value: Any) -> str:
     return names[type(value)]
 
 
-def converter(field: pa.Field) -> Convert:
-    """Return the conversion to a type. Raises `TypeError` for a type that cannot be read from JSON."""
+def converter(field: pa.Field, parse_variant: Convert | None = None) -> Convert:
+    """Return the conversion to a type. Raises `TypeError` for a type that cannot be read from JSON.
+
+    `parse_variant` converts JSON text to a variant of Spark.
+    """
     kind = field.type
     if pa.types.is_struct(kind):
-        is_variant = any((member.metadata or {}).get(b"variant") for member in kind)
-        return (lambda value: parse_variant(json_text(value))) if is_variant else _struct_converter(kind)
+        if parse_variant is not None and any((member.metadata or {}).get(b"variant") for member in kind):
+            return lambda value: parse_variant(json_text(value))
+        return _struct_converter(kind, parse_variant)
     if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
-        item = _nullable(converter(kind.item_field))
+        item = _nullable(converter(kind.item_field, parse_variant))
         return lambda value: [(name, item(member)) for name, member in _require(value, dict).items()]
     if pa.types.is_list(kind):
-        element = _nullable(converter(kind.value_field))
+        element = _nullable(converter(kind.value_field, parse_variant))
         return lambda value: list(map(element, _require(value, list)))
     return _scalar_converter(kind)
 
@@ -96,8 +98,8 @@ def _require(value: Any, kind: type) -> Any:
     return value
 
 
-def _struct_converter(kind: pa.StructType) -> Convert:
-    members = {member.name: _nullable(converter(member)) for member in kind}
+def _struct_converter(kind: pa.StructType, parse_variant: Convert | None) -> Convert:
+    members = {member.name: _nullable(converter(member, parse_variant)) for member in kind}
     if len(members) < kind.num_fields:
         raise TypeError("two members have one name")
     return lambda value: {name: convert(_require(value, dict).get(name)) for name, convert in members.items()}

@@ -1,18 +1,16 @@
-"""Read members of JSON values with a schema. Lookups and scans use it, so both read a value in the same way."""
+"""Read members of JSON values with a schema. Every read with a schema uses it, so all read a value in the same way."""
 
 import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
-from pyspark.sql.types import StructField, StructType
 
-from tableside_spark.executor.json_values import MISFITS, converter, json_type, parse
-from tableside_spark.versions import arrow_schema
+from tableside_client.json_values import MISFITS, Convert, converter, json_type, parse
 
 
 class Misfit(NamedTuple):
@@ -25,15 +23,23 @@ class Misfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JsonReader:
-    """Reads the members of a schema. `types` are their names in Spark."""
+    """Reads the members of a schema. `types` are the names of their types in messages.
+
+    `parse_variant` converts JSON text to a variant of Spark.
+
+    Raises `ValueError` for a type that cannot be read from JSON. It names the column.
+    """
 
     schema: pa.Schema
     types: tuple[str, ...]
+    parse_variant: Convert | None = None
 
-    @classmethod
-    def from_fields(cls, fields: Sequence[StructField]) -> Self:
-        """Create a reader. Raises `ValueError` for a type that cannot be read from JSON. It names the column."""
-        return cls(pa.schema(list(map(_arrow_field, fields))), tuple(field.dataType.simpleString() for field in fields))
+    def __post_init__(self) -> None:
+        for field, name in zip(self.schema, self.types, strict=True):
+            try:
+                converter(field, self.parse_variant)
+            except TypeError as error:
+                raise unreadable(field.name, name) from error
 
     def read(self, texts: pa.Array) -> tuple[list[pa.Array], list[Misfit]]:
         """Return an array for each member, and the values that do not fit, which are null. A null has no members."""
@@ -58,7 +64,8 @@ class JsonReader:
         return [member.take(positions) for member in members]
 
     def _read_each(self, texts: pa.Array) -> tuple[list[pa.Array], list[Misfit]]:
-        converters = list(enumerate(zip(self.schema.names, map(converter, self.schema), strict=True)))
+        functions = [converter(field, self.parse_variant) for field in self.schema]
+        converters = list(enumerate(zip(self.schema.names, functions, strict=True)))
         columns: list[list[Any]] = [[] for _ in converters]
         misfits = []
         for row, text in enumerate(texts.cast(pa.string()).to_pylist()):
@@ -73,16 +80,11 @@ class JsonReader:
         return [pa.array(column, kind) for column, kind in zip(columns, self.schema.types, strict=True)], misfits
 
 
-def _arrow_field(field: StructField) -> pa.Field:
-    try:
-        [found] = arrow_schema(StructType([field]))
-        converter(found)
-    except TypeError as error:
-        raise ValueError(
-            f"column {field.name} is {field.dataType.simpleString()}, which cannot be read from JSON: "
-            "read it as string, and convert the column"
-        ) from error
-    return found
+def unreadable(column: str, kind: str) -> ValueError:
+    """Return the exception for a column with a type that cannot be read from JSON."""
+    return ValueError(
+        f"column {column} is {kind}, which cannot be read from JSON: read it as string, and convert the column"
+    )
 
 
 def _arrow_json_type(kind: pa.DataType) -> pa.DataType | None:
@@ -171,59 +173,6 @@ def require_known(on_mismatch: str) -> None:
     """Raise `ValueError` if the argument or option `on_mismatch` is not `fail` or `null`."""
     if on_mismatch not in ("fail", "null"):
         raise ValueError(f"on_mismatch is fail or null, not {on_mismatch!r}")
-
-
-FOUND_COLUMN = "__tableside_found"
-"""True if the key has a record, otherwise false or null."""
-VALUE_COLUMN = "__tableside_value"
-"""The JSON text of a value, without a schema."""
-MISMATCH_COLUMN = "__tableside_mismatch"
-"""The message for the first member that does not fit the schema, or null."""
-
-_FOUND = pa.field(FOUND_COLUMN, pa.bool_())
-
-
-def member_column(position: int) -> str:
-    """Return the name of the column of a member."""
-    return f"__tableside_member_{position}"
-
-
-@dataclass(frozen=True, slots=True)
-class FoundValues:
-    """Makes columns of the JSON texts that a lookup returns.
-
-    Without a reader of members, they are `FOUND_COLUMN` and `VALUE_COLUMN`. With a reader, they are `FOUND_COLUMN`, the
-    members, and `MISMATCH_COLUMN`.
-    """
-
-    table: str
-    reader: JsonReader | None
-    on_mismatch: OnMismatch
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the members."""
-        return [] if self.reader is None else list(self.reader.schema.names)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of `decode`."""
-        if self.reader is None:
-            return pa.schema([_FOUND, (VALUE_COLUMN, pa.string())])
-        members = [field.with_name(member_column(at)) for at, field in enumerate(self.reader.schema)]
-        return pa.schema([_FOUND, *members, (MISMATCH_COLUMN, pa.string())])
-
-    def decode(self, keys: pa.Array, texts: pa.Array) -> pa.RecordBatch:
-        """Return the columns for keys and their texts, which are null for keys without a record."""
-        if self.reader is None:
-            return pa.RecordBatch.from_arrays([pc.is_valid(texts), texts], schema=self.schema)
-        members, misfits = self.reader.read(texts)
-        messages: list[str | None] = [None] * len(texts)
-        for row, at, found in reversed(misfits if self.on_mismatch == "fail" else []):
-            key = keys[row].as_py()
-            messages[row] = mismatch(self.table, self.names[at], found, key, self.reader.types[at])
-        columns = [pc.is_valid(texts), *members, pa.array(messages, pa.string())]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 ROWS_MIN = 500

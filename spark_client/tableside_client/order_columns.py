@@ -1,10 +1,7 @@
-"""The orders of ordered writes, from the column that `sequence_by` names."""
+"""The orders of ordered writes, from columns."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-SEQUENCE = "__sequence"
-"""The column of an ordered write's operations with their sequence: an integer, a date or a timestamp."""
 
 DAY_US = 86_400_000_000
 

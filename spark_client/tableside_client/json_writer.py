@@ -1,0 +1,102 @@
+"""Convert Arrow columns to JSON text: the rule for writes of frames, and of Spark's format.
+
+`docs/spark.md` has the rule as a table.
+"""
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+Decimals: TypeAlias = Literal["number", "string"]
+
+DECIMAL_DIGITS_MAX = 15
+"""The number of decimal digits that every double preserves."""
+
+NOT_FINITE = "a NaN or an infinity"
+OUT_OF_RANGE = "a time outside of the years 1 to 9999 in UTC"
+EQUAL_KEYS = "a map with two equal keys"
+NOT_UTF8 = "text that is not valid UTF-8"
+
+UNWRITABLE = (KeyError, OverflowError, ValueError)
+"""The exceptions for values that JSON cannot represent."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonWriter:
+    """Writes values as JSON. `decimals` is the format of decimals."""
+
+    decimals: Decimals = "number"
+
+    def texts(self, column: pa.Array) -> list[str]:
+        """Return the JSON text of each value. Raises one of `UNWRITABLE` if JSON cannot represent one of them."""
+        return list(map(self.text, _for_python(column).to_pylist(maps_as_pydicts="strict")))
+
+    def problems(self, column: pa.Array) -> list[str | None]:
+        """Return, for each value, why JSON cannot represent it, or None."""
+        return list(map(self._problem, _for_python(column)))
+
+    def text(self, value: Any) -> str:
+        """Return the JSON text of a Python value. Raises `ValueError` if JSON cannot represent it."""
+        return json.dumps(value, default=self._as_json, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+    def _problem(self, value: pa.Scalar) -> str | None:
+        try:
+            self.text(value.as_py(maps_as_pydicts="strict"))
+        except KeyError:
+            return EQUAL_KEYS
+        except UnicodeDecodeError:
+            return NOT_UTF8
+        except OverflowError:  # from the conversion to Python's times, which have the same years
+            return OUT_OF_RANGE
+        except ValueError:
+            return NOT_FINITE
+        return None
+
+    def _as_json(self, value: Any) -> Any:
+        match value:
+            case dt.datetime() if value.tzinfo is not None:
+                text = value.astimezone(dt.UTC).isoformat(timespec="microseconds")
+                return text.replace("+00:00", "Z")
+            case dt.datetime():
+                return value.isoformat(timespec="microseconds")
+            case dt.date():
+                return value.isoformat()
+            case Decimal():
+                if self.decimals == "string":
+                    return f"{value:f}"
+                return int(value) if value == value.to_integral_value() else float(value)
+        raise ValueError(f"JSON cannot represent {type(value).__name__}")
+
+
+def _for_python(column: pa.Array) -> pa.Array:
+    """Return a column that Python converts exactly: times in UTC, and each float as the double with the same digits."""
+    column = in_utc(column)
+    texts = with_scalars(column.type, lambda kind: pa.string() if pa.types.is_float32(kind) else kind)
+    doubles = with_scalars(column.type, lambda kind: pa.float64() if pa.types.is_float32(kind) else kind)
+    return column if texts == column.type else column.cast(texts).cast(doubles)
+
+
+def in_utc(column: pa.Array) -> pa.Array:
+    """Return the column with its times, at every depth, in UTC."""
+    kind = with_scalars(column.type, _in_utc)
+    return column if kind == column.type else column.cast(kind)
+
+
+def with_scalars(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with each of its scalar types changed, except those of the keys of maps."""
+    if pa.types.is_struct(kind):
+        return pa.struct([member.with_type(with_scalars(member.type, change)) for member in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field, kind.item_field.with_type(with_scalars(kind.item_type, change)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(with_scalars(kind.value_type, change)))
+    return change(kind)
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
