@@ -1,12 +1,14 @@
-"""The HTTP client of the service for Python programs. It needs httpx, and pyarrow only for Arrow.
+"""The HTTP client of the service for Python programs. It needs httpx, and pyarrow only for Arrow and frames.
 
 `Client` is blocking, `AsyncClient` is for asyncio. Imports no other package of this project.
 """
 
 from tableside_client.asynchronous import AsyncClient, AsyncTable
 from tableside_client.blocking import Client, Table
+from tableside_client.columns import col
 from tableside_client.errors import (
     AccessDenied,
+    FrameWriteError,
     InvalidOperation,
     LoadError,
     PreconditionFailed,
@@ -23,6 +25,7 @@ __all__ = [
     "AsyncClient",
     "AsyncTable",
     "Client",
+    "FrameWriteError",
     "InvalidOperation",
     "LoadError",
     "Outcome",
@@ -35,4 +38,5 @@ __all__ = [
     "TablesideError",
     "Unavailable",
     "Written",
+    "col",
 ]

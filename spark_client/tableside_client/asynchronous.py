@@ -12,12 +12,13 @@ from tableside_client.calls import AsyncRun, Call, CallSettings, Pause
 from tableside_client.concurrency import EventLoop, TaskCoalescer, Turns
 from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, is_temporary
+from tableside_client.frame_methods import AsyncFrameMethods
 from tableside_client.http_clients import Address
 from tableside_client.json_batch import Document, TokenArgument, needs_token
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
-from tableside_client.table_calls import TableCalls, Update, delete_params, list_tables, scan_params
+from tableside_client.table_calls import TableCalls, Update, delete_params, list_tables, require_pairs, scan_params
 from tableside_client.tls import Tls
 
 T = TypeVar("T")
@@ -116,7 +117,7 @@ class AsyncClient:
                     reply = failure
 
 
-class AsyncTable(Generic[V]):
+class AsyncTable(AsyncFrameMethods, Generic[V]):
     """A table. `AsyncClient.table` creates it. Its methods have the arguments and exceptions of those of `Table`."""
 
     def __init__(self, calls: TableCalls[V], run: AsyncRun, *, coalesce: bool = False) -> None:
@@ -204,11 +205,19 @@ class AsyncTable(Generic[V]):
         """Send operations as batches of at most 1,000, and return their outcomes in order, as `Table.batch` does."""
         return await self._run(self._calls.batch(operations))
 
+    @overload
     async def load(
         self,
         pairs: Iterable[tuple[Any, V | Mapping[str, Any]]] | AsyncIterable[tuple[Any, V | Mapping[str, Any]]],
-    ) -> int:
-        """Store pairs of key and value in batches, and return their number, as `Table.load` does."""
+    ) -> int: ...
+    @overload
+    async def load(self, pairs: Any, key: str | Sequence[str], order: str | None = None) -> int: ...
+
+    async def load(self, pairs: Any, key: str | Sequence[str] | None = None, order: str | None = None) -> int:
+        """Store pairs of key and value, or the rows of a frame, in batches, as `Table.load` does."""
+        if key is not None:
+            return int(await self._run_plan("load", pairs, key, order))
+        require_pairs(pairs, order)
         written = 0
         failures: list[tuple[Any, TablesideError]] = []
         async for chunk in _chunks(pairs):

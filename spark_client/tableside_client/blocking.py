@@ -18,12 +18,13 @@ from tableside_client.calls import Call, CallSettings, Pause, Run
 from tableside_client.concurrency import BATCHES_IN_FLIGHT_MAX, ThreadCoalescer, Turns
 from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, is_temporary
+from tableside_client.frame_methods import FrameMethods
 from tableside_client.http_clients import Address
 from tableside_client.json_batch import Document, TokenArgument, needs_token
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
-from tableside_client.table_calls import TableCalls, Update, delete_params, list_tables, scan_params
+from tableside_client.table_calls import TableCalls, Update, delete_params, list_tables, require_pairs, scan_params
 from tableside_client.tls import Tls
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Client:
                     reply = failure
 
 
-class Table(Generic[V]):
+class Table(FrameMethods, Generic[V]):
     """A table. `Client.table` creates it. It owns no resources.
 
     A key is a string or an integer, or a sequence of them for a composite key. Every method raises `TablesideError`
@@ -303,12 +304,28 @@ class Table(Generic[V]):
         """
         return self._run(self._calls.batch(operations))
 
-    def load(self, pairs: Iterable[tuple[Any, V | Mapping[str, Any]]]) -> int:
-        """Store pairs of key and value in batches, and return their number. The input is read while it is sent.
+    @overload
+    def load(self, pairs: Iterable[tuple[Any, V | Mapping[str, Any]]]) -> int: ...
+    @overload
+    def load(self, pairs: Any, key: str | Sequence[str], order: str | None = None) -> int: ...
+
+    def load(self, pairs: Any, key: str | Sequence[str] | None = None, order: str | None = None) -> int:
+        """Store records in batches, and return the number of pairs or rows.
+
+        Args:
+            pairs: Pairs of key and value, which are read while they are sent. Or a frame: a pyarrow Table, or a
+                DataFrame of pandas or Polars. The columns that are not key columns are the members of the values. Of
+                several rows with one key, the last is stored.
+            key: The key columns of a frame.
+            order: A column of a frame with the order of each row, as in `put`: integers, or timestamps or dates, which
+                count as microseconds since 1970. Of several rows with one key, that with the highest order is stored.
 
         Raises:
-            LoadError: Some records were not written.
+            LoadError: Some records were not written. For a frame, it is a `FrameWriteError`.
         """
+        if key is not None:
+            return int(self._run_plan("load", pairs, key, order))
+        require_pairs(pairs, order)
         written = 0
         failures: list[tuple[Any, TablesideError]] = []
         for chunk in json_batch.chunks(pairs):

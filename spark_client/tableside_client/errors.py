@@ -1,5 +1,7 @@
 """The exceptions of the clients, from problem documents, transport errors and outcomes."""
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -120,6 +122,64 @@ class LoadError(TablesideError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LoadError, (self.failures, self.written)
+
+
+class FrameWriteError(LoadError):
+    """`load` of a frame or `update_frame` could not write some rows. `code` is the most frequent one.
+
+    The write stops after a request whose failures are temporary: later rows are not sent.
+
+    Attributes:
+        failures: The key and the error of each row that failed, in the order of the rows.
+        written: The number of rows that were written.
+        unsent: The number of rows that were not sent.
+    """
+
+    def __init__(
+        self,
+        failures: Sequence[tuple[Any, TablesideError]],
+        written: int,
+        unsent: int = 0,
+        *,
+        is_repeatable: bool = True,
+    ) -> None:
+        super().__init__(failures, written)
+        self.unsent = unsent
+        self._is_repeatable = is_repeatable
+        counts = Counter(failure.code for _, failure in failures)
+        [(self.code, _)] = counts.most_common(1)
+        key, first = next((key, failure) for key, failure in failures if failure.code == self.code)
+        self.status, self.detail = first.status, first.detail
+        self.retriable, self.applied = first.retriable, first.applied
+        message = f"table {self.table}: {counts_text(dict(counts.most_common()))}; the first has the key "
+        message += f"{key_json(key)}: {first.detail}"
+        if not is_repeatable:
+            message += (
+                f". Part of the write may have been applied: {written} rows were applied, {unsent} were not sent. To "
+                'make running a write again harmless, give each run a different token, such as token="load/2026-11-20"'
+            )
+        self.args = (message,)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        create = partial(FrameWriteError, is_repeatable=self._is_repeatable)
+        return create, (self.failures, self.written, self.unsent)
+
+
+KEY_CHARACTERS_MAX = 200
+"""The maximum length of a key in a message."""
+
+
+def key_json(key: Any) -> str:
+    """Return a key as JSON, cut if it is long."""
+    text = json.dumps(key, ensure_ascii=False)
+    return text if len(text) <= KEY_CHARACTERS_MAX else f"{text[:KEY_CHARACTERS_MAX]}…"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return a text like "3 rows failed with too_large, 2 with throttled"."""
+    (code, rows), *others = counts.items()
+    noun = "row" if rows == 1 else "rows"
+    return ", ".join([f"{rows} {noun} failed with {code}", *(f"{count} with {other}" for other, count in others)])
 
 
 def is_temporary(failures: Sequence[tuple[Any, TablesideError]]) -> bool:

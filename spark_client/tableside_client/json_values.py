@@ -79,7 +79,7 @@ def converter(field: pa.Field, parse_variant: Convert | None = None) -> Convert:
 def _scalar_converter(kind: pa.DataType) -> Convert:
     if pa.types.is_decimal(kind):
         return _decimal_converter(kind)
-    if pa.types.is_integer(kind):
+    if pa.types.is_signed_integer(kind):
         return lambda value: _in_range(int(_require(value, Number)), kind.bit_width)
     if pa.types.is_timestamp(kind):
         return _timestamp if kind.tz is not None else _local_timestamp

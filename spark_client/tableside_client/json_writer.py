@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from tableside_client.operators import Kind
+
 Decimals: TypeAlias = Literal["number", "string"]
 
 DECIMAL_DIGITS_MAX = 15
@@ -71,6 +73,41 @@ class JsonWriter:
                     return f"{value:f}"
                 return int(value) if value == value.to_integral_value() else float(value)
         raise ValueError(f"JSON cannot represent {type(value).__name__}")
+
+
+def json_kind(kind: pa.DataType) -> Kind | None:
+    """Return the kind of JSON values that a column of a type has, or None if JSON cannot represent it."""
+    return next((name for name, tests in _KINDS.items() if any(test(kind) for test in tests)), None)
+
+
+_KINDS: dict[Kind, tuple[Callable[[pa.DataType], bool], ...]] = {
+    "null": (pa.types.is_null,),
+    "boolean": (pa.types.is_boolean,),
+    "integer": (pa.types.is_integer,),
+    "number": (pa.types.is_floating, pa.types.is_decimal),
+    "string": (pa.types.is_string, pa.types.is_date, pa.types.is_timestamp),
+    "array": (pa.types.is_list,),
+    "object": (pa.types.is_struct, pa.types.is_map),
+}
+
+
+def require_json_type(name: str, kind: pa.DataType) -> None:
+    """Raise `ValueError` for a type whose values JSON cannot represent without loss. The message names the column."""
+    if pa.types.is_struct(kind):
+        if repeated := {member.name for member in kind if kind.get_all_field_indices(member.name)[1:]}:
+            raise ValueError(f"column {name} has two members named {min(repeated)!r}: rename or drop one first")
+        for member in kind:
+            require_json_type(f"{name}.{member.name}", member.type)
+    elif pa.types.is_list(kind):
+        require_json_type(f"{name}[]", kind.value_type)
+    elif pa.types.is_map(kind):
+        if not pa.types.is_string(kind.key_type):
+            raise ValueError(f"column {name} is {kind}: a JSON member's name is a string")
+        require_json_type(f"{name}{{}}", kind.item_type)
+    elif pa.types.is_decimal(kind) and kind.precision > DECIMAL_DIGITS_MAX:
+        raise ValueError(f"column {name} is {kind}: a JSON number keeps {DECIMAL_DIGITS_MAX} digits; cast it")
+    elif json_kind(kind) is None:
+        raise ValueError(f"column {name} is {kind}: JSON cannot represent it; cast it first")
 
 
 def _for_python(column: pa.Array) -> pa.Array:

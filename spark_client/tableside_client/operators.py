@@ -3,6 +3,7 @@
 `OPERATORS` has the operators of the service. An operator that lacks a rule for folding is never folded.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -78,3 +79,9 @@ WHOLE_UPDATE = UpdateOperator("update", False, _ANY)
 
 EACH: frozenset[Kind] = frozenset({"array", "mixed"})
 """The kinds of operands of `$each` and `$in`. Arrays are folded."""
+
+
+def require_operators(names: Iterable[str]) -> None:
+    """Raise `ValueError` if one of the names of an operator document is not an operator."""
+    if unknown := [name for name in names if name not in OPERATORS]:
+        raise ValueError(f"an update has only operators ({', '.join(OPERATORS)}) or none; this has {unknown[0]!r}")

@@ -49,6 +49,12 @@ def delete_params(prefix: str | None, partition: Key | None, *, everything: bool
     return params
 
 
+def require_pairs(pairs: Any, order: str | None) -> None:
+    """Raise `TypeError` for a frame, or for the order of one, without key columns."""
+    if order is not None or hasattr(pairs, "columns"):
+        raise TypeError("load of a frame needs key=, the names of its key columns")
+
+
 class TableCalls(Generic[V]):
     """The calls of one table. Each method returns a generator that a client runs."""
 

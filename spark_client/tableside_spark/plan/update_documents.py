@@ -15,7 +15,15 @@ from pyspark.sql import (
 )
 from pyspark.sql.types import DateType, TimestampType
 
-from tableside_client.operators import EACH, MERGE_PATCH, OPERATORS, WHOLE_UPDATE, Kind, UpdateOperator
+from tableside_client.operators import (
+    EACH,
+    MERGE_PATCH,
+    OPERATORS,
+    WHOLE_UPDATE,
+    Kind,
+    UpdateOperator,
+    require_operators,
+)
 from tableside_spark.plan.json_columns import Check
 from tableside_spark.versions import require
 
@@ -92,9 +100,7 @@ def read_update(update: Mapping[str, Any] | Column) -> Document:
         document = Document([MERGE_PATCH])
         document.template.update(_merge_template(document, update, ()))
         return document
-    unknown = [name for name in update if name not in OPERATORS]
-    if unknown:
-        raise ValueError(f"an update has only operators ({', '.join(OPERATORS)}) or none; this has {unknown[0]!r}")
+    require_operators(update)
     return _read_operators(update)
 
 

@@ -1,6 +1,5 @@
 """The results of a write: its summary, the error for failed rows, totals, and the progress of streaming queries."""
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from tableside_client.errors import counts_text, key_json
 from tableside_spark.executor.operation_batch import ROWS
 from tableside_spark.executor.write_task import CODE, DETAIL
 
@@ -136,9 +136,6 @@ def _view_name(query_id: str) -> str:
     return f"tableside_{query_id.replace('-', '_')}"
 
 
-KEY_CHARACTERS_MAX = 200
-"""The maximum length of a key in a message."""
-
 _PARTLY_APPLIED = "Part of the write may have been applied"
 _ADVICE = (
     'To make running a write again harmless, give each run a different token, such as token="load/2026-11-20": a '
@@ -182,7 +179,7 @@ class TableWriteError(Exception):
         self.code, self.detail, self.alike, self.key = first.code, first.detail, first.rows, first.key
         self.failed = summary.failed
         self.summary = summary
-        message = f"table {table}: {_counts_text(self.counts)}; the first has the key {self.key}: {self.detail}"
+        message = f"table {table}: {counts_text(self.counts)}; the first has the key {self.key}: {self.detail}"
         applied = f"{_PARTLY_APPLIED}: {summary.applied} rows were applied, {summary.unsent} were not sent."
         super().__init__(message if is_repeatable else f"{message}. {applied} {_ADVICE}")
 
@@ -199,8 +196,7 @@ def failure_groups(outcomes: Iterable[Mapping[str, Any]], keys: Sequence[str]) -
             reason = (row[CODE], row[DETAIL] or "")
             before = groups.get(reason)
             parts = [row[name] for name in keys]
-            text = json.dumps(parts[0] if len(parts) == 1 else parts, ensure_ascii=False)
-            short = text if len(text) <= KEY_CHARACTERS_MAX else f"{text[:KEY_CHARACTERS_MAX]}…"
+            short = key_json(parts[0] if len(parts) == 1 else parts)
             rows, key = (0, short) if before is None else (before.rows, before.key)
             groups[reason] = FailureGroup(*reason, rows + row[ROWS], key)
     return list(groups.values())
@@ -217,10 +213,3 @@ def rerun_advice(*, is_repeatable: bool) -> Iterator[None]:
         if not is_repeatable:
             error.add_note(f"{_PARTLY_APPLIED}. {_ADVICE}")
         raise
-
-
-def _counts_text(counts: Mapping[str, int]) -> str:
-    """Return a text like "3 rows failed with too_large, 2 with throttled"."""
-    (code, rows), *others = counts.items()
-    noun = "row" if rows == 1 else "rows"
-    return ", ".join([f"{rows} {noun} failed with {code}", *(f"{count} with {other}" for other, count in others)])

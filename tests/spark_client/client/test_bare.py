@@ -1,4 +1,4 @@
-"""The clients for Python need httpx and nothing else."""
+"""The clients for Python need httpx and nothing else, except that frames need pyarrow, but not pandas or Polars."""
 
 import subprocess
 import sys
@@ -29,10 +29,47 @@ with tableside_client.Client(sys.argv[1]) as client:
     people.load([("ada", Person("Ada")), ("grace", Person("Grace"))])
     people.update("ada", {"$inc": {"visits": 1}})
     print(people.get("ada"), sorted(people.get_many(["ada", "grace"])), len(list(people.scan())))
+    try:
+        people.scan_frame()
+    except ImportError as error:
+        print(error)
 """
+
+FRAMES = """
+import sys
+
+for name in ("pandas", "polars", "numpy", "pyspark", "tableside"):
+    sys.modules[name] = None  # An import of it fails.
+
+import pyarrow as pa
+import tableside_client
+
+with tableside_client.Client(sys.argv[1]) as client:
+    people = client.table("client_bare_frames")
+    people.load(pa.table({"key": ["ada"], "n": [1]}), key="key")
+    people.update_frame(pa.table({"key": ["ada"], "m": [2]}), "key", {"$inc": {"n": tableside_client.col("m")}})
+    keys = pa.table({"k": ["ada", None]})
+    print(people.enrich(keys, "k", columns=["n"]).to_pylist(), people.scan_frame().to_pylist())
+    for kind in ("pandas", "polars"):
+        try:
+            people.scan_frame(kind=kind)
+        except ImportError as error:
+            print(error)
+"""
+
+
+@pytest.mark.server
+def test_frames_of_pyarrow_need_neither_pandas_nor_polars(service: Service) -> None:
+    done = subprocess.run([sys.executable, "-c", FRAMES, service.url], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == [
+        "[{'k': 'ada', 'n': 3}, {'k': None, 'n': None}] [{'key': 'ada', 'n': 3}]",
+        'kind="pandas" needs pandas: pip install pandas',
+        'kind="polars" needs Polars: pip install polars',
+    ], done.stderr
 
 
 @pytest.mark.server
 def test_the_client_works_with_httpx_alone(service: Service) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, service.url], capture_output=True, text=True, timeout=120)
-    assert done.stdout == "Person(name='Ada', visits=1) ['ada', 'grace'] 2\n", done.stderr
+    records = "Person(name='Ada', visits=1) ['ada', 'grace'] 2"
+    assert done.stdout == f"{records}\nframes need pyarrow: pip install pyarrow\n", done.stderr

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd  # type: ignore[import-untyped] # its types are a distribution of their own
+import pandas as pd
 from pyspark.sql import (
     DataFrame,
     functions as F,  # noqa: N812 - its name everywhere

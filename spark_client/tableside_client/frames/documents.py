@@ -1,0 +1,201 @@
+"""JSON documents with columns of a frame: values, updates and defaults, one for each row."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tableside_client.columns import Column
+from tableside_client.frames.keys import check_columns
+from tableside_client.json_writer import UNWRITABLE, JsonWriter, json_kind, require_json_type
+from tableside_client.operators import EACH, OPERATORS, UpdateOperator, require_operators
+
+ROWS_PER_SLICE = 10_000
+"""The maximum number of rows whose values exist as Python objects at a time."""
+
+_WRITER = JsonWriter()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A column in a document, and its name in messages. Of an update, also its operator.
+
+    `each` means that its values are arrays of elements.
+    """
+
+    column: str
+    label: str
+    operator: UpdateOperator | None = None
+    each: bool = False
+
+    def require_type(self, kind: pa.DataType) -> None:
+        """Raise `ValueError` for a type that JSON cannot represent, or that the operator does not accept."""
+        require_json_type(self.label, kind)
+        accepted = EACH if self.each else None if self.operator is None else self.operator.operands
+        if accepted is not None and json_kind(kind) not in accepted:
+            raise ValueError(f"{self.label} does not accept {kind}")
+
+    @property
+    def refuses_null(self) -> bool:
+        """Whether a null fails the row."""
+        return self.each or (self.operator is not None and self.operator.computes)
+
+
+Piece = str | Leaf
+
+
+def object_pieces(value: Any, label: str = "", operator: UpdateOperator | None = None) -> Iterator[Piece]:
+    """Yield the JSON text of a value in pieces, with a leaf for each column.
+
+    Without a label, the leaves have the names of their columns. Raises `ValueError` for a value that is not JSON.
+    """
+    match value:
+        case Column():
+            yield Leaf(value.name, label or value.name, operator)
+        case Mapping():
+            for separator, (name, member) in zip(_separators("{"), value.items(), strict=False):
+                yield f"{separator}{_constant(str(name))}:"
+                yield from object_pieces(member, label)
+            yield "}" if value else "{}"
+        case list() | tuple():
+            for separator, element in zip(_separators("["), value, strict=False):
+                yield separator
+                yield from object_pieces(element, label)
+            yield "]" if value else "[]"
+        case _:
+            yield _constant(value)
+
+
+def update_pieces(update: Any) -> Iterator[Piece]:
+    """Yield an update in pieces: an operator document or a merge patch, or a sequence of them, separated by commas.
+
+    Raises `ValueError` for a mixture, for an unknown operator, and for a value that is not JSON.
+    """
+    parts = [update] if isinstance(update, Mapping) else update
+    if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, Mapping) for part in parts):
+        raise ValueError(f"an update is a mapping or a list of mappings, not {type(update).__name__}")
+    for position, part in enumerate(parts):
+        yield "," if position else ""
+        yield from _document_pieces(part)
+
+
+def _document_pieces(document: Mapping[str, Any]) -> Iterator[Piece]:
+    if not any(str(name).startswith("$") for name in document):
+        yield from _patch_pieces(document, ())
+        return
+    require_operators(document)
+    for separator, (name, arguments) in zip(_separators("{"), document.items(), strict=False):
+        yield f"{separator}{_constant(name)}:"
+        if not isinstance(arguments, Mapping):  # the paths of $unset
+            yield from object_pieces(arguments)
+            continue
+        for inner, (path, operand) in zip(_separators("{"), arguments.items(), strict=False):
+            yield f"{inner}{_constant(path)}:"
+            yield from _operand_pieces(OPERATORS[name], f"{name} {path}", operand)
+        yield "}" if arguments else "{}"
+    yield "}"
+
+
+def _operand_pieces(operator: UpdateOperator, label: str, operand: Any) -> Iterator[Piece]:
+    elements = operator.elements
+    if elements is None or not isinstance(operand, Mapping) or not isinstance(operand.get(elements), Column):
+        yield from object_pieces(operand, label, operator)
+        return
+    for separator, (name, value) in zip(_separators("{"), operand.items(), strict=False):
+        yield f"{separator}{_constant(name)}:"
+        if name == elements:
+            yield Leaf(value.name, label, operator, each=True)
+        else:
+            yield from object_pieces(value, label)
+    yield "}"
+
+
+def _patch_pieces(patch: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Piece]:
+    for separator, (name, value) in zip(_separators("{"), patch.items(), strict=False):
+        yield f"{separator}{_constant(str(name))}:"
+        here = (*path, str(name))
+        if isinstance(value, Mapping):
+            yield from _patch_pieces(value, here)
+        else:
+            yield from object_pieces(value, ".".join(here))
+    yield "}" if patch else "{}"
+
+
+def _separators(start: str) -> Iterator[str]:
+    yield start
+    yield from repeat(",")
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{value} exceeds 64 bits")
+    try:
+        return _WRITER.text(value)
+    except UNWRITABLE as error:
+        raise ValueError(f"a document contains columns and JSON values, not {value!r}") from error
+
+
+@dataclass
+class RowDocuments:
+    """Makes documents of the rows of a frame, and collects the problems of rows.
+
+    Attributes:
+        columns: The columns of the frame by name.
+        problems: For each row, why it cannot be sent, or None.
+    """
+
+    columns: Mapping[str, pa.Array]
+    problems: list[str | None]
+    _texts: dict[str, list[str]] = field(default_factory=dict)
+
+    def texts(self, pieces: Sequence[Piece]) -> list[str]:
+        """Return the JSON text of each row. Raises `ValueError` for a column that does not exist or does not fit."""
+        leaves = [piece for piece in pieces if isinstance(piece, Leaf)]
+        check_columns(list(self.columns), [leaf.column for leaf in leaves])
+        for leaf in leaves:
+            leaf.require_type(self.columns[leaf.column].type)
+            self._check_nulls(leaf)
+        parts = [repeat(piece) if isinstance(piece, str) else self._column_texts(piece) for piece in pieces]
+        rows = zip(range(len(self.problems)), *parts, strict=False)
+        return ["".join(texts) for _, *texts in rows]
+
+    def add_problem(self, row: int, problem: str) -> None:
+        """Note why a row cannot be sent, unless it has another problem."""
+        if self.problems[row] is None:
+            self.problems[row] = problem
+
+    def add_nulls(self, column: pa.Array, problem: str) -> None:
+        """Note the problem of rows whose value is null."""
+        for row in pc.indices_nonzero(column.is_null()).to_pylist() if column.null_count else ():
+            self.add_problem(row, problem)
+
+    def _check_nulls(self, leaf: Leaf) -> None:
+        column = self.columns[leaf.column]
+        if leaf.refuses_null:
+            self.add_nulls(column, f"{leaf.label}: the operand is null; filter such rows")
+
+    def _column_texts(self, leaf: Leaf) -> list[str]:
+        """Return the JSON text of each value. The text of a value that JSON cannot represent is empty."""
+        if leaf.column not in self._texts:
+            column = self.columns[leaf.column]
+            self._texts[leaf.column] = [
+                text
+                for start in range(0, len(column), ROWS_PER_SLICE)
+                for text in self._slice_texts(leaf, start, column.slice(start, ROWS_PER_SLICE))
+            ]
+        return self._texts[leaf.column]
+
+    def _slice_texts(self, leaf: Leaf, start: int, part: pa.Array) -> list[str]:
+        try:
+            return _WRITER.texts(part)
+        except UNWRITABLE:
+            texts = [""] * len(part)
+            for row, problem in enumerate(_WRITER.problems(part)):
+                if problem is None:
+                    [texts[row]] = _WRITER.texts(part.slice(row, 1))
+                else:
+                    self.add_problem(start + row, f"column {leaf.label} contains {problem}")
+            return texts

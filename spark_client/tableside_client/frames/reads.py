@@ -1,0 +1,168 @@
+"""`enrich` and `scan_frame` as plans."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tableside_client.arrow_table import ArrowCalls, raise_first_failure
+from tableside_client.calls import Call
+from tableside_client.frames.inference import SchemaInference
+from tableside_client.frames.keys import FrameKeys, key_names
+from tableside_client.frames.kinds import kind_named, kind_of, plain, require_unique
+from tableside_client.frames.schemas import FrameSchema, arrow_schema, value_reader
+from tableside_client.json_reader import (
+    MismatchError,
+    NullMembers,
+    OnMismatch,
+    mismatch,
+    require_known,
+)
+from tableside_client.key_columns import distinct_keys
+from tableside_client.paths import given, names as checked_names
+from tableside_client.plans import REQUESTS_IN_FLIGHT_MAX, Plan
+from tableside_client.table_calls import TableCalls
+from tableside_client.table_schema import PARTITION_COLUMN, TableSchema
+
+KEYS_PER_REQUEST = 5_000
+"""The maximum number of keys in one request."""
+RECORDS_PER_PAGE = 10_000
+"""The maximum number of records in a page of a scan."""
+
+
+def enrich(
+    calls: TableCalls[Any],
+    frame: Any,
+    on: str | Sequence[str],
+    columns: Sequence[str] | None,
+    schema: FrameSchema | None,
+    on_mismatch: OnMismatch,
+) -> Plan[Any]:
+    """Return the frame with members of the record of each row's key, as `Table.enrich` describes it."""
+    require_known(on_mismatch)
+    if (columns is None) == (schema is None):
+        raise ValueError("give either columns=, the names of the members to add, or schema=, with their types")
+    wanted = None if schema is None else arrow_schema(schema)
+    members = list(wanted.names) if wanted is not None else checked_names(columns or (), "columns")
+    if not members:
+        raise ValueError("no member to add is named")
+    kind = kind_of(frame)
+    names = kind.names(frame)
+    require_unique([*names, *members])
+    on = key_names(on, names)
+    [description] = yield [calls.describe()]
+    table_schema = TableSchema.from_description(description)
+    keys = FrameKeys.of_frame(kind, frame, on, table_schema)
+    distinct = distinct_keys(keys.valid_columns(), keys.fields)
+    absent = ("record_not_found", *(["invalid_operation"] if keys.is_typed else []))
+    size = min(KEYS_PER_REQUEST, table_schema.limits.operations_max)
+    chunks = [distinct.keys.slice(start, size) for start in range(0, len(distinct.keys), size)]
+    texts = yield (_values(ArrowCalls(calls.name, calls.settings), chunk, absent) for chunk in chunks)
+    pages = list(zip(chunks, texts, strict=True))
+    found = read_values(calls.name, pages, members if wanted is None else wanted, on_mismatch)
+    added = {
+        name: column if distinct.is_identity else column.take(distinct.positions) for name, column in found.items()
+    }
+    return kind.with_columns(frame, pa.table(added))
+
+
+def _values(calls: ArrowCalls, keys: pa.Array, absent: Sequence[str]) -> Call[pa.Array]:
+    """Return the JSON text of each key's value, null for an absent record."""
+    outcomes = yield from calls.batch(pa.table({"key": keys}), op="get")
+    raise_first_failure(calls.name, outcomes, except_codes=absent)
+    return outcomes["value"].combine_chunks()
+
+
+def scan_frame(
+    calls: TableCalls[Any],
+    schema: FrameSchema | None,
+    kind: str,
+    prefix: str | None,
+    partition: str | int | None,
+    on_mismatch: OnMismatch,
+) -> Plan[Any]:
+    """Return the records of a table as a frame, as `Table.scan_frame` describes it."""
+    require_known(on_mismatch)
+    target, wanted = kind_named(kind), None if schema is None else arrow_schema(schema)
+    [description] = yield [calls.describe()]
+    table_schema = TableSchema.from_description(description)
+    key_fields = [name or "key" for name in table_schema.key_names]
+    require_unique([*key_fields, *([] if wanted is None else wanted.names)])
+    parts = [given(prefix=prefix, partition=partition)]
+    if not parts[0]:
+        [splits] = yield [calls.splits(REQUESTS_IN_FLIGHT_MAX)]
+        parts = [{"split": split} for split in splits]
+    found = yield (_pages(ArrowCalls(calls.name, calls.settings), part) for part in parts)
+    pages = [page for pages in found for page in pages]
+    keys = _key_columns(pages, key_fields, table_schema)
+    texts = [(plain(page["key"]), plain(page["value"])) for page in pages]
+    members = read_values(calls.name, texts, wanted, on_mismatch)
+    require_unique([*keys, *members])
+    return target.from_arrow(pa.table(keys | members))
+
+
+def _pages(calls: ArrowCalls, params: Mapping[str, Any]) -> Call[list[pa.Table]]:
+    pages: list[pa.Table] = []
+    cursor: str | None = None
+    while True:
+        page, cursor = yield from calls.page({**params, "limit": RECORDS_PER_PAGE}, cursor)
+        pages += [page] if len(page) else []
+        if cursor is None:
+            return pages
+
+
+def _key_columns(pages: Sequence[pa.Table], names: Sequence[str], schema: TableSchema) -> dict[str, pa.ChunkedArray]:
+    """Return the columns of the key, and the index of the partition if the table is partitioned."""
+    types = [pa.int64() if kind == "integer" else pa.string() for kind in schema.key_types]
+    keys = [plain(page["key"]) for page in pages]
+    parts = [key.flatten() if pa.types.is_struct(key.type) else [key] for key in keys]
+    columns = {
+        name: pa.chunked_array([part[at].cast(kind) for part in parts], kind)
+        for at, (name, kind) in enumerate(zip(names, types, strict=True))
+    }
+    if schema.partitions is not None:
+        indexes = [plain(page[PARTITION_COLUMN]).cast(pa.int32()) for page in pages]
+        columns[PARTITION_COLUMN] = pa.chunked_array(indexes, pa.int32())
+    return columns
+
+
+def read_values(
+    table: str,
+    pages: Sequence[tuple[pa.Array, pa.Array]],
+    wanted: pa.Schema | Sequence[str] | None,
+    on_mismatch: OnMismatch,
+) -> dict[str, pa.Array]:
+    """Return the members of JSON texts as one array for each, in the order of the pages.
+
+    Args:
+        table: The name of the table, for messages.
+        pages: Keys and the texts of their values, which are null for absent records.
+        wanted: The members with their types, or only their names, or None for all of them.
+        on_mismatch: `"fail"`, or `"null"` for null in place of a value that does not fit.
+
+    Raises:
+        ValueError: A value does not fit, or there is no common type. The message names the column and the key.
+    """
+    schema = wanted if isinstance(wanted, pa.Schema) else _inferred(table, pages, wanted)
+    reader = value_reader(schema)
+    nulls, columns = NullMembers(table, schema.names), list[list[pa.Array]]([] for _ in schema)
+    for keys, texts in pages:
+        members, misfits = reader.read(texts)
+        if misfits and on_mismatch == "fail":
+            row, at, json_type = misfits[0]
+            raise MismatchError(mismatch(table, schema.names[at], json_type, keys[row].as_py(), reader.types[at]))
+        nulls.see(members, len(texts) - texts.null_count)
+        for column, member, kind in zip(columns, members, schema.types, strict=True):
+            column.append(member.cast(kind))
+    nulls.log()
+    return {
+        field.name: pa.chunked_array(column, field.type).combine_chunks()
+        for field, column in zip(schema, columns, strict=True)
+    }
+
+
+def _inferred(table: str, pages: Sequence[tuple[pa.Array, pa.Array]], names: Sequence[str] | None) -> pa.Schema:
+    inference = SchemaInference(table, names)
+    for keys, texts in pages:
+        inference.see(keys, texts)
+    return inference.schema()
