@@ -30,6 +30,7 @@ BENCHMARKS = {
     "spark": ("spark", "rows", "rounds"),
     "scan": ("spark_scan", "rows", "rounds"),
     "python": ("python_client", "seconds", "rounds"),
+    "frames": ("frames", "rounds"),
     "counters": ("counters", "seconds", "rounds"),
     "folding": ("folding", "rows", "rounds"),
     "refusals": ("refusals", "seconds", "rounds"),
