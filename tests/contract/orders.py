@@ -190,7 +190,8 @@ class Orders(Opens):
         memory_s = time.short_s * 7
         store = await open_store(delete_memory_s=memory_s)
         needs(store, "tokens", "ttl")
-        await written(store, putting(5, {"a": 5}, ttl_s=time.short_s if leaves == "expiry" else None)("a"))
+        ttl_s = time.short_s if leaves == "expiry" else None
+        await written(store, putting(5, {"a": 5}, ttl_s=ttl_s, token=Token("w", 1))("a"))
         if leaves == "expiry":
             await time.passes(time.short_s)
         else:
