@@ -197,7 +197,7 @@ def _delete(stored: Stored | None, delete: Delete, spec: TableSpec, now_ms: int,
 
 
 def _deleted(stored: Stored, delete: Delete, spec: TableSpec, now_ms: int, etag: str) -> Changed:
-    """Replace a record by a tombstone. Only a delete with a token, or one of a tombstone, prolongs the memory of tokens."""
+    """Replace a record by a tombstone. Only a delete with a token, or of a tombstone, prolongs the memory of tokens."""
     writers = _with_token(stored, delete.token)
     keeps_tokens = delete.token is not None or (stored.value is None and writers)
     memory_s = max(TOMBSTONE_TTL_S if keeps_tokens else 0.0, spec.delete_memory_s if stored.orders else 0.0)
