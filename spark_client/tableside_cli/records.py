@@ -3,7 +3,6 @@
 import sys
 from typing import Annotated, Any
 
-import click
 import typer
 
 from tableside_client import Client, Table, TableNotFound, Written
@@ -111,7 +110,7 @@ def _confirmed(table: str, prefix: str | None, partition: str | None) -> bool:
     which = "".join(f" with {name} {text}" for name, text in chosen.items() if text is not None)
     try:
         return sys.stdin.isatty() and typer.confirm(f"Delete all records of {table}{which}?", err=True)
-    except click.Abort:
+    except typer.Abort:
         return False
 
 
