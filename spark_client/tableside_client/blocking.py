@@ -1,14 +1,10 @@
-"""`Client` and `Table`: the tables of a service for programs with threads, with Python objects as values.
+"""`Client` and `Table`: the tables of a service for programs with threads, with Python objects as values."""
 
-`Connection` describes a client for other processes, each of which shares one client.
-"""
-
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import httpx
@@ -409,44 +405,3 @@ class Table(FrameMethods, Generic[V]):
     def splits(self, count: int) -> list[str]:
         """Divide the table into 1 to `count` disjoint parts for parallel scans. Together they cover the table."""
         return self._run(self._calls.splits(count))
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """Everything needed to open a client in another process. A job contains it in serialized form."""
-
-    url: str
-    credential: Credential = field(default_factory=Credential)
-    timeout_s: float = 30.0
-    retries: Retries = DEFAULT_RETRIES
-    tls: Tls = field(default_factory=Tls)
-
-    def open(self) -> Client:
-        """Open a new client. The caller closes it."""
-        return Client(
-            self.url,
-            token=self.credential.literal,
-            token_file=self.credential.path,
-            ca_file=self.tls.ca_file,
-            certificate_file=self.tls.certificate_file,
-            key_file=self.tls.key_file,
-            timeout_s=self.timeout_s,
-            retries=self.retries,
-        )
-
-
-_shared: dict[tuple[int, Connection], Client] = {}
-_shared_lock = threading.Lock()
-
-
-def shared_client(connection: Connection) -> Client:
-    """Return this process's client for a connection, opening it at first use.
-
-    The client is never closed, so that its connection pool is reused across tasks and jobs. The process id is part of
-    the key, because a forked child must not use its parent's sockets.
-    """
-    cache_key = (os.getpid(), connection)
-    with _shared_lock:
-        if cache_key not in _shared:
-            _shared[cache_key] = connection.open()
-        return _shared[cache_key]

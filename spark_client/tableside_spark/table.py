@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tableside_client.address import service_url
-from tableside_client.blocking import Connection
 from tableside_client.chunks import ChunkSize
+from tableside_client.connection import Connection
 from tableside_client.credential import Credential
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls

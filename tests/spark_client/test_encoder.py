@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tableside_client.blocking import Connection
+from tableside_client.connection import Connection
 from tableside_client.table_schema import TableSchema
 from tableside_spark.datasource.options import TableOptions
 from tableside_spark.datasource.writers import Encoder

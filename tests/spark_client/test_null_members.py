@@ -9,8 +9,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from support.running import Service
 from tableside_client import Client
-from tableside_client.blocking import Connection
 from tableside_client.chunks import ChunkSize
+from tableside_client.connection import Connection
 from tableside_client.json_reader import ROWS_MIN
 from tableside_client.table_schema import TableSchema
 from tableside_spark.datasource.options import ReadOptions, TableOptions

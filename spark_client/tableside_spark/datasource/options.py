@@ -8,7 +8,7 @@ from typing import Self, cast
 from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 
 from tableside_client.address import service_url
-from tableside_client.blocking import Connection
+from tableside_client.connection import Connection
 from tableside_client.credential import Credential
 from tableside_client.json_reader import OnMismatch, require_known
 from tableside_client.table_schema import PARTITION_COLUMN, TableSchema, wire_keys

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tableside_client.arrow_table import ArrowTable, raise_first_failure
-from tableside_client.blocking import shared_client
+from tableside_client.connection import shared_client
 from tableside_client.json_reader import JsonReader, MismatchError, NullMembers, OnMismatch, key_text, mismatch
 from tableside_client.key_columns import key_column
 from tableside_client.table_schema import PARTITION_COLUMN, wire_keys

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableside_client.arrow_table import raise_first_failure
-from tableside_client.blocking import Connection
 from tableside_client.chunks import ChunkSize, chunks
+from tableside_client.connection import Connection
 from tableside_client.json_reader import NullMembers
 from tableside_client.key_columns import distinct_keys, invalid_utf8, key_column
 from tableside_spark.executor.found_values import FOUND_COLUMN, FoundValues

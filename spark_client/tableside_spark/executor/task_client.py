@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from tableside_client import Client
-from tableside_client.blocking import Connection, shared_client
 from tableside_client.concurrency import map_ordered
+from tableside_client.connection import Connection, shared_client
 from tableside_client.retries import RequestWindow
 
 Item = TypeVar("Item")

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.blocking import Connection
 from tableside_client.chunks import ChunkSize, chunks
+from tableside_client.connection import Connection
 from tableside_client.errors import TableError
 from tableside_spark.executor.operation_batch import (
     DELETE,

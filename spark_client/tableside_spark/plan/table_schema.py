@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tableside_client.blocking import Connection
 from tableside_client.chunks import ChunkSize
+from tableside_client.connection import Connection
 from tableside_client.errors import TableError
 from tableside_client.table_schema import TableSchema
 

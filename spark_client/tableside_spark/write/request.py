@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pyspark.sql import Column, DataFrame
 
-from tableside_client.blocking import shared_client
+from tableside_client.connection import shared_client
 from tableside_client.json_writer import Decimals
 from tableside_client.runs import RUNS, Run
 from tableside_client.table_schema import TableSchema, wire_keys
