@@ -44,8 +44,8 @@ class FrameMethods:
             on: The key columns.
             columns: The names of the members to add. The type of each is the one that all values fit: integers beside
                 doubles become doubles.
-            schema: The members to add with their types, in place of `columns`: a pyarrow Schema, or a mapping such as
-                `{"seats": "int64", "built": "date32"}`.
+            schema: The members to add with their types, in place of `columns`: a pyarrow Schema, a mapping such as
+                `{"seats": "int32"}` with types of Arrow or their names, or a text as in Spark, such as `"seats int"`.
             on_mismatch: If a value does not fit the schema, `"fail"` raises an error with the column, the key and the
                 types, and `"null"` returns null.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tableside_client.json_reader import key_text
 
@@ -37,7 +38,9 @@ class SchemaInference:
 
         Raises `ValueError` if a value has no common type with the ones before it. It names the column and the key.
         """
-        values = [{} if text is None else json.loads(text) for text in texts.to_pylist()]
+        # One long text is parsed faster than many short ones.
+        listed = ",".join(pc.fill_null(texts.cast(pa.string()), "{}").to_pylist())
+        values: list[dict[str, Any]] = json.loads(f"[{listed}]")
         names = list(dict.fromkeys(name for value in values for name in value)) if self.names is None else self.names
         for name in names:
             before = self._types.get(name, _NULL)

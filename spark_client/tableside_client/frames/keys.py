@@ -75,8 +75,8 @@ def _part(value: pa.Scalar) -> Any:
 
 
 def _key_array(name: str, column: pa.Array) -> pa.Array:
-    if pa.types.is_null(column.type):  # all rows of an object column of pandas are null
-        return column.cast(pa.string())
+    if column.null_count == len(column):  # pandas has such columns as doubles
+        return pa.nulls(len(column), pa.string())
     if pa.types.is_integer(column.type):
         try:
             return column.cast(pa.int64())

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 KindName: TypeAlias = Literal["arrow", "pandas", "polars"]
 
@@ -39,7 +40,7 @@ class ArrowTables:
 
     def columns(self, frame: pa.Table, names: Sequence[str]) -> dict[str, pa.Array]:
         """Return columns in Arrow."""
-        return {name: plain(frame[name]) for name in names}
+        return {name: _converted(name, frame[name]) for name in names}
 
     def with_columns(self, frame: pa.Table, added: pa.Table) -> pa.Table:
         """Return the frame with columns after its own."""
@@ -65,7 +66,8 @@ class PandasFrames:
     def columns(self, frame: Any, names: Sequence[str]) -> dict[str, pa.Array]:
         """Return columns in Arrow."""
         positions = {name: at for at, name in enumerate(self.names(frame))}
-        return {name: self._column(name, frame.iloc[:, positions[name]]) for name in names}
+        columns = {name: _converted(name, frame.iloc[:, positions[name]]) for name in names}
+        return {name: _without_nan(column) for name, column in columns.items()}
 
     def with_columns(self, frame: Any, added: pa.Table) -> Any:
         """Return the frame with columns after its own."""
@@ -77,13 +79,6 @@ class PandasFrames:
         index = self._pandas.RangeIndex(len(table))
         columns = zip(table.column_names, table.columns, strict=True)
         return self._pandas.DataFrame({name: self._series(column, index) for name, column in columns}, index=index)
-
-    def _column(self, name: str, series: Any) -> pa.Array:
-        try:
-            return plain(pa.array(series, from_pandas=True))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            reason = str(error).splitlines()[0]
-            raise ValueError(f"column {name} cannot be converted to Arrow: {reason}") from error
 
     def _series(self, column: pa.ChunkedArray, index: Any) -> Any:
         """Return a column with integers and booleans that can be null, and nested values as Python objects."""
@@ -174,6 +169,22 @@ def require_unique(names: Sequence[str]) -> None:
         if name in seen:
             raise ValueError(f"two columns are named {name!r}: rename or drop one first")
         seen.add(name)
+
+
+def _converted(name: str, column: Any) -> pa.Array:
+    """Return a column of a frame in Arrow. Raises `ValueError` with its name if Arrow cannot represent it."""
+    try:
+        return plain(column if isinstance(column, pa.ChunkedArray) else pa.array(column, from_pandas=True))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"column {name} cannot be converted to Arrow: {reason}") from error
+
+
+def _without_nan(column: pa.Array) -> pa.Array:
+    """Return a column with null in place of NaN, which the types of pandas for nullable numbers can contain."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
 
 
 def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:

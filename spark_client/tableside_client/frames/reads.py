@@ -39,7 +39,7 @@ def enrich(
     on_mismatch: OnMismatch,
 ) -> Plan[Any]:
     """Return the frame with members of the record of each row's key, as `Table.enrich` describes it."""
-    require_known(on_mismatch)
+    _require_schema(on_mismatch, schema)
     if (columns is None) == (schema is None):
         raise ValueError("give either columns=, the names of the members to add, or schema=, with their types")
     wanted = None if schema is None else arrow_schema(schema)
@@ -82,7 +82,7 @@ def scan_frame(
     on_mismatch: OnMismatch,
 ) -> Plan[Any]:
     """Return the records of a table as a frame, as `Table.scan_frame` describes it."""
-    require_known(on_mismatch)
+    _require_schema(on_mismatch, schema)
     target, wanted = kind_named(kind), None if schema is None else arrow_schema(schema)
     [description] = yield [calls.describe()]
     table_schema = TableSchema.from_description(description)
@@ -99,6 +99,13 @@ def scan_frame(
     members = read_values(calls.name, texts, wanted, on_mismatch)
     require_unique([*keys, *members])
     return target.from_arrow(pa.table(keys | members))
+
+
+def _require_schema(on_mismatch: str, schema: FrameSchema | None) -> None:
+    """Raise `ValueError` for an unknown `on_mismatch`, and for one that has no effect."""
+    require_known(on_mismatch)
+    if on_mismatch != "fail" and schema is None:
+        raise ValueError("on_mismatch needs schema=: without a schema, a type is chosen that all values fit")
 
 
 def _pages(calls: ArrowCalls, params: Mapping[str, Any]) -> Call[list[pa.Table]]:

@@ -19,6 +19,7 @@ import pytest
 from servers.proxy import FaultProxy
 from support.running import Service, running
 from tableside_client import Client, FrameWriteError, LoadError, TableNotFound, col
+from tableside_client.frames.schemas import arrow_schema
 
 pytestmark = pytest.mark.server
 
@@ -129,6 +130,7 @@ async def test_missing_values_of_pandas_are_null(people: Any) -> None:
             "k": ["nan", "nat", "na", "none", pd.NA, float("nan")],
             "v": [float("nan"), pd.NaT, pd.NA, None, 1, 2],
             "f": [float("nan"), 0.5, 1, 1, 1, 1],
+            "g": pd.arrays.ArrowExtensionArray(pa.array([float("nan"), *[1.0] * 5])),
             "t": [pd.NaT, *[pd.Timestamp("2026-11-20 08:30", tz="America/New_York")] * 5],
         }
     )
@@ -137,7 +139,7 @@ async def test_missing_values_of_pandas_are_null(people: Any) -> None:
     assert ([key for key, _ in caught.value.failures], caught.value.written) == ([None, None], 4)
     found = await people.get_many(["nan", "nat", "na", "none"])
     assert [value["v"] for value in found.values()] == [None] * 4
-    assert (found["nan"]["f"], found["nat"]["f"]) == (None, 0.5)
+    assert (found["nan"]["f"], found["nat"]["f"], found["nan"]["g"]) == (None, 0.5, None)
     assert (found["nan"]["t"], found["nat"]["t"]) == (None, "2026-11-20T13:30:00.000000Z")
     looked_up = await people.enrich(frame[["k"]], on="k", columns=["f", "t"])
     assert [_or_none(value) for value in looked_up["f"]] == [None, 0.5, 1, 1, None, None]
@@ -211,6 +213,28 @@ async def test_a_value_that_does_not_fit_the_schema_fails_or_is_null(people: Any
     assert found.to_pylist() == [{"key": "a", "n": 1, "m": None}, {"key": "b", "n": None, "m": 2}]
 
 
+SCHEMAS: dict[str, pa.Schema] = {
+    "a tinyint, b: SMALLINT,c int , d bigint": pa.schema(
+        {"a": pa.int8(), "b": pa.int16(), "c": pa.int32(), "d": pa.int64()}
+    ),
+    "`a, ``b` string, `c:` boolean": pa.schema({"a, `b": pa.string(), "c:": pa.bool_()}),
+    "d decimal(10, 2), f float, g double, b binary": pa.schema(
+        {"d": pa.decimal128(10, 2), "f": pa.float32(), "g": pa.float64(), "b": pa.binary()}
+    ),
+    "d date, t timestamp, l timestamp_ntz": pa.schema(
+        {"d": pa.date32(), "t": pa.timestamp("us", "UTC"), "l": pa.timestamp("us")}
+    ),
+    "s array<struct<x: int, y: map<string, array<date>>>>": pa.schema(
+        {"s": pa.list_(pa.struct({"x": pa.int32(), "y": pa.map_(pa.string(), pa.list_(pa.date32()))}))}
+    ),
+}
+
+
+@pytest.mark.parametrize("text", SCHEMAS)
+def test_a_schema_as_text_has_the_types_of_spark(text: str) -> None:
+    assert arrow_schema(text).equals(SCHEMAS[text])
+
+
 ONE = pa.table({"k": ["a"], "n": [1], "f": [0.5], "b": [b"x"]})
 TWICE = pa.table([["a"], ["b"]], names=["k", "k"])
 REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
@@ -226,6 +250,10 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "a text of names": (lambda t: t.enrich(ONE, "k", columns="v"), TypeError, "columns must be a sequence of names"),
     "no key column": (lambda t: t.enrich(ONE, "x", columns=["v"]), ValueError, "no column 'x'; it has k, n, f, b"),
     "a type": (lambda t: t.enrich(ONE, "k", schema={"v": "int65"}), ValueError, "'int65', which is not a type"),
+    "a type of Spark": (lambda t: t.enrich(ONE, "k", schema="v map<int,int>"), ValueError, "v is map<int,int>, wh"),
+    "a text without type": (lambda t: t.scan_frame("v"), ValueError, "'v' is not a column with its type"),
+    "a schema": (lambda t: t.scan_frame(5), TypeError, "a schema must be a pyarrow Schema, .*, not int"),
+    "null without a schema": (lambda t: t.scan_frame(on_mismatch="null"), ValueError, "on_mismatch needs schema="),
     "an unreadable type": (
         lambda t: t.enrich(ONE, "k", schema={"v": "uint8"}), ValueError, "column v is uint8, which cannot be read",
     ),
@@ -260,9 +288,12 @@ async def test_an_absent_table_is_an_error_of_reads_and_made_by_writes(people: A
     for call in (people.enrich(ONE, "k", columns=["v"]), people.scan_frame()):
         with pytest.raises(TableNotFound):
             await call
-    assert await people.load(ONE.select(["k", "n"]).slice(1), key="k") == 0
+    for empty in (frame_of(kind, ONE.select(["k", "n"]).slice(1)) for kind in KINDS):
+        assert await people.load(empty, key="k") == await people.update_frame(empty, "k", {"n": col("n")}) == 0
     assert await people.load(ONE.select(["k", "n"]), key="k") == 1
     assert (await people.scan_frame()).to_pylist() == [{"key": "a", "n": 1}]
+    for keys in ([], [None], [float("nan"), pd.NA]):
+        assert (await people.enrich(pd.DataFrame({"k": keys}), "k", schema="n int"))["n"].isna().all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
