@@ -18,7 +18,7 @@ import pytest
 
 from servers.proxy import FaultProxy
 from support.running import Service, running
-from tableside_client import Client, FrameWriteError, LoadError, TableNotFound, col
+from tableside_client import Client, FrameWriteError, LoadError, Retries, TableNotFound, col
 from tableside_client.frames.schemas import arrow_schema
 
 pytestmark = pytest.mark.server
@@ -437,3 +437,29 @@ async def test_a_request_has_at_most_the_keys_that_the_service_allows(
             before = batches(service.url)
             await call()
             assert batches(service.url) - before == 3
+
+
+async def test_a_failed_part_of_a_key_fails_its_later_rows_only(people: Any) -> None:
+    await people.load([("hot", {"n": 0}), ("b", {"n": 0})])
+    sums = [2**62, 2**62, *[1] * 3_000]  # the first part overflows
+    table = pa.table({"k": ["hot"] * len(sums) + ["b"] * 3_000, "n": sums + [1] * 3_000})
+    with pytest.raises(FrameWriteError) as caught:
+        await people.update_frame(table, "k", {"$inc": {"n": col("n")}}, token="run")
+    error = caught.value
+    assert ({key for key, _ in error.failures}, len(error.failures), error.written) == ({"hot"}, len(sums), 3_000)
+    assert await people.get_many(["hot", "b"]) == {"hot": {"n": 0}, "b": {"n": 3_000}}
+    assert "Part of the write" not in str(error)
+
+
+async def test_a_write_stops_after_a_temporary_failure(opened: Callable[..., Any], tmp_path: Path) -> None:
+    config = tmp_path / "tableside.yaml"
+    config.write_text("stores: {s: {kind: memory}}\ntables: {t: {store: s, write: {rate_per_s: 100}}}\n")
+    rows = 60_000
+    with running(tmp_path, config) as service:
+        people = (await opened(service.url, retries=Retries(attempts_max=1))).table("t")
+        with pytest.raises(FrameWriteError) as caught:
+            await people.load(pa.table({"k": range(rows)}).cast(pa.schema({"k": pa.string()})), key="k")
+    error = caught.value
+    assert (error.code, error.retriable) == ("throttled", True)
+    assert error.unsent >= rows - 8 * 5_000
+    assert error.written + len(error.failures) + error.unsent == rows
