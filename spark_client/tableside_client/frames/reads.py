@@ -40,15 +40,10 @@ def enrich(
 ) -> Plan[Any]:
     """Return the frame with members of the record of each row's key, as `Table.enrich` describes it."""
     _require_schema(on_mismatch, schema)
-    if (columns is None) == (schema is None):
-        raise ValueError("give either columns=, the names of the members to add, or schema=, with their types")
-    wanted = None if schema is None else arrow_schema(schema)
-    members = list(wanted.names) if wanted is not None else checked_names(columns or (), "columns")
-    if not members:
-        raise ValueError("no member to add is named")
+    wanted = _wanted(columns, schema)
     kind = kind_of(frame)
     names = kind.names(frame)
-    require_unique([*names, *members])
+    require_unique([*names, *(wanted.names if isinstance(wanted, pa.Schema) else wanted)])
     on = key_names(on, names)
     [description] = yield [calls.describe()]
     table_schema = TableSchema.from_description(description)
@@ -59,11 +54,18 @@ def enrich(
     chunks = [distinct.keys.slice(start, size) for start in range(0, len(distinct.keys), size)]
     texts = yield (_values(ArrowCalls(calls.name, calls.settings), chunk, absent) for chunk in chunks)
     pages = list(zip(chunks, texts, strict=True))
-    found = read_values(calls.name, pages, members if wanted is None else wanted, on_mismatch)
-    added = {
-        name: column if distinct.is_identity else column.take(distinct.positions) for name, column in found.items()
-    }
-    return kind.with_columns(frame, pa.table(added))
+    added = pa.table(read_values(calls.name, pages, wanted, on_mismatch))
+    return kind.with_columns(frame, added if distinct.is_identity else added.take(distinct.positions))
+
+
+def _wanted(columns: Sequence[str] | None, schema: FrameSchema | None) -> pa.Schema | Sequence[str]:
+    """Return the members to add: a schema, or their names. Raises `ValueError` unless there is one of both."""
+    if (columns is None) == (schema is None):
+        raise ValueError("give either columns=, the names of the members to add, or schema=, with their types")
+    wanted = checked_names(columns, "columns") if columns is not None else arrow_schema(schema)
+    if not len(wanted):
+        raise ValueError("no member to add is named")
+    return wanted
 
 
 def _values(calls: ArrowCalls, keys: pa.Array, absent: Sequence[str]) -> Call[pa.Array]:
