@@ -1,6 +1,6 @@
 """JSON documents with columns of a frame: values, updates and defaults, one for each row."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -56,10 +56,7 @@ def object_pieces(value: Any, label: str = "", operator: UpdateOperator | None =
         case Column():
             yield Leaf(value.name, label or value.name, operator)
         case Mapping():
-            for separator, (name, member) in zip(_separators("{"), value.items(), strict=False):
-                yield f"{separator}{_constant(str(name))}:"
-                yield from object_pieces(member, label)
-            yield "}" if value else "{}"
+            yield from _members(value, lambda _, member: object_pieces(member, label))
         case list() | tuple():
             for separator, element in zip(_separators("["), value, strict=False):
                 yield separator
@@ -84,44 +81,39 @@ def update_pieces(update: Any) -> Iterator[Piece]:
 
 def _document_pieces(document: Mapping[str, Any]) -> Iterator[Piece]:
     if not any(str(name).startswith("$") for name in document):
-        yield from _patch_pieces(document, ())
-        return
+        return _patch_pieces(document, ())
     require_operators(document)
-    for separator, (name, arguments) in zip(_separators("{"), document.items(), strict=False):
-        yield f"{separator}{_constant(name)}:"
-        if not isinstance(arguments, Mapping):  # the paths of $unset
-            yield from object_pieces(arguments)
-            continue
-        for inner, (path, operand) in zip(_separators("{"), arguments.items(), strict=False):
-            yield f"{inner}{_constant(path)}:"
-            yield from _operand_pieces(OPERATORS[name], f"{name} {path}", operand)
-        yield "}" if arguments else "{}"
-    yield "}"
+    return _members(document, _operator_pieces)
+
+
+def _operator_pieces(name: str, arguments: Any) -> Iterator[Piece]:
+    if not isinstance(arguments, Mapping):  # the paths of $unset
+        return object_pieces(arguments)
+    return _members(arguments, lambda path, operand: _operand_pieces(OPERATORS[name], f"{name} {path}", operand))
 
 
 def _operand_pieces(operator: UpdateOperator, label: str, operand: Any) -> Iterator[Piece]:
     elements = operator.elements
     if elements is None or not isinstance(operand, Mapping) or not isinstance(operand.get(elements), Column):
-        yield from object_pieces(operand, label, operator)
-        return
-    for separator, (name, value) in zip(_separators("{"), operand.items(), strict=False):
-        yield f"{separator}{_constant(name)}:"
-        if name == elements:
-            yield Leaf(value.name, label, operator, each=True)
-        else:
-            yield from object_pieces(value, label)
-    yield "}"
+        return object_pieces(operand, label, operator)
+    leaf = Leaf(operand[elements].name, label, operator, each=True)
+    return _members(operand, lambda name, value: iter([leaf]) if name == elements else object_pieces(value, label))
 
 
 def _patch_pieces(patch: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Piece]:
-    for separator, (name, value) in zip(_separators("{"), patch.items(), strict=False):
+    def member(name: str, value: Any) -> Iterator[Piece]:
+        here = (*path, name)
+        return _patch_pieces(value, here) if isinstance(value, Mapping) else object_pieces(value, ".".join(here))
+
+    return _members(patch, member)
+
+
+def _members(members: Mapping[str, Any], pieces: Callable[[str, Any], Iterator[Piece]]) -> Iterator[Piece]:
+    """Yield an object, with the pieces of each member by its name and value."""
+    for separator, (name, value) in zip(_separators("{"), members.items(), strict=False):
         yield f"{separator}{_constant(str(name))}:"
-        here = (*path, str(name))
-        if isinstance(value, Mapping):
-            yield from _patch_pieces(value, here)
-        else:
-            yield from object_pieces(value, ".".join(here))
-    yield "}" if patch else "{}"
+        yield from pieces(str(name), value)
+    yield "}" if members else "{}"
 
 
 def _separators(start: str) -> Iterator[str]:

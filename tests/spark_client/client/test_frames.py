@@ -19,6 +19,7 @@ import pytest
 from servers.proxy import FaultProxy
 from support.running import Service, running
 from tableside_client import Client, FrameWriteError, LoadError, Retries, TableNotFound, col
+from tableside_client.frames.kinds import ArrowTables
 from tableside_client.frames.schemas import arrow_schema
 
 pytestmark = pytest.mark.server
@@ -364,22 +365,31 @@ async def test_rows_without_json_fail_alone_and_the_message_counts_them(people: 
 async def test_updates_of_a_key_apply_in_the_order_of_the_rows(people: Any, kind: str) -> None:
     hot, count = 5_000, 6_000
     keys = ["hot"] * hot + [f"k{at}" for at in range(count)]
-    frame = frame_of(kind, pa.table({"k": keys, "n": range(hot + count), "s": [TEXT] * (hot + count)}))
+    total = hot + count
+    table = pa.table({"k": keys, "n": range(total), "s": [TEXT] * total, "l": [["x", "y"]] * total})
+    frame = frame_of(kind, table)
     update = [
-        {"$push": {"list": col("n")}, "$inc": {"sum": col("n")}},
-        {"$set": {"last.at": {"n": [col("n")], "s": col("s")}}},
+        {
+            "$push": {"list": {"$each": [col("n")]}, "pairs": {"$each": [[col("n"), 1]], "$slice": -1}},
+            "$unset": ["none"],
+        },
+        {"$set": {"last.at": {"n": [col("n")], "s": col("s")}}, "$inc": {"sum": col("n")}},
+        {"patch": {"n": col("n"), "none": None, "deep": {}}},
     ]
     default = {"sum": 1, "first": col("n")}
-    assert await people.update_frame(frame, "k", update, default=default) == hot + count
+    assert await people.update_frame(frame, "k", update, default=default) == total
     found = await people.get_many(["hot", "k5999"])
-    last = hot + count - 1
-    assert found["hot"] == {
-        "list": list(range(hot)),
-        "sum": 1 + sum(range(hot)),
-        "first": 0,
-        "last": {"at": {"n": [hot - 1], "s": TEXT}},
-    }
-    assert found["k5999"] == {"list": [last], "sum": 1 + last, "first": last, "last": {"at": {"n": [last], "s": TEXT}}}
+    last = total - 1
+    for key, numbers in (("hot", range(hot)), ("k5999", [last])):
+        assert found[key] == {
+            "list": list(numbers),
+            "pairs": [[numbers[-1], 1]],
+            "tags": ["x", "y"],
+            "sum": 1 + sum(numbers),
+            "first": numbers[0],
+            "last": {"at": {"n": [numbers[-1]], "s": TEXT}},
+            "patch": {"n": numbers[-1], "deep": {}},
+        }
 
 
 async def test_a_failed_row_of_an_update_leaves_the_other_rows_and_keys(people: Any, name: str) -> None:
@@ -390,24 +400,32 @@ async def test_a_failed_row_of_an_update_leaves_the_other_rows_and_keys(people: 
     failures = [(key, failure.code) for key, failure in caught.value.failures]
     assert failures == [("a", "invalid_operation"), ("text", "invalid_operation"), ("absent", "record_not_found")]
     assert "$inc n: the operand is null; filter such rows" in str(caught.value)
-    assert '2 rows failed with invalid_operation, 1 with record_not_found; the first has the key "a"' in str(
-        caught.value
-    )
+    counts = '2 rows failed with invalid_operation, 1 with record_not_found; the first has the key "a"'
+    assert counts in str(caught.value)
     assert "Part of the write may have been applied: 2 rows were applied" in str(caught.value)
     assert await people.get("a") == {"n": 7}
 
 
 async def test_an_update_counts_once_after_lost_responses_and_with_its_token(
-    opened: Callable[..., Any], service: Service, name: str
+    opened: Callable[..., Any], service: Service, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = pa.table({"k": ["a", "b", "a"] * 2_000, "n": [1] * 6_000})
-    update, default = {"$inc": {"n": col("n")}}, {"n": 0}
+    update, default, read = {"$inc": {"n": col("n")}}, {"n": 0}, ArrowTables.columns
     async with FaultProxy("127.0.0.1", int(service.url.rpartition(":")[2])) as proxy:
         people = (await opened(f"http://127.0.0.1:{proxy.port}")).table(name)
         await people.put("warm", {})
-        proxy.answer_lost(once=True)
-        await people.update_frame(table, "k", update, default=default)
+
+        def columns(*arguments: Any) -> Any:  # after the table has been described
+            proxy.answer_lost(once=True)
+            return read(*arguments)
+
+        before = batches(service.url)
+        with monkeypatch.context() as patch:
+            patch.setattr(ArrowTables, "columns", columns)
+            await people.update_frame(table, "k", update, default=default)
+        assert batches(service.url) - before > 1
     people = (await opened()).table(name)
+    assert await people.get("a") == {"n": 4_000}
     for expected in (4_000 * 2, 4_000 * 2):
         await people.update_frame(table, "k", update, default=default, token="flights/2026-11-20")
         assert await people.get("a") == {"n": expected}
