@@ -62,7 +62,11 @@ def test_the_test_command_checks_style_types_and_every_case(tmp_path: Path, argu
     assert (code != 0) == bool(failing)
     expected = ["ruff check"]
     if failing != "ruff":
-        expected += ["ruff format --check", "mypy", " ".join(["pytest --numprocesses auto", *arguments])]
+        expected += [
+            "ruff format --check",
+            "mypy",
+            " ".join([f"pytest --numprocesses {len(os.sched_getaffinity(0)) + 1}", *arguments]),
+        ]
     if failing == "mypy":
         expected.append("mypy")
     assert sorted(ran) == sorted(expected)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from ...auth import refusals_of
 from ...catalog import Table
-from ...core import Budget, MalformedRequest, Outcome, Results, TableNotFound, TableSpec, ValueRoom
+from ...core import NO_DEADLINE, Budget, MalformedRequest, Outcome, Results, TableNotFound, TableSpec, ValueRoom
 from ...core.budget import in_pieces
 from ...core.directions import count_reads
 from ..responses import encoded_response
@@ -25,7 +25,7 @@ from ..wire.request_headers import Preferences, check_accepts, parse_boolean, pa
 from . import models
 from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
 from .parameters import Accept, CacheControl, Prefer, TableName, text
-from .requests import TableRequest, check_any
+from .requests import SHORT_BODY_BYTES_MAX, TableRequest, check_any
 from .routing import new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
@@ -210,7 +210,8 @@ async def _decode_arrow(
 ) -> DecodedBatch:
     limits = request.limits
     reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
-    rows = await in_pieces(reading, budget)
+    # The answer to a short stream has an outcome for each operation, also if the deadline is over.
+    rows = await in_pieces(reading, budget if len(body) > SHORT_BODY_BYTES_MAX else NO_DEADLINE)
     settings = arrow_batch.RowSettings(options.op, options.writer, options.returning, options.fields)
     return await in_pieces(arrow_batch.decode(rows, spec, settings, budget.is_over))
 
