@@ -369,10 +369,8 @@ async def test_updates_of_a_key_apply_in_the_order_of_the_rows(people: Any, kind
     table = pa.table({"k": keys, "n": range(total), "s": [TEXT] * total, "l": [["x", "y"]] * total})
     frame = frame_of(kind, table)
     update = [
-        {
-            "$push": {"list": {"$each": [col("n")]}, "pairs": {"$each": [[col("n"), 1]], "$slice": -1}},
-            "$unset": ["none"],
-        },
+        {"$push": {"list": {"$each": [col("n")]}, "pairs": {"$each": [[col("n"), 1]], "$slice": -1}}},
+        {"$addToSet": {"tags": {"$each": col("l")}}, "$unset": ["none"]},
         {"$set": {"last.at": {"n": [col("n")], "s": col("s")}}, "$inc": {"sum": col("n")}},
         {"patch": {"n": col("n"), "none": None, "deep": {}}},
     ]
