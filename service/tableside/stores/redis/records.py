@@ -51,14 +51,10 @@ _INVALID_SIDE_KEY = "another tool wrote the record's side key, and it does not c
 
 def pack_all(values: Sequence[bytes]) -> list[bytes]:
     """Return the bytes of records, which differ in each call."""
-    count = len(values)
-    suffixes = bytearray(os.urandom(_SUFFIX_LENGTH * count).translate(_WHITESPACE))
-    for at, character in enumerate(_MARKER):
-        suffixes[at::_SUFFIX_LENGTH] = bytes([character]) * count
-    ends = bytes(suffixes)
+    random = os.urandom(_RANDOM_LENGTH * len(values)).translate(_WHITESPACE)
     return [
-        value + ends[start : start + _SUFFIX_LENGTH]
-        for value, start in zip(values, range(0, len(ends), _SUFFIX_LENGTH), strict=True)
+        b"".join((value, _MARKER, random[start : start + _RANDOM_LENGTH]))
+        for value, start in zip(values, range(0, len(random), _RANDOM_LENGTH), strict=True)
     ]
 
 
