@@ -65,7 +65,7 @@ def test_the_test_command_checks_style_types_and_every_case(tmp_path: Path, argu
         expected += [
             "ruff format --check",
             "mypy",
-            " ".join([f"pytest --numprocesses {len(os.sched_getaffinity(0)) + 1}", *arguments]),
+            " ".join(["pytest --numprocesses auto", *arguments]),
         ]
     if failing == "mypy":
         expected.append("mypy")

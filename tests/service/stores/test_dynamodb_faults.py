@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -195,6 +195,7 @@ class Limits:
         self.keys: list[list[Any]] = []
         self.refuse: Callable[[str], str | None] = lambda verb: None
         self.share = 1.0
+        self._serving: set[asyncio.Task[Any]] = set()
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator["Limits"]:
@@ -202,8 +203,13 @@ class Limits:
         self.url = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
         yield self
         server.close()
+        for serving in self._serving:
+            serving.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving.add(running := cast("asyncio.Task[Any]", asyncio.current_task()))
+        running.add_done_callback(self._serving.discard)
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 headers = {
