@@ -235,11 +235,11 @@ def _ordered_update(
     members, is_absent = _members_named(update, spec), stored.value is None
     written = {name: member for name, member in members.items() if orders.may_write(name, order)}
     sets_expiry = update.ttl_s is not None and orders.may_write(EXPIRY, order)
-    shows = not members and order >= orders.newest
-    if not (written or shows or sets_expiry) or _stays_absent(stored, orders, order):
+    renews = not members and order >= orders.newest
+    if not (written or renews or sets_expiry) or _stays_absent(stored, orders, order):
         return Unchanged(_current(stored, update, superseded=bool(members)))
-    superseded = not written and not shows and bool(members)
-    for name in (*written, *([EXISTS] if shows else []), *([EXPIRY] if sets_expiry else [])):
+    superseded = not written and not renews and bool(members)
+    for name in (*written, *([EXISTS] if renews else []), *([EXPIRY] if sets_expiry else [])):
         orders.write(name, order)
     expires_ms = expiry_ms(_ttl_s(update, spec), now_ms) if sets_expiry or is_absent else stored.expires_ms
     value = assigned(_members(stored), written)
