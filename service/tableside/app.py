@@ -83,7 +83,7 @@ def create_app(
             background_tasks.append(Reloader(file, settings, change, exposition.registry, accepted=accepted).run())
         if pages is not None:
             background_tasks.append(pages.run())
-        background_tasks.append(auth.run())
+        background_tasks += [auth.run(), catalog.follow_generations()]
         tasks = [asyncio.create_task(work) for work in background_tasks]
         try:
             yield

@@ -110,7 +110,7 @@ def sealed_texts(data: bytes) -> None:
     """Open cursors and splits: the raw input, and the input after sealing it correctly."""
     with contextlib.suppress(TableError):
         pages.open_sealed(data.decode("latin-1"), "cursor", "scan", "t")
-    position = pages.open_sealed(pages.seal(data, "scan", "t"), "cursor", "scan", "t")
+    position = pages.open_sealed(pages.seal(data, 1, "scan", "t"), "cursor", "scan", "t")
     scan_range(PLAIN, Scan(10, position=position))
     scan_range(PLAIN, Scan(10, split=position))
 

@@ -160,8 +160,8 @@ class Requests:
         position = dice.choice((b"", b"\xff" * 9, MARKER.encode(), dice.randbytes(20), b"6162-.63", b"a\0" * 600))
         table = dice.choice(TABLES)
         shared = ("spread", 2) if table == "spread" else (table,)
-        cursor = pages.seal(position, "scan", *shared, None, None, None)
-        split = pages.seal(position, "split", *shared)
+        cursor = pages.seal(position, 1, "scan", *shared, None, None, None)
+        split = pages.seal(position, 1, "split", *shared)
         said = dice.choice(
             (f"cursor={cursor}", f"split={split}", f"cursor={base64.urlsafe_b64encode(position).decode()}")
         )

@@ -6,11 +6,12 @@ of the tables that the caller may read and write. Imports `core` and `telemetry`
 
 from .authenticator import Auth, Unauthenticated
 from .key_source import KeysMissing
-from .permissions import UNRESTRICTED, Caller, Forbidden, Permission, refusals_of
+from .permissions import COMPANION, UNRESTRICTED, Caller, Forbidden, Permission, refusals_of
 from .settings import AuthSettings, IssuerSettings, Tokens, TokenSettings
 from .signed_tokens import TOKEN_BYTES_MAX, TokenRejected
 
 __all__ = [
+    "COMPANION",
     "TOKEN_BYTES_MAX",
     "UNRESTRICTED",
     "Auth",

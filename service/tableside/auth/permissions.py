@@ -11,6 +11,10 @@ from ..core import Batch, Get, Operation, Put, TableError, Update
 Permission: TypeAlias = Literal["read", "write"]
 
 
+COMPANION = "runs"
+"""What follows the @ in the name of a table's companion, which remembers the jobs that write the table."""
+
+
 @lru_cache(maxsize=256)
 def compiled_patterns(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Return one regular expression for several shell patterns. A match takes a tenth of a microsecond."""
@@ -37,10 +41,11 @@ class Caller:
     def may(self, permission: Permission, table: str) -> bool:
         """Return whether the caller has the permission for a table of this name, which need not exist.
 
-        A table's companion (`planes@runs`) is for the jobs that write the table, so it needs only their permission.
+        A generation (`planes@8`) has the permissions of its table. A table's companion (`planes@runs`) is for the jobs
+        that write the table, so it needs only their permission.
         """
-        name, _, companion = table.partition("@")
-        return self._patterns["write" if companion else permission].match(name) is not None
+        name, _, suffix = table.partition("@")
+        return self._patterns["write" if suffix == COMPANION else permission].match(name) is not None
 
     def may_any(self, table: str) -> bool:
         """Return whether the caller has any permission for a table of this name."""

@@ -8,25 +8,28 @@ they are first used, and change with the configuration. Imports `core`, `telemet
 from .admission import AdmissionMetrics, InFlight, InFlightLimit, Reservation
 from .backends import log_start
 from .catalog import Catalog, Environment
-from .entry import RUNS, CatalogEntry
+from .entry import CatalogEntry
+from .generations import Generation
 from .reloader import Reloader, load_for_joining_process, save_accepted
 from .stack import StackMetrics
 from .table import Table
+from .table_generations import TableGenerations
 from .table_metrics import BUCKETS_S
 
 __all__ = [
     "BUCKETS_S",
-    "RUNS",
     "AdmissionMetrics",
     "Catalog",
     "CatalogEntry",
     "Environment",
+    "Generation",
     "InFlight",
     "InFlightLimit",
     "Reloader",
     "Reservation",
     "StackMetrics",
     "Table",
+    "TableGenerations",
     "load_for_joining_process",
     "log_start",
     "save_accepted",

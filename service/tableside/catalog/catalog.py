@@ -2,24 +2,41 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import msgspec
 
-from ..core import Backend, StoreUnavailable, TableNotFound, TableSpec, TooLarge, gather_bounded
+from ..auth import COMPANION
+from ..core import (
+    Backend,
+    DeadlineExceeded,
+    GenerationSealed,
+    InvalidOperation,
+    StoreUnavailable,
+    TableError,
+    TableNotFound,
+    TableSpec,
+    TooLarge,
+    Unsupported,
+    gather_bounded,
+)
 from ..core.backend import connections_of
+from ..core.store import GENERATION_IN_STORE
 from ..policies import RetryBudget
 from ..settings import Settings, TableLocation, TableSettings
 from ..stores import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
 from .admission import InFlight
 from .backends import Reachability, ReplicaLinks, Stores, open_backend
-from .entry import RUNS, RUNS_IN_STORE, CatalogEntry, open_all_or_none, open_or_defer
+from .control_table import CONTROL, ControlTable
+from .entry import RUNS_IN_STORE, CatalogEntry, open_all_or_none, open_or_defer
 from .stack import StackContext, StackMetrics
 from .store_in_flight import StoreInFlight
 from .table import Table
+from .table_generations import TableGenerations
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +44,12 @@ AUTO_TABLES_MAX = 1000
 """Maximum number of tables that `auto_create` creates."""
 
 CONCURRENT_OPENS_MAX = 8
+
+FOLLOW_EVERY_S = 1.0
+"""How often a process reads the control tables of its stores."""
+
+_INTERNAL = re.compile(rf"({RUNS_IN_STORE}|{GENERATION_IN_STORE}[0-9]+|{CONTROL})$")
+"""The names in a store of what is not a table of its own: companions, generations, and the control table."""
 
 
 class Environment(msgspec.Struct, frozen=True):
@@ -58,6 +81,12 @@ class Catalog:
         }
         self._in_flight = self._share_limits()
         self._contexts = {name: self._stack_context(name) for name in backends}
+        self._control_entries: dict[str, CatalogEntry] = {}
+        self._controls = {
+            name: self._control(name)
+            for name, backend in backends.items()
+            if not isinstance(backend, PartitionedBackend)
+        }
         self._entries: dict[str, CatalogEntry] = {}
         self._closing: dict[TableLocation, asyncio.Task[None]] = {}
         self._reachability = Reachability(backends)
@@ -78,6 +107,7 @@ class Catalog:
                 if isinstance(backend, PartitionedBackend):
                     backend.compose(backends)
             catalog = cls(settings, backends, environment)
+            await catalog._read_generations()
             await catalog._open_tables()
             await catalog._find_tables()
         except BaseException:
@@ -85,27 +115,60 @@ class Catalog:
             raise
         return catalog
 
-    async def table(self, name: str) -> Table:
-        """Return a table. Raise TableNotFound if there is none, StoreUnavailable if it cannot be opened now.
+    async def table(self, name: str, generation: int | None = None) -> Table:
+        """Return a table, in its current generation if neither the name nor `generation` chooses one.
 
-        Raise Overloaded if too many calls wait for the table's store.
+        Raise TableNotFound if there is none, StoreUnavailable if it cannot be opened now. Raise Overloaded if too many
+        calls wait for the table's store.
         """
-        entry = self.entry(name)
+        base, name, suffix = self._named(name)
+        if suffix == COMPANION:
+            entry = base.runs
+        elif suffix or generation is not None:
+            entry = await self._of_generation(base, int(suffix) if suffix else generation)
+        else:
+            entry = await base.current()
         if entry.table is not None:
             return entry.table
         table = await self._opened(entry)
-        if name.endswith(RUNS):
-            return table
         # The write that created the entry may have failed or been cancelled, and removed it from the catalog.
-        return table if self._entries.setdefault(name, entry) is entry else await self.table(name)
+        return table if self._entries.setdefault(name, base) is base else await self.table(name, generation)
 
     def entry(self, name: str) -> CatalogEntry:
-        """Return the entry of a table, or of a table's companion. Raise TableNotFound if no table has this name."""
-        if (entry := self._entries.get(name)) is not None:
-            return entry
-        if name.endswith(RUNS) and (entry := self._entries.get(name.removesuffix(RUNS))) is not None:
-            return entry.runs
-        raise TableNotFound("no table has that name")
+        """Return the entry of a table, of its companion or of one generation, as far as they are known.
+
+        Raise TableNotFound if no table has this name, GenerationNotFound if the table has no such generation.
+        """
+        base, _, suffix = self._named(name)
+        if suffix == COMPANION:
+            return base.runs
+        return base.generations.known_entry(int(suffix)) if suffix and base.generations else base.shown
+
+    def generations(self, name: str) -> TableGenerations:
+        """Return the generations of a table. Raise TableNotFound, or Unsupported if it cannot have any."""
+        base, _, suffix = self._named(name)
+        if suffix:
+            raise InvalidOperation("only a table has generations: its name in the path ends before the @")
+        if base.generations is None:
+            raise Unsupported("generations: a partitioned table has none")
+        return base.generations
+
+    async def generations_to_write(self, name: str) -> TableGenerations:
+        """Return the generations of a table. Create the table if the settings allow that."""
+        if self._can_create(name):
+            await self.table_to_write(name)
+        return self.generations(name)
+
+    def sealed(self, name: str) -> GenerationSealed | None:
+        """Return the error of writes to a table, if its name chooses a generation that does not load."""
+        base, _, suffix = self._named(name)
+        if suffix in ("", COMPANION) or base.generations is None:
+            return None
+        try:
+            base.generations.check_writable(int(suffix))
+        except GenerationSealed as error:
+            return error
+        return None
 
     async def table_or_spec(self, name: str) -> Table | TableSpec:
         """Return a table, or the spec of one that a write would create. Raise TableNotFound if there is neither."""
@@ -115,14 +178,15 @@ class Catalog:
         """Return a table. Create it if the settings allow that."""
         if not self._can_create(name):
             return await self.table(name)
-        if name.endswith(RUNS):
-            await self.table_to_write(name.removesuffix(RUNS))
+        base, _, suffix = name.partition("@")
+        if suffix:
+            await self.table_to_write(base)
             return await self.table(name)
         if len(self._entries) - len(self._settings.tables) >= AUTO_TABLES_MAX:
             raise TooLarge(f"auto_create creates at most {AUTO_TABLES_MAX} tables")
         entry = self._add_automatic(name)
         try:
-            return await self._opened(entry)
+            return await self._opened(await entry.current())
         except BaseException:
             if entry.table is None and self._entries.get(name) is entry:
                 del self._entries[name]
@@ -135,12 +199,18 @@ class Catalog:
         """
         if name not in self._entries and self._can_create(name):
             return
-        if (in_flight := self._in_flight.get(self.entry(name).store)) is not None:
+        if (in_flight := self._in_flight.get(self._named(name)[0].store)) is not None:
             in_flight.check()
 
     def entries(self) -> list[CatalogEntry]:
-        """Return the entries of all tables, sorted by name."""
-        return [self._entries[name] for name in sorted(self._entries)]
+        """Return the entries of all tables, of the current generation of each, sorted by name."""
+        return [self._entries[name].shown for name in sorted(self._entries)]
+
+    async def follow_generations(self) -> None:
+        """Read changes of generations every second, and remove what is no longer needed, until cancelled."""
+        while True:
+            await asyncio.sleep(FOLLOW_EVERY_S)
+            await asyncio.gather(*(self._follow(store, control) for store, control in self._controls.items()))
 
     async def ping(self) -> Stores:
         """Check whether each store can be reached."""
@@ -185,7 +255,8 @@ class Catalog:
 
     async def close(self) -> None:
         """Wait for the operations in flight, and close every table and store."""
-        await asyncio.gather(*(entry.close() for entry in self._entries.values()), *set(self._closing.values()))
+        entries = [*self._entries.values(), *self._control_entries.values()]
+        await asyncio.gather(*(entry.close() for entry in entries), *set(self._closing.values()))
         self._reachability.close()
         await self._replicas.close()
         await _close(self._backends.values())
@@ -196,8 +267,59 @@ class Catalog:
         with nullcontext() if in_flight is None else in_flight.entered():
             return await entry.opened()
 
+    def _named(self, name: str) -> tuple[CatalogEntry, str, str]:
+        """Return the entry and the name of a table, and what follows an @ in the name. Raise TableNotFound."""
+        if (entry := self._entries.get(name)) is not None:
+            return entry, name, ""
+        base, _, suffix = name.partition("@")
+        if (entry := self._entries.get(base)) is None:
+            raise TableNotFound("no table has that name")
+        return entry, base, suffix
+
+    async def _of_generation(self, base: CatalogEntry, number: int | None) -> CatalogEntry:
+        if base.generations is None:
+            raise Unsupported("generations: a partitioned table has none")
+        return await base.generations.numbered(number or 1)
+
+    async def _read_generations(self) -> None:
+        """Read the generations of all stores. What loads in a store of a single process was interrupted."""
+        for control in self._controls.values():
+            with suppress(StoreUnavailable, DeadlineExceeded):
+                await control.read_since(time.monotonic())
+        for entry in self._entries.values():
+            if entry.generations is not None and self._backends[entry.store].single_process:
+                await entry.generations.interrupt_loading()
+
+    async def _follow(self, store: str, control: ControlTable) -> None:
+        try:
+            if control.required or control.tables:
+                await control.read_since(time.monotonic())
+            for entry in [*self._entries.values()]:
+                if entry.store == store and entry.generations is not None and entry.spec.first_name in control.tables:
+                    await entry.generations.maintain()
+        except TableError as error:
+            log.info("the generations of the tables in store %s are maintained later: %s", store, error.detail)
+
+    def _control(self, store: str) -> ControlTable:
+        """Return the control table of a store."""
+        settings, backend = self._settings, self._backends[store]
+
+        async def opened(create: bool) -> Table:
+            if store not in self._control_entries or (create and not self._control_entries[store].spec.create):
+                spec = TableSpec(CONTROL, create=create)
+                table = TableSettings(store=store)
+                self._control_entries[store] = CatalogEntry(
+                    spec, table, backend, self._contexts[store], None, frozenset()
+                )
+            return await self._control_entries[store].opened()
+
+        automatic = settings.auto_create and settings.default_store == store
+        required = automatic or any(one.generations and one.store == store for one in settings.tables.values())
+        return ControlTable(opened, alone=backend.single_process, required=required)
+
     async def _open_tables(self) -> None:
-        await gather_bounded([open_or_defer(entry) for entry in self.entries()], CONCURRENT_OPENS_MAX)
+        entries = [self._entries[name] for name in sorted(self._entries)]
+        await gather_bounded([open_or_defer(entry) for entry in entries], CONCURRENT_OPENS_MAX)
 
     async def _find_tables(self) -> None:
         """Add the tables that `auto_create` created in earlier runs."""
@@ -210,15 +332,15 @@ class Catalog:
         except StoreUnavailable as error:
             log.warning("cannot list the tables of store %s: %s", default, error.detail)
             return
-        for name in names:
-            is_table = name not in self._entries and not name.endswith(RUNS_IN_STORE)
+        for name in {*names, *self._controls[default].tables}:
+            is_table = name not in self._entries and not _INTERNAL.search(name)
             if is_table and not locations & self._settings.locations(default, name):
                 self._add_automatic(name)
         await self._open_tables()
 
     def _can_create(self, name: str) -> bool:
         """Return whether a write may create the table: it does not exist, and no other table uses its location."""
-        settings, name = self._settings, name.removesuffix(RUNS)
+        settings, name = self._settings, name.partition("@")[0]
         if name in self._entries or not settings.auto_create or settings.default_store is None:
             return False
         return not self._locations() & settings.locations(settings.default_store, name)
@@ -233,7 +355,8 @@ class Catalog:
         return _with_limits(TableSpec(name, create=True), self._settings, self._settings.default_store or "")
 
     def _add_automatic(self, name: str) -> CatalogEntry:
-        entry = self._new_entry(self._automatic_spec(name), TableSettings(store=self._settings.default_store or ""))
+        settings = TableSettings(store=self._settings.default_store or "", generations=True)
+        entry = self._new_entry(self._automatic_spec(name), settings)
         return self._add(name, entry)
 
     def _add(self, name: str, entry: CatalogEntry) -> CatalogEntry:
@@ -252,7 +375,10 @@ class Catalog:
         locations = self._settings.locations(store, spec.name_in_store)
         in_flight = self._environment.in_flight
         operations = None if in_flight is None else in_flight.operations
-        return CatalogEntry(spec, settings, self._backends[store], self._contexts[store], operations, locations)
+        entry = CatalogEntry(spec, settings, self._backends[store], self._contexts[store], operations, locations)
+        if (control := self._controls.get(store)) is not None:
+            entry.generations = TableGenerations(entry, control)
+        return entry
 
     def _close_later(self, entry: CatalogEntry) -> None:
         """Close a table in the background, when its operations in flight have finished."""

@@ -1,25 +1,44 @@
 """An entry of the catalog: opens a table, replaces its policies when the settings change, and closes it."""
 
 import asyncio
+import contextlib
 import logging
+from typing import TYPE_CHECKING
 
-from ..core import Backend, Store, StoreUnavailable, TableError, TableSpec, Unsupported
+import msgspec
+
+from ..auth import COMPANION
+from ..core import (
+    Backend,
+    Estimate,
+    KeySchema,
+    Store,
+    StoreUnavailable,
+    TableError,
+    TableNotFound,
+    TableSpec,
+    Unsupported,
+    whole_tables,
+)
 from ..settings import Fault, SettingsError, TableLocation, TableSettings
 from .admission import InFlightLimit
-from .stack import Stack, StackContext, build_stack
+from .stack import SharedLimits, Stack, StackContext, build_stack
 from .table import Table
 from .table_metrics import TableMetrics
+
+if TYPE_CHECKING:
+    from .table_generations import TableGenerations
 
 log = logging.getLogger(__name__)
 
 RELOAD_OPEN_MAX_S = 2.0
 """How long a reload waits for its new tables. Slower ones open when they are first used."""
 
-RUNS = "@runs"
-"""The suffix of the name of a table's companion, which remembers the jobs that write the table."""
-
 RUNS_IN_STORE = "_ts_runs"
 """The suffix of a companion's name in the store."""
+
+CREATE_MAX_S = 60.0
+"""How long a store may take to create the table of a generation."""
 
 RUNS_MEMORY_S = 400 * 86_400.0
 """How long a companion remembers a job after its last write."""
@@ -28,7 +47,8 @@ RUNS_MEMORY_S = 400 * 86_400.0
 class CatalogEntry:
     """A table of the catalog: its spec, its settings and the locations of its records.
 
-    `table` is None until the store could first be reached. `runs` is the entry of the table's companion.
+    `table` is None until the store could first be reached. `runs` is the entry of the table's companion. Each
+    generation of a table has an entry. They share `limits`.
     """
 
     def __init__(
@@ -39,6 +59,7 @@ class CatalogEntry:
         context: StackContext,
         operations: InFlightLimit | None,
         locations: frozenset[TableLocation],
+        limits: SharedLimits | None = None,
     ) -> None:
         self.spec = spec
         self.settings = settings
@@ -47,12 +68,14 @@ class CatalogEntry:
         self._backend = backend
         self._context = context
         self._operations = operations
+        self._limits = limits or SharedLimits()
         self._store: Store | None = None
         self._stack: Stack | None = None
         self._cache_enabled: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._closed = False
         self._runs: CatalogEntry | None = None
+        self.generations: TableGenerations | None = None
 
     @property
     def store(self) -> str:
@@ -69,7 +92,7 @@ class CatalogEntry:
         """Return the entry of the companion: an ordinary table with string keys in the same store."""
         if self._runs is None:
             spec = TableSpec(
-                self.spec.name + RUNS,
+                f"{self.spec.name}@{COMPANION}",
                 stored_as=self.spec.name_in_store + RUNS_IN_STORE,
                 ttl_s=RUNS_MEMORY_S,
                 create=self.spec.create,
@@ -79,6 +102,23 @@ class CatalogEntry:
             settings = TableSettings(store=self.store, deadline_s=self.settings.deadline_s)
             self._runs = CatalogEntry(spec, settings, self._backend, self._context, self._operations, frozenset())
         return self._runs
+
+    async def current(self) -> "CatalogEntry":
+        """Return the entry of the current generation. Raise a TableError if it cannot be known now."""
+        return self if self.generations is None else await self.generations.current()
+
+    @property
+    def shown(self) -> "CatalogEntry":
+        """The same, as far as this process knows it."""
+        return self if self.generations is None else self.generations.shown
+
+    def of_generation(self, number: int, *, loading: bool) -> "CatalogEntry":
+        """Return an entry of another generation of this table."""
+        spec = msgspec.structs.replace(self.spec, generation=number, loading=loading, create=False)
+        parts = self.settings, self._backend, self._context, self._operations, self.locations, self._limits
+        entry = CatalogEntry(spec, *parts)
+        entry._cache_enabled = self._cache_enabled
+        return entry
 
     async def opened(self) -> Table:
         """Return the table. Open it if necessary. Concurrent calls wait for one opening.
@@ -97,14 +137,45 @@ class CatalogEntry:
         assert self.table is not None
         return self.table
 
-    def change(self, settings: TableSettings) -> None:
+    async def created(self, key: KeySchema) -> None:
+        """Create the table with this key in its store, and open it. Raise the errors of `opened`."""
+        spec = msgspec.structs.replace(self.spec, key=key, key_given=True, create=True)
+        try:
+            async with asyncio.timeout(CREATE_MAX_S):
+                await self._backend.store(spec)
+        except TimeoutError:
+            raise StoreUnavailable(f"table {spec.name!r}: its store takes long to create a generation") from None
+        await self.opened()
+
+    async def estimate(self) -> Estimate:
+        """Return about the number and the size of the records."""
+        await self.opened()
+        return Estimate() if self._store is None else await whole_tables.estimate(self._store)
+
+    async def drop(self) -> None:
+        """Remove the records from the store, and the table if it has one. Raise a TableError if that fails."""
+        self.release()
+        with contextlib.suppress(TableNotFound):
+            await whole_tables.drop(await self._backend.store(msgspec.structs.replace(self.spec, create=False)))
+
+    def release(self, *, loading: bool = False) -> None:
+        """Close the policies when the operations in flight have finished. A later operation opens the table again."""
+        self.spec = msgspec.structs.replace(self.spec, loading=loading)
+        if self.table is not None and self._stack is not None:
+            closing = _close_after(self._cache_enabled, self.table, self._stack)
+            self._cache_enabled = asyncio.get_running_loop().create_task(closing)
+        self.table = self._stack = self._store = None
+
+    def change(self, settings: TableSettings, limits: SharedLimits | None = None) -> None:
         """Put other policies around the same store. Later operations use them.
 
         Operations in flight finish with the old policies. Until then the new cache is suspended, because their writes
         could make it stale.
         """
         old_table, old = self.table, self._stack
-        self.settings = settings
+        self.settings, self._limits = settings, limits or SharedLimits()
+        if self.generations is not None:
+            self.generations.change(self._limits)
         if old_table is None or old is None or self._store is None:
             return
         new = self._wrap(self._store)
@@ -121,6 +192,8 @@ class CatalogEntry:
     async def close(self) -> None:
         """Wait for the operations in flight, and close the policies."""
         self._closed = True
+        if self.generations is not None:
+            await self.generations.close()
         if self._runs is not None:
             await self._runs.close()
         if self._cache_enabled is not None:
@@ -148,7 +221,7 @@ class CatalogEntry:
         self._cache_enabled = asyncio.get_running_loop().create_task(resumed)
 
     def _wrap(self, store: Store) -> Stack:
-        self._stack = build_stack(store, self.settings, self._context)
+        self._stack = build_stack(store, self.settings, self._context, self._limits)
         self.table = Table(
             self._stack.top,
             deadline_s=self.settings.deadline_s,
@@ -161,10 +234,14 @@ class CatalogEntry:
 
 async def _close_replaced(earlier: "asyncio.Task[None] | None", table: Table, old: Stack, new: Stack) -> None:
     """Close replaced policies, the oldest first. Then resume the new cache."""
+    await _close_after(earlier, table, old)
+    new.resume()
+
+
+async def _close_after(earlier: "asyncio.Task[None] | None", table: Table, policies: Stack) -> None:
     if earlier is not None:
         await earlier
-    await _close_when_idle(table, old)
-    new.resume()
+    await _close_when_idle(table, policies)
 
 
 async def _resume_when_closed(previous_closed: "asyncio.Task[None]", policies: Stack) -> None:
@@ -181,7 +258,7 @@ async def _close_when_idle(table: Table, policies: Stack) -> None:
 async def open_or_defer(entry: CatalogEntry) -> None:
     """Open a table. If its store cannot be reached, log that and leave the opening to the first request."""
     try:
-        await entry.opened()
+        await (await entry.current()).opened()
     except StoreUnavailable as error:
         log.warning("table %s will be opened when it is first used: %s", entry.spec.name, error.detail)
     except TableError as error:

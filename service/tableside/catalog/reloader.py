@@ -26,7 +26,7 @@ FAULTS_LOGGED_MAX = 100
 """Maximum number of faults of one configuration that are logged."""
 
 _RESTART_ONLY = ("stores", "auto_create", "default_store", "retry_budget", "traces", "console")
-_TABLE_RESTART_ONLY = ("store", "name", "key", "create", "ttl_s", "delete_memory_s", "consistency")
+_TABLE_RESTART_ONLY = ("store", "name", "key", "create", "ttl_s", "delete_memory_s", "consistency", "generations")
 
 
 def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:

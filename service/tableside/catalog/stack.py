@@ -1,6 +1,8 @@
 """Builds the stack of policies around a table's store: which ones, and their order, from its settings."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -96,11 +98,28 @@ class Stack(msgspec.Struct, frozen=True):
             one.resume()
 
 
-def build_stack(store: Store, settings: TableSettings, context: StackContext) -> Stack:
-    """Put the policies around a store, or around each partition of a partitioned one."""
+class SharedLimits:
+    """The limits of a table, which the stacks of its generations share."""
+
+    def __init__(self) -> None:
+        self._first: dict[type[Policy], Policy] = {}
+
+    def around(self, inner: Store, kind: type[Policy], build: Callable[[Store], Policy]) -> Policy:
+        """Return a limit of this kind around a store: the same limit as that of the other stacks."""
+        if (first := self._first.get(kind)) is not None:
+            return first.around(inner)
+        self._first[kind] = built = build(inner)
+        return built
+
+
+def build_stack(
+    store: Store, settings: TableSettings, context: StackContext, limits: SharedLimits | None = None
+) -> Stack:
+    """Put the policies around a store, or around each partition of a partitioned one, which has limits of its own."""
     if not isinstance(store, PartitionedStore):
-        return _wrap(store, settings, context)
-    parts = [_wrap(part, settings, one) for part, one in zip(store.partitions, context.partitions, strict=True)]
+        return _wrap(store, settings, context, limits or SharedLimits())
+    both = zip(store.partitions, context.partitions, strict=True)
+    parts = [_wrap(part, settings, one, SharedLimits()) for part, one in both]
     policies = tuple(_limit(part, one) for part, one in zip(parts, context.partitions, strict=True))
     return Stack(store.with_policies(policies), policies, tuple(one for part in parts for one in part.caches))
 
@@ -111,7 +130,7 @@ def _limit(part: Stack, context: StackContext) -> Policy:
     return outermost if context.in_flight is None else PartitionLimit(outermost, context.in_flight)
 
 
-def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack:
+def _wrap(store: Store, settings: TableSettings, context: StackContext, limits: SharedLimits) -> Stack:
     """Put the policies around a store, the innermost first: limits apply to every attempt, and a cache hit is free."""
     read, write = settings.read, settings.write
     remote, share = context.remote, context.share
@@ -120,12 +139,13 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack
     if read.timeout_s is not None or write.timeout_s is not None:
         inner = Timeout(inner, read_s=read.timeout_s, write_s=write.timeout_s, metrics=metrics)
     if remote or "concurrency_max" in settings.model_fields_set:
-        inner = Bulkhead(inner, settings.concurrency_max, metrics=metrics, traces=traces)
+        bulkhead = partial(Bulkhead, concurrency_max=settings.concurrency_max, metrics=metrics, traces=traces)
+        inner = limits.around(inner, Bulkhead, bulkhead)
     if read.rate_per_s is not None or write.rate_per_s is not None:
         shared = _shared(settings, context.replicas)
         part = 1.0 if shared is not None else share
-        inner = RateLimit(
-            inner,
+        rate_limit = partial(
+            RateLimit,
             read=_rate(read.rate_per_s, read.burst, part),
             write=_rate(write.rate_per_s, write.burst, part),
             cost=_cost(settings.cost),
@@ -134,6 +154,7 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack
             metrics=metrics,
             traces=traces,
         )
+        inner = limits.around(inner, RateLimit, rate_limit)
     if remote or read.retries_configured or write.retries_configured:
         inner = Retry(
             inner,
@@ -168,13 +189,14 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack
             traces=traces,
         )
     if read.caller_rate_per_s is not None or write.caller_rate_per_s is not None:
-        inner = CallerLimit(
-            inner,
+        caller_limit = partial(
+            CallerLimit,
             read=_rate(read.caller_rate_per_s, read.caller_burst, share),
             write=_rate(write.caller_rate_per_s, write.caller_burst, share),
             metrics=metrics,
             traces=traces,
         )
+        inner = limits.around(inner, CallerLimit, caller_limit)
     return Stack(inner, (inner,), () if caching is None else (caching,))
 
 

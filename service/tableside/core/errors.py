@@ -3,6 +3,8 @@
     TableError
     ├── RecordNotFound
     ├── TableNotFound
+    ├── GenerationNotFound
+    ├── GenerationSealed        a generation that does not load takes no writes
     ├── MalformedRequest        cannot be parsed, or has the wrong structure
     ├── InvalidOperation        parsed, but the key, value, update or operation is not valid
     ├── TooLarge                exceeds a limit. For a get in a batch, a request for that key alone may succeed
@@ -83,6 +85,18 @@ class TableNotFound(TableError):
     """No table has this name."""
 
     code = "table_not_found"
+
+
+class GenerationNotFound(TableError):
+    """The table has no such generation, or it was removed."""
+
+    code = "generation_not_found"
+
+
+class GenerationSealed(TableError):
+    """A write names a generation that is complete. Only one that loads takes writes by its number."""
+
+    code = "generation_sealed"
 
 
 class MalformedRequest(TableError):

@@ -18,7 +18,8 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
 
 import time
 from collections.abc import Callable, Sequence, Sized
-from typing import Any, Literal, Protocol, runtime_checkable
+from copy import copy
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -35,6 +36,10 @@ DELETE_MEMORY_S = 7 * 86_400.0
 """The default of `TableSpec.delete_memory_s`."""
 
 
+GENERATION_IN_STORE = "_ts_"
+"""Between the name of a table in the store and the number of its generation."""
+
+
 class TableSpec(msgspec.Struct, frozen=True):
     """The description of a table that a store needs: its name, its name in the store, its keys, its default expiry.
 
@@ -43,7 +48,9 @@ class TableSpec(msgspec.Struct, frozen=True):
     the defaults. `partitions`: the number of partitions of a partitioned table, 0 for other tables. `partition`: the
     index, in the spec of a single partition's store. `value_bytes_max`: the maximum size of the JSON text of a value
     that is written. Larger values may exist, and are read. `delete_memory_s`: how long the orders of an absent record
-    are kept, in seconds.
+    are kept, in seconds. `generation`: which complete content of the table this is. The first one has the table's own
+    name in the store. `loading`: the generation is not readable by the table's name yet, and a crash may remove it. So
+    its writes need not be durable before another generation or table has a later durable write.
     """
 
     name: str
@@ -58,6 +65,8 @@ class TableSpec(msgspec.Struct, frozen=True):
     partition: int | None = None
     value_bytes_max: int = VALUE_BYTES_MAX
     delete_memory_s: float = DELETE_MEMORY_S
+    generation: int = 1
+    loading: bool = False
 
     def check_value(self, text: Sized) -> None:
         """Raise TooLarge if the text of a value is longer than `value_bytes_max`."""
@@ -65,9 +74,14 @@ class TableSpec(msgspec.Struct, frozen=True):
             raise TooLarge(f"a value may have at most {self.value_bytes_max} bytes (value_bytes_max)")
 
     @property
-    def name_in_store(self) -> str:
-        """Return the table's name in the store."""
+    def first_name(self) -> str:
+        """Return the name of the table's first generation in the store."""
         return self.stored_as or self.name
+
+    @property
+    def name_in_store(self) -> str:
+        """Return the name of the table, or of its generation, in the store."""
+        return self.first_name if self.generation == 1 else f"{self.first_name}{GENERATION_IN_STORE}{self.generation}"
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -88,6 +102,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     """Whether the backend evaluates the updates that its own expressions can represent exactly."""
     partitions: bool = False
     """Whether an operation can name the partitions of the table that it is sent to."""
+    generations: bool = True
+    """Whether the store can keep several complete contents of the table, under names of their own."""
 
 
 class Scan(msgspec.Struct, frozen=True):
@@ -160,6 +176,34 @@ class SharesUpdates(Protocol):
     """How many single updates may share a call."""
 
 
+@runtime_checkable
+class Drops(Protocol):
+    """A store that removes all its records at once. Of others, `whole_tables.drop` deletes each record."""
+
+    async def drop(self) -> None:
+        """Remove the table from the store, with everything that the store remembers of it.
+
+        It is not used afterwards. Succeeds if the table is absent. Raise a TableError if that fails.
+        """
+        ...
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """About the number and the size of a table's records. None is unknown."""
+
+    records: int | None = None
+    size_bytes: int | None = None
+
+
+@runtime_checkable
+class Estimates(Protocol):
+    """A store that can estimate its size without reading its records. Others need not implement it."""
+
+    async def estimate(self) -> Estimate:
+        """Return an estimate. Raise a TableError if that fails."""
+        ...
+
+
 class Policy:
     """A store that wraps another store. Subclasses override `apply`."""
 
@@ -175,6 +219,12 @@ class Policy:
     def capabilities(self) -> Capabilities:
         """Return the capabilities beyond the four operations."""
         return self._inner.capabilities
+
+    def around(self, inner: Store) -> Self:
+        """Return a policy with the same state, such as limits, around another store."""
+        twin = copy(self)
+        twin._inner = inner  # noqa: SLF001
+        return twin
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations to the inner store."""

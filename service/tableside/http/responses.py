@@ -19,9 +19,9 @@ from .wire.body_parts import Encoded
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 
-def json_response(document: object) -> Response:
+def json_response(document: object, status: int = 200) -> Response:
     """Return a response with the document as its body."""
-    return Response(orjson.dumps(document), media_type=json_batch.MEDIA_TYPE)
+    return Response(orjson.dumps(document), status, media_type=json_batch.MEDIA_TYPE)
 
 
 def encoded_response(encoded: Encoded, media_type: str, headers: dict[str, str] | None = None) -> Response:

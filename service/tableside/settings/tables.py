@@ -97,7 +97,8 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
     """One table: its store, its key, and its policies. Times are in seconds.
 
     `delete_memory_s` is how long an absent record keeps the orders of its writes. An ordered write that arrives later
-    counts as new.
+    counts as new. `generations` allows replacing the whole table. A table keeps the `generations_kept` contents that
+    were current most recently, and removes one that loads and was not written for `generations_idle_s`.
     """
 
     store: str
@@ -115,6 +116,9 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
     batch: BatchSettings | None = None
     cache: CacheSettings | None = None
     concurrency_max: int = Field(default=64, ge=1, le=100_000)
+    generations: bool = False
+    generations_kept: int = Field(default=1, ge=0, le=100)
+    generations_idle_s: float = Field(default=3600.0, ge=1, le=10 * 366 * 86_400)
 
     @field_validator("key")
     @classmethod

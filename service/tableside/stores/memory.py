@@ -19,6 +19,7 @@ from ..core import (
     Capabilities,
     Changed,
     Clock,
+    Estimate,
     Get,
     NoOptions,
     Operation,
@@ -81,7 +82,7 @@ class MemoryBackend:
     async def store(self, spec: TableSpec) -> "MemoryStore":
         """Return the store of one table. The table keeps its records if its name or settings have changed."""
         if (store := self._tables.get(spec.name_in_store)) is None:
-            store = MemoryStore(spec, self._clock)
+            store = MemoryStore(spec, self._clock, self._tables)
         elif store.spec != spec:
             store = store.with_spec(spec)
         self._tables[spec.name_in_store] = store
@@ -104,9 +105,10 @@ class MemoryStore:
 
     capabilities = Capabilities()
 
-    def __init__(self, spec: TableSpec, clock: Clock = now_ms) -> None:
+    def __init__(self, spec: TableSpec, clock: Clock = now_ms, tables: "dict[str, MemoryStore] | None" = None) -> None:
         self.spec = spec
         self._clock = clock
+        self._tables = {} if tables is None else tables
         self._records = SortedDict()
         self._etags = itertools.count(clock())
         self._sweep_index = 0
@@ -173,6 +175,15 @@ class MemoryStore:
         count = max(1, min(count_max, len(keys)))
         boundaries = [keys[len(keys) * index // count] for index in range(1, count)]
         return [part.to_split() for part in ranges_between(boundaries)]
+
+    async def drop(self) -> None:
+        """Remove the table."""
+        self._tables.pop(self.spec.name_in_store, None)
+        self._records.clear()
+
+    async def estimate(self) -> Estimate:
+        """Return the number of records, including expired ones."""
+        return Estimate(len(self._records))
 
     def _keys(self, key_range: Range) -> Sequence[bytes]:
         if key_range.empty:

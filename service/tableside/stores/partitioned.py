@@ -201,7 +201,7 @@ class PartitionedStore:
         common = {name: all(one[name] for one in found) for name in found[0]}
         if len(self.partitions) > 1:
             common |= {"sorted_scan": False, "partition_scan": False}
-        return Capabilities(**{**common, "partitions": True})
+        return Capabilities(**{**common, "partitions": True, "generations": False})
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         """Apply the operations in their partitions, concurrently."""

@@ -41,7 +41,7 @@ from ...core.orders import ALL, EXISTS, EXPIRY
 from ...core.transitions import checked_ttl_s
 from ..wire import operation_members as members, request_headers
 from ..wire.answers import rfc3339
-from ..wire.pages import open_sealed, seal
+from ..wire.pages import generation_of, open_sealed, seal
 from ..wire.problems import CODES, UnsupportedMediaType
 
 SHOWN_CHARACTERS_MAX = 200_000
@@ -228,7 +228,7 @@ async def scan(catalog: Catalog, entry: CatalogEntry, fields: Mapping[str, str])
     prefix, partition, cursor = (fields.get(name) or None for name in ("prefix", "partition", "cursor"))
     scope = ("console", entry.spec.name, prefix, partition)
     try:
-        table = await catalog.table(entry.spec.name)
+        table = await catalog.table(entry.spec.name, generation_of(cursor))
         position = None if cursor is None else open_sealed(cursor, "cursor", *scope)
         first_part = None if partition is None else parse_part(partition, table.spec.key.fields[0].type)
         page = await table.scan(Scan(PAGE_RECORDS, prefix, first_part, None, position, PAGE_BYTES_MAX))
@@ -240,7 +240,7 @@ async def scan(catalog: Catalog, entry: CatalogEntry, fields: Mapping[str, str])
             (Address(key, partition), _preview(record))
             for (key, record), partition in zip(page.records, page.partitions or repeat(None), strict=False)
         ],
-        "next": None if page.position is None else seal(page.position, *scope),
+        "next": None if page.position is None else seal(page.position, table.spec.generation, *scope),
     }
 
 

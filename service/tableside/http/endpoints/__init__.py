@@ -7,10 +7,10 @@ from functools import cache
 
 from starlette.routing import BaseRoute
 
-from . import batches, document, records, scans, service
+from . import batches, document, generations, records, scans, service
 from .routing import Router
 
-_ROUTERS = (records.router, batches.router, scans.router, service.tables, service.router)
+_ROUTERS = (records.router, batches.router, scans.router, generations.router, service.tables, service.router)
 
 
 def routes() -> list[BaseRoute]:

@@ -11,7 +11,18 @@ from starlette.responses import Response
 
 from ...auth import refusals_of
 from ...catalog import Table
-from ...core import NO_DEADLINE, Budget, MalformedRequest, Outcome, Results, TableNotFound, TableSpec, ValueRoom
+from ...core import (
+    NO_DEADLINE,
+    Budget,
+    Get,
+    MalformedRequest,
+    Outcome,
+    Results,
+    TableError,
+    TableNotFound,
+    TableSpec,
+    ValueRoom,
+)
 from ...core.budget import in_pieces
 from ...core.directions import count_reads
 from ..responses import encoded_response
@@ -148,7 +159,9 @@ async def _outcomes(
     max_age_s: float | None,
 ) -> Sequence[Outcome]:
     """Apply the operations that are valid and permitted. Return an outcome for each operation of the batch."""
-    refusals = refusals_of(request.caller, request.table_name, batch.operations)
+    refusals: dict[int, TableError] = {**refusals_of(request.caller, request.table_name, batch.operations)}
+    if isinstance(table, Table) and (sealed := request.catalog.sealed(request.table_name)) is not None:
+        refusals |= {at: sealed for at, one in enumerate(batch.operations) if not isinstance(one, Get)}
     permitted = [one for at, one in enumerate(batch.operations) if at not in refusals] if refusals else batch.operations
     operations = with_max_age(max_age_s, permitted)
     request.context.operations = batch.count

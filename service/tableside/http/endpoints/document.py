@@ -27,11 +27,12 @@ _SCHEMAS, _PARAMETERS, _HEADERS = (f"#/components/{kind}/" for kind in ("schemas
 DESCRIPTION_ERRORS = ("overloaded", "internal", "malformed_request", "unauthenticated", "forbidden", "not_acceptable")
 TABLE_ERRORS = (
     *("overloaded", "internal", "malformed_request", "unauthenticated", "forbidden", "table_not_found"),
+    *("generation_not_found",),
     *("invalid_operation", "throttled", "unsupported", "store_unavailable", "deadline_exceeded"),
 )
 WRITE_ERRORS = (
     *(*TABLE_ERRORS, "precondition_failed", "contended", "record_unreadable", "not_acceptable", "too_large"),
-    "unsupported_media_type",
+    *("unsupported_media_type", "generation_sealed"),
 )
 """The codes of errors that many endpoints have."""
 
@@ -54,6 +55,7 @@ TAGS = {
     "records": "Operations on one record.",
     "batches": "Many operations in one request, as JSON or as Arrow.",
     "scans": "Scans of a whole table, page by page and in parallel.",
+    "generations": "The complete contents of a table: replacing all its records at once.",
     "tables": "The tables and their capabilities.",
     "service": "For probes and monitoring.",
 }
@@ -178,9 +180,9 @@ def binary(description: str) -> Fragment:
     return {"schema": {"type": "string", "format": "binary", "description": description}}
 
 
-def request_body(content: Fragment) -> Fragment:
+def request_body(content: Fragment, *, required: bool = True) -> Fragment:
     """Return the documentation of a body in its media types, as `openapi_extra` of an endpoint."""
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"required": required, "content": content}}
 
 
 def json_body(model: type[BaseModel], **more: object) -> Fragment:

@@ -317,6 +317,7 @@ class Table(BaseModel):
     limits: dict[str, Annotated[int, Field(json_schema_extra={"format": "int64"})]]
     policies: dict[str, Any]
     partitions: int = Field(ABSENT, ge=1, description="The number of partitions; only for a partitioned table.")
+    generation: int = Field(ABSENT, ge=1, description="The current generation; only for a table that can have several.")
 
 
 class Tables(Body):

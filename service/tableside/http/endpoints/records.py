@@ -310,6 +310,8 @@ async def _write(
     if returns and len(partitions) > 1 and not isinstance(operation, Delete):
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
+    if (sealed := request.catalog.sealed(request.table_name)) is not None:
+        raise sealed
     response = _response(answer(await table.one(operation, request.budget(table, prefer))), partitions)
     if returns and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"

@@ -20,7 +20,6 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from ...auth import UNRESTRICTED
-from ...catalog import RUNS
 from ...core import InvalidOperation, MalformedRequest, TableNotFound
 from ...settings import NAME
 from ..request_context import SCOPE_KEY
@@ -28,9 +27,9 @@ from ..wire.operation_members import display_name
 from ..wire.problems import MethodNotAllowed, NotFound
 from .requests import ServiceRequest, TableRequest
 
-_NAME = re.compile(NAME)
+_NAME = re.compile(rf"{NAME[1:-1]}(@(runs|[0-9]{{1,18}}))?")
 _TABLES = "/v1/tables/"
-_TABLE_PATH = re.compile(rb"/v1/tables/([^/]+)(?:/(records|batch|splits)(?:/(.*))?)?", re.DOTALL)
+_TABLE_PATH = re.compile(rb"/v1/tables/([^/]+)(?:/(records|batch|splits|generations)(?:/(.*))?)?", re.DOTALL)
 
 _LISTS = frozenset({"accept", "cache-control", "if-match", "if-none-match", "prefer"})
 """Headers that are lists, so that they may be repeated."""
@@ -145,12 +144,12 @@ class Router:
     """
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
-        self._of_tables: dict[tuple[bytes | None, bool], dict[str, Route]] = {}
+        self._of_tables: dict[tuple[bytes | None, str], dict[str, Route]] = {}
         self._others: dict[re.Pattern[str], dict[str, Route]] = {}
         for route in routes:
             assert isinstance(route, Route)
             if (match := _TABLE_PATH.fullmatch(route.path.encode())) is not None:
-                by_method = self._of_tables.setdefault((match[2], match[3] is not None), {})
+                by_method = self._of_tables.setdefault((match[2], _place(match[2], match[3])), {})
             else:
                 # The `$` of the framework's pattern also matches before a newline at the end of a path.
                 pattern = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z")
@@ -180,7 +179,7 @@ class Router:
         name, resource, key = match.groups()
         table = _table_name(name, scope["method"])
         scope[SCOPE_KEY].path = (table,) if key is None else (table, key.split(b"/"))
-        return self._of_tables.get((resource, key is not None), {})
+        return self._of_tables.get((resource, _place(resource, key)), {})
 
     def _find_other(self, scope: Scope, path: str) -> dict[str, Route]:
         for pattern, by_method in self._others.items():
@@ -191,11 +190,18 @@ class Router:
         return {}
 
 
+def _place(resource: bytes | None, rest: bytes | None) -> str:
+    """Return what follows the resource in the path of a table."""
+    if rest is None:
+        return ""
+    return "verb" if resource == b"generations" and b"/" in rest else "key"
+
+
 def _table_name(raw: bytes, method: str) -> str:
     name = raw.decode("latin-1")
     if "%" in name:
         name = unquote(name)
-    if not _NAME.fullmatch(name.removesuffix(RUNS)):
+    if not _NAME.fullmatch(name):
         raise (TableNotFound if method in ("GET", "HEAD") else InvalidOperation)(
             "the name of a table in the path is not valid: it has 1 to 128 letters, digits, _, . and -, "
             "and begins with a letter or digit"

@@ -13,7 +13,7 @@ from ...core.budget import in_pieces
 from ..responses import encoded_response, json_response
 from ..wire import arrow_batch, json_batch, pages
 from ..wire.operation_members import scan_partitions
-from ..wire.pages import open_sealed, seal
+from ..wire.pages import generation_of, open_sealed, seal
 from ..wire.request_headers import parse_integer, preferred_media_type
 from .document import TABLE_ERRORS, binary, errors, link, response
 from .models import DeletedPage, Page, Splits
@@ -92,7 +92,7 @@ async def scan_records(
     A record that exists during the whole scan is returned at least once, possibly twice. A page may be short or empty:
     the scan ends only if the cursor is null.
     """
-    opened = await request.catalog.table(table)
+    opened = await request.catalog.table(table, generation_of(cursor or split))
     media, spec = preferred_media_type(accept, (JSON, ARROW)), opened.spec
     scope = _seal_scope(spec, prefix, partition, split)
     if partitions is not None:
@@ -107,7 +107,7 @@ async def scan_records(
         scan_partitions(spec, partitions),
     )
     page = await opened.scan(scan, request.budget(opened, prefer))
-    following = None if page.position is None else seal(page.position, "scan", *scope)
+    following = None if page.position is None else seal(page.position, spec.generation, "scan", *scope)
     if fields is not None:
         page = await in_pieces(pages.project_page(page, fields))
     extra_headers = {"Vary": "Accept"} if following is None else {"Vary": "Accept", "Tableside-Cursor": following}
@@ -153,7 +153,9 @@ async def delete_records(
         raise MalformedRequest("a request needs exactly one of prefix, which must not be empty, partition and all=true")
     if request.header("tableside-order") is not None:  # Ignoring it would delete newer records.
         raise MalformedRequest("Tableside-Order does not apply to the deletion of many records")
-    opened = await request.catalog.table(table)
+    opened = await request.catalog.table(table, generation_of(cursor))
+    if (sealed := request.catalog.sealed(table)) is not None:
+        raise sealed
     spec, budget = opened.spec, request.budget(opened, prefer)
     scope = (*_seal_scope(spec, prefix, partition, everything), "delete")
     position = None if cursor is None else open_sealed(cursor, "cursor", "scan", *scope)
@@ -165,7 +167,7 @@ async def delete_records(
     failed = next((one for one in await opened.batch(deletes, budget) if isinstance(one, TableError)), None)
     if failed is not None:
         raise _of_some(failed)
-    following = None if page.position is None else seal(page.position, "scan", *scope)
+    following = None if page.position is None else seal(page.position, spec.generation, "scan", *scope)
     return json_response({"deleted": len(deletes), "cursor": following})
 
 
@@ -199,7 +201,8 @@ async def list_splits(
     """
     opened = await request.catalog.table(table)
     splits = await opened.splits(number, request.budget(opened, prefer))
-    return json_response({"splits": [seal(split, "split", *_seal_scope(opened.spec)) for split in splits]})
+    spec = opened.spec
+    return json_response({"splits": [seal(split, spec.generation, "split", *_seal_scope(spec)) for split in splits]})
 
 
 def _of_some(error: TableError) -> TableError:

@@ -14,7 +14,7 @@ from ...auth import Forbidden
 from ...catalog import CatalogEntry
 from ...core import Capabilities, JsonObject, StoreUnavailable, run_in_thread
 from ...core.errors import Overloaded
-from ...settings import LimitSettings
+from ...settings import LimitSettings, TableSettings
 from ..request_context import DRAINING_KEY
 from ..request_observers import ReadinessLog
 from ..responses import json_response, page_policy, problem_response
@@ -40,6 +40,7 @@ _LIMITS = {
 _POLICIES = {
     *("ttl_s", "consistency", "deadline_s", "delete_memory_s", "read", "write"),
     *("cost", "limiter", "batch", "cache", "concurrency_max"),
+    *("generations", "generations_kept", "generations_idle_s"),
 }
 
 tables, router = new_router("tables"), new_router("service")
@@ -83,18 +84,20 @@ def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = Tru
     spec, table = entry.spec, entry.table
     return {
         **({"partitions": spec.partitions} if spec.partitions else {}),
+        **({"generation": spec.generation} if entry.settings.generations and not spec.partitions else {}),
         "name": spec.name,
         "store": {"name": entry.store, "kind": entry.kind},
         "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],
-        "capabilities": {} if table is None else _capabilities(table.capabilities),
+        "capabilities": {} if table is None else _capabilities(table.capabilities, entry.settings),
         "limits": {**limits.model_dump(include=_LIMITS), "value_bytes_max": spec.value_bytes_max},
         "policies": entry.settings.model_dump(include=_POLICIES, exclude_defaults=not defaults),
     }
 
 
-def _capabilities(capabilities: Capabilities) -> JsonObject:
+def _capabilities(capabilities: Capabilities, settings: TableSettings) -> JsonObject:
     """Return the capabilities. A record keeps its orders beside its tokens, so that a table has both or neither."""
-    return {**msgspec.to_builtins(capabilities), "order": capabilities.tokens}
+    generations = capabilities.generations and settings.generations
+    return {**msgspec.to_builtins(capabilities), "order": capabilities.tokens, "generations": generations}
 
 
 @router.get("/livez", openapi_extra=PUBLIC, responses={200: response("The process runs.", model=Liveness)})

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -92,13 +93,23 @@ def _part_name(spec: TableSpec, index: int) -> str:
 _DIGEST_BYTES = 8
 
 
-def seal(position: bytes, *scope: object) -> str:
-    """Return a position as opaque text that is bound to the scan described by `scope`."""
-    return base64.urlsafe_b64encode(_digest(position, scope) + position).decode().rstrip("=")
+def seal(position: bytes, generation: int, *scope: object) -> str:
+    """Return a position in a generation as opaque text that is bound to the scan described by `scope`."""
+    text = base64.urlsafe_b64encode(_digest(position, scope) + position).decode().rstrip("=")
+    return text if generation == 1 else f"{text}.{generation}"
+
+
+def generation_of(text: str | None) -> int | None:
+    """Return the generation of a sealed position, None without one."""
+    if text is None:
+        return None
+    number = text.partition(".")[2]
+    return int(number) if re.fullmatch("[0-9]{1,18}", number) else 1
 
 
 def open_sealed(text: str, what: str, *scope: object) -> bytes:
     """Return the sealed position. Raise MalformedRequest if the text was not sealed for this scope."""
+    text = text.partition(".")[0]
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

@@ -4,9 +4,10 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -73,7 +74,24 @@ class Cost(msgspec.Struct, frozen=True):
         return self.kib * -(-size_bytes // KIB)
 
 
-class RateLimit(Policy):
+class Gated(Policy):
+    """A store whose reads or writes pass a gate."""
+
+    _gates: Mapping[Direction, "Gate"]
+
+    def around(self, inner: Store) -> Self:
+        """Return a policy with the same credits around another store."""
+        twin = super().around(inner)
+        twin._gates = {way: gate.around(inner) for way, gate in self._gates.items()}  # noqa: SLF001
+        return twin
+
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
+        """Send the operations as their credits arrive. Operations without credits in time get Throttled."""
+        gate = self._gates.get(direction(operations))
+        return await (self._inner if gate is None else gate).apply(operations, budget)
+
+
+class RateLimit(Gated):
     """A store with limits on reads and on writes, in credits per second. None means no limit.
 
     With `shared`, the rates apply to all replicas together. While the shared source cannot be reached, this process
@@ -100,11 +118,6 @@ class RateLimit(Policy):
         self._traces = traces
         rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
         self._gates = {way: self._gate(way, rate) for way, rate in rates if rate is not None}
-
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
-        """Send the operations as their credits arrive. Operations without credits in time get Throttled."""
-        gate = self._gates.get(direction(operations))
-        return await (self._inner if gate is None else gate).apply(operations, budget)
 
     def _gate(self, way: Direction, rate: Rate) -> "Gate":
         table = self.spec.name
@@ -144,6 +157,12 @@ class Gate:
         self._traces = traces
         self._cost = cost
         self._uniform = cost.uniform
+
+    def around(self, inner: Store) -> "Gate":
+        """Return a gate with the same credits before another store."""
+        twin = copy(self)
+        twin._inner = inner  # noqa: SLF001
+        return twin
 
     async def apply(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Send the operations when they are paid. Operations that cannot be paid in time get Throttled."""
@@ -207,7 +226,7 @@ class Gate:
         return [Throttled(f"{self._name} leaves no credit before the deadline", retry_after_s=wait_s)] * len(costs)
 
 
-class CallerLimit(Policy):
+class CallerLimit(Gated):
     """A store with limits on each caller's reads and writes, by the caller's name. None means no limit.
 
     It is the outermost policy, so operations that a cache answers count too. The credits belong to this process. At
@@ -229,7 +248,7 @@ class CallerLimit(Policy):
         if callers_max < 1:
             raise ValueError("callers_max is at least 1")
         metrics, table = metrics or PolicyMetrics(), inner.spec.name
-        self._gates: dict[Direction, Gate] = {}
+        self._gates = gates = dict[Direction, Gate]()
         rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
         for way, rate in rates:
             if rate is None:
@@ -238,12 +257,7 @@ class CallerLimit(Policy):
             name = f"{limit} of {rate.per_s:g} operations per second"
             counters = metrics.caller_throttled.labels(table, way), metrics.caller_throttle_seconds.labels(table, way)
             buckets = Buckets(rate, callers_max)
-            self._gates[way] = Gate(inner, partial(_of_caller, buckets), name, *counters, traces, Cost())
-
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
-        """Send the operations as the caller's credits arrive. Operations without credits in time get Throttled."""
-        gate = self._gates.get(direction(operations))
-        return await (self._inner if gate is None else gate).apply(operations, budget)
+            gates[way] = Gate(inner, partial(_of_caller, buckets), name, *counters, traces, Cost())
 
 
 def _of_caller(buckets: "Buckets", budget: Budget) -> Bucket:

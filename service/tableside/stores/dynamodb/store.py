@@ -81,7 +81,9 @@ class DynamodbStore:
 
     def __init__(self, client: Client, spec: TableSpec, layout: ItemLayout, clock: Clock, *, tokens: bool) -> None:
         self.spec = spec
-        self.capabilities = Capabilities(tokens=tokens, sorted_scan=False, any_value=False, native_update=True)
+        self.capabilities = Capabilities(
+            tokens=tokens, sorted_scan=False, any_value=False, native_update=True, generations=spec.create
+        )
         self._layout = layout
         self._clock = clock
         self._tokens = tokens

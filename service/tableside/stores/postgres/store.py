@@ -40,7 +40,7 @@ from ...core import (
     is_remembered,
     requests_orders,
 )
-from .columns import ValueLayout, input_sql, limits_texts, to_text
+from .columns import DocumentLayout, ValueLayout, input_sql, limits_texts, to_text
 from .connections import Connection, DeadlineRetry, Pool, Progress
 from .errors import DRIVER_ERRORS, ColumnMismatch, SchemaChanged, is_input_error, rejected_row_error
 from .reads import RecordReader
@@ -280,8 +280,9 @@ class DefinedTable:
 
 
 def _capabilities(definition: TableDefinition, layout: ValueLayout) -> Capabilities:
+    documents = isinstance(layout, DocumentLayout)
     if definition.has_side_table:
-        return Capabilities(any_value=False)
+        return Capabilities(any_value=False, generations=documents)
     ttl = EXPIRES in definition.names and layout.preserves_text
     tokens = ttl and WRITERS in definition.names and layout.absent_texts is not None
-    return Capabilities(ttl=ttl, tokens=tokens, any_value=False)
+    return Capabilities(ttl=ttl, tokens=tokens, any_value=False, generations=documents)

@@ -76,7 +76,7 @@ class RedisBackend:
         for info in infos:
             _check_server(info, cluster=self._servers.is_cluster)
         names, index = _names_and_index(spec, cluster=self._servers.is_cluster)
-        if spec.create:
+        if spec.create and spec.generation == 1:
             await self._run(Command(("SADD", TABLES_KEY, spec.name_in_store), (), slot_of(TABLES_KEY)), writes=True)
         never_evicts = all(info.get("maxmemory_policy") == NO_EVICTION for info in infos)
         return RedisStore(self._servers, spec, names, index, self._health, never_evicts=never_evicts)
@@ -145,7 +145,10 @@ def _check_server(info: dict[str, str], *, cluster: bool) -> None:
 def _names_and_index(spec: TableSpec, *, cluster: bool) -> tuple[KeyNames, PartitionIndex | None]:
     """Return the names of a table's records and the index of its partitions. Raise InvalidOperation for bad options."""
     options = spec.options if isinstance(spec.options, RedisTableOptions) else RedisTableOptions()
-    names = KeyNames(options.prefix or f"{spec.name_in_store}:", spec.key, hash_tag=options.hash_tag)
+    prefix = options.prefix or f"{spec.first_name}:"
+    if spec.generation > 1:
+        prefix = f"{spec.generation}@{prefix}"
+    names = KeyNames(prefix, spec.key, hash_tag=options.hash_tag)
     return names, _partition_index(names, spec.key, options, cluster=cluster)
 
 

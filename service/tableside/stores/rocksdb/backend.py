@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
 
 from ...core import Clock, InvalidOperation, NoOptions, Outcome, StoreUnavailable, TableSpec, WriteHealth, now_ms
-from .database import FIRST_RECORD, Database, Handle, first_line
+from .database import Database, Handle, first_line, key_types_key
 from .expiry_sweeper import ExpirySweeper
 from .group_commit import Turn
 from .store import RocksdbStore
@@ -134,43 +134,39 @@ def _options(settings: RocksdbSettings) -> Options:
 
 log = logging.getLogger(__name__)
 
-_PREFIX = b"\0key\0"
-"""Before the name of a table: the types of its key, because with other types encoded keys would be other keys."""
-
-assert _PREFIX < FIRST_RECORD
-
 
 async def check_key(database: Database, spec: TableSpec) -> None:
     """Raise InvalidOperation if the table has records whose keys have other types. Store the types if they are new."""
-    name = spec.name_in_store.encode()
+    key = key_types_key(spec)
     types = ", ".join(field.type for field in spec.key.fields)
-    stored = await database.run_read(partial(_stored_types, database, name))
+    stored = await database.run_read(partial(_stored_types, database, key))
     if stored == types:
         return
-    if stored is not None and await database.run_read(partial(_has_records, database, name)):
+    if stored is not None and await database.run_read(
+        partial(_has_records, database, spec.name_in_store.encode() + b"\0")
+    ):
         raise InvalidOperation(
             f"table {spec.name_in_store!r} has the key {{{stored}}} in RocksDB, which differs from the configuration"
         )
     try:
-        await database.run_write(partial(_store_types, database, name, types))
+        await database.run_write(partial(_store_types, database, key, types))
     except Exception:  # The disk may be full. The table can still be read.
         log.exception("RocksDB could not store the types of the key of table %r", spec.name_in_store)
 
 
-def _stored_types(database: Database, name: bytes) -> str | None:
-    [types] = database.get([_PREFIX + name])
+def _stored_types(database: Database, key: bytes) -> str | None:
+    [types] = database.get([key])
     return None if types is None else types.decode()
 
 
-def _has_records(database: Database, name: bytes) -> bool:
-    prefix = name + b"\0"
+def _has_records(database: Database, prefix: bytes) -> bool:
     first = database.search().first(prefix)
     return first is not None and first.startswith(prefix)
 
 
-def _store_types(database: Database, name: bytes, types: str, turn: Turn) -> list[Outcome]:
+def _store_types(database: Database, key: bytes, types: str, turn: Turn) -> list[Outcome]:
     batch = WriteBatch(raw_mode=True)
-    batch.put(_PREFIX + name, types.encode())
+    batch.put(key, types.encode())
     turn.spend(batch.size_in_bytes())
     database.write(batch)
     return []

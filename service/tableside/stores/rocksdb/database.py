@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
-from ...core import DELETE_MEMORY_S, Clock, Outcome, Range, StoreUnavailable, WritesRejected, Written
+from ...core import DELETE_MEMORY_S, Clock, Outcome, Range, StoreUnavailable, TableSpec, WritesRejected, Written
 from .group_commit import GroupCommit, Turn, Work
 
 log = logging.getLogger(__name__)
@@ -165,12 +165,17 @@ class Database:
         async with self._scan_turn:
             return await self.run_read(turn)
 
-    async def run_write(self, work: Work[Sequence[Outcome]]) -> Sequence[Outcome]:
+    async def run_write(self, work: Work[Sequence[Outcome]], *, durable: bool = True) -> Sequence[Outcome]:
         """Run work on the writer thread, for one turn, and return its outcomes when its writes are durable.
 
-        No other write runs between the reads and writes of one turn.
+        No other write runs between the reads and writes of one turn. Writes that need not be `durable` become so with
+        the next ones that are.
         """
-        return await self._writes.run(partial(self._run_write, work))
+        return await self._writes.run(partial(self._run_write, work), durable=durable)
+
+    async def compact(self, low: bytes, high: bytes) -> None:
+        """Reclaim the space of deleted records between two keys, on a thread of its own."""
+        await asyncio.to_thread(self._handle.current.compact_range, low, high)
 
     def _run_write(self, work: Work[Sequence[Outcome]], turn: Turn) -> Sequence[Outcome]:
         self._handle.recover()
@@ -291,6 +296,13 @@ class Handle:
                 self._failed = False
                 log.warning("RocksDB has opened its database again after a failed write")
                 return
+
+
+def key_types_key(spec: TableSpec) -> bytes:
+    """Return the key under which the types of a table's key are: with other types, encoded keys would be other keys."""
+    key = b"\0key\0" + spec.name_in_store.encode()
+    assert key < FIRST_RECORD
+    return key
 
 
 def table_prefix(key: bytes) -> bytes:

@@ -66,14 +66,17 @@ class GroupCommit(Generic[Result]):
     def __init__(self, sync: Callable[[], None], sync_failed: Callable[[Exception, Result], Result]) -> None:
         self._sync = sync
         self._sync_failed = sync_failed
-        self._pending: list[tuple[Work[Result], asyncio.Future[Result]]] = []
+        self._pending: list[tuple[Work[Result], bool, asyncio.Future[Result]]] = []
         self._thread = ThreadPoolExecutor(1, "tableside-writer")
         self._drain_task: asyncio.Task[None] | None = None
 
-    async def run(self, work: Work[Result]) -> Result:
-        """Run the work and return its result once it is durable. Cancelling the caller does not stop the work."""
+    async def run(self, work: Work[Result], *, durable: bool = True) -> Result:
+        """Run the work and return its result once it is durable. Cancelling the caller does not stop the work.
+
+        Work that is not `durable` becomes so with the next work that is.
+        """
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._pending.append((work, future))
+        self._pending.append((work, durable, future))
         if self._drain_task is None or self._drain_task.done():
             self._drain_task = asyncio.create_task(self._drain())
         return await future
@@ -90,11 +93,12 @@ class GroupCommit(Generic[Result]):
             group, self._pending = self._pending, []
             results: Sequence[Result | Exception]
             try:
-                results = await loop.run_in_executor(self._thread, self._commit, [work for work, _ in group])
+                works = [(work, durable) for work, durable, _ in group]
+                results = await loop.run_in_executor(self._thread, self._commit, works)
             except Exception as error:  # noqa: BLE001  # the thread has ended, for example: no caller may wait forever
                 results = [error] * len(group)
             self._pending[:0] = group[len(results) :]
-            for (_, future), result in zip(group, results, strict=False):
+            for (_, _, future), result in zip(group, results, strict=False):
                 if future.cancelled():
                     continue
                 if isinstance(result, Exception):
@@ -102,13 +106,16 @@ class GroupCommit(Generic[Result]):
                 else:
                     future.set_result(result)
 
-    def _commit(self, group: list[Work[Result]]) -> list[Result | Exception]:
+    def _commit(self, group: list[tuple[Work[Result], bool]]) -> list[Result | Exception]:
         """Run as much of the work as one turn allows, and return the results once they are durable."""
-        turn, results = Turn(), list[Result | Exception]()
-        for work in group:
+        turn, results, any_durable = Turn(), list[Result | Exception](), False
+        for work, durable in group:
             if results and turn.over:
                 break
             results.append(_result(work, turn))
+            any_durable = any_durable or durable
+        if not any_durable:
+            return results
         try:
             self._sync()
         except Exception as error:  # noqa: BLE001  # after any error, no write of this group is known to be durable

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from rocksdict import WriteBatch
+
 from ...core import (
     NO_DEADLINE,
     NOT_READ,
@@ -29,7 +31,8 @@ from ...core import (
     requests_orders,
     value_bytes,
 )
-from .database import Database
+from .database import Database, key_types_key
+from .group_commit import Turn
 from .reads import RecordReader
 from .scans import Scanner
 from .writes import RecordWriter
@@ -49,6 +52,7 @@ class RocksdbStore:
         self._health = health
         self.spec = spec
         self._prefix = spec.name_in_store.encode() + b"\0"
+        self._prefix_end = spec.name_in_store.encode() + b"\1"
         database.note_table(self._prefix, spec.delete_memory_s)
         self._reader = RecordReader(database, self._prefix, spec.key)
         self._writer = RecordWriter(database, spec, self._prefix)
@@ -76,9 +80,8 @@ class RocksdbStore:
                 if count and (stopped := self._stopped(read_bytes, budget)) is not None:
                     turns.append([stopped] * (len(batch) - count))
                     break
-                turns.append(
-                    await self._database.run_write(partial(self._writer.write, batch[count:] if count else batch))
-                )
+                work = partial(self._writer.write, batch[count:] if count else batch)
+                turns.append(await self._database.run_write(work, durable=not self.spec.loading))
                 count += len(turns[-1])
                 if count < len(batch):
                     read_bytes += value_bytes(turns[-1])
@@ -96,6 +99,24 @@ class RocksdbStore:
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table into parts of similar size."""
         return await self._scanned(self._scanner.splits(count_max))
+
+    async def drop(self) -> None:
+        """Delete the range of the table's keys, and the types of its key."""
+        try:
+            await self._database.run_write(self._delete_all)
+            await self._database.compact(self._prefix, self._prefix_end)
+        except TableError:
+            raise
+        except Exception as error:
+            log.exception("RocksDB failed")
+            raise WritesRejected(f"table {self.spec.name!r}: RocksDB could not remove it", applied="unknown") from error
+
+    def _delete_all(self, turn: Turn) -> list[Outcome]:
+        batch = WriteBatch(raw_mode=True)
+        batch.delete_range(self._prefix, self._prefix_end)
+        batch.delete(key_types_key(self.spec))
+        self._database.write(batch)
+        return []
 
     async def _scanned(self, work: Awaitable[Result]) -> Result:
         try:

@@ -1,0 +1,134 @@
+"""The control table of a store: one record with the generations of all its tables, which all processes share.
+
+Every process reads it each second. One whose copy is older than STALE_S reads it again before it answers, so a change
+has reached all processes after that time.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from ..core import NO_EXPIRY, Contended, Get, Put, Record, TableError, TableNotFound, Written
+from ..core.errors import PreconditionFailed
+from .generations import ONLY_FIRST, AllGenerations, Generations, decode, encode
+from .table import Table
+
+log = logging.getLogger(__name__)
+
+CONTROL = "_ts_generations"
+"""The name of the control table in the store."""
+
+KEY = "generations"
+
+STALE_S = 1.8
+"""The maximum age of a process's copy, in seconds."""
+
+CHANGES_MAX = 20
+"""How often a change is decided again after another process has changed the record."""
+
+OpenTable: TypeAlias = Callable[[bool], Awaitable[Table]]
+"""Opens the control table. With True it is created if it is absent, else TableNotFound is raised."""
+
+Step: TypeAlias = Callable[[Generations], Generations]
+"""Decides a change of one table's generations, or raises a TableError."""
+
+
+class ControlTable:
+    """The generations of one store's tables.
+
+    `alone`: no other process uses the store. `required`: a table of the settings needs generations. If none does, a
+    store that forbids reading the control table has no generations.
+    """
+
+    def __init__(self, open_table: OpenTable, *, alone: bool, required: bool) -> None:
+        self.alone = alone
+        self.required = required
+        self.tables: AllGenerations = {}
+        self._open = open_table
+        self._etag: str | None = None
+        self._read_at = -math.inf
+        self._reading: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+
+    def of(self, name: str) -> Generations:
+        """Return the generations of the table with this name in the store, as far as this process knows them."""
+        return self.tables.get(name, ONLY_FIRST)
+
+    async def follow(self, name: str) -> None:
+        """Make sure that the generations of a table are known and not stale. Raise a TableError if that fails.
+
+        A table without other generations, in a store that needs none, is looked up once.
+        """
+        if self.required or name in self.tables or self._read_at == -math.inf:
+            await self.read_since(time.monotonic() - STALE_S)
+
+    async def read_since(self, moment: float) -> None:
+        """Make sure that the copy is not older than this time of `time.monotonic`. Concurrent calls share a read."""
+        while self._read_at < moment:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._read())
+            await asyncio.shield(self._reading)
+
+    async def change(self, name: str, step: Step) -> Generations:
+        """Change the generations of a table by compare-and-set. Return them, or raise a TableError.
+
+        `step` may be called repeatedly. A change that was applied without an answer is decided again, so `step`
+        must recognize its own change.
+        """
+        for _ in range(CHANGES_MAX):
+            await self.read_since(time.monotonic())
+            before = self.of(name)
+            if (after := step(before)) == before or await self._replaced({**self.tables, name: after}):
+                return after
+        raise Contended("other processes changed the generations of this store's tables at the same time")
+
+    async def switched(self) -> None:
+        """Wait until every process knows a change that was made before this call."""
+        if not self.alone:
+            await asyncio.sleep(STALE_S)
+
+    async def _read(self) -> None:
+        async with self._lock:
+            started = time.monotonic()
+            found = await self._found()
+            if found is None:
+                self._keep({}, None, started)
+            else:
+                self._keep(decode(found.value), found.etag, started)
+
+    async def _found(self) -> Record | None:
+        try:
+            found = await (await self._open(False)).one(Get(KEY, max_age_s=0))
+            if isinstance(found, TableError):
+                raise found
+        except TableNotFound:
+            return None
+        except TableError as error:
+            if self.required or self.tables or error.retriable:
+                raise
+            log.warning("the generations of tables cannot be read, so there are none: %s", error.detail)
+            return None
+        assert found is None or isinstance(found, Record)
+        return found
+
+    async def _replaced(self, tables: AllGenerations) -> bool:
+        """Write the record. Return False if another process has changed it."""
+        async with self._lock:
+            started, etags = time.monotonic(), None if self._etag is None else (self._etag,)
+            put = Put(KEY, encode(tables), if_match=etags, if_absent=etags is None, ttl_s=NO_EXPIRY)
+            outcome = await (await self._open(True)).one(put)
+            if isinstance(outcome, Written):
+                self._keep(tables, outcome.etag, started)
+                return True
+            self._read_at = -math.inf
+        if isinstance(outcome, PreconditionFailed | Contended):
+            return False
+        assert isinstance(outcome, TableError)
+        raise outcome
+
+    def _keep(self, tables: AllGenerations, etag: str | None, read_at: float) -> None:
+        self.tables, self._etag = tables, etag
+        self._read_at = math.inf if self.alone else read_at

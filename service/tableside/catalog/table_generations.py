@@ -1,0 +1,189 @@
+"""The generations of one table in this process: the entry of each, and the requests that change them."""
+
+import asyncio
+import logging
+import time
+from uuid import uuid4
+
+from ..core import Estimate, GenerationSealed, InvalidOperation, TableError, Unsupported, now_ms
+from .control_table import ControlTable, Step
+from .entry import CatalogEntry
+from .generations import NOTE_CHARACTERS_MAX, Generation, Generations
+from .stack import SharedLimits
+
+log = logging.getLogger(__name__)
+
+DROP_AFTER_S = 2.0
+"""How long after the deadline of any request a removed generation stays, because other processes may still use it."""
+
+
+class TableGenerations:
+    """The generations of one table. `first` is the entry of what the table had before it had others."""
+
+    def __init__(self, first: CatalogEntry, control: ControlTable) -> None:
+        self._first = self._serving = first
+        self._control = control
+        self._name = first.spec.name_in_store
+        self._others: dict[int, CatalogEntry] = {}
+        self._seen: Generations | None = None
+        self._written: set[int] = set()
+        self._removed_at: dict[int, float] = {}
+        self._dropping: asyncio.Task[None] | None = None
+        self._closing = set[asyncio.Task[None]]()
+
+    @property
+    def known(self) -> Generations:
+        """The generations, as far as this process knows them."""
+        return self._control.of(self._name)
+
+    @property
+    def shown(self) -> CatalogEntry:
+        """The entry of the current generation, as far as this process knows it."""
+        self._see()
+        return self._serving
+
+    async def current(self) -> CatalogEntry:
+        """Return the entry of the current generation. Raise a TableError if it cannot be known now."""
+        await self._control.follow(self._name)
+        return self.shown
+
+    async def numbered(self, number: int) -> CatalogEntry:
+        """Return the entry of a generation. Raise GenerationNotFound, or Unsupported if the table has none."""
+        await self._control.follow(self._name)
+        if not self._first.settings.generations and self._name not in self._control.tables:
+            raise self._unsupported()
+        return self.known_entry(number)
+
+    def known_entry(self, number: int) -> CatalogEntry:
+        """Return the entry of a generation, as far as this process knows it. Raise GenerationNotFound."""
+        self._see()
+        return self._entry(self.known.find(number))
+
+    def check_writable(self, number: int) -> None:
+        """Note that a generation is written. Raise GenerationSealed if it does not load."""
+        state = self.known.find(number).state
+        if state != "loading":
+            raise GenerationSealed(f"generation {number} is {state}: by its number only one that loads is written")
+        self._written.add(number)
+
+    async def listed(self) -> list[tuple[Generation, Estimate]]:
+        """Return the generations that can be read, and about the size of each."""
+        await self._check_supported()
+        found = []
+        for generation in self.known.present:
+            entry = self._entry(generation)
+            found.append((generation, await entry.estimate()))
+        return found
+
+    async def create(self, note: str | None = None, request: str | None = None) -> Generation:
+        """Return a new, empty generation, which loads, or the one that an earlier call with this `request` returned."""
+        await self._check_supported()
+        if note is not None and len(note) > NOTE_CHARACTERS_MAX:
+            raise InvalidOperation(f"a note has at most {NOTE_CHARACTERS_MAX} characters")
+        request = request or str(uuid4())
+        key = (await (await self.current()).opened()).spec.key
+        generations = await self._change(lambda known: known.created(now_ms(), note, request))
+        generation = generations.of_request(request)
+        assert generation is not None
+        try:
+            await self._entry(generation).created(key)
+        except TableError:
+            await self._change(lambda known: known.without(generation.number))
+            raise
+        return generation
+
+    async def activate(self, number: int, expected: int | None = None) -> Generation:
+        """Make a generation current, and return when every process uses it.
+
+        Raise GenerationNotFound, or PreconditionFailed if another one than `expected` is current.
+        """
+        await self._check_supported()
+        kept = self._first.settings.generations_kept
+        generations = await self._change(lambda known: known.activated(number, now_ms(), kept, expected))
+        await self._control.switched()
+        return generations.find(number)
+
+    async def remove(self, number: int) -> None:
+        """Remove a generation, if it is there. Raise PreconditionFailed if it is the current one."""
+        await self._check_supported()
+        await self._change(lambda known: known.without(number))
+
+    async def maintain(self) -> None:
+        """Remove what has loaded without a write for too long, and the records of what was removed."""
+        idle_ms, now = int(1000 * self._first.settings.generations_idle_s), now_ms()
+        written, self._written = frozenset(self._written), set()
+        if any(one.number in written and one.written_ms < now - idle_ms / 4 for one in self.known.present):
+            await self._change(lambda known: known.written(written, now))
+        if self.known.without_idle(now - idle_ms) != self.known:
+            await self._change(lambda known: known.without_idle(now - idle_ms))
+        self._see()
+        unused_before = time.monotonic() - self._first.settings.deadline_s - DROP_AFTER_S
+        unused = [number for number, removed_at in self._removed_at.items() if removed_at < unused_before]
+        if unused and (self._dropping is None or self._dropping.done()):
+            self._dropping = asyncio.create_task(self._drop(unused))
+
+    async def interrupt_loading(self) -> None:
+        """Remove the generations that load, because the process that loaded them has ended."""
+        await self._change(lambda known: known.without_idle(now_ms() + 1))
+
+    def change(self, limits: SharedLimits) -> None:
+        """Apply the settings of the first generation's entry to the others."""
+        for entry in self._others.values():
+            entry.change(self._first.settings, limits)
+
+    async def close(self) -> None:
+        """Wait for the operations in flight in every generation but the first, and close their policies."""
+        if self._dropping is not None:
+            self._dropping.cancel()
+        await asyncio.gather(*(entry.close() for entry in self._others.values()), *self._closing)
+
+    async def _change(self, step: Step) -> Generations:
+        return await self._control.change(self._name, step)
+
+    async def _check_supported(self) -> None:
+        if not self._first.settings.generations:
+            raise self._unsupported()
+        table = await (await self.current()).opened()
+        if not table.capabilities.generations:
+            raise Unsupported("generations: the table's store, or its layout there, has none")
+
+    def _unsupported(self) -> Unsupported:
+        return Unsupported("generations: the configuration of the table needs `generations: true`")
+
+    def _see(self) -> None:
+        """If the generations have changed, close the entries that are no longer used."""
+        if (known := self.known) is self._seen:
+            return
+        self._seen = known
+        for number in self._others.keys() - {one.number for one in known.present}:
+            self._close_later(self._others.pop(number))
+        serving = self._entry(known.current)
+        if serving is not self._serving:
+            self._serving.release()
+            self._serving = serving
+        removed, now = [one.number for one in known.removed], time.monotonic()
+        self._removed_at = {number: self._removed_at.get(number, now) for number in removed}
+
+    def _entry(self, generation: Generation) -> CatalogEntry:
+        number, loading = generation.number, generation.state == "loading"
+        if number == 1:
+            return self._first
+        if number not in self._others:
+            self._others[number] = self._first.of_generation(number, loading=loading)
+        elif self._others[number].spec.loading and not loading:
+            self._others[number].release()
+        return self._others[number]
+
+    def _close_later(self, entry: CatalogEntry) -> None:
+        closing = asyncio.create_task(entry.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _drop(self, numbers: list[int]) -> None:
+        for number in numbers:
+            entry = self._first if number == 1 else self._first.of_generation(number, loading=False)
+            try:
+                await entry.drop()
+                await self._change(lambda known, number=number: known.forgotten(number))  # type: ignore[misc]
+            except TableError as error:
+                log.info("table %s: generation %d is removed later: %s", self._name, number, error.detail)

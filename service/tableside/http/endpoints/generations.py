@@ -1,0 +1,171 @@
+"""The endpoints of generations: creating, activating and removing complete contents of a table."""
+
+import re
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias
+
+from fastapi import Depends, Path, Query
+from pydantic import Field, PlainValidator, WithJsonSchema
+from starlette.responses import Response
+
+from ...catalog import Generation
+from ...core import GenerationNotFound, InvalidOperation, values
+from ...core.store import Estimate
+from ..responses import json_response
+from ..wire import json_batch
+from ..wire.answers import rfc3339
+from ..wire.problems import NotFound
+from ..wire.request_headers import INTEGER_MAX, parse_integer
+from .document import TABLE_ERRORS, errors, json_body, request_body, response
+from .models import Body
+from .parameters import AcceptJson, IdempotencyKey, Segments, TableName
+from .requests import TableRequest, check_read, check_write
+from .routing import new_router
+
+JSON = json_batch.MEDIA_TYPE
+
+router = new_router("generations")
+
+_CHANGE_ERRORS = (*TABLE_ERRORS, "not_acceptable", "contended", "generation_not_found")
+
+
+class NewGeneration(Body):
+    """A generation to create."""
+
+    note: str = Field("", max_length=1000, description="Kept and shown, for example the job that loads it.")
+
+
+class GenerationEntry(Body):
+    """A complete content of a table."""
+
+    generation: int = Field(ge=1, json_schema_extra={"format": "int64"})
+    state: Literal["loading", "current", "kept"]
+    created_at: str | None = Field(description="Null if it is not known.")
+    activated_at: str | None = Field(description="When it last became current; null if it never did, or is not known.")
+    records_estimate: int | None = Field(description="About the number of records; null if the store cannot tell.")
+    bytes_estimate: int | None = Field(description="About the size in the store; null if the store cannot tell.")
+    note: str | None
+
+
+class GenerationList(Body):
+    """The generations of a table, by number."""
+
+    generations: list[GenerationEntry]
+
+
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": INTEGER_MAX, "format": "int64", "examples": [8]}
+
+Number: TypeAlias = Annotated[Segments, WithJsonSchema(_NUMBER), Path(description="The number of a generation.")]
+Expected: TypeAlias = Annotated[
+    int | None,
+    PlainValidator(partial(parse_integer, what="expected", highest=INTEGER_MAX)),
+    WithJsonSchema(_NUMBER),
+    Query(description="The number of the current generation. If another one is current, the response is 412."),
+]
+
+
+@router.get(
+    "/v1/tables/{table}/generations",
+    dependencies=[Depends(check_read)],
+    responses={200: response("The generations.", model=GenerationList), **errors(*TABLE_ERRORS, "not_acceptable")},
+)
+async def list_generations(request: TableRequest, table: TableName, accept: AcceptJson = None) -> Response:
+    """List the complete contents that a table has."""
+    found = await request.catalog.generations(table).listed()
+    return json_response({"generations": [_entry(generation, size) for generation, size in found]})
+
+
+@router.post(
+    "/v1/tables/{table}/generations",
+    status_code=201,
+    dependencies=[Depends(check_write)],
+    openapi_extra=request_body({JSON: json_body(NewGeneration, example={"note": "daily job"})}, required=False),
+    responses={
+        201: response("An empty generation, which loads.", model=GenerationEntry),
+        **errors(*_CHANGE_ERRORS, "too_large", "unsupported_media_type"),
+    },
+)
+async def create_generation(
+    request: TableRequest, table: TableName, key: IdempotencyKey = None, accept: AcceptJson = None
+) -> Response:
+    """Create an empty content of a table, to load it under its number and then activate it.
+
+    Its records are written and read as those of a table of the name `planes@8`. Readers of `planes` do not see them
+    before the activation. If it is not written for `generations_idle_s`, it is removed. A request with the same
+    `Idempotency-Key` returns the same generation while it loads.
+    """
+    request.media_type((JSON,), default=JSON)
+    note = _note(await request.read_body())
+    generations = await request.catalog.generations_to_write(table)
+    created = await generations.create(note, None if key is None else key.writer)
+    return json_response(_entry(created, Estimate(0, 0)), 201)
+
+
+@router.post(
+    "/v1/tables/{table}/generations/{generation}/activate",
+    dependencies=[Depends(check_write)],
+    responses={
+        200: response("The generation is current in every process.", model=GenerationEntry),
+        **errors(*_CHANGE_ERRORS, "precondition_failed"),
+    },
+)
+async def activate_generation(
+    request: TableRequest, table: TableName, generation: Number, expected: Expected = None, accept: AcceptJson = None
+) -> Response:
+    """Make a content of a table the one that requests without a number read and write.
+
+    Of the earlier ones the table keeps `generations_kept`, which can be activated again. Older ones that load are
+    removed.
+    """
+    found = await request.catalog.generations(table).activate(_number(generation, "activate"), expected)
+    return json_response(_entry(found, Estimate()))
+
+
+@router.delete(
+    "/v1/tables/{table}/generations/{generation}",
+    status_code=204,
+    dependencies=[Depends(check_write)],
+    responses={
+        204: response("Removed, or absent before."),
+        **errors(*TABLE_ERRORS, "not_acceptable", "contended", "precondition_failed"),
+    },
+)
+async def delete_generation(
+    request: TableRequest, table: TableName, generation: Number, accept: AcceptJson = None
+) -> Response:
+    """Remove a content of a table that is not the current one."""
+    await request.catalog.generations(table).remove(_number(generation))
+    return Response(status_code=204)
+
+
+def _entry(generation: Generation, size: Estimate) -> dict[str, Any]:
+    return {
+        "generation": generation.number,
+        "state": generation.state,
+        "created_at": _time(generation.created_ms),
+        "activated_at": _time(generation.activated_ms),
+        "records_estimate": size.records,
+        "bytes_estimate": size.size_bytes,
+        "note": generation.note,
+    }
+
+
+def _time(unix_ms: int) -> str | None:
+    return rfc3339(unix_ms) if unix_ms else None
+
+
+def _note(body: bytes) -> str | None:
+    members = values.parse(body) if body.strip() else {}
+    note = members.get("note") if isinstance(members, dict) else None
+    if not isinstance(members, dict) or not members.keys() <= {"note"} or not isinstance(note, str | None):
+        raise InvalidOperation("the body must be empty, or an object with only the member note, a string")
+    return note
+
+
+def _number(segments: list[bytes], *verb: str) -> int:
+    """Return the number in the path, which ends with these verbs."""
+    if [segment.decode("latin-1") for segment in segments[1:]] != [*verb]:
+        raise NotFound("no such path")
+    if not re.fullmatch(rb"[0-9]{1,18}", segments[0]):
+        raise GenerationNotFound("the number of a generation in the path is a positive integer")
+    return int(segments[0])
