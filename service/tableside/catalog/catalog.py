@@ -122,12 +122,10 @@ class Catalog:
         calls wait for the table's store.
         """
         base, name, suffix = self._named(name)
-        if suffix == COMPANION:
-            entry = base.runs
-        elif suffix or generation is not None:
-            entry = await self._of_generation(base, int(suffix) if suffix else generation)
-        else:
-            entry = await base.current()
+        entry = base.runs if suffix == COMPANION else await base.current()
+        wanted = int(suffix) if suffix not in ("", COMPANION) else generation
+        if wanted is not None and (suffix or wanted != entry.spec.generation):
+            entry = await self.generations(name).numbered(wanted)
         if entry.table is not None:
             return entry.table
         table = await self._opened(entry)
@@ -276,11 +274,6 @@ class Catalog:
             raise TableNotFound("no table has that name")
         return entry, base, suffix
 
-    async def _of_generation(self, base: CatalogEntry, number: int | None) -> CatalogEntry:
-        if base.generations is None:
-            raise Unsupported("generations: a partitioned table has none")
-        return await base.generations.numbered(number or 1)
-
     async def _read_generations(self) -> None:
         """Read the generations of all stores. What loads in a store of a single process was interrupted."""
         for control in self._controls.values():
@@ -332,7 +325,8 @@ class Catalog:
         except StoreUnavailable as error:
             log.warning("cannot list the tables of store %s: %s", default, error.detail)
             return
-        for name in {*names, *self._controls[default].tables}:
+        replaced = self._controls[default].tables if default in self._controls else {}
+        for name in {*names, *replaced}:
             is_table = name not in self._entries and not _INTERNAL.search(name)
             if is_table and not locations & self._settings.locations(default, name):
                 self._add_automatic(name)

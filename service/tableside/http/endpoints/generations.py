@@ -2,10 +2,10 @@
 
 import re
 from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import Depends, Path, Query
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import PlainValidator, WithJsonSchema
 from starlette.responses import Response
 
 from ...catalog import Generation
@@ -17,7 +17,7 @@ from ..wire.answers import rfc3339
 from ..wire.problems import NotFound
 from ..wire.request_headers import INTEGER_MAX, parse_integer
 from .document import TABLE_ERRORS, errors, json_body, request_body, response
-from .models import Body
+from .models import GenerationEntry, GenerationList, NewGeneration
 from .parameters import AcceptJson, IdempotencyKey, Segments, TableName
 from .requests import TableRequest, check_read, check_write
 from .routing import new_router
@@ -27,30 +27,6 @@ JSON = json_batch.MEDIA_TYPE
 router = new_router("generations")
 
 _CHANGE_ERRORS = (*TABLE_ERRORS, "not_acceptable", "contended", "generation_not_found")
-
-
-class NewGeneration(Body):
-    """A generation to create."""
-
-    note: str = Field("", max_length=1000, description="Kept and shown, for example the job that loads it.")
-
-
-class GenerationEntry(Body):
-    """A complete content of a table."""
-
-    generation: int = Field(ge=1, json_schema_extra={"format": "int64"})
-    state: Literal["loading", "current", "kept"]
-    created_at: str | None = Field(description="Null if it is not known.")
-    activated_at: str | None = Field(description="When it last became current; null if it never did, or is not known.")
-    records_estimate: int | None = Field(description="About the number of records; null if the store cannot tell.")
-    bytes_estimate: int | None = Field(description="About the size in the store; null if the store cannot tell.")
-    note: str | None
-
-
-class GenerationList(Body):
-    """The generations of a table, by number."""
-
-    generations: list[GenerationEntry]
 
 
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": INTEGER_MAX, "format": "int64", "examples": [8]}

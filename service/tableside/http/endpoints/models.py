@@ -356,6 +356,30 @@ class Splits(Body):
     splits: Annotated[list[Name], Len(1)]
 
 
+class NewGeneration(Body):
+    """A generation to create."""
+
+    note: str = Field("", max_length=1000, description="Kept and shown, for example the job that loads it.")
+
+
+class GenerationEntry(Body):
+    """A complete content of a table."""
+
+    generation: int = Field(ge=1, json_schema_extra={"format": "int64"})
+    state: Literal["loading", "current", "kept"]
+    created_at: str | None = Field(description="Null if it is not known.")
+    activated_at: str | None = Field(description="When it last became current; null if it never did, or is not known.")
+    records_estimate: int | None = Field(description="About the number of records; null if the store cannot tell.")
+    bytes_estimate: int | None = Field(description="About the size in the store; null if the store cannot tell.")
+    note: str | None
+
+
+class GenerationList(Body):
+    """The generations of a table, by number."""
+
+    generations: list[GenerationEntry]
+
+
 class Liveness(BaseModel):
     """The process runs."""
 
@@ -376,5 +400,8 @@ class Readiness(Body):
     stores: dict[str, StoreReadiness]
 
 
-BODIES = (Batch, DeletedPage, MergePatch, Liveness, Page, Problem, Readiness, Results, Splits, Tables, UpdateRequest)
+BODIES = (
+    *(Batch, DeletedPage, GenerationList, MergePatch, NewGeneration, Liveness, Page),
+    *(Problem, Readiness, Results, Splits, Tables, UpdateRequest),
+)
 """The models of whole bodies. The document also has the models that they consist of."""
