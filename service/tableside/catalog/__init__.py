@@ -13,7 +13,7 @@ from .generations import Generation
 from .reloader import Reloader, load_for_joining_process, save_accepted
 from .stack import StackMetrics
 from .table import Table
-from .table_generations import TableGenerations
+from .table_entry import TableEntry
 from .table_metrics import BUCKETS_S
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "Reservation",
     "StackMetrics",
     "Table",
-    "TableGenerations",
+    "TableEntry",
     "load_for_joining_process",
     "log_start",
     "save_accepted",

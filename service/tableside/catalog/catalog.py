@@ -36,7 +36,7 @@ from .entry import RUNS_IN_STORE, CatalogEntry, open_all_or_none, open_or_defer
 from .stack import StackContext, StackMetrics
 from .store_in_flight import StoreInFlight
 from .table import Table
-from .table_generations import TableGenerations
+from .table_entry import TableEntry
 
 log = logging.getLogger(__name__)
 
@@ -140,18 +140,18 @@ class Catalog:
         base, _, suffix = self._named(name)
         if suffix == COMPANION:
             return base.runs
-        return base.generations.known_entry(int(suffix)) if suffix and base.generations else base.shown
+        return self.generations(name.partition("@")[0]).known_entry(int(suffix)) if suffix else base.shown
 
-    def generations(self, name: str) -> TableGenerations:
+    def generations(self, name: str) -> TableEntry:
         """Return the generations of a table. Raise TableNotFound, or Unsupported if it cannot have any."""
         base, _, suffix = self._named(name)
         if suffix:
             raise InvalidOperation("only a table has generations: its name in the path ends before the @")
-        if base.generations is None:
+        if not isinstance(base, TableEntry):
             raise Unsupported("generations: a partitioned table has none")
-        return base.generations
+        return base
 
-    async def generations_to_write(self, name: str) -> TableGenerations:
+    async def generations_to_write(self, name: str) -> TableEntry:
         """Return the generations of a table. Create the table if the settings allow that."""
         if self._can_create(name):
             await self.table_to_write(name)
@@ -160,10 +160,10 @@ class Catalog:
     def sealed(self, name: str) -> GenerationSealed | None:
         """Return the error of writes to a table, if its name chooses a generation that does not load."""
         base, _, suffix = self._named(name)
-        if suffix in ("", COMPANION) or base.generations is None:
+        if suffix in ("", COMPANION) or not isinstance(base, TableEntry):
             return None
         try:
-            base.generations.check_writable(int(suffix))
+            base.check_writable(int(suffix))
         except GenerationSealed as error:
             return error
         return None
@@ -280,16 +280,16 @@ class Catalog:
             with suppress(StoreUnavailable, DeadlineExceeded):
                 await control.read_since(time.monotonic())
         for entry in self._entries.values():
-            if entry.generations is not None and self._backends[entry.store].single_process:
-                await entry.generations.interrupt_loading()
+            if isinstance(entry, TableEntry) and self._backends[entry.store].single_process:
+                await entry.interrupt_loading()
 
     async def _follow(self, store: str, control: ControlTable) -> None:
         try:
             if control.required or control.tables:
                 await control.read_since(time.monotonic())
             for entry in [*self._entries.values()]:
-                if entry.store == store and entry.generations is not None and entry.spec.first_name in control.tables:
-                    await entry.generations.maintain()
+                if entry.store == store and isinstance(entry, TableEntry) and entry.spec.first_name in control.tables:
+                    await entry.maintain()
         except TableError as error:
             log.info("the generations of the tables in store %s are maintained later: %s", store, error.detail)
 
@@ -369,10 +369,9 @@ class Catalog:
         locations = self._settings.locations(store, spec.name_in_store)
         in_flight = self._environment.in_flight
         operations = None if in_flight is None else in_flight.operations
-        entry = CatalogEntry(spec, settings, self._backends[store], self._contexts[store], operations, locations)
-        if (control := self._controls.get(store)) is not None:
-            entry.generations = TableGenerations(entry, control)
-        return entry
+        parts = settings, self._backends[store], self._contexts[store], operations, locations
+        control = self._controls.get(store)
+        return CatalogEntry(spec, *parts) if control is None else TableEntry(control, spec, *parts)
 
     def _close_later(self, entry: CatalogEntry) -> None:
         """Close a table in the background, when its operations in flight have finished."""

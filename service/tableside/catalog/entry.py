@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,9 +24,6 @@ from .admission import InFlightLimit
 from .stack import SharedLimits, Stack, StackContext, build_stack
 from .table import Table
 from .table_metrics import TableMetrics
-
-if TYPE_CHECKING:
-    from .table_generations import TableGenerations
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +71,6 @@ class CatalogEntry:
         self._opening = asyncio.Lock()
         self._closed = False
         self._runs: CatalogEntry | None = None
-        self.generations: TableGenerations | None = None
 
     @property
     def store(self) -> str:
@@ -105,12 +100,12 @@ class CatalogEntry:
 
     async def current(self) -> "CatalogEntry":
         """Return the entry of the current generation. Raise a TableError if it cannot be known now."""
-        return self if self.generations is None else await self.generations.current()
+        return self
 
     @property
     def shown(self) -> "CatalogEntry":
         """The same, as far as this process knows it."""
-        return self if self.generations is None else self.generations.shown
+        return self
 
     def of_generation(self, number: int, *, loading: bool) -> "CatalogEntry":
         """Return an entry of another generation of this table."""
@@ -174,8 +169,6 @@ class CatalogEntry:
         """
         old_table, old = self.table, self._stack
         self.settings, self._limits = settings, limits or SharedLimits()
-        if self.generations is not None:
-            self.generations.change(self._limits)
         if old_table is None or old is None or self._store is None:
             return
         new = self._wrap(self._store)
@@ -192,8 +185,6 @@ class CatalogEntry:
     async def close(self) -> None:
         """Wait for the operations in flight, and close the policies."""
         self._closed = True
-        if self.generations is not None:
-            await self.generations.close()
         if self._runs is not None:
             await self._runs.close()
         if self._cache_enabled is not None:

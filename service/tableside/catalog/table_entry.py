@@ -1,11 +1,13 @@
-"""The generations of one table in this process: the entry of each, and the requests that change them."""
+"""A table with generations: the entry of each in this process, and the requests that change them."""
 
 import asyncio
 import logging
 import time
+from typing import Any
 from uuid import uuid4
 
-from ..core import Estimate, GenerationSealed, InvalidOperation, TableError, Unsupported, now_ms
+from ..core import Estimate, GenerationSealed, InvalidOperation, TableError, TableSpec, Unsupported, now_ms
+from ..settings import TableSettings
 from .control_table import ControlTable, Step
 from .entry import CatalogEntry
 from .generations import NOTE_CHARACTERS_MAX, Generation, Generations
@@ -17,13 +19,17 @@ DROP_AFTER_S = 2.0
 """How long after the deadline of any request a removed generation stays, because other processes may still use it."""
 
 
-class TableGenerations:
-    """The generations of one table. `first` is the entry of what the table had before it had others."""
+class TableEntry(CatalogEntry):
+    """A table whose whole content can be replaced. As an entry, it is the first generation: what the table had before.
 
-    def __init__(self, first: CatalogEntry, control: ControlTable) -> None:
-        self._first = self._serving = first
+    The parameters are those of `CatalogEntry`, and the control table of the store.
+    """
+
+    def __init__(self, control: ControlTable, spec: TableSpec, *parts: Any) -> None:
+        super().__init__(spec, *parts)
         self._control = control
-        self._name = first.spec.name_in_store
+        self._name = spec.first_name
+        self._serving: CatalogEntry = self
         self._others: dict[int, CatalogEntry] = {}
         self._seen: Generations | None = None
         self._written: set[int] = set()
@@ -50,7 +56,7 @@ class TableGenerations:
     async def numbered(self, number: int) -> CatalogEntry:
         """Return the entry of a generation. Raise GenerationNotFound, or Unsupported if the table has none."""
         await self._control.follow(self._name)
-        if not self._first.settings.generations and self._name not in self._control.tables:
+        if not self.settings.generations and self._name not in self._control.tables:
             raise self._unsupported()
         return self.known_entry(number)
 
@@ -98,7 +104,7 @@ class TableGenerations:
         Raise GenerationNotFound, or PreconditionFailed if another one than `expected` is current.
         """
         await self._check_supported()
-        kept = self._first.settings.generations_kept
+        kept = self.settings.generations_kept
         generations = await self._change(lambda known: known.activated(number, now_ms(), kept, expected))
         await self._control.switched()
         return generations.find(number)
@@ -110,14 +116,14 @@ class TableGenerations:
 
     async def maintain(self) -> None:
         """Remove what has loaded without a write for too long, and the records of what was removed."""
-        idle_ms, now = int(1000 * self._first.settings.generations_idle_s), now_ms()
+        idle_ms, now = int(1000 * self.settings.generations_idle_s), now_ms()
         written, self._written = frozenset(self._written), set()
         if any(one.number in written and one.written_ms < now - idle_ms / 4 for one in self.known.present):
             await self._change(lambda known: known.written(written, now))
         if self.known.without_idle(now - idle_ms) != self.known:
             await self._change(lambda known: known.without_idle(now - idle_ms))
         self._see()
-        unused_before = time.monotonic() - self._first.settings.deadline_s - DROP_AFTER_S
+        unused_before = time.monotonic() - self.settings.deadline_s - DROP_AFTER_S
         unused = [number for number, removed_at in self._removed_at.items() if removed_at < unused_before]
         if unused and (self._dropping is None or self._dropping.done()):
             self._dropping = asyncio.create_task(self._drop(unused))
@@ -126,22 +132,24 @@ class TableGenerations:
         """Remove the generations that load, because the process that loaded them has ended."""
         await self._change(lambda known: known.without_idle(now_ms() + 1))
 
-    def change(self, limits: SharedLimits) -> None:
-        """Apply the settings of the first generation's entry to the others."""
+    def change(self, settings: TableSettings, limits: SharedLimits | None = None) -> None:
+        """Put other policies around each generation, with the same limits for all."""
+        limits = limits or SharedLimits()
+        super().change(settings, limits)
         for entry in self._others.values():
-            entry.change(self._first.settings, limits)
+            entry.change(settings, limits)
 
     async def close(self) -> None:
-        """Wait for the operations in flight in every generation but the first, and close their policies."""
+        """Wait for the operations in flight in every generation, and close their policies."""
         if self._dropping is not None:
             self._dropping.cancel()
-        await asyncio.gather(*(entry.close() for entry in self._others.values()), *self._closing)
+        await asyncio.gather(super().close(), *(entry.close() for entry in self._others.values()), *self._closing)
 
     async def _change(self, step: Step) -> Generations:
         return await self._control.change(self._name, step)
 
     async def _check_supported(self) -> None:
-        if not self._first.settings.generations:
+        if not self.settings.generations:
             raise self._unsupported()
         table = await (await self.current()).opened()
         if not table.capabilities.generations:
@@ -167,9 +175,9 @@ class TableGenerations:
     def _entry(self, generation: Generation) -> CatalogEntry:
         number, loading = generation.number, generation.state == "loading"
         if number == 1:
-            return self._first
+            return self
         if number not in self._others:
-            self._others[number] = self._first.of_generation(number, loading=loading)
+            self._others[number] = self.of_generation(number, loading=loading)
         elif self._others[number].spec.loading and not loading:
             self._others[number].release()
         return self._others[number]
@@ -181,7 +189,7 @@ class TableGenerations:
 
     async def _drop(self, numbers: list[int]) -> None:
         for number in numbers:
-            entry = self._first if number == 1 else self._first.of_generation(number, loading=False)
+            entry = self if number == 1 else self.of_generation(number, loading=False)
             try:
                 await entry.drop()
                 await self._change(lambda known, number=number: known.forgotten(number))  # type: ignore[misc]
