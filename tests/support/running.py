@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 
 from servers.process import START_MAX_S, free_port
-
-LEAN = Path(__file__).with_name("lean")
+from support.preloaded import lean, preloaded
 
 
 @dataclass(frozen=True)
@@ -54,52 +54,54 @@ def running(
     """
     directory.mkdir(parents=True, exist_ok=True)
     port, log = port or free_port(), directory / "service.log"
-    command = [str(python), "-m", module, "serve", "--port", str(port), "--workers", str(workers), *options]
+    arguments = ["serve", "--port", str(port), "--workers", str(workers), *options]
     if probes_port is not None:
-        command += ["--probes-port", str(probes_port)]
+        arguments += ["--probes-port", str(probes_port)]
     if config is not None:
-        command += ["--config", str(config)]
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=_environment(environment or {}),
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-        )
+        arguments += ["--config", str(config)]
+    if (str(python), module, workers) == (sys.executable, "tableside", 1):
+        started = preloaded().start(arguments, directory, lean(environment or {}), log)
+        process = psutil.Process(started)
+    else:
+        process = _started([str(python), "-m", module, *arguments], directory, environment or {}, log)
     try:
         url = f"{'https' if '--ssl-certfile' in options else 'http'}://127.0.0.1:{port}"
         probes = url if probes_port is None else f"http://127.0.0.1:{probes_port}"
         _wait_until_ready(f"{probes}/readyz" if ready else f"{probes}/livez", process, log)
         yield Service(url, directory, process.pid, log)
     finally:
+        _end(process)
+
+
+def _started(command: Sequence[str], directory: Path, environment: Mapping[str, str], log: Path) -> psutil.Process:
+    with log.open("ab") as output:
+        return psutil.Popen(
+            command, cwd=directory, env=lean(environment), stdout=output, stderr=output, stdin=subprocess.DEVNULL
+        )
+
+
+def _end(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
         process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with `more`, and with the folder of modules that a service lacks."""
-    found = {**os.environ, **more}
-    return {**found, "PYTHONPATH": os.pathsep.join(filter(None, [str(LEAN), found.get("PYTHONPATH")]))}
+    try:
+        process.wait(30)
+    except psutil.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def refused(directory: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `tableside serve` on a free port with options with which it does not start."""
     command = [sys.executable, "-m", "tableside", "serve", "--port", "0", *options]
     return subprocess.run(
-        command, cwd=directory, env=_environment(environment), capture_output=True, text=True, timeout=START_MAX_S
+        command, cwd=directory, env=lean(environment), capture_output=True, text=True, timeout=START_MAX_S
     )
 
 
-def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_ready(url: str, process: psutil.Process, log: Path) -> None:
     until = time.monotonic() + START_MAX_S
     with httpx.Client(timeout=2) as client:  # each client loads all certificate authorities, which takes 20 ms
-        while process.poll() is None and time.monotonic() < until:
+        while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < until:
             with suppress(httpx.TransportError):
                 if client.get(url).status_code == 200:
                     return
