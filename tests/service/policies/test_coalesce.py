@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import one, put, update, value
-from support.virtual_time import now, run
+from support.virtual_time import in_virtual_time, now, run
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
@@ -64,203 +64,177 @@ class RecordingStore(Policy):
 # Which operations share a call
 
 
-def test_operations_of_one_loop_turn_share_a_call() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, **LARGE)
-        await store.apply([put(f"{index}", {"n": index}) for index in range(50)])
-        asked: list[Operation] = [*(Get(f"{index}") for index in range(60)), put("new"), Delete("0x")]
-        outcomes = await asyncio.gather(*(one(coalesce, operation) for operation in asked))
-        assert store.sizes == [50, 60, 1, 1], "a call has one kind of operation"
-        assert [isinstance(outcome, Record) for outcome in outcomes] == [True] * 50 + [False] * 12
-        assert [type(outcome) for outcome in outcomes[60:]] == [Written, Written]
-
-    run(main())
+@in_virtual_time
+async def test_operations_of_one_loop_turn_share_a_call() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, **LARGE)
+    await store.apply([put(f"{index}", {"n": index}) for index in range(50)])
+    asked: list[Operation] = [*(Get(f"{index}") for index in range(60)), put("new"), Delete("0x")]
+    outcomes = await asyncio.gather(*(one(coalesce, operation) for operation in asked))
+    assert store.sizes == [50, 60, 1, 1], "a call has one kind of operation"
+    assert [isinstance(outcome, Record) for outcome in outcomes] == [True] * 50 + [False] * 12
+    assert [type(outcome) for outcome in outcomes[60:]] == [Written, Written]
 
 
-def test_operations_linger_for_the_configured_time() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, **LARGE, linger_s=0.5)
-        began = now()
-        first = asyncio.create_task(one(coalesce, put("a")))
-        await asyncio.sleep(0.4)
-        assert store.calls == []
-        await asyncio.gather(first, one(coalesce, put("b")))
-        assert now() == pytest.approx(began + 0.5)
-        await one(coalesce, Get("a"))
-        assert now() == pytest.approx(began + 1.0)
-        assert store.sizes == [2, 1]
-
-    run(main())
+@in_virtual_time
+async def test_operations_linger_for_the_configured_time() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, **LARGE, linger_s=0.5)
+    began = now()
+    first = asyncio.create_task(one(coalesce, put("a")))
+    await asyncio.sleep(0.4)
+    assert store.calls == []
+    await asyncio.gather(first, one(coalesce, put("b")))
+    assert now() == pytest.approx(began + 0.5)
+    await one(coalesce, Get("a"))
+    assert now() == pytest.approx(began + 1.0)
+    assert store.sizes == [2, 1]
 
 
-def test_an_operation_with_a_close_deadline_sends_the_call_early() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, **LARGE, linger_s=0.5)
-        began = now()
-        patient = asyncio.create_task(one(coalesce, Get("a")))
-        await turns()
-        assert await coalesce.apply([Get("b")], Budget(began + 0.2)) == [None]
-        assert now() == began
-        await patient
-        assert store.sizes == [2]
-
-    run(main())
+@in_virtual_time
+async def test_an_operation_with_a_close_deadline_sends_the_call_early() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, **LARGE, linger_s=0.5)
+    began = now()
+    patient = asyncio.create_task(one(coalesce, Get("a")))
+    await turns()
+    assert await coalesce.apply([Get("b")], Budget(began + 0.2)) == [None]
+    assert now() == began
+    await patient
+    assert store.sizes == [2]
 
 
-def test_a_duplicate_get_with_a_close_deadline_sends_the_call_early() -> None:
-    async def main() -> None:
-        coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=0.5)
-        began = now()
-        patient = asyncio.create_task(one(coalesce, Get("a")))
-        await turns()
-        await coalesce.apply([Get("a")], Budget(began + 0.2))
-        assert now() == began
-        await patient
-
-    run(main())
+@in_virtual_time
+async def test_a_duplicate_get_with_a_close_deadline_sends_the_call_early() -> None:
+    coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=0.5)
+    began = now()
+    patient = asyncio.create_task(one(coalesce, Get("a")))
+    await turns()
+    await coalesce.apply([Get("a")], Budget(began + 0.2))
+    assert now() == began
+    await patient
 
 
 @pytest.mark.parametrize("linger_s", [0.0, 0.5])
-def test_a_full_call_is_sent_immediately(linger_s: float) -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
-        began = now()
-        await asyncio.gather(*(one(coalesce, Get(f"{index}")) for index in range(30)))
-        assert (store.sizes, now()) == ([10, 10, 10], began)
-        await asyncio.gather(*(one(coalesce, put(f"{index}", {"x": "x" * 392})) for index in range(4)))
-        assert store.sizes[3:] == [2, 2]
-
-    run(main())
+@in_virtual_time
+async def test_a_full_call_is_sent_immediately(linger_s: float) -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
+    began = now()
+    await asyncio.gather(*(one(coalesce, Get(f"{index}")) for index in range(30)))
+    assert (store.sizes, now()) == ([10, 10, 10], began)
+    await asyncio.gather(*(one(coalesce, put(f"{index}", {"x": "x" * 392})) for index in range(4)))
+    assert store.sizes[3:] == [2, 2]
 
 
-def test_an_operation_too_large_for_a_shared_call_is_sent_alone() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, operations_max=100, bytes_max=100)
-        large: list[Operation] = [
-            put("b", {"x": "x" * 200}),
-            update("c", {"x": "x" * 200}, {}),
-            update("d", {}, {"x": "x" * 200}),
-        ]
-        await asyncio.gather(*(one(coalesce, operation) for operation in [put("a"), *large, Get("e")]))
-        keys = sorted([operation.key for operation in call] for call in store.calls)
-        assert keys == [["a"], ["b"], ["c"], ["d"], ["e"]]
-        store.calls.clear()
-        await coalesce.apply([put(f"{index}") for index in range(30)] + large[:1])
-        assert store.sizes == [30, 1]
-
-    run(main())
+@in_virtual_time
+async def test_an_operation_too_large_for_a_shared_call_is_sent_alone() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, operations_max=100, bytes_max=100)
+    large: list[Operation] = [
+        put("b", {"x": "x" * 200}),
+        update("c", {"x": "x" * 200}, {}),
+        update("d", {}, {"x": "x" * 200}),
+    ]
+    await asyncio.gather(*(one(coalesce, operation) for operation in [put("a"), *large, Get("e")]))
+    keys = sorted([operation.key for operation in call] for call in store.calls)
+    assert keys == [["a"], ["b"], ["c"], ["d"], ["e"]]
+    store.calls.clear()
+    await coalesce.apply([put(f"{index}") for index in range(30)] + large[:1])
+    assert store.sizes == [30, 1]
 
 
-def test_a_large_call_does_not_wait() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, operations_max=100, bytes_max=1000, linger_s=10.0)
-        began = now()
-        await coalesce.apply([Get(f"{index}") for index in range(25)])
-        await coalesce.apply([put(f"{index}") for index in range(25)])
-        assert (store.sizes, now()) == ([25, 25], began)
-        await coalesce.apply([Get(f"{index}") for index in range(24)])
-        assert now() == began + 10.0
-
-    run(main())
+@in_virtual_time
+async def test_a_large_call_does_not_wait() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, operations_max=100, bytes_max=1000, linger_s=10.0)
+    began = now()
+    await coalesce.apply([Get(f"{index}") for index in range(25)])
+    await coalesce.apply([put(f"{index}") for index in range(25)])
+    assert (store.sizes, now()) == ([25, 25], began)
+    await coalesce.apply([Get(f"{index}") for index in range(24)])
+    assert now() == began + 10.0
 
 
 @pytest.mark.parametrize("linger_s", [0.0, None])
-def test_a_call_that_is_too_large_is_sent_in_a_limited_number_of_concurrent_parts(linger_s: float | None) -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
-        began = now()
-        outcomes = await coalesce.apply([put(f"{index}", {"n": index}) for index in range(155)])
-        assert {type(outcome) for outcome in outcomes} == {Written}
-        assert (sorted(store.sizes), store.at_once_max, now()) == ([5] + [10] * 15, 8, began + 2.0)
-        store.calls.clear()
-        outcomes = await coalesce.apply([Get(f"{index}") for index in range(25)])
-        assert [outcome.value for outcome in outcomes if isinstance(outcome, Record)] == [
-            b'{"n":%d}' % index for index in range(25)
-        ]
-        assert sorted(store.sizes) == [5, 10, 10]
-
-    run(main())
+@in_virtual_time
+async def test_a_call_that_is_too_large_is_sent_in_a_limited_number_of_concurrent_parts(linger_s: float | None) -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
+    began = now()
+    outcomes = await coalesce.apply([put(f"{index}", {"n": index}) for index in range(155)])
+    assert {type(outcome) for outcome in outcomes} == {Written}
+    assert (sorted(store.sizes), store.at_once_max, now()) == ([5] + [10] * 15, 8, began + 2.0)
+    store.calls.clear()
+    outcomes = await coalesce.apply([Get(f"{index}") for index in range(25)])
+    assert [outcome.value for outcome in outcomes if isinstance(outcome, Record)] == [
+        b'{"n":%d}' % index for index in range(25)
+    ]
+    assert sorted(store.sizes) == [5, 10, 10]
 
 
-def test_without_sharing_calls_are_passed_through() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, **LARGE, linger_s=None)
-        await asyncio.gather(one(coalesce, Get("a")), one(coalesce, Get("a")), coalesce.apply([Get("b"), put("c")]))
-        assert store.sizes == [1, 1, 2]
-        await coalesce.close()
-
-    run(main())
+@in_virtual_time
+async def test_without_sharing_calls_are_passed_through() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, **LARGE, linger_s=None)
+    await asyncio.gather(one(coalesce, Get("a")), one(coalesce, Get("a")), coalesce.apply([Get("b"), put("c")]))
+    assert store.sizes == [1, 1, 2]
+    await coalesce.close()
 
 
-def test_a_sequential_caller_does_not_linger() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, **LARGE)
-        await one(coalesce, Get("a"))
-        for key in "bc":
-            task = asyncio.create_task(one(coalesce, Get(key)))
-            await asyncio.sleep(0)
-            assert store.at_once == 1, "it waited for a turn of the loop"
-            await task
-
-    run(main())
+@in_virtual_time
+async def test_a_sequential_caller_does_not_linger() -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, **LARGE)
+    await one(coalesce, Get("a"))
+    for key in "bc":
+        task = asyncio.create_task(one(coalesce, Get(key)))
+        await asyncio.sleep(0)
+        assert store.at_once == 1, "it waited for a turn of the loop"
+        await task
 
 
 @pytest.mark.parametrize("callers", [2, 100])
-def test_repeatedly_concurrent_callers_share_calls(callers: int) -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, **LARGE)
-        await one(coalesce, Get("a"))
-        store.calls.clear()
+@in_virtual_time
+async def test_repeatedly_concurrent_callers_share_calls(callers: int) -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, **LARGE)
+    await one(coalesce, Get("a"))
+    store.calls.clear()
 
-        async def caller(number: int) -> None:
-            for turn in range(10):
-                await one(coalesce, Get(f"{number}.{turn}"))
+    async def caller(number: int) -> None:
+        for turn in range(10):
+            await one(coalesce, Get(f"{number}.{turn}"))
 
-        await asyncio.gather(*map(caller, range(callers)))
-        assert store.sizes[-8:] == [callers] * 8
-
-    run(main())
+    await asyncio.gather(*map(caller, range(callers)))
+    assert store.sizes[-8:] == [callers] * 8
 
 
 # Order
 
 
-def test_gets_of_one_key_in_one_call_are_combined() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, **LARGE)
-        await one(store, put("a", {"n": 1}))
-        outcomes = await asyncio.gather(
-            coalesce.apply([Get("a"), Get("b")]), one(coalesce, Get("a")), coalesce.apply([Get("a")])
-        )
-        assert store.calls[1:] == [[Get("a"), Get("b")]]
-        assert outcomes[0][0] == outcomes[1] == outcomes[2][0] != outcomes[0][1]
-
-    run(main())
+@in_virtual_time
+async def test_gets_of_one_key_in_one_call_are_combined() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, **LARGE)
+    await one(store, put("a", {"n": 1}))
+    outcomes = await asyncio.gather(
+        coalesce.apply([Get("a"), Get("b")]), one(coalesce, Get("a")), coalesce.apply([Get("a")])
+    )
+    assert store.calls[1:] == [[Get("a"), Get("b")]]
+    assert outcomes[0][0] == outcomes[1] == outcomes[2][0] != outcomes[0][1]
 
 
-def test_a_get_does_not_join_an_earlier_call() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, **LARGE)
-        early = asyncio.create_task(one(coalesce, Get("a")))
-        await asyncio.sleep(0.5)
-        late = asyncio.create_task(one(coalesce, Get("a")))
-        await turns()
-        assert store.at_once == 2
-        await asyncio.gather(early, late)
-
-    run(main())
+@in_virtual_time
+async def test_a_get_does_not_join_an_earlier_call() -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, **LARGE)
+    early = asyncio.create_task(one(coalesce, Get("a")))
+    await asyncio.sleep(0.5)
+    late = asyncio.create_task(one(coalesce, Get("a")))
+    await turns()
+    assert store.at_once == 2
+    await asyncio.gather(early, late)
 
 
 N: Operation = update("a", {"$inc": {"n": 1}})
@@ -275,55 +249,49 @@ ORDERS: list[tuple[list[Operation], list[int], Any]] = [
 
 
 @pytest.mark.parametrize(("operations", "sizes", "left"), ORDERS, ids=str)
-def test_operations_on_one_key_run_in_order(operations: list[Operation], sizes: list[int], left: Any) -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=0.1)
-        coalesce = Coalesce(store, **LARGE)
-        await one(coalesce, put("a", {"n": 0}))
-        store.calls.clear()
-        outcomes = await asyncio.gather(*(one(coalesce, operation) for operation in operations))
-        assert store.sizes == sizes
-        assert [type(operation) for [operation] in store.calls if type(operation) is not Get] == [
-            type(operation) for operation in operations if type(operation) is not Get
-        ]
-        assert (None if left is None else await value(coalesce, "a")) == left
-        seen = [outcome.value for outcome in outcomes if isinstance(outcome, Record)]
-        assert seen == sorted(seen)
-        assert await one(coalesce, Get("a")) is not None or left is None
-
-    run(main())
+@in_virtual_time
+async def test_operations_on_one_key_run_in_order(operations: list[Operation], sizes: list[int], left: Any) -> None:
+    store = RecordingStore(takes_s=0.1)
+    coalesce = Coalesce(store, **LARGE)
+    await one(coalesce, put("a", {"n": 0}))
+    store.calls.clear()
+    outcomes = await asyncio.gather(*(one(coalesce, operation) for operation in operations))
+    assert store.sizes == sizes
+    assert [type(operation) for [operation] in store.calls if type(operation) is not Get] == [
+        type(operation) for operation in operations if type(operation) is not Get
+    ]
+    assert (None if left is None else await value(coalesce, "a")) == left
+    seen = [outcome.value for outcome in outcomes if isinstance(outcome, Record)]
+    assert seen == sorted(seen)
+    assert await one(coalesce, Get("a")) is not None or left is None
 
 
-def test_a_get_does_not_overtake_a_waiting_write() -> None:
-    async def main() -> None:
-        coalesce = Coalesce(RecordingStore(takes_s=1.0), **LARGE)
-        operations: list[Operation] = [Get("a"), put("a", {"n": 1}), Get("a")]
-        first, _, last = await asyncio.gather(*(one(coalesce, operation) for operation in operations))
-        assert first is None
-        assert isinstance(last, Record)
-
-    run(main())
+@in_virtual_time
+async def test_a_get_does_not_overtake_a_waiting_write() -> None:
+    coalesce = Coalesce(RecordingStore(takes_s=1.0), **LARGE)
+    operations: list[Operation] = [Get("a"), put("a", {"n": 1}), Get("a")]
+    first, _, last = await asyncio.gather(*(one(coalesce, operation) for operation in operations))
+    assert first is None
+    assert isinstance(last, Record)
 
 
-def test_a_busy_key_does_not_delay_others() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, operations_max=20, bytes_max=1000)
-        began = now()
-        writes = [asyncio.create_task(one(coalesce, update("a", {"$inc": {"n": 1}}, {"n": 0}))) for _ in range(3)]
-        await turns()
-        assert await coalesce.apply([Get("b"), Get("c")]) == [None, None]
-        assert now() == began + 1.0
-        batch = asyncio.create_task(coalesce.apply([Get(key) for key in ["x", "a", "y", *map(str, range(10))]]))
-        await turns()
-        assert [len(call) for call in store.calls if Get("x") in call] == [12]
-        outcomes = await batch
-        assert isinstance(outcomes[1], Record)
-        assert outcomes[1].value == b'{"n":3}'
-        assert outcomes.count(None) == 12
-        await asyncio.gather(*writes)
-
-    run(main())
+@in_virtual_time
+async def test_a_busy_key_does_not_delay_others() -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, operations_max=20, bytes_max=1000)
+    began = now()
+    writes = [asyncio.create_task(one(coalesce, update("a", {"$inc": {"n": 1}}, {"n": 0}))) for _ in range(3)]
+    await turns()
+    assert await coalesce.apply([Get("b"), Get("c")]) == [None, None]
+    assert now() == began + 1.0
+    batch = asyncio.create_task(coalesce.apply([Get(key) for key in ["x", "a", "y", *map(str, range(10))]]))
+    await turns()
+    assert [len(call) for call in store.calls if Get("x") in call] == [12]
+    outcomes = await batch
+    assert isinstance(outcomes[1], Record)
+    assert outcomes[1].value == b'{"n":3}'
+    assert outcomes.count(None) == 12
+    await asyncio.gather(*writes)
 
 
 LARGE_READ: list[Operation] = [Get(f"{index}") for index in range(30)]
@@ -348,354 +316,320 @@ LARGE_UPDATE: list[Operation] = [update(f"{index}", {"$inc": {"n": 1}}) for inde
         (LARGE_UPDATE, LARGE_WRITE, 2.0),
     ],
 )
-def test_large_calls_keep_the_order_of_keys_too(first: list[Operation], second: list[Operation], took_s: float) -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce, plain = Coalesce(store, operations_max=100, bytes_max=10_000), MemoryStore(TableSpec("t"))
-        began = now()
-        early = asyncio.create_task(coalesce.apply(first))
-        await turns()
-        answers = [*await coalesce.apply(second), *await early]
-        assert now() == began + took_s
-        expected = [*await plain.apply(first), *await plain.apply(second)]
-        assert list(map(type, answers)) == list(map(type, expected[len(first) :] + expected[: len(first)]))
-        for index in range(50):
-            found, other = await one(store, Get(f"{index}")), await one(plain, Get(f"{index}"))
-            assert getattr(found, "value", None) == getattr(other, "value", None)
+@in_virtual_time
+async def test_large_calls_keep_the_order_of_keys_too(
+    first: list[Operation], second: list[Operation], took_s: float
+) -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce, plain = Coalesce(store, operations_max=100, bytes_max=10_000), MemoryStore(TableSpec("t"))
+    began = now()
+    early = asyncio.create_task(coalesce.apply(first))
+    await turns()
+    answers = [*await coalesce.apply(second), *await early]
+    assert now() == began + took_s
+    expected = [*await plain.apply(first), *await plain.apply(second)]
+    assert list(map(type, answers)) == list(map(type, expected[len(first) :] + expected[: len(first)]))
+    for index in range(50):
+        found, other = await one(store, Get(f"{index}")), await one(plain, Get(f"{index}"))
+        assert getattr(found, "value", None) == getattr(other, "value", None)
 
-    run(main())
 
-
-def test_a_write_does_not_overtake_a_large_earlier_read() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
-        began = now()
-        read = asyncio.create_task(coalesce.apply(LARGE_READ))
-        await asyncio.sleep(0.5)
-        get = asyncio.create_task(one(coalesce, Get("3")))
-        await turns()
-        write = asyncio.create_task(one(coalesce, put("3")))
-        await get
-        assert isinstance(await write, Written)
-        assert now() == began + 2.5
-        await read
-
-    run(main())
+@in_virtual_time
+async def test_a_write_does_not_overtake_a_large_earlier_read() -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
+    began = now()
+    read = asyncio.create_task(coalesce.apply(LARGE_READ))
+    await asyncio.sleep(0.5)
+    get = asyncio.create_task(one(coalesce, Get("3")))
+    await turns()
+    write = asyncio.create_task(one(coalesce, put("3")))
+    await get
+    assert isinstance(await write, Written)
+    assert now() == began + 2.5
+    await read
 
 
 # Deadlines
 
 
-def test_a_call_has_the_latest_deadline_and_each_caller_its_own() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=5.0)
-        coalesce = Coalesce(store, **LARGE)
-        began, ended = now(), {}
+@in_virtual_time
+async def test_a_call_has_the_latest_deadline_and_each_caller_its_own() -> None:
+    store = RecordingStore(takes_s=5.0)
+    coalesce = Coalesce(store, **LARGE)
+    began, ended = now(), {}
 
-        async def timed(operation: Operation, until: float) -> Outcome:
-            [outcome] = await coalesce.apply([operation], Budget(until))
-            ended[operation.key] = now() - began
-            return outcome
+    async def timed(operation: Operation, until: float) -> Outcome:
+        [outcome] = await coalesce.apply([operation], Budget(until))
+        ended[operation.key] = now() - began
+        return outcome
 
-        patient, for_ever, write, get = await asyncio.gather(
-            timed(put("c"), began + 9),
-            timed(Get("d"), began + 8),
-            timed(put("b"), began + 2),
-            timed(Get("a"), began + 1),
-        )
-        assert sorted(store.untils) == [began + 8, began + 9]
-        assert isinstance(get, DeadlineExceeded)
-        assert get.applied == "no"
-        assert isinstance(write, DeadlineExceeded)
-        assert write.applied == "unknown"
-        assert isinstance(patient, Written)
-        assert for_ever is None
-        assert ended == pytest.approx({"a": 1, "b": 2, "c": 5, "d": 5}, abs=0.002)
-        assert isinstance(await one(store, Get("b")), Record)
-
-    run(main())
+    patient, for_ever, write, get = await asyncio.gather(
+        timed(put("c"), began + 9),
+        timed(Get("d"), began + 8),
+        timed(put("b"), began + 2),
+        timed(Get("a"), began + 1),
+    )
+    assert sorted(store.untils) == [began + 8, began + 9]
+    assert isinstance(get, DeadlineExceeded)
+    assert get.applied == "no"
+    assert isinstance(write, DeadlineExceeded)
+    assert write.applied == "unknown"
+    assert isinstance(patient, Written)
+    assert for_ever is None
+    assert ended == pytest.approx({"a": 1, "b": 2, "c": 5, "d": 5}, abs=0.002)
+    assert isinstance(await one(store, Get("b")), Record)
 
 
-def test_an_operation_that_waits_beyond_its_deadline_is_never_sent() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=5.0)
-        coalesce = Coalesce(store, **LARGE)
-        began = now()
-        slow = asyncio.create_task(one(coalesce, put("a")))
-        await turns()
-        late, other = await coalesce.apply([put("a", {"n": 2}), Get("b")], Budget(began + 1.0))
-        assert isinstance(late, DeadlineExceeded)
-        assert late.applied == "no"
-        assert isinstance(other, DeadlineExceeded)
-        assert now() == pytest.approx(began + 1.0, abs=0.002)
-        await slow
-        await coalesce.close()
-        assert [operation for call in store.calls for operation in call if operation.key == "a"] == [put("a")]
-
-    run(main())
+@in_virtual_time
+async def test_an_operation_that_waits_beyond_its_deadline_is_never_sent() -> None:
+    store = RecordingStore(takes_s=5.0)
+    coalesce = Coalesce(store, **LARGE)
+    began = now()
+    slow = asyncio.create_task(one(coalesce, put("a")))
+    await turns()
+    late, other = await coalesce.apply([put("a", {"n": 2}), Get("b")], Budget(began + 1.0))
+    assert isinstance(late, DeadlineExceeded)
+    assert late.applied == "no"
+    assert isinstance(other, DeadlineExceeded)
+    assert now() == pytest.approx(began + 1.0, abs=0.002)
+    await slow
+    await coalesce.close()
+    assert [operation for call in store.calls for operation in call if operation.key == "a"] == [put("a")]
 
 
-def test_an_operation_with_an_expired_deadline_is_not_sent() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, operations_max=10, bytes_max=1000)
-        for operations in ([Get("a")], [put("a")], LARGE_WRITE):
-            outcomes = await coalesce.apply(operations, Budget(now()))
-            assert all(isinstance(each, DeadlineExceeded) and each.applied == "no" for each in outcomes)
-        assert store.calls == []
-
-    run(main())
+@in_virtual_time
+async def test_an_operation_with_an_expired_deadline_is_not_sent() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, operations_max=10, bytes_max=1000)
+    for operations in ([Get("a")], [put("a")], LARGE_WRITE):
+        outcomes = await coalesce.apply(operations, Budget(now()))
+        assert all(isinstance(each, DeadlineExceeded) and each.applied == "no" for each in outcomes)
+    assert store.calls == []
 
 
 # Cancelled callers
 
 
-def test_cancelling_a_caller_removes_its_unsent_operations() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, **LARGE)
-        tasks = [asyncio.create_task(one(coalesce, put(key))) for key in "abc"]
-        await asyncio.sleep(0)
-        tasks[1].cancel()
-        waiting = asyncio.create_task(one(coalesce, put("a", {"n": 2})))
-        behind = asyncio.create_task(one(coalesce, Get("a")))
-        await turns()
-        waiting.cancel()
-        assert [type(outcome) for outcome in await asyncio.gather(*tasks, return_exceptions=True)] == [
-            Written,
-            asyncio.CancelledError,
-            Written,
-        ]
-        found = await behind
-        assert isinstance(found, Record)
-        assert found.value == b"{}"
-        assert store.calls == [[put("a"), put("c")], [Get("a")]]
-        await coalesce.close()
-
-    run(main())
+@in_virtual_time
+async def test_cancelling_a_caller_removes_its_unsent_operations() -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, **LARGE)
+    tasks = [asyncio.create_task(one(coalesce, put(key))) for key in "abc"]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    waiting = asyncio.create_task(one(coalesce, put("a", {"n": 2})))
+    behind = asyncio.create_task(one(coalesce, Get("a")))
+    await turns()
+    waiting.cancel()
+    assert [type(outcome) for outcome in await asyncio.gather(*tasks, return_exceptions=True)] == [
+        Written,
+        asyncio.CancelledError,
+        Written,
+    ]
+    found = await behind
+    assert isinstance(found, Record)
+    assert found.value == b"{}"
+    assert store.calls == [[put("a"), put("c")], [Get("a")]]
+    await coalesce.close()
 
 
-def test_cancelling_a_large_call_removes_its_unsent_parts() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
-        first = asyncio.create_task(one(coalesce, put("3", {"n": 7})))
-        await turns()
-        leaving = asyncio.create_task(coalesce.apply(LARGE_WRITE))
-        await turns()
-        leaving.cancel()
-        await first
-        await coalesce.close()
-        assert store.sizes == [1, 29]
-
-    run(main())
+@in_virtual_time
+async def test_cancelling_a_large_call_removes_its_unsent_parts() -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
+    first = asyncio.create_task(one(coalesce, put("3", {"n": 7})))
+    await turns()
+    leaving = asyncio.create_task(coalesce.apply(LARGE_WRITE))
+    await turns()
+    leaving.cancel()
+    await first
+    await coalesce.close()
+    assert store.sizes == [1, 29]
 
 
-def test_callers_do_not_hang_if_the_store_cancels_a_call() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, **LARGE)
+@in_virtual_time
+async def test_callers_do_not_hang_if_the_store_cancels_a_call() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, **LARGE)
 
-        def fails(operations: Sequence[Operation]) -> list[Outcome] | None:
-            raise asyncio.CancelledError
+    def fails(operations: Sequence[Operation]) -> list[Outcome] | None:
+        raise asyncio.CancelledError
 
-        store.fails = fails
-        ended = await asyncio.gather(*(one(coalesce, Get(key)) for key in "ab"), return_exceptions=True)
-        assert [type(each) for each in ended] == [asyncio.CancelledError] * 2
-        store.fails = lambda operations: None
-        assert await one(coalesce, Get("a")) is None
-
-    run(main())
+    store.fails = fails
+    ended = await asyncio.gather(*(one(coalesce, Get(key)) for key in "ab"), return_exceptions=True)
+    assert [type(each) for each in ended] == [asyncio.CancelledError] * 2
+    store.fails = lambda operations: None
+    assert await one(coalesce, Get("a")) is None
 
 
 @pytest.mark.parametrize("operations", [[put("a")], [put("a"), put("b")], LARGE_WRITE], ids=len)
-def test_a_sent_write_is_finished_after_its_caller_is_cancelled(operations: list[Operation]) -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
-        task = asyncio.create_task(coalesce.apply(operations))
-        await turns()
+@in_virtual_time
+async def test_a_sent_write_is_finished_after_its_caller_is_cancelled(operations: list[Operation]) -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
+    task = asyncio.create_task(coalesce.apply(operations))
+    await turns()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert store.finished == 0
+    await coalesce.close()
+    assert (store.finished, store.cancelled) == (1, 0)
+    assert isinstance(await one(store, Get(operations[0].key)), Record)
+
+
+@in_virtual_time
+async def test_unsent_parts_are_removed_with_their_caller() -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, operations_max=1, bytes_max=10_000)
+    task = asyncio.create_task(coalesce.apply(LARGE_WRITE))
+    await turns()
+    task.cancel()
+    await coalesce.close()
+    assert (len(store.calls), store.finished, store.cancelled) == (8, 8, 0)
+    assert isinstance(await one(coalesce, put("29")), Written)
+
+
+@in_virtual_time
+async def test_a_read_without_waiting_callers_is_cancelled() -> None:
+    store = RecordingStore(takes_s=100.0)
+    coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
+    single = [asyncio.create_task(one(coalesce, Get(key))) for key in "aab"]
+    large = asyncio.create_task(coalesce.apply(LARGE_READ))
+    await turns()
+    for left, task in enumerate(single[:2]):
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert store.finished == 0
-        await coalesce.close()
-        assert (store.finished, store.cancelled) == (1, 0)
-        assert isinstance(await one(store, Get(operations[0].key)), Record)
-
-    run(main())
-
-
-def test_unsent_parts_are_removed_with_their_caller() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, operations_max=1, bytes_max=10_000)
-        task = asyncio.create_task(coalesce.apply(LARGE_WRITE))
         await turns()
-        task.cancel()
-        await coalesce.close()
-        assert (len(store.calls), store.finished, store.cancelled) == (8, 8, 0)
-        assert isinstance(await one(coalesce, put("29")), Written)
-
-    run(main())
-
-
-def test_a_read_without_waiting_callers_is_cancelled() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=100.0)
-        coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
-        single = [asyncio.create_task(one(coalesce, Get(key))) for key in "aab"]
-        large = asyncio.create_task(coalesce.apply(LARGE_READ))
-        await turns()
-        for left, task in enumerate(single[:2]):
-            task.cancel()
-            await turns()
-            assert store.cancelled == 0, left
-        single[2].cancel()
-        large.cancel()
-        await turns()
-        assert (store.cancelled, store.at_once) == (2, 0)
-        await coalesce.close()
-
-    run(main())
+        assert store.cancelled == 0, left
+    single[2].cancel()
+    large.cancel()
+    await turns()
+    assert (store.cancelled, store.at_once) == (2, 0)
+    await coalesce.close()
 
 
 # Failures
 
 
-def test_a_failed_operation_does_not_affect_other_callers() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, **LARGE)
-        await store.apply([put("rich", {"rich": "data"}), put("word", {"n": "x"})])
-        outcomes = await asyncio.gather(
-            one(coalesce, update("rich", {"$inc": {"n": 1}}, {"n": 0})),
-            one(coalesce, update("absent", {"$inc": {"n": 1}})),
-            one(coalesce, update("word", {"$inc": {"n": 1}})),
-            one(coalesce, update("first", {"$inc": {"n": 1}}, {"n": 10})),
-            one(coalesce, Get("other")),
-        )
-        assert len(store.calls) == 3
-        assert [isinstance(outcome, TableError) for outcome in outcomes] == [False, True, True, False, False]
-        assert isinstance(outcomes[1], RecordNotFound)
-        assert await value(coalesce, "rich") == {"rich": "data", "n": 1}
-        assert await value(coalesce, "first") == {"n": 11}
-
-    run(main())
+@in_virtual_time
+async def test_a_failed_operation_does_not_affect_other_callers() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, **LARGE)
+    await store.apply([put("rich", {"rich": "data"}), put("word", {"n": "x"})])
+    outcomes = await asyncio.gather(
+        one(coalesce, update("rich", {"$inc": {"n": 1}}, {"n": 0})),
+        one(coalesce, update("absent", {"$inc": {"n": 1}})),
+        one(coalesce, update("word", {"$inc": {"n": 1}})),
+        one(coalesce, update("first", {"$inc": {"n": 1}}, {"n": 10})),
+        one(coalesce, Get("other")),
+    )
+    assert len(store.calls) == 3
+    assert [isinstance(outcome, TableError) for outcome in outcomes] == [False, True, True, False, False]
+    assert isinstance(outcomes[1], RecordNotFound)
+    assert await value(coalesce, "rich") == {"rich": "data", "n": 1}
+    assert await value(coalesce, "first") == {"n": 11}
 
 
 @pytest.mark.parametrize("operations_max", [1, 30, 1000])
-def test_an_exception_affects_only_the_operations_of_its_call(
+@in_virtual_time
+async def test_an_exception_affects_only_the_operations_of_its_call(
     operations_max: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=0.1)
+    store = RecordingStore(takes_s=0.1)
 
-        def fails(operations: Sequence[Operation]) -> list[Outcome] | None:
-            keys = {operation.key for operation in operations}
-            if "raises" in keys:
-                raise ZeroDivisionError
-            return [] if "short" in keys else None
+    def fails(operations: Sequence[Operation]) -> list[Outcome] | None:
+        keys = {operation.key for operation in operations}
+        if "raises" in keys:
+            raise ZeroDivisionError
+        return [] if "short" in keys else None
 
-        store.fails = fails
-        for bad in ("raises", "short"):
-            coalesce = Coalesce(store, operations_max=operations_max, bytes_max=10_000)
-            first = asyncio.gather(one(coalesce, put(bad)), one(coalesce, put("x")), one(coalesce, Get("x")))
-            await turns()
-            behind = asyncio.create_task(one(coalesce, put(bad)))
-            large = await coalesce.apply(LARGE_WRITE)
-            assert not any(isinstance(outcome, TableError) for outcome in large)
-            for write in ((await first)[0], await behind):
-                assert isinstance(write, Internal)
-                assert (write.applied, write.retriable) == ("unknown", False)
-            _, beside, read = await first
-            assert isinstance(beside, Written if operations_max == 1 else Internal)
-            assert not isinstance(read, TableError)
-        assert len([entry for entry in caplog.records if entry.exc_info]) == 4
-        assert isinstance(await one(coalesce, put("good")), Written)
-        await coalesce.close()
-
-    run(main())
+    store.fails = fails
+    for bad in ("raises", "short"):
+        coalesce = Coalesce(store, operations_max=operations_max, bytes_max=10_000)
+        first = asyncio.gather(one(coalesce, put(bad)), one(coalesce, put("x")), one(coalesce, Get("x")))
+        await turns()
+        behind = asyncio.create_task(one(coalesce, put(bad)))
+        large = await coalesce.apply(LARGE_WRITE)
+        assert not any(isinstance(outcome, TableError) for outcome in large)
+        for write in ((await first)[0], await behind):
+            assert isinstance(write, Internal)
+            assert (write.applied, write.retriable) == ("unknown", False)
+        _, beside, read = await first
+        assert isinstance(beside, Written if operations_max == 1 else Internal)
+        assert not isinstance(read, TableError)
+    assert len([entry for entry in caplog.records if entry.exc_info]) == 4
+    assert isinstance(await one(coalesce, put("good")), Written)
+    await coalesce.close()
 
 
-def test_an_operation_sent_after_an_outcome_is_sent_once() -> None:
-    async def main() -> None:
-        store = RecordingStore()
-        coalesce = Coalesce(store, **LARGE)
+@in_virtual_time
+async def test_an_operation_sent_after_an_outcome_is_sent_once() -> None:
+    store = RecordingStore()
+    coalesce = Coalesce(store, **LARGE)
 
-        async def twice(key: str) -> None:
-            for _ in range(2):
-                assert isinstance(await one(coalesce, update(key, {"$inc": {"n": 1}}, {"n": 0})), Written)
+    async def twice(key: str) -> None:
+        for _ in range(2):
+            assert isinstance(await one(coalesce, update(key, {"$inc": {"n": 1}}, {"n": 0})), Written)
 
-        await asyncio.gather(*map(twice, "aabc"))
-        assert [await value(coalesce, key) for key in "abc"] == [{"n": 4}, {"n": 2}, {"n": 2}]
-
-    run(main())
+    await asyncio.gather(*map(twice, "aabc"))
+    assert [await value(coalesce, key) for key in "abc"] == [{"n": 4}, {"n": 2}, {"n": 2}]
 
 
-def test_an_operation_that_waited_for_its_key_does_not_linger_again() -> None:
-    async def main() -> None:
-        coalesce = Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=0.5)
-        began = now()
-        first, *_ = await asyncio.gather(*(one(coalesce, update("a", {"$inc": {"n": 1}}, {"n": 0})) for _ in range(3)))
-        assert isinstance(first, Written)
-        assert first.created
-        assert now() == pytest.approx(began + 3.5)
-
-    run(main())
+@in_virtual_time
+async def test_an_operation_that_waited_for_its_key_does_not_linger_again() -> None:
+    coalesce = Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=0.5)
+    began = now()
+    first, *_ = await asyncio.gather(*(one(coalesce, update("a", {"$inc": {"n": 1}}, {"n": 0})) for _ in range(3)))
+    assert isinstance(first, Written)
+    assert first.created
+    assert now() == pytest.approx(began + 3.5)
 
 
 # Closing
 
 
-def test_on_close_everything_queued_is_sent_and_answered() -> None:
-    async def main() -> None:
-        store = RecordingStore(takes_s=1.0)
-        coalesce = Coalesce(store, operations_max=100, bytes_max=10_000, linger_s=60.0)
-        began = now()
-        tasks = [asyncio.create_task(one(coalesce, put(key, {"n": index}))) for index, key in enumerate("abaa")]
-        tasks.append(asyncio.create_task(one(coalesce, Get("a"))))
-        large = asyncio.create_task(coalesce.apply(LARGE_WRITE))
-        await turns()
-        await asyncio.gather(coalesce.close(), coalesce.close())
-        assert now() == began + 4.0
-        assert store.at_once == 0
-        assert {type(outcome) for outcome in await asyncio.gather(*tasks[:4])} == {Written}
-        found = await tasks[4]
-        assert isinstance(found, Record)
-        assert found.value == b'{"n":3}'
-        await large
-
-    run(main())
+@in_virtual_time
+async def test_on_close_everything_queued_is_sent_and_answered() -> None:
+    store = RecordingStore(takes_s=1.0)
+    coalesce = Coalesce(store, operations_max=100, bytes_max=10_000, linger_s=60.0)
+    began = now()
+    tasks = [asyncio.create_task(one(coalesce, put(key, {"n": index}))) for index, key in enumerate("abaa")]
+    tasks.append(asyncio.create_task(one(coalesce, Get("a"))))
+    large = asyncio.create_task(coalesce.apply(LARGE_WRITE))
+    await turns()
+    await asyncio.gather(coalesce.close(), coalesce.close())
+    assert now() == began + 4.0
+    assert store.at_once == 0
+    assert {type(outcome) for outcome in await asyncio.gather(*tasks[:4])} == {Written}
+    found = await tasks[4]
+    assert isinstance(found, Record)
+    assert found.value == b'{"n":3}'
+    await large
 
 
-def test_after_close_operations_do_not_linger_and_no_timer_remains() -> None:
-    async def main() -> None:
-        coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=60.0)
-        await coalesce.close()
-        began = now()
-        await asyncio.gather(*(coalesce.apply([put(key)], Budget(began + 10)) for key in "ab"))
-        await coalesce.close()
-        assert now() == began
-        timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]  # there is no other way to see them
-        assert timers == []
-
-    run(main())
+@in_virtual_time
+async def test_after_close_operations_do_not_linger_and_no_timer_remains() -> None:
+    coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=60.0)
+    await coalesce.close()
+    began = now()
+    await asyncio.gather(*(coalesce.apply([put(key)], Budget(began + 10)) for key in "ab"))
+    await coalesce.close()
+    assert now() == began
+    timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]  # there is no other way to see them
+    assert timers == []
 
 
-def test_closing_one_table_does_not_affect_others() -> None:
-    async def main() -> None:
-        one_table, other = (Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=5.0) for _ in "ab")
-        began = now()
-        task = asyncio.create_task(one(other, put("a")))
-        await turns()
-        await one_table.close()
-        assert now() == began
-        await task
-        assert now() == began + 6.0
-
-    run(main())
+@in_virtual_time
+async def test_closing_one_table_does_not_affect_others() -> None:
+    one_table, other = (Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=5.0) for _ in "ab")
+    began = now()
+    task = asyncio.create_task(one(other, put("a")))
+    await turns()
+    await one_table.close()
+    assert now() == began
+    await task
+    assert now() == began + 6.0
 
 
 def test_calls_are_counted_by_size_and_reason() -> None:
