@@ -9,12 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import psutil
 
 from servers.process import START_MAX_S, free_port
 from support.preloaded import lean, preloaded
+
+METRICS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
+"""A variable that decides while modules are imported."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ def running(
     python: str | Path = sys.executable,
     module: str = "tableside",
     workers: int = 1,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
     ready: bool = True,
     port: int | None = None,
     probes_port: int | None = None,
@@ -59,11 +63,10 @@ def running(
         arguments += ["--probes-port", str(probes_port)]
     if config is not None:
         arguments += ["--config", str(config)]
-    if (str(python), module, workers) == (sys.executable, "tableside", 1):
-        started = preloaded().start(arguments, directory, lean(environment or {}), log)
-        process = psutil.Process(started)
+    if (str(python), module, workers) == (sys.executable, "tableside", 1) and METRICS_DIRECTORY not in environment:
+        process = psutil.Process(preloaded().start(arguments, directory, lean(environment), log))
     else:
-        process = _started([str(python), "-m", module, *arguments], directory, environment or {}, log)
+        process = _started([str(python), "-m", module, *arguments], directory, environment, log)
     try:
         url = f"{'https' if '--ssl-certfile' in options else 'http'}://127.0.0.1:{port}"
         probes = url if probes_port is None else f"http://127.0.0.1:{probes_port}"
