@@ -1,13 +1,46 @@
-"""The address of the service, and the proxy that the environment names for it."""
+"""The address of the service: its URL, TLS files, and the proxy that the environment names for it."""
 
 import os
 import re
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+import httpx
+
+from tableside_client.tls import Tls
+
 URL_VARIABLE = "TABLESIDE_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The service's URL and how to connect to it. `tls` is None for an `http://` address, `proxy` if none is used."""
+
+    url: str
+    tls: Tls | None = None
+    proxy: "EnvironmentProxy | None" = None
+
+    @classmethod
+    def resolve(cls, url: str, tls: Tls) -> "Address":
+        """Fill in the defaults of the environment.
+
+        Raises `ValueError` for an invalid or contradictory address, or for a proxy that cannot be used.
+        """
+        url = service_url(url)
+        tls.require_https(url)
+        proxy = environment_proxy(url)
+        if proxy is not None:
+            _require_usable(proxy)
+        return cls(url, tls.with_environment() if url.startswith("https://") else None, proxy)
+
+    @property
+    def origin(self) -> str:
+        """The URL without a path."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
 
 
 def service_url(given: str) -> str:
@@ -60,6 +93,16 @@ def environment_proxy(url: str) -> EnvironmentProxy | None:
     proxy, variable = found[scheme], f"{scheme}_proxy"
     used = variable if os.environ.get(variable) else variable.upper()
     return EnvironmentProxy(proxy if "://" in proxy else f"http://{proxy}", used)
+
+
+def _require_usable(proxy: EnvironmentProxy) -> None:
+    """Raise `ValueError` if the proxy is not supported, or if the package for it is not installed."""
+    try:
+        scheme = httpx.Proxy(proxy.url).url.scheme
+    except (ValueError, httpx.InvalidURL):
+        raise ValueError(f"{proxy.variable} must be the URL of an http, https or socks5 proxy") from None
+    if scheme.startswith("socks") and find_spec("socksio") is None:
+        raise ValueError(f"{proxy} needs the package socksio: pip install socksio")
 
 
 def _excludes(name: str, host: str, port: int | None) -> bool:

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableside_client.batch_retry import Failures, send_with_retries
-from tableside_client.calls import Call, CallLimits, CallSettings, Request, Run
+from tableside_client.calls import Call, CallLimits, CallSettings, Run
 from tableside_client.errors import TablesideError
+from tableside_client.http1 import Request
 from tableside_client.paths import given, joined, table_path
 from tableside_client.retries import RequestWindow
 

@@ -8,12 +8,14 @@ from typing import Any, Generic, Self, TypeVar, overload
 import httpx
 
 from tableside_client import json_batch
+from tableside_client.address import Address
 from tableside_client.calls import AsyncRun, Call, CallSettings, Pause
 from tableside_client.concurrency import EventLoop, TaskCoalescer, Turns
-from tableside_client.credential import Credential
+from tableside_client.credential import Credential, RefreshingToken
 from tableside_client.errors import LoadError, TablesideError, is_temporary
 from tableside_client.frame_methods import AsyncFrameMethods
-from tableside_client.http_clients import Address
+from tableside_client.http1 import Reply
+from tableside_client.http_clients import open_async_client
 from tableside_client.json_batch import Document, TokenArgument, needs_token
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
@@ -53,10 +55,12 @@ class AsyncClient:
         retries: Retries = DEFAULT_RETRIES,
         coalesce: bool = False,
     ) -> None:
-        address = Address.resolve(url, Credential(token, token_file), Tls(ca_file, certificate_file, key_file))
+        address = Address.resolve(url, Tls(ca_file, certificate_file, key_file))
         self._url = address.url
-        self._http = address.async_client(timeout_s, connections_max)
-        self._settings = CallSettings(retries, tls=address.tls, proxy=address.proxy)
+        self._settings = CallSettings(
+            retries, timeout_s=timeout_s, token=RefreshingToken(Credential(token, token_file)), address=address
+        )
+        self._http = open_async_client(address, connections_max)
         self._waits = Waits()
         self._loop = EventLoop()
         self._coalesce = coalesce
@@ -70,7 +74,7 @@ class AsyncClient:
     async def close(self) -> None:
         """Close all connections. Calls in progress fail."""
         self._loop.require_same()
-        await self._http.aclose()
+        await self._http.close()
 
     @property
     def url(self) -> str:
@@ -99,7 +103,7 @@ class AsyncClient:
     async def _run(self, call: Call[T]) -> T:
         """Perform the requests and pauses of a call."""
         self._loop.require_same()
-        reply: httpx.Response | httpx.TransportError | None = None
+        reply: Reply | httpx.TransportError | None = None
         while True:
             try:
                 step = call.send(reply)
@@ -112,7 +116,7 @@ class AsyncClient:
                 reply = None
             else:
                 try:
-                    reply = await self._http.request(**step.arguments(self._url))
+                    reply = await self._http.send(step)
                 except httpx.TransportError as failure:
                     reply = failure
 

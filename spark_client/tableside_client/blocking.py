@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 import httpx
 
 from tableside_client import json_batch
+from tableside_client.address import Address
 from tableside_client.calls import Call, CallSettings, Pause, Run
 from tableside_client.concurrency import BATCHES_IN_FLIGHT_MAX, ThreadCoalescer, Turns
-from tableside_client.credential import Credential
+from tableside_client.credential import Credential, RefreshingToken
 from tableside_client.errors import LoadError, TablesideError, is_temporary
 from tableside_client.frame_methods import FrameMethods
-from tableside_client.http_clients import Address
+from tableside_client.http1 import Reply
+from tableside_client.http_clients import open_client
 from tableside_client.json_batch import Document, TokenArgument, needs_token
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
@@ -81,10 +83,12 @@ class Client:
         retries: Retries = DEFAULT_RETRIES,
         coalesce: bool = False,
     ) -> None:
-        address = Address.resolve(url, Credential(token, token_file), Tls(ca_file, certificate_file, key_file))
+        address = Address.resolve(url, Tls(ca_file, certificate_file, key_file))
         self._url = address.url
-        self._http = address.client(timeout_s, connections_max)
-        self._settings = CallSettings(retries, tls=address.tls, proxy=address.proxy)
+        self._settings = CallSettings(
+            retries, timeout_s=timeout_s, token=RefreshingToken(Credential(token, token_file)), address=address
+        )
+        self._http = open_client(address, connections_max)
         self._waits = Waits()
         self._batch_threads = ThreadPoolExecutor(BATCHES_IN_FLIGHT_MAX, "tableside") if coalesce else None
 
@@ -142,7 +146,7 @@ class Client:
 
     def _run(self, call: Call[T]) -> T:
         """Perform the requests and pauses of a call."""
-        reply: httpx.Response | httpx.TransportError | None = None
+        reply: Reply | httpx.TransportError | None = None
         while True:
             try:
                 step = call.send(reply)
@@ -155,7 +159,7 @@ class Client:
                 reply = None
             else:
                 try:
-                    reply = self._http.request(**step.arguments(self._url))
+                    reply = self._http.send(step)
                 except httpx.TransportError as failure:
                     reply = failure
 

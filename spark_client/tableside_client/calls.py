@@ -1,6 +1,6 @@
 """Calls as generators, which the blocking and the asynchronous client share.
 
-A call yields a `Request` or a `Pause`, and receives the response or the transport error. The client that
+A call yields a `Request` or a `Pause`, and receives the reply or the transport error. The client that
 runs the call performs the input and output.
 """
 
@@ -9,44 +9,21 @@ import re
 import sys
 import time
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias, TypeVar
 
 import httpx
 
-from tableside_client.address import EnvironmentProxy
+from tableside_client.address import Address
+from tableside_client.credential import RefreshingToken
 from tableside_client.errors import TablesideError, error, from_problem, problem_of, unreachable
-from tableside_client.http_clients import attempt_timeout
+from tableside_client.http1 import Reply, Request
 from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget
-from tableside_client.tls import Tls
 
 RESPONSE_MARGIN_S = 1.0
 """How much longer than a deadline the client waits, because the service answers at the deadline."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request to send once. `repeatable` means that it may be sent again although it may have been applied."""
-
-    method: str
-    path: str
-    table: str | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    content: bytes | None = None
-    repeatable: bool = True
-    timeout_s: float | None = None
-
-    def arguments(self, base_url: str) -> dict[str, Any]:
-        """Return the arguments of the `request` method of httpx clients.
-
-        With a complete URL and without empty parameters, httpx parses the URL once instead of three times.
-        """
-        arguments = {name: getattr(self, name) for name in ("method", "headers", "content")}
-        limited = {} if self.timeout_s is None else {"timeout": attempt_timeout(self.timeout_s)}
-        return {"url": base_url + self.path, "params": self.params or None, **arguments, **limited}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +34,7 @@ class Pause:
     reason: str
 
 
-Call: TypeAlias = Generator[Request | Pause, httpx.Response | httpx.TransportError | None, T]
+Call: TypeAlias = Generator[Request | Pause, Reply | httpx.TransportError | None, T]
 
 
 class Run(Protocol):
@@ -76,17 +53,26 @@ class AsyncRun(Protocol):
         ...
 
 
+_UNKNOWN = Address("")
+
+
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """The limits of each call: its retries, and the deadline for all of its attempts, in seconds.
+    """What the calls of a table have in common.
 
-    `tls` and `proxy` are for messages.
+    Attributes:
+        retries: The limits of their retries.
+        deadline_s: The time for all attempts of a call, in seconds.
+        timeout_s: The timeout of one attempt, in seconds.
+        token: The bearer token, None for none.
+        address: The address of the service, for messages.
     """
 
     retries: Retries = DEFAULT_RETRIES
     deadline_s: float | None = None
-    tls: Tls | None = None
-    proxy: EnvironmentProxy | None = None
+    timeout_s: float = 30.0
+    token: RefreshingToken | None = None
+    address: Address = _UNKNOWN
 
 
 class CallLimits:
@@ -95,23 +81,20 @@ class CallLimits:
     def __init__(self, settings: CallSettings) -> None:
         retries, deadline_s = settings.retries, settings.deadline_s
         self._ends_at = None if deadline_s is None else time.monotonic() + deadline_s
-        total_s = retries.total_s if deadline_s is None else min(retries.total_s, deadline_s)
-        self._budget = RetryBudget(replace(retries, total_s=total_s))
+        if deadline_s is not None:
+            retries = replace(retries, total_s=min(retries.total_s, deadline_s))
+        self._budget = RetryBudget(retries)
         self._settings = settings
 
-    def send(self, request: Request) -> Call[httpx.Response]:
+    def send(self, request: Request) -> Call[Reply]:
         """Send a request once. Raises `TablesideError` unless the response's status is 2xx."""
-        reply = yield self._with_deadline(request)
-        if isinstance(reply, httpx.TransportError):
-            is_read, settings = request.method == "GET", self._settings
-            raise unreachable(request.table, reply, settings.tls, settings.proxy, is_read=is_read) from reply
-        assert reply is not None
+        reply = yield from self._send(request)
         if not reply.is_success:
-            retry_after = reply.headers.get("retry-after")
-            raise from_problem(request.table, reply.status_code, problem_of(reply), retry_after, self._settings.proxy)
+            proxy, retry_after = self._settings.address.proxy, reply.headers.get("retry-after")
+            raise from_problem(request.table, reply.status_code, problem_of(reply), retry_after, proxy)
         return reply
 
-    def send_with_retries(self, request: Request) -> Call[httpx.Response]:
+    def send_with_retries(self, request: Request) -> Call[Reply]:
         """Send a request until it succeeds, fails permanently, or the time or the attempts are used up."""
         while True:
             try:
@@ -132,17 +115,35 @@ class CallLimits:
         yield Pause(seconds, reason)
         return True
 
-    def _with_deadline(self, request: Request) -> Request:
-        """Add the trace context and, with a deadline, the header that limits the service's work."""
+    def _send(self, request: Request) -> Call[Reply]:
+        """Send a request, and again if the service rejects a token that has changed since."""
+        token = self._settings.token
+        sent = None if token is None else token.current()
+        reply = yield from self._send_with(request, sent)
+        if reply.status_code == 401 and token is not None and token.reload_differs(sent):
+            return (yield from self._send_with(request, token.current()))
+        return reply
+
+    def _send_with(self, request: Request, token: str | None) -> Call[Reply]:
         headers = trace_headers() | dict(request.headers)
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        reply = yield replace(request, headers=headers, timeout_s=self._limit(request, headers))
+        if isinstance(reply, httpx.TransportError):
+            raise unreachable(request.table, reply, self._settings.address, is_read=request.method == "GET") from reply
+        assert reply is not None
+        return reply
+
+    def _limit(self, request: Request, headers: dict[str, str]) -> float:
+        """Return the timeout. With a deadline, add the header that limits the service's work."""
         if self._ends_at is None:
-            return replace(request, headers=headers)
+            return self._settings.timeout_s
         remaining_s = self._ends_at - time.monotonic()
         if remaining_s <= 0:
             raise error(request.table, "deadline_exceeded", 504, "the deadline of the call has passed")
         wait = f"wait={remaining_s:.3f}"
         headers["Prefer"] = f"{headers['Prefer']}, {wait}" if "Prefer" in headers else wait
-        return replace(request, headers=headers, timeout_s=remaining_s + RESPONSE_MARGIN_S)
+        return remaining_s + RESPONSE_MARGIN_S
 
 
 _PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -158,9 +159,10 @@ def trace_headers(environment: Mapping[str, str] = os.environ) -> dict[str, str]
     # A program with a current span has imported this module. Other programs should not pay for the import.
     if "opentelemetry.trace" in sys.modules and (current := _current()):
         return current
-    parent, state = environment.get("TRACEPARENT", ""), environment.get("TRACESTATE", "")
+    parent = environment.get("TRACEPARENT", "")
     if not _PARENT.fullmatch(parent):
         return {}
+    state = environment.get("TRACESTATE", "")
     return {"traceparent": parent} | ({"tracestate": state} if _STATE.fullmatch(state) else {})
 
 

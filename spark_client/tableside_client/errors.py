@@ -8,8 +8,9 @@ from typing import Any
 
 import httpx
 
-from tableside_client.address import EnvironmentProxy
-from tableside_client.tls import Tls, disconnect_hint, rejection_reason
+from tableside_client.address import Address, EnvironmentProxy
+from tableside_client.http1 import Reply
+from tableside_client.tls import disconnect_hint, rejection_reason
 
 UNREACHABLE = "service_unreachable"
 """The code if there is no response: the connection was refused, was interrupted, or timed out."""
@@ -264,14 +265,10 @@ _NOT_SENT = (*_NOT_CONNECTED, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 
 
 def unreachable(
-    table: str | None,
-    cause: httpx.TransportError,
-    tls: Tls | None,
-    proxy: EnvironmentProxy | None = None,
-    *,
-    is_read: bool = False,
+    table: str | None, cause: httpx.TransportError, address: Address, *, is_read: bool = False
 ) -> TablesideError:
     """Return the exception for a request without a response. `is_read` means that it changes nothing."""
+    tls, proxy = address.tls, address.proxy
     rejection = None if tls is None else rejection_reason(cause, tls)
     if rejection is not None:
         return error(table, TLS_REFUSED, 0, rejection + through(proxy))
@@ -280,19 +277,17 @@ def unreachable(
     by_proxy = proxy is not None and isinstance(cause, _NOT_CONNECTED)
     # A proxy that answers with 4xx refuses to connect, for example because it requires a password (407).
     is_refused = isinstance(cause, httpx.ProxyError) and str(cause).startswith("4")
-    # The address of the service without the path, which has the key of a record.
-    origin = f"{cause.request.url.scheme}://{cause.request.url.netloc.decode('ascii')}"
     return error(
         table,
         PROXY_FAILED if by_proxy else UNREACHABLE,
         0,
-        f"{origin}{through(proxy)}: {type(cause).__name__}: {cause}{hint}",
+        f"{address.origin}{through(proxy)}: {type(cause).__name__}: {cause}{hint}",
         retriable=not isinstance(cause, httpx.UnsupportedProtocol) and not is_refused,
         applied="no" if is_read or isinstance(cause, _NOT_SENT) else "unknown",
     )
 
 
-def problem_of(response: httpx.Response) -> Mapping[str, Any] | None:
+def problem_of(response: Reply) -> Mapping[str, Any] | None:
     """Return the problem document of a response, None if it has none."""
     if "json" not in response.headers.get("content-type", ""):
         return None

@@ -1,111 +1,109 @@
-"""The httpx clients of an address: authentication, TLS, timeouts, and their pools of connections."""
+"""The HTTP clients of an address: pools of connections, or httpx for an address behind a proxy."""
 
 import asyncio
 import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import httpx
 
-from tableside_client.address import EnvironmentProxy, environment_proxy, service_url
-from tableside_client.credential import Credential, RefreshingToken
+from tableside_client.address import Address
+from tableside_client.asyncio_connection import AsyncConnection
+from tableside_client.blocking_connection import BlockingConnection
+from tableside_client.http1 import Reply, Request
 from tableside_client.tls import ReloadingContext, Tls
 
-_CONNECT_TIMEOUT_MAX_S = 5.0
 _IDLE_MAX_S = 4.0  # shorter than a server's idle timeout, so that the client does not reuse a connection just closed
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The service's URL and how to connect to it. `tls` is None for an `http://` address, `proxy` if none is used."""
+class HttpClient(Protocol):
+    """Sends requests. Threads can share it."""
 
-    url: str
-    credential: Credential
-    tls: Tls | None
-    proxy: EnvironmentProxy | None
+    def send(self, request: Request) -> Reply:
+        """Send a request once, and return its reply. Raises `httpx.TransportError` if there is none."""
+        ...
 
-    @classmethod
-    def resolve(cls, url: str, credential: Credential, tls: Tls) -> "Address":
-        """Fill in the defaults of the environment.
-
-        Raises `ValueError` for an invalid or contradictory address, or for a proxy that cannot be used.
-        """
-        url = service_url(url)
-        tls.require_https(url)
-        proxy = environment_proxy(url)
-        if proxy is not None:
-            _require_usable(proxy)
-        return cls(url, credential, tls.with_environment() if url.startswith("https://") else None, proxy)
-
-    def client(self, timeout_s: float, connections_max: int) -> httpx.Client:
-        """Open a blocking client.
-
-        Raises:
-            CredentialError: The token cannot be read.
-            TlsFileError: A TLS file cannot be read or used.
-        """
-        connect = partial(httpx.HTTPTransport, **self._connection())
-        transport = Connections(connections_max, _IDLE_MAX_S, connect)
-        auth, timeout = BearerAuth(self.credential), attempt_timeout(timeout_s)
-        return httpx.Client(auth=auth, timeout=timeout, transport=transport)
-
-    def async_client(self, timeout_s: float, connections_max: int) -> httpx.AsyncClient:
-        """Open a client for asyncio, with the exceptions of `client`."""
-        connect = partial(httpx.AsyncHTTPTransport, **self._connection())
-        transport = AsyncConnections(connections_max, _IDLE_MAX_S, connect)
-        auth, timeout = BearerAuth(self.credential), attempt_timeout(timeout_s)
-        return httpx.AsyncClient(auth=auth, timeout=timeout, transport=transport)
-
-    def _connection(self) -> dict[str, Any]:
-        """Return the options of the transport of one connection."""
-        # Without TLS, an unused context: httpx's own would load all authorities for each connection.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if self.tls is not None:
-            context = ReloadingContext(self.tls, httpx.create_ssl_context)
-        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_IDLE_MAX_S)
-        return {"verify": context, "limits": limits, "proxy": None if self.proxy is None else self.proxy.url}
+    def close(self) -> None:
+        """Close all connections. Requests in flight fail."""
+        ...
 
 
-def _require_usable(proxy: EnvironmentProxy) -> None:
-    """Raise `ValueError` if the proxy is not supported, or if the package for it is not installed."""
-    try:
-        scheme = httpx.Proxy(proxy.url).url.scheme
-    except (ValueError, httpx.InvalidURL):
-        raise ValueError(f"{proxy.variable} must be the URL of an http, https or socks5 proxy") from None
-    if scheme.startswith("socks") and find_spec("socksio") is None:
-        raise ValueError(f"{proxy} needs the package socksio: pip install socksio")
+class AsyncHttpClient(Protocol):
+    """Sends requests. Tasks of one event loop can share it."""
+
+    async def send(self, request: Request) -> Reply:
+        """Send a request once, and return its reply. Raises `httpx.TransportError` if there is none."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections. Requests in flight fail."""
+        ...
 
 
-def attempt_timeout(seconds: float) -> httpx.Timeout:
-    """Return the timeouts of one attempt. Waiting for a free connection of the pool does not count."""
-    return httpx.Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT_MAX_S), pool=None)
+def open_client(address: Address, connections_max: int) -> HttpClient:
+    """Open a client for threads. Raises `TlsFileError` if a TLS file cannot be read or used."""
+    if address.proxy is not None:
+        return _Proxied(address.url, httpx.Client(**_proxied_options(address, connections_max)))
+    connect = partial(BlockingConnection, httpx.URL(address.url), _context(address.tls))
+    return Connections(connections_max, _IDLE_MAX_S, connect)
 
 
-class BearerAuth(httpx.Auth):
-    """Adds the bearer token to each request. After a 401, reloads the token and retries once if it changed."""
+def open_async_client(address: Address, connections_max: int) -> AsyncHttpClient:
+    """Open a client for asyncio, with the exceptions of `open_client`."""
+    if address.proxy is not None:
+        return _AsyncProxied(address.url, httpx.AsyncClient(**_proxied_options(address, connections_max)))
+    connect = partial(AsyncConnection, httpx.URL(address.url), _context(address.tls))
+    return AsyncConnections(connections_max, _IDLE_MAX_S, connect)
 
-    def __init__(self, credential: Credential) -> None:
-        self._token = RefreshingToken(credential)
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send the request with the current token, and again after a 401 if there is a new token."""
-        sent = self._authorize(request)
-        response = yield request
-        if response.status_code == 401 and self._token.reload_differs(sent):
-            self._authorize(request)
-            yield request
+def _context(tls: Tls | None) -> ssl.SSLContext | None:
+    return None if tls is None else ReloadingContext(tls, httpx.create_ssl_context)
 
-    def _authorize(self, request: httpx.Request) -> str | None:
-        token = self._token.current()
-        if token is not None:
-            request.headers["Authorization"] = f"Bearer {token}"
-        return token
+
+def _proxied_options(address: Address, connections_max: int) -> dict[str, Any]:
+    assert address.proxy is not None
+    # Without TLS, an unused context: httpx's own would load all authorities.
+    context = _context(address.tls) or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    limits = httpx.Limits(max_connections=connections_max, keepalive_expiry=_IDLE_MAX_S)
+    return {"proxy": address.proxy.url, "verify": context, "limits": limits, "trust_env": False}
+
+
+class _Proxied:
+    def __init__(self, url: str, client: httpx.Client) -> None:
+        self._url, self._client = url, client
+
+    def send(self, request: Request) -> Reply:
+        return _reply(self._client.request(**_arguments(self._url, request)))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class _AsyncProxied:
+    def __init__(self, url: str, client: httpx.AsyncClient) -> None:
+        self._url, self._client = url, client
+
+    async def send(self, request: Request) -> Reply:
+        return _reply(await self._client.request(**_arguments(self._url, request)))
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def _arguments(url: str, request: Request) -> dict[str, Any]:
+    timeout = httpx.Timeout(request.timeout_s, connect=request.connect_timeout_s, pool=None)
+    arguments = {name: getattr(request, name) for name in ("method", "headers", "content")}
+    return {"url": url + request.target, "timeout": timeout, **arguments}
+
+
+def _reply(response: httpx.Response) -> Reply:
+    return Reply(
+        response.status_code, {name.lower(): text for name, text in response.headers.items()}, response.content
+    )
 
 
 Connection = TypeVar("Connection")
@@ -155,55 +153,59 @@ class FreeConnections(Generic[Connection]):
         return connection
 
 
-class Connections(httpx.BaseTransport):
-    """At most `connections_max` connections for threads. `connect` creates the transport of one."""
+class Connections:
+    """At most `connections_max` connections for threads. `connect` creates one."""
 
-    def __init__(self, connections_max: int, idle_max_s: float, connect: Callable[[], httpx.BaseTransport]) -> None:
+    def __init__(self, connections_max: int, idle_max_s: float, connect: Callable[[], BlockingConnection]) -> None:
         self._allowed = threading.Semaphore(connections_max)
         self._connections = FreeConnections(connect, idle_max_s)
+        self._is_closed = False
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request over a free connection, and read the whole response."""
+    def send(self, request: Request) -> Reply:
+        """Send a request over a free connection."""
         with self._allowed:
+            if self._is_closed:
+                raise RuntimeError("the client has been closed")
             connection = self._connections.take()
             try:
-                response = connection.handle_request(request)
-                response.read()
+                reply = connection.send(request)
             finally:
                 self._connections.put(connection)
         if (expired := self._connections.expired()) is not None:
             expired.close()
-        return response
+        return reply
 
     def close(self) -> None:
         """Close all connections. Requests in flight fail."""
+        self._is_closed = True
         for connection in list(self._connections.opened):
             connection.close()
 
 
-class AsyncConnections(httpx.AsyncBaseTransport):
-    """At most `connections_max` connections for the tasks of one event loop. `connect` creates the transport of one."""
+class AsyncConnections:
+    """At most `connections_max` connections for the tasks of one event loop. `connect` creates one."""
 
-    def __init__(
-        self, connections_max: int, idle_max_s: float, connect: Callable[[], httpx.AsyncBaseTransport]
-    ) -> None:
+    def __init__(self, connections_max: int, idle_max_s: float, connect: Callable[[], AsyncConnection]) -> None:
         self._allowed = asyncio.Semaphore(connections_max)
         self._connections = FreeConnections(connect, idle_max_s)
+        self._is_closed = False
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request over a free connection, and read the whole response."""
+    async def send(self, request: Request) -> Reply:
+        """Send a request over a free connection."""
         async with self._allowed:
+            if self._is_closed:
+                raise RuntimeError("the client has been closed")
             connection = self._connections.take()
             try:
-                response = await connection.handle_async_request(request)
-                await response.aread()
+                reply = await connection.send(request)
             finally:
                 self._connections.put(connection)
         if (expired := self._connections.expired()) is not None:
-            await expired.aclose()
-        return response
+            await expired.close()
+        return reply
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         """Close all connections. Requests in flight fail."""
+        self._is_closed = True
         for connection in list(self._connections.opened):
-            await connection.aclose()
+            await connection.close()

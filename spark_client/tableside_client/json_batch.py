@@ -8,8 +8,9 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from tableside_client.batch_retry import Failures, send_with_retries
-from tableside_client.calls import Call, CallLimits, Request
+from tableside_client.calls import Call, CallLimits
 from tableside_client.errors import TablesideError, from_problem
+from tableside_client.http1 import Request
 from tableside_client.paths import JSON, UNCOMPRESSED, as_key, given, json_bytes, record_path, table_path
 
 WRITER_CHARACTERS_MAX = 128

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any, Generic, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import httpx
-
 from tableside_client.errors import TablesideError
+from tableside_client.http1 import Reply
 
 V = TypeVar("V")
 
@@ -52,7 +51,7 @@ class Written:
     superseded: bool = False
 
     @classmethod
-    def from_response(cls, response: httpx.Response) -> Self:
+    def from_response(cls, response: Reply) -> Self:
         """Read the response to a PUT, PATCH or DELETE."""
         return cls(
             etag_of(response),
@@ -102,7 +101,7 @@ class Outcome(Generic[V]):
         return self.error is None
 
 
-def etag_of(response: httpx.Response) -> str | None:
+def etag_of(response: Reply) -> str | None:
     """Return the etag of a response without its quotes."""
     etag: str | None = response.headers.get("etag")
     return None if etag is None else etag.removeprefix("W/").strip('"')

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
-import httpx
-
 from tableside_client import json_batch
-from tableside_client.calls import Call, CallLimits, CallSettings, Request
+from tableside_client.calls import Call, CallLimits, CallSettings
 from tableside_client.errors import RecordNotFound, TablesideError, error
+from tableside_client.http1 import Reply, Request
 from tableside_client.json_batch import Document, Operation, own_tokens, single_write
 from tableside_client.paths import UNCOMPRESSED, Key, as_key, given, joined, names, record_path, table_path
 from tableside_client.results import Outcome, Record, Written, conversions, etag_of
@@ -174,7 +173,7 @@ class TableCalls(Generic[V]):
         document = response.json()
         return document["deleted"], document["cursor"]
 
-    def _send(self, request: Request) -> Call[httpx.Response]:
+    def _send(self, request: Request) -> Call[Reply]:
         return (yield from CallLimits(self.settings).send_with_retries(request))
 
     def _send_batch(self, operations: Iterable[Mapping[str, Any]], *, is_first: bool = True) -> Call[list[Document]]:

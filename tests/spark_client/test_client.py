@@ -249,7 +249,7 @@ def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, content: byte
     assert SECRET not in traceback_of(refusal.value)
 
 
-def test_no_log_error_or_repr_has_the_token(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_log_error_or_repr_has_the_token(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     caplog.set_level(logging.DEBUG)
     with (
         answering(problem(401, "unauthenticated")) as (url, _),
@@ -263,6 +263,10 @@ def test_no_log_error_or_repr_has_the_token(caplog: pytest.LogCaptureFixture) ->
         with pytest.raises(TableError, match=UNREACHABLE) as refusal:
             client.table("t").record("a")
         assert SECRET not in traceback_of(refusal.value)
+    with answering(FOUND) as (url, _):
+        monkeypatch.setenv("HTTP_PROXY", url)
+        with Client("http://tableside.invalid", token=SECRET) as client:
+            client.table("t").record("a")
     assert SECRET not in repr(Connection("http://127.0.0.1:9", Credential(SECRET)))
     assert caplog.text
     assert SECRET not in caplog.text

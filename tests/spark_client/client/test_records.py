@@ -1,10 +1,10 @@
 """The clients for Python with a real service."""
 
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from support.running import Service
@@ -20,6 +20,7 @@ from tableside_client import (
     json_batch,
 )
 from tableside_client.calls import CallLimits, CallSettings, Pause
+from tableside_client.http1 import Reply
 from tableside_client.json_batch import Operation
 
 pytestmark = pytest.mark.server
@@ -142,12 +143,12 @@ async def test_a_record_that_is_too_large_is_one_failure_of_a_batch(people: Any)
     assert set(await people.get_many(["b", "large", "c"])) == {"b", "c"}
 
 
-def results_of(responses: list[httpx.Response]) -> list[dict[str, Any]]:
-    """Return the results of two puts whose requests get these responses, one after the other."""
+def results_of(replies: list[Reply]) -> list[dict[str, Any]]:
+    """Return the results of two puts whose requests get these replies, one after the other."""
     operations = [Operation.create({"op": "put", "key": key, "value": {}}, None) for key in "ab"]
     call = json_batch.send(CallLimits(CallSettings(Retries(total_s=60))), "t", operations)
-    waiting = iter(responses)
-    reply: httpx.Response | None = None
+    waiting = iter(replies)
+    reply: Reply | None = None
     while True:
         try:
             step = call.send(reply)
@@ -157,13 +158,17 @@ def results_of(responses: list[httpx.Response]) -> list[dict[str, Any]]:
         reply = None if isinstance(step, Pause) else next(waiting)
 
 
+def json_reply(status: int, document: dict[str, Any]) -> Reply:
+    return Reply(status, {"content-type": "application/json"}, json.dumps(document).encode())
+
+
 def test_a_rejected_request_is_an_exception_only_if_none_was_sent_before() -> None:
     problem = {"code": "forbidden", "status": 403, "detail": "no", "applied": "no", "retriable": False}
     busy = {"code": "overloaded", "detail": "busy", "applied": "no", "retriable": True}
-    half = httpx.Response(200, json={"results": [{"status": 503, "error": busy}, {"status": 204}]})
+    half = json_reply(200, {"results": [{"status": 503, "error": busy}, {"status": 204}]})
     with pytest.raises(AccessDenied):
-        results_of([httpx.Response(403, json=problem)])
-    first, second = results_of([half, httpx.Response(403, json=problem)])
+        results_of([json_reply(403, problem)])
+    first, second = results_of([half, json_reply(403, problem)])
     assert (first["status"], first["error"]["code"], second["status"]) == (403, "forbidden", 204)
 
 

@@ -16,7 +16,7 @@ OURS = [
     for package in (tableside_client, tableside_spark, pyspark_tableside)
     if package.__file__
 ]
-PURE = ("anyio", "certifi", "h11", "httpcore", "httpx", "idna", "sniffio", "typing_extensions.py")
+PURE = ("anyio", "certifi", "h11", "httpcore", "httpx", "idna", "typing_extensions.py")
 """The requirements of httpx, as docs/spark-deployment.md lists them."""
 NATIVE = ("numpy", "numpy.libs", "pandas", "pyarrow", "dateutil", "pytz", "six.py", "tzdata")
 """The requirements of PySpark's Arrow functions, which only an image or an archive can provide."""

@@ -1,0 +1,127 @@
+"""A connection for the tasks of an event loop."""
+
+import asyncio
+import ssl
+from functools import partial
+from typing import cast
+
+import httpx
+
+from tableside_client.http1 import Http1, Reply, Request, host_and_port
+
+_NEXT_ADDRESS_S = 0.25
+"""The time after which a connection to the next address of a host is tried (RFC 8305), in seconds."""
+
+
+class AsyncConnection:
+    """A connection that opens with its first request, and again after an error. It has one request at a time."""
+
+    def __init__(self, base: httpx.URL, context: ssl.SSLContext | None) -> None:
+        self._base = base
+        self._context = context
+        self._exchanges: _Exchanges | None = None
+
+    async def send(self, request: Request) -> Reply:
+        """Send a request and return its reply. Raises `httpx.TransportError`."""
+        if self._exchanges is None or not self._exchanges.is_open:
+            self._exchanges = await self._open(request.connect_timeout_s)
+        return await self._exchanges.send(request)
+
+    async def close(self) -> None:
+        """Close the connection. A request in flight fails."""
+        if self._exchanges is not None:
+            self._exchanges.abort()
+            await asyncio.sleep(0)  # The event loop closes the socket.
+
+    async def _open(self, timeout_s: float) -> "_Exchanges":
+        host, port = host_and_port(self._base)
+        options = {} if self._context is None else {"ssl": self._context, "server_hostname": host}
+        create = partial(_Exchanges, Http1(self._base))
+        connect = partial(asyncio.get_running_loop().create_connection, happy_eyeballs_delay=_NEXT_ADDRESS_S)
+        exchanges: _Exchanges
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, exchanges = await connect(create, host, port, **options)
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout("the connection timed out") from error
+        except OSError as error:
+            raise httpx.ConnectError(str(error)) from error
+        return exchanges
+
+
+class _Exchanges(asyncio.Protocol):
+    """The requests and replies of an open connection."""
+
+    def __init__(self, http: Http1) -> None:
+        self._http = http
+        self._loop = asyncio.get_running_loop()
+        self._reply: asyncio.Future[Reply] | None = None
+        self._timeout_s = 0.0
+        self.is_open = True
+
+    async def send(self, request: Request) -> Reply:
+        """Send a request and return its reply. After an error or a cancellation the connection is closed."""
+        self._reply, self._timeout_s = self._loop.create_future(), request.timeout_s
+        self._timer = self._loop.call_later(self._timeout_s, self._time_out)
+        try:
+            self._transport.write(self._http.request(request))
+            return await self._reply
+        finally:
+            self._timer.cancel()
+            self._reply = None
+            if not self._http.is_idle:
+                self.abort()
+
+    def abort(self) -> None:
+        """Close the connection without waiting."""
+        self.is_open = False
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def resume_writing(self) -> None:
+        """Start the timeout again, because most of a long request has been sent."""
+        self._restart_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Finish the request with its last byte, otherwise start the timeout again."""
+        if self._reply is None:  # nobody asked
+            self.abort()
+        elif not self._reply.done():
+            self._receive(data)
+
+    def eof_received(self) -> None:
+        """End a reply without a length."""
+        self.data_received(b"")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail the request in flight."""
+        error = httpx.ReadError(str(exc or "the connection was closed"))
+        error.__cause__ = exc
+        self.is_open = False
+        self._fail(error)
+
+    def _receive(self, data: bytes) -> None:
+        try:
+            reply = self._http.receive(data)
+        except httpx.RemoteProtocolError as error:
+            self._fail(error)
+            return
+        if reply is None:
+            self._restart_timer()
+        elif self._reply is not None:
+            self._reply.set_result(reply)
+
+    def _restart_timer(self) -> None:
+        if self._reply is not None:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(self._timeout_s, self._time_out)
+
+    def _time_out(self) -> None:
+        self._fail(httpx.ReadTimeout("timed out"))
+
+    def _fail(self, error: Exception) -> None:
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(error)

@@ -1,0 +1,139 @@
+"""HTTP/1.1 on one connection, without input and output: requests as bytes, and replies from bytes."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import h11
+import httpx
+
+CONNECT_TIMEOUT_MAX_S = 5.0
+
+HEAD_BYTES_MAX = 64 * 1024
+"""The maximum size of the status line and the headers of a reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to send once.
+
+    `repeatable` means that it may be sent again although it may have been applied. `timeout_s` limits the time to send
+    it, and each wait for a part of the response.
+    """
+
+    method: str
+    path: str
+    table: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+    repeatable: bool = True
+    timeout_s: float = 30.0
+
+    @property
+    def connect_timeout_s(self) -> float:
+        """The time limit of a new connection, in seconds."""
+        return min(self.timeout_s, CONNECT_TIMEOUT_MAX_S)
+
+    @property
+    def target(self) -> str:
+        """The path with the parameters."""
+        return f"{self.path}?{urlencode(self.params, quote_via=quote)}" if self.params else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A response. The names of its headers have lower case."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status_code < 300
+
+    def json(self) -> Any:
+        """Parse the body as JSON. Raises `ValueError` if it is invalid."""
+        return json.loads(self.content)
+
+
+def host_and_port(base: httpx.URL) -> tuple[str, int]:
+    """Return the address to connect to. A name that is not ASCII is encoded."""
+    return base.raw_host.decode("ascii"), base.port or (443 if base.scheme == "https" else 80)
+
+
+class Http1:
+    """The protocol of one connection, for one request after the other.
+
+    Args:
+        base: The URL of the service.
+    """
+
+    def __init__(self, base: httpx.URL) -> None:
+        self._headers = {"Host": base.netloc.decode("ascii"), "Accept-Encoding": "gzip", "User-Agent": "tableside"}
+        self._prefix = base.raw_path.decode("ascii").rstrip("/")
+        self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._head: h11.Response | None = None
+        self._body: list[bytes] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a request can be sent. False also after a reply that ends the connection."""
+        return self._state.our_state is h11.IDLE
+
+    def request(self, request: Request) -> bytes:
+        """Return the bytes of a request. Raises `httpx.LocalProtocolError` for an invalid header."""
+        headers, content = self._headers | dict(request.headers), request.content or b""
+        if content or request.method != "GET":
+            headers["Content-Length"] = str(len(content))
+        target, send = self._prefix + request.target, self._state.send
+        try:
+            head = h11.Request(method=request.method, target=target, headers=list(headers.items()))
+            return b"".join(send(event) or b"" for event in (head, h11.Data(content), h11.EndOfMessage()))
+        except h11.LocalProtocolError as error:
+            raise httpx.LocalProtocolError(str(error)) from error
+
+    def receive(self, data: bytes) -> Reply | None:
+        """Return the reply if this is its last part, otherwise None. Without data, the service has disconnected.
+
+        Raises `httpx.RemoteProtocolError` for an invalid or incomplete reply.
+        """
+        if not data and self._head is None:
+            raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
+        try:
+            self._state.receive_data(data)
+            while (event := self._state.next_event()) is not h11.NEED_DATA:
+                if isinstance(event, h11.Response):
+                    self._head = event
+                elif isinstance(event, h11.Data):
+                    self._body.append(event.data)
+                elif isinstance(event, h11.EndOfMessage):
+                    return self._reply()
+        except h11.RemoteProtocolError as error:
+            raise httpx.RemoteProtocolError(str(error)) from error
+        return None
+
+    def _reply(self) -> Reply:
+        assert self._head is not None
+        headers = {name.decode("ascii"): value.decode("latin-1") for name, value in self._head.headers}
+        reply = Reply(self._head.status_code, headers, _decompressed(headers, b"".join(self._body)))
+        self._head, self._body = None, []
+        is_complete = self._state.our_state is h11.DONE and self._state.their_state is h11.DONE
+        if is_complete and not self._state.trailing_data[0]:  # Other bytes would become the next reply.
+            self._state.start_next_cycle()
+        return reply
+
+
+def _decompressed(headers: Mapping[str, str], content: bytes) -> bytes:
+    if headers.get("content-encoding") != "gzip":
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise httpx.RemoteProtocolError(f"the body is not gzip: {error}") from error
