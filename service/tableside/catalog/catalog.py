@@ -159,8 +159,10 @@ class Catalog:
 
     def sealed(self, name: str) -> GenerationSealed | None:
         """Return the error of writes to a table, if its name chooses a generation that does not load."""
+        if "@" not in name:
+            return None
         base, _, suffix = self._named(name)
-        if suffix in ("", COMPANION) or not isinstance(base, TableEntry):
+        if suffix == COMPANION or not isinstance(base, TableEntry):
             return None
         try:
             base.check_writable(int(suffix))
@@ -334,8 +336,10 @@ class Catalog:
 
     def _can_create(self, name: str) -> bool:
         """Return whether a write may create the table: it does not exist, and no other table uses its location."""
-        settings, name = self._settings, name.partition("@")[0]
+        settings = self._settings
         if name in self._entries or not settings.auto_create or settings.default_store is None:
+            return False
+        if (name := name.partition("@")[0]) in self._entries:
             return False
         return not self._locations() & settings.locations(settings.default_store, name)
 

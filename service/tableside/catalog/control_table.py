@@ -57,13 +57,18 @@ class ControlTable:
         """Return the generations of the table with this name in the store, as far as this process knows them."""
         return self.tables.get(name, ONLY_FIRST)
 
-    async def follow(self, name: str) -> None:
-        """Make sure that the generations of a table are known and not stale. Raise a TableError if that fails.
+    def knows(self, name: str) -> bool:
+        """Return whether the generations of a table are known, and not stale.
 
         A table without other generations, in a store that needs none, is looked up once.
         """
-        if self.required or name in self.tables or self._read_at == -math.inf:
-            await self.read_since(time.monotonic() - STALE_S)
+        if self.required or name in self.tables:
+            return self._read_at >= time.monotonic() - STALE_S
+        return self._read_at != -math.inf
+
+    async def follow(self) -> None:
+        """Read the generations if they are stale. Raise a TableError if that fails."""
+        await self.read_since(time.monotonic() - STALE_S)
 
     async def read_since(self, moment: float) -> None:
         """Make sure that the copy is not older than this time of `time.monotonic`. Concurrent calls share a read."""

@@ -50,12 +50,14 @@ class TableEntry(CatalogEntry):
 
     async def current(self) -> CatalogEntry:
         """Return the entry of the current generation. Raise a TableError if it cannot be known now."""
-        await self._control.follow(self._name)
+        if not self._control.knows(self._name):
+            await self._control.follow()
         return self.shown
 
     async def numbered(self, number: int) -> CatalogEntry:
         """Return the entry of a generation. Raise GenerationNotFound, or Unsupported if the table has none."""
-        await self._control.follow(self._name)
+        if not self._control.knows(self._name):
+            await self._control.follow()
         if not self.settings.generations and self._name not in self._control.tables:
             raise self._unsupported()
         return self.known_entry(number)
