@@ -60,6 +60,8 @@ class TableEntry(CatalogEntry):
             await self._control.follow()
         if not self.settings.generations and self._name not in self._control.tables:
             raise self._unsupported()
+        if number not in (one.number for one in self.known.present):
+            await self._control.read_since(time.monotonic())  # Another process may just have created it.
         return self.known_entry(number)
 
     def known_entry(self, number: int) -> CatalogEntry:
@@ -77,6 +79,7 @@ class TableEntry(CatalogEntry):
     async def listed(self) -> list[tuple[Generation, Estimate]]:
         """Return the generations that can be read, and about the size of each."""
         await self._check_supported()
+        await self._control.read_since(time.monotonic())
         found = []
         for generation in self.known.present:
             entry = self._entry(generation)
