@@ -64,12 +64,21 @@ class Comparison:
             hand_over()
 
     def results(self) -> list[Result]:
-        """Return the medians."""
+        """Return the medians of the rates, and of the ratios of each round."""
         medians = [(way, self._median(way, "per_second")) for way in self.ways]
         return [
-            replace(result, table=self.table, per_core=None if self.services is None else self._per_core(result.way))
+            replace(
+                result,
+                ratio=self._ratio(result.way),
+                table=self.table,
+                per_core=None if self.services is None else self._per_core(result.way),
+            )
             for result in group(self.title, self.unit, medians, self.ratios_min)
         ]
+
+    def _ratio(self, way: str) -> float:
+        rounds = zip(self.samples[way], self.samples[next(iter(self.ways))], strict=True)
+        return median(sample.per_second / baseline.per_second for sample, baseline in rounds)
 
     def _per_core(self, way: str) -> PerCore:
         own, of_all = (

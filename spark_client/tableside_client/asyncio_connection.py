@@ -64,7 +64,8 @@ class _Exchanges(asyncio.Protocol):
         self._reply, self._timeout_s = self._loop.create_future(), request.timeout_s
         self._timer = self._loop.call_later(self._timeout_s, self._time_out)
         try:
-            self._transport.write(self._http.request(request))
+            for part in self._http.request(request):
+                self._transport.write(part)
             return await self._reply
         finally:
             self._timer.cancel()

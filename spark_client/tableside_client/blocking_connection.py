@@ -67,9 +67,10 @@ def _is_readable(idle: socket.socket) -> bool:
     return True
 
 
-def _write(connected: socket.socket, sent: bytes) -> None:
+def _write(connected: socket.socket, parts: list[bytes]) -> None:
     try:
-        connected.sendall(sent)
+        for part in parts:
+            connected.sendall(part)
     except TimeoutError as error:
         raise httpx.WriteTimeout("timed out") from error
     except OSError:

@@ -16,6 +16,9 @@ CONNECT_TIMEOUT_MAX_S = 5.0
 HEAD_BYTES_MAX = 64 * 1024
 """The maximum size of the status line and the headers of a reply."""
 
+_JOINED_BYTES_MAX = 16 * 1024
+"""The maximum size of a body that is copied into one segment with its headers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -87,17 +90,19 @@ class Http1:
         """Whether a request can be sent. False also after a reply that ends the connection."""
         return self._state.our_state is h11.IDLE
 
-    def request(self, request: Request) -> bytes:
-        """Return the bytes of a request. Raises `httpx.LocalProtocolError` for an invalid header."""
+    def request(self, request: Request) -> list[bytes]:
+        """Return the parts of a request to write. Raises `httpx.LocalProtocolError` for an invalid header."""
         headers, content = self._headers | dict(request.headers), request.content or b""
         if content or request.method != "GET":
             headers["Content-Length"] = str(len(content))
         target, send = self._prefix + request.target, self._state.send
         try:
-            head = h11.Request(method=request.method, target=target, headers=list(headers.items()))
-            return b"".join(send(event) or b"" for event in (head, h11.Data(content), h11.EndOfMessage()))
+            head = send(h11.Request(method=request.method, target=target, headers=list(headers.items()))) or b""
+            body = send(h11.Data(content)) or b"" if content else b""
+            send(h11.EndOfMessage())
         except h11.LocalProtocolError as error:
             raise httpx.LocalProtocolError(str(error)) from error
+        return [head + body] if len(body) <= _JOINED_BYTES_MAX else [head, body]
 
     def receive(self, data: bytes) -> Reply | None:
         """Return the reply if this is its last part, otherwise None. Without data, the service has disconnected.

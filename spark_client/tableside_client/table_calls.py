@@ -174,7 +174,7 @@ class TableCalls(Generic[V]):
         return document["deleted"], document["cursor"]
 
     def _send(self, request: Request) -> Call[Reply]:
-        return (yield from CallLimits(self.settings).send_with_retries(request))
+        return CallLimits(self.settings).send_with_retries(request)
 
     def _send_batch(self, operations: Iterable[Mapping[str, Any]], *, is_first: bool = True) -> Call[list[Document]]:
         """Send operations. Their tokens have a separate writer, so other writes may run concurrently."""
