@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import httpx
 
@@ -34,14 +34,15 @@ class AsyncConnection:
             await asyncio.sleep(0)  # The event loop closes the socket.
 
     async def _open(self, timeout_s: float) -> "_Exchanges":
-        host, port = host_and_port(self._base)
-        options = {} if self._context is None else {"ssl": self._context, "server_hostname": host}
+        loop, (host, port) = asyncio.get_running_loop(), host_and_port(self._base)
+        options: dict[str, Any] = {} if self._context is None else {"ssl": self._context, "server_hostname": host}
+        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not have this option.
+            options["happy_eyeballs_delay"] = _NEXT_ADDRESS_S
         create = partial(_Exchanges, Http1(self._base))
-        connect = partial(asyncio.get_running_loop().create_connection, happy_eyeballs_delay=_NEXT_ADDRESS_S)
         exchanges: _Exchanges
         try:
             async with asyncio.timeout(timeout_s):
-                _, exchanges = await connect(create, host, port, **options)
+                _, exchanges = await loop.create_connection(create, host, port, **options)
         except TimeoutError as error:
             raise httpx.ConnectTimeout("the connection timed out") from error
         except OSError as error:

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+import uvloop
 
 from support.running import Service
 from support.waiting import WAIT_MAX_S, until
@@ -143,6 +144,17 @@ def test_a_second_event_loop_is_an_error_that_says_so(service: Service, name: st
     for call in (get, scan, update, client.close):
         with pytest.raises(RuntimeError, match="used in another event loop before: create a client in each asyncio"):
             asyncio.run(call())
+
+
+@pytest.mark.server
+def test_the_event_loop_may_be_that_of_uvloop(service: Service, name: str) -> None:
+    async def use() -> None:
+        async with AsyncClient(service.url) as client:
+            table, value = client.table(name), {"text": "x" * 900_000}
+            await table.put("a", value)
+            assert await asyncio.gather(*(table.get("a") for _ in range(5))) == [value] * 5
+
+    uvloop.run(use())
 
 
 def test_the_connection_that_became_free_last_is_used_and_the_oldest_expires() -> None:
