@@ -5,18 +5,16 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 
 import msgspec
 
 from ..auth import COMPANION
 from ..core import (
     Backend,
-    DeadlineExceeded,
     GenerationSealed,
     InvalidOperation,
     StoreUnavailable,
-    TableError,
     TableNotFound,
     TableSpec,
     TooLarge,
@@ -31,7 +29,7 @@ from ..stores import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
 from .admission import InFlight
 from .backends import Reachability, ReplicaLinks, Stores, open_backend
-from .control_table import CONTROL, ControlTable
+from .control_tables import CONTROL, ControlTables
 from .entry import RUNS_IN_STORE, CatalogEntry, open_all_or_none, open_or_defer
 from .stack import StackContext, StackMetrics
 from .store_in_flight import StoreInFlight
@@ -81,12 +79,7 @@ class Catalog:
         }
         self._in_flight = self._share_limits()
         self._contexts = {name: self._stack_context(name) for name in backends}
-        self._control_entries: dict[str, CatalogEntry] = {}
-        self._controls = {
-            name: self._control(name)
-            for name, backend in backends.items()
-            if not isinstance(backend, PartitionedBackend)
-        }
+        self._controls = ControlTables(settings, backends, self._contexts)
         self._entries: dict[str, CatalogEntry] = {}
         self._closing: dict[TableLocation, asyncio.Task[None]] = {}
         self._reachability = Reachability(backends)
@@ -107,7 +100,7 @@ class Catalog:
                 if isinstance(backend, PartitionedBackend):
                     backend.compose(backends)
             catalog = cls(settings, backends, environment)
-            await catalog._read_generations()
+            await catalog._controls.read()
             await catalog._open_tables()
             await catalog._find_tables()
         except BaseException:
@@ -210,7 +203,7 @@ class Catalog:
         """Read changes of generations every second, and remove what is no longer needed, until cancelled."""
         while True:
             await asyncio.sleep(FOLLOW_EVERY_S)
-            await asyncio.gather(*(self._follow(store, control) for store, control in self._controls.items()))
+            await self._controls.follow([one for one in self._entries.values() if isinstance(one, TableEntry)])
 
     async def ping(self) -> Stores:
         """Check whether each store can be reached."""
@@ -255,8 +248,8 @@ class Catalog:
 
     async def close(self) -> None:
         """Wait for the operations in flight, and close every table and store."""
-        entries = [*self._entries.values(), *self._control_entries.values()]
-        await asyncio.gather(*(entry.close() for entry in entries), *set(self._closing.values()))
+        await asyncio.gather(*(entry.close() for entry in self._entries.values()), *set(self._closing.values()))
+        await self._controls.close()
         self._reachability.close()
         await self._replicas.close()
         await _close(self._backends.values())
@@ -276,42 +269,6 @@ class Catalog:
             raise TableNotFound("no table has that name")
         return entry, base, suffix
 
-    async def _read_generations(self) -> None:
-        """Read the generations of all stores. What loads in a store of a single process was interrupted."""
-        for control in self._controls.values():
-            with suppress(StoreUnavailable, DeadlineExceeded):
-                await control.read_since(time.monotonic())
-        for entry in self._entries.values():
-            if isinstance(entry, TableEntry) and self._backends[entry.store].single_process:
-                await entry.interrupt_loading()
-
-    async def _follow(self, store: str, control: ControlTable) -> None:
-        try:
-            if control.required or control.tables:
-                await control.read_since(time.monotonic())
-            for entry in [*self._entries.values()]:
-                if entry.store == store and isinstance(entry, TableEntry) and entry.spec.first_name in control.tables:
-                    await entry.maintain()
-        except TableError as error:
-            log.info("the generations of the tables in store %s are maintained later: %s", store, error.detail)
-
-    def _control(self, store: str) -> ControlTable:
-        """Return the control table of a store."""
-        settings, backend = self._settings, self._backends[store]
-
-        async def opened(create: bool) -> Table:
-            if store not in self._control_entries or (create and not self._control_entries[store].spec.create):
-                spec = TableSpec(CONTROL, create=create)
-                table = TableSettings(store=store)
-                self._control_entries[store] = CatalogEntry(
-                    spec, table, backend, self._contexts[store], None, frozenset()
-                )
-            return await self._control_entries[store].opened()
-
-        automatic = settings.auto_create and settings.default_store == store
-        required = automatic or any(one.generations and one.store == store for one in settings.tables.values())
-        return ControlTable(opened, alone=backend.single_process, required=required)
-
     async def _open_tables(self) -> None:
         entries = [self._entries[name] for name in sorted(self._entries)]
         await gather_bounded([open_or_defer(entry) for entry in entries], CONCURRENT_OPENS_MAX)
@@ -327,8 +284,8 @@ class Catalog:
         except StoreUnavailable as error:
             log.warning("cannot list the tables of store %s: %s", default, error.detail)
             return
-        replaced = self._controls[default].tables if default in self._controls else {}
-        for name in {*names, *replaced}:
+        control = self._controls.of(default)
+        for name in {*names, *(() if control is None else control.tables)}:
             is_table = name not in self._entries and not _INTERNAL.search(name)
             if is_table and not locations & self._settings.locations(default, name):
                 self._add_automatic(name)
@@ -374,7 +331,7 @@ class Catalog:
         in_flight = self._environment.in_flight
         operations = None if in_flight is None else in_flight.operations
         parts = settings, self._backends[store], self._contexts[store], operations, locations
-        control = self._controls.get(store)
+        control = self._controls.of(store)
         return CatalogEntry(spec, *parts) if control is None else TableEntry(control, spec, *parts)
 
     def _close_later(self, entry: CatalogEntry) -> None:

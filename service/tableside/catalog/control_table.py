@@ -11,15 +11,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from ..core import NO_EXPIRY, Contended, Get, Put, Record, TableError, TableNotFound, Written
+from ..core import NO_EXPIRY, Contended, Get, Put, Record, TableError, TableNotFound, Written, now_ms
 from ..core.errors import PreconditionFailed
 from .generations import ONLY_FIRST, AllGenerations, Generations, decode, encode
 from .table import Table
 
 log = logging.getLogger(__name__)
-
-CONTROL = "_ts_generations"
-"""The name of the control table in the store."""
 
 KEY = "generations"
 
@@ -89,6 +86,11 @@ class ControlTable:
             if (after := step(before)) == before or await self._replaced({**self.tables, name: after}):
                 return after
         raise Contended("other processes changed the generations of this store's tables at the same time")
+
+    async def interrupt_loading(self) -> None:
+        """Remove what loads in a store of this process alone: the process that loaded it has ended."""
+        for name in self.tables if self.alone else ():
+            await self.change(name, lambda known: known.without_idle(now_ms() + 1))
 
     async def switched(self) -> None:
         """Wait until every process knows a change that was made before this call."""

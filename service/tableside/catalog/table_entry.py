@@ -133,10 +133,6 @@ class TableEntry(CatalogEntry):
         if unused and (self._dropping is None or self._dropping.done()):
             self._dropping = asyncio.create_task(self._drop(unused))
 
-    async def interrupt_loading(self) -> None:
-        """Remove the generations that load, because the process that loaded them has ended."""
-        await self._change(lambda known: known.without_idle(now_ms() + 1))
-
     def change(self, settings: TableSettings, limits: SharedLimits | None = None) -> None:
         """Put other policies around each generation, with the same limits for all."""
         limits = limits or SharedLimits()
