@@ -104,7 +104,8 @@ class ControlTable:
             if found is None:
                 self._keep({}, None, started)
             else:
-                self._keep(decode(found.value), found.etag, started)
+                tables = self.tables if found.etag == self._etag else decode(found.value)
+                self._keep(tables, found.etag, started)
 
     async def _found(self) -> Record | None:
         try:

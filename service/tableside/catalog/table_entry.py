@@ -19,6 +19,13 @@ DROP_AFTER_S = 2.0
 """How long after the deadline of any request a removed generation stays, because other processes may still use it."""
 
 
+NOTES_PER_IDLE_TIME = 4
+"""How often during the idle time the last write of a generation that loads is noted for other processes."""
+
+LATE_NOTE_MS = 2000
+"""How late a process may note a write."""
+
+
 class TableEntry(CatalogEntry):
     """A table whose whole content can be replaced. As an entry, it is the first generation: what the table had before.
 
@@ -121,12 +128,14 @@ class TableEntry(CatalogEntry):
 
     async def maintain(self) -> None:
         """Remove what has loaded without a write for too long, and the records of what was removed."""
-        idle_ms, now = int(1000 * self.settings.generations_idle_s), now_ms()
-        written, self._written = frozenset(self._written), set()
-        if any(one.number in written and one.written_ms < now - idle_ms / 4 for one in self.known.present):
+        noted_ms, now = int(1000 * self.settings.generations_idle_s / NOTES_PER_IDLE_TIME), now_ms()
+        written = frozenset(self._written)
+        if any(one.number in written and one.written_ms < now - noted_ms for one in self.known.present):
             await self._change(lambda known: known.written(written, now))
-        if self.known.without_idle(now - idle_ms) != self.known:
-            await self._change(lambda known: known.without_idle(now - idle_ms))
+        self._written -= written
+        idle_since_ms = now - (NOTES_PER_IDLE_TIME + 1) * noted_ms - LATE_NOTE_MS
+        if self.known.without_idle(idle_since_ms) != self.known:
+            await self._change(lambda known: known.without_idle(idle_since_ms))
         self._see()
         unused_before = time.monotonic() - self.settings.deadline_s - DROP_AFTER_S
         unused = [number for number, removed_at in self._removed_at.items() if removed_at < unused_before]
@@ -195,4 +204,5 @@ class TableEntry(CatalogEntry):
                 await entry.drop()
                 await self._change(lambda known, number=number: known.forgotten(number))  # type: ignore[misc]
             except TableError as error:
+                self._removed_at[number] = time.monotonic()
                 log.info("table %s: generation %d is removed later: %s", self._name, number, error.detail)
