@@ -9,6 +9,8 @@ from tableside_client.columns import col
 from tableside_client.errors import (
     AccessDenied,
     FrameWriteError,
+    GenerationNotFound,
+    GenerationSealed,
     InvalidOperation,
     LoadError,
     PreconditionFailed,
@@ -17,6 +19,7 @@ from tableside_client.errors import (
     TablesideError,
     Unavailable,
 )
+from tableside_client.generations import Generation
 from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import Retries
 
@@ -26,6 +29,9 @@ __all__ = [
     "AsyncTable",
     "Client",
     "FrameWriteError",
+    "Generation",
+    "GenerationNotFound",
+    "GenerationSealed",
     "InvalidOperation",
     "LoadError",
     "Outcome",

@@ -12,8 +12,9 @@ from tableside_client.address import Address
 from tableside_client.calls import AsyncRun, Call, CallSettings, Pause
 from tableside_client.concurrency import EventLoop, TaskCoalescer, Turns
 from tableside_client.credential import Credential, RefreshingToken
-from tableside_client.errors import LoadError, TablesideError, is_temporary
+from tableside_client.errors import LoadError, TablesideError, ends_load
 from tableside_client.frame_methods import AsyncFrameMethods
+from tableside_client.generation_methods import AsyncGenerationMethods
 from tableside_client.http1 import Reply
 from tableside_client.http_clients import open_async_client
 from tableside_client.json_batch import Document, TokenArgument, needs_token
@@ -121,7 +122,7 @@ class AsyncClient:
                     reply = failure
 
 
-class AsyncTable(AsyncFrameMethods, Generic[V]):
+class AsyncTable(AsyncFrameMethods, AsyncGenerationMethods, Generic[V]):
     """A table. `AsyncClient.table` creates it. Its methods have the arguments and exceptions of those of `Table`."""
 
     def __init__(self, calls: TableCalls[V], run: AsyncRun, *, coalesce: bool = False) -> None:
@@ -228,7 +229,7 @@ class AsyncTable(AsyncFrameMethods, Generic[V]):
             failed = await self._run(self._calls.load(chunk, is_first=not written and not failures))
             failures += failed
             written += len(chunk) - len(failed)
-            if is_temporary(failed):
+            if ends_load(failed):
                 break
         if failures:
             raise LoadError(failures, written)
@@ -283,6 +284,9 @@ class AsyncTable(AsyncFrameMethods, Generic[V]):
     async def splits(self, count: int) -> list[str]:
         """Divide the table into 1 to `count` disjoint parts for parallel scans. Together they cover the table."""
         return await self._run(self._calls.splits(count))
+
+    def _generation(self, number: int) -> Self:
+        return type(self)(self._calls.generation(number), self._run)
 
     async def _page(self, params: Mapping[str, Any], cursor: str | None) -> tuple[list[Record[V]], str | None]:
         return await self._run(self._calls.page(params, cursor))

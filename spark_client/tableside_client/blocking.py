@@ -14,8 +14,9 @@ from tableside_client.address import Address
 from tableside_client.calls import Call, CallSettings, Pause, Run
 from tableside_client.concurrency import BATCHES_IN_FLIGHT_MAX, ThreadCoalescer, Turns
 from tableside_client.credential import Credential, RefreshingToken
-from tableside_client.errors import LoadError, TablesideError, is_temporary
+from tableside_client.errors import LoadError, TablesideError, ends_load
 from tableside_client.frame_methods import FrameMethods
+from tableside_client.generation_methods import GenerationMethods
 from tableside_client.http1 import Reply
 from tableside_client.http_clients import open_client
 from tableside_client.json_batch import Document, TokenArgument, needs_token
@@ -164,7 +165,7 @@ class Client:
                     reply = failure
 
 
-class Table(FrameMethods, Generic[V]):
+class Table(FrameMethods, GenerationMethods, Generic[V]):
     """A table. `Client.table` creates it. It owns no resources.
 
     A key is a string or an integer, or a sequence of them for a composite key. Every method raises `TablesideError`
@@ -332,7 +333,7 @@ class Table(FrameMethods, Generic[V]):
             failed = self._run(self._calls.load(chunk, is_first=not written and not failures))
             failures += failed
             written += len(chunk) - len(failed)
-            if is_temporary(failed):
+            if ends_load(failed):
                 break
         if failures:
             raise LoadError(failures, written)
@@ -409,3 +410,6 @@ class Table(FrameMethods, Generic[V]):
     def splits(self, count: int) -> list[str]:
         """Divide the table into 1 to `count` disjoint parts for parallel scans. Together they cover the table."""
         return self._run(self._calls.splits(count))
+
+    def _generation(self, number: int) -> Self:
+        return type(self)(self._calls.generation(number), self._run, None)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -84,6 +84,14 @@ class PreconditionFailed(TablesideError):
     """The record is not the version that `if_match` names, or exists although `if_absent` is set."""
 
 
+class GenerationNotFound(TablesideError):
+    """The table has no such generation, or it was removed (`generation_not_found`)."""
+
+
+class GenerationSealed(TablesideError):
+    """A write names a generation that does not load (`generation_sealed`), for example one that was activated."""
+
+
 class AccessDenied(TablesideError):
     """The token is missing or invalid (`unauthenticated`), or lacks the permission for this operation (`forbidden`)."""
 
@@ -99,7 +107,8 @@ class Unavailable(TablesideError):
 class LoadError(TablesideError):
     """`Table.load` could not write some records. Code, status and `retriable` are those of the first.
 
-    The load stops after a request whose failures are temporary: later records are not sent.
+    The load stops after a request whose failures are temporary, or whose generation is gone: later records are not
+    sent.
 
     Attributes:
         failures: The key and the error of each record that was not written, in the order of the input.
@@ -108,7 +117,7 @@ class LoadError(TablesideError):
 
     def __init__(self, failures: Sequence[tuple[Any, TablesideError]], written: int) -> None:
         key, first = failures[0]
-        stopped = "; the load stopped there" if is_temporary(failures) else ""
+        stopped = "; the load stopped there" if ends_load(failures) else ""
         super().__init__(
             first.table,
             first.code,
@@ -183,15 +192,18 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join([f"{rows} {noun} failed with {code}", *(f"{count} with {other}" for other, count in others)])
 
 
-def is_temporary(failures: Sequence[tuple[Any, TablesideError]]) -> bool:
-    """Return whether one of the failures is temporary although it was retried."""
-    return any(failure.retriable for _, failure in failures)
+def ends_load(failures: Iterable[tuple[Any, TablesideError]]) -> bool:
+    """Return whether later records would fail too: a failure has outlasted its retries, or the generation is gone."""
+    gone = (GenerationNotFound, GenerationSealed)
+    return any(failure.retriable or isinstance(failure, gone) for _, failure in failures)
 
 
 _CLASSES: dict[str, type[TablesideError]] = {
     "record_not_found": RecordNotFound,
     "table_not_found": TableNotFound,
     "precondition_failed": PreconditionFailed,
+    "generation_not_found": GenerationNotFound,
+    "generation_sealed": GenerationSealed,
     "unauthenticated": AccessDenied,
     "forbidden": AccessDenied,
     "malformed_request": InvalidOperation,

@@ -60,9 +60,14 @@ class TableCalls(Generic[V]):
     def __init__(self, name: str, settings: CallSettings, kind: type[V]) -> None:
         self.name = name
         self.settings = settings
+        self.kind = kind
         self._to_value, self._to_object = conversions(kind)
         self._supports_tokens = True  # until the service reports otherwise
         self._tokens = own_tokens()
+
+    def generation(self, number: int) -> "TableCalls[V]":
+        """Return the calls of a generation of this table."""
+        return TableCalls(f"{self.name}@{number}", self.settings, self.kind)
 
     def describe(self) -> Call[dict[str, Any]]:
         """Return the description of the table."""

@@ -31,7 +31,7 @@ class ServiceLimits:
 class TableSchema:
     """A table's key fields, its support for tokens, its number of partitions, and the service's limits.
 
-    An unnamed key has the name None.
+    An unnamed key has the name None. `generation` is the current one, if the table can have several.
     """
 
     key_names: tuple[str | None, ...] = (None,)
@@ -39,6 +39,7 @@ class TableSchema:
     tokens: bool = True
     partitions: int | None = None
     limits: ServiceLimits = field(default_factory=ServiceLimits)
+    generation: int | None = None
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> Self:
@@ -50,7 +51,15 @@ class TableSchema:
             bool(description["capabilities"].get("tokens", False)),
             description.get("partitions"),
             ServiceLimits.from_description(description["limits"]),
+            description.get("generation"),
         )
+
+    def pinned(self, table: str) -> str:
+        """Return the name of the generation that is current now, if the table can have several.
+
+        Requests with this name read one content of the table, whatever is activated between them.
+        """
+        return table if self.generation is None or "@" in table else f"{table}@{self.generation}"
 
 
 def wire_keys(table_schema: TableSchema, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -52,7 +52,8 @@ def enrich(
     absent = ("record_not_found", *(["invalid_operation"] if keys.is_typed else []))
     size = min(KEYS_PER_REQUEST, table_schema.limits.operations_max)
     chunks = [distinct.keys.slice(start, size) for start in range(0, len(distinct.keys), size)]
-    texts = yield (_values(ArrowCalls(calls.name, calls.settings), chunk, absent) for chunk in chunks)
+    source = ArrowCalls(table_schema.pinned(calls.name), calls.settings)
+    texts = yield (_values(source, chunk, absent) for chunk in chunks)
     pages = list(zip(chunks, texts, strict=True))
     added = pa.table(read_values(calls.name, pages, wanted, on_mismatch))
     return kind.with_columns(frame, added if distinct.is_identity else added.take(distinct.positions))

@@ -11,7 +11,7 @@ from tableside_client.arrow_table import ArrowCalls
 from tableside_client.calls import Call
 from tableside_client.chunks import ChunkSize, chunks
 from tableside_client.columns import Column
-from tableside_client.errors import FrameWriteError, TableNotFound, TablesideError, error
+from tableside_client.errors import FrameWriteError, TableNotFound, TablesideError, ends_load, error
 from tableside_client.frames.documents import RowDocuments, object_pieces, update_pieces
 from tableside_client.frames.keys import FrameKeys, check_columns, key_names
 from tableside_client.frames.kinds import FrameKind, kind_of
@@ -221,8 +221,7 @@ class FrameRows:
         else:
             failed = self._failed(outcomes)
         self._has_answer = True
-        # Later rows would probably wait as long and fail too.
-        self._is_stopped = self._is_stopped or any(failure.retriable for failure in failed.values())
+        self._is_stopped = self._is_stopped or ends_load(failed.items())
         return failed
 
     def _failed(self, outcomes: pa.Table) -> dict[int, TablesideError]:

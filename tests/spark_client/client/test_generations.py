@@ -1,0 +1,213 @@
+"""Replacing a table: readers see the old records, then the new ones, and a replacement that fails changes nothing."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from spark_client.client.both import open_client
+from support.running import Service, running
+from tableside_client import (
+    Client,
+    FrameWriteError,
+    GenerationNotFound,
+    GenerationSealed,
+    InvalidOperation,
+    LoadError,
+    PreconditionFailed,
+)
+
+pytestmark = pytest.mark.server
+
+OLD = {"ada": {"n": 1}, "grace": {"n": 1}}
+ROWS = {"k": ["ada", "alan"], "n": [2, 2]}
+NEW = {"ada": {"n": 2}, "alan": {"n": 2}}
+
+INPUTS: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "pairs": lambda: (iter(NEW.items()),),
+    "arrow": lambda: (pa.table(ROWS), "k"),
+    "pandas": lambda: (pd.DataFrame(ROWS), "k"),
+    "polars": lambda: (pl.DataFrame(ROWS), "k"),
+}
+
+
+@pytest.fixture
+async def filled(people: Any) -> Any:
+    """A table with the records `OLD`."""
+    await people.load(OLD.items())
+    return people
+
+
+async def records(table: Any) -> dict[str, Any]:
+    return {record.key: record.value async for record in table.scan()}
+
+
+async def states(table: Any) -> dict[int, str]:
+    return {one.generation: one.state for one in await table.generations()}
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+async def test_a_replaced_table_has_exactly_the_new_records_and_can_be_rolled_back(
+    filled: Any, opened: Callable[..., Any], name: str, kind: str
+) -> None:
+    assert await filled.replace(*INPUTS[kind](), note="daily") == 2
+    assert await records(filled) == NEW
+    old, new = await filled.generations()
+    assert (old.state, new.state, new.note) == ("kept", "current", "daily")
+    numbered = (await opened()).table(f"{name}@1")
+    assert await records(numbered) == OLD
+    with pytest.raises(GenerationSealed, match="generation 1 is kept"):
+        await numbered.put("ada", {})
+    assert (await filled.activate(1, expected=2)).state == "current"
+    assert await records(filled) == OLD
+    with pytest.raises(PreconditionFailed):
+        await filled.activate(2, expected=2)
+    with pytest.raises(PreconditionFailed, match="current"):
+        await filled.remove_generation(1)
+    await filled.remove_generation(2)
+    with pytest.raises(GenerationNotFound):
+        await filled.activate(2)
+
+
+async def test_a_table_that_does_not_exist_can_be_replaced(people: Any) -> None:
+    assert await people.replace([("ada", {"n": 1})]) == 1
+    assert await records(people) == {"ada": {"n": 1}}
+
+
+class Broken:
+    """Pairs whose second one cannot be read."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield "ada", {"n": 2}
+        raise RuntimeError("broken")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error"),
+    [
+        (([],), {}, ValueError),
+        (({"ada": {"n": float("nan")}}.items(),), {"on_error": [].append}, ValueError),
+        (([("ada", {"n": 2}), ("", {})],), {}, LoadError),
+        ((pa.table({"k": ["ada", None], "n": [2, 2]}), "k"), {}, FrameWriteError),
+        ((pa.table({"k": pa.array([], pa.string())}), "k"), {}, ValueError),
+        ((pa.table(ROWS), "absent"), {}, ValueError),
+        ((pa.table(ROWS),), {}, TypeError),
+        ((Broken(),), {}, RuntimeError),
+    ],
+)
+async def test_a_replacement_that_fails_leaves_the_old_records_and_nothing_else(
+    filled: Any, arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await filled.replace(*arguments, **options)
+    assert await records(filled) == OLD
+    assert await states(filled) == {1: "current"}
+
+
+async def test_a_replacement_without_the_records_that_failed(filled: Any) -> None:
+    failures: list[Any] = []
+    written = await filled.replace([("ada", {"n": 2}), ("", {}), ("alan", {"n": 2})], on_error=failures.extend)
+    assert (written, await records(filled)) == (2, NEW)
+    [(key, failure)] = failures
+    assert (key, failure.code) == ("", "invalid_operation")
+    assert await filled.replace([], allow_empty=True) == 0
+    assert await records(filled) == {}
+
+
+@pytest.mark.parametrize(("is_newer", "error"), [(True, GenerationNotFound), (False, PreconditionFailed)])
+async def test_a_replacement_does_not_undo_the_activation_of_another_generation(
+    filled: Any, service: Service, name: str, is_newer: bool, error: type[Exception]
+) -> None:
+    before = await filled.create_generation()
+    sent, failures = [0], list[Any]()
+
+    def pairs() -> Iterator[Any]:
+        for n in range(20_000):
+            if n == 1_500:
+                with Client(service.url) as client:
+                    table = client.table(name)
+                    table.activate((table.create_generation() if is_newer else before).generation)
+            sent[0] = n
+            yield str(n), {"n": n}
+
+    with pytest.raises(error):
+        await filled.replace(pairs(), on_error=failures.extend)
+    assert failures == []
+    assert (sent[0] < 5_000) == is_newer, "a load ends when its generation is gone"
+    assert await records(filled) == {}
+    assert "loading" not in (await states(filled)).values()
+
+
+async def test_a_cancelled_replacement_leaves_the_old_records(service: Service, name: str) -> None:
+    async def endless() -> AsyncIterator[Any]:
+        yield "ada", {"n": 2}
+        await asyncio.sleep(3600)
+
+    async with open_client("asyncio", service.url, {}) as client:
+        table = client.table(name)
+        await table.load(OLD.items())
+        task = asyncio.create_task(table.replace(endless()))
+        while "loading" not in (await states(table)).values():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await records(table), await states(table)) == (OLD, {1: "current"})
+
+
+def test_readers_see_no_mixture(service: Service) -> None:
+    """A scan of several pages, and a batch of gets, have the records of one replacement only."""
+    with Client(service.url) as client:
+        table = client.table("client_replaced_often")
+        keys = [f"k{at}" for at in range(2_500)]
+        table.replace([(key, {"n": 0}) for key in keys])
+        stop, seen = threading.Event(), set[int]()
+
+        def read() -> None:
+            while not stop.is_set():
+                for values in ([record.value["n"] for record in table.scan()], table.get_many(keys[:900]).values()):
+                    [number] = {value if isinstance(value, int) else value["n"] for value in values}
+                    seen.add(number)
+
+        with ThreadPoolExecutor(2) as pool:
+            readers = [pool.submit(read) for _ in range(2)]
+            for number in range(1, 8):
+                table.replace([(key, {"n": number}) for key in keys[number:]])
+            stop.set()
+            [reader.result() for reader in readers]
+        assert len(seen) > 2
+        assert len(list(table.scan())) == 2_500 - 7
+
+
+IDLE = """
+stores: {s: {kind: memory}}
+tables: {t: {store: s, generations: true, generations_idle_s: 1}, plain: {store: s}}
+"""
+
+
+def test_a_slow_replacement_is_not_removed_as_idle_and_an_abandoned_one_is(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(IDLE)
+
+    def slow() -> Iterator[Any]:
+        yield "ada", {"n": 2}
+        time.sleep(5)
+        yield "alan", {"n": 2}
+
+    with running(tmp_path, tmp_path / "t.yaml") as service, Client(service.url) as client:
+        table = client.table("t")
+        table.create_generation("abandoned")
+        with table.replacement() as new:
+            for key, value in slow():
+                new.put(key, value)
+            assert [one.state for one in table.generations()] == ["current", "loading"]
+        assert {record.key: record.value for record in table.scan()} == NEW
+        with pytest.raises(InvalidOperation, match="generations: true"):
+            client.table("plain").replace(NEW.items())
