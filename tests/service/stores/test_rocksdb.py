@@ -1,6 +1,7 @@
 """The shared suite on the RocksDB store, and tests of reopening, the sweep, and records of other tools."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -361,3 +362,18 @@ async def test_a_call_stops_reading_when_its_values_are_large_together(
         found = [outcome for outcome in outcomes if outcome is not NOT_READ]
         assert READ_BYTES_MAX < value_bytes(found) <= READ_BYTES_MAX + beyond_mib * mib
         assert outcomes.count(NOT_READ) == 60 + writes - len(found)
+
+
+async def test_the_space_of_a_dropped_table_is_reclaimed(tmp_path: Path) -> None:
+    def stored_bytes() -> int:
+        return sum(file.stat().st_size for file in (tmp_path / "data").glob("*.sst"))
+
+    text = random.Random(1).randbytes(2_000_000).hex()
+    async with database(tmp_path) as backend:
+        store = await backend.store(TableSpec("t"))
+        await store.apply([put(f"{at}", {"text": text[400 * at : 400 * at + 400]}) for at in range(10_000)])
+    async with database(tmp_path) as backend:  # opening moves the records from the log to files
+        before = stored_bytes()
+        await (await backend.store(TableSpec("t"))).drop()
+    async with database(tmp_path):
+        await eventually(lambda: stored_bytes() < before / 4)

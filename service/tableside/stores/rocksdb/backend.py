@@ -22,6 +22,10 @@ _LOCKED = ("No locks available", "Resource temporarily unavailable")
 """The ends of the driver's messages while another process, or this one, has the directory open."""
 
 
+COMPACTED = 1000, 500, 0.5
+"""A file is compacted soon, which reclaims space, if 500 of 1,000 consecutive entries or half of all are deletions."""
+
+
 class RocksdbSettings(BaseModel, frozen=True, extra="forbid"):
     """The database's directory, its memory in bytes and the interval between expiry sweeps in seconds."""
 
@@ -124,6 +128,7 @@ def _options(settings: RocksdbSettings) -> Options:
     options.create_if_missing(True)
     options.set_write_buffer_size(settings.write_buffer_bytes)
     options.set_keep_log_file_num(4)
+    options.add_compact_on_deletion_collector_factory(*COMPACTED)
     options.set_row_cache(Cache(settings.row_cache_bytes))
     table = BlockBasedOptions()
     table.set_block_cache(Cache(settings.block_cache_bytes))

@@ -173,10 +173,6 @@ class Database:
         """
         return await self._writes.run(partial(self._run_write, work), durable=durable)
 
-    async def compact(self, low: bytes, high: bytes) -> None:
-        """Reclaim the space of deleted records between two keys, on a thread of its own."""
-        await asyncio.to_thread(self._handle.current.compact_range, low, high)
-
     def _run_write(self, work: Work[Sequence[Outcome]], turn: Turn) -> Sequence[Outcome]:
         self._handle.recover()
         return work(turn)
