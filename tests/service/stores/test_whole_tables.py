@@ -20,7 +20,7 @@ from tableside.settings import validate
 
 pytestmark = pytest.mark.server
 
-STORES = ["memory", "rocksdb"]
+STORES = ["memory", "rocksdb", "redis", "redis-cluster"]
 
 
 @pytest.fixture(scope="module")

@@ -118,7 +118,10 @@ def _not_permitted(text: str) -> str:
     if "channel" in text:
         return "Redis does not permit this user the channel (&pattern of its ACL)"
     if re.search(r"\bkeys?\b", text):
-        return "Redis does not permit this user the key: its ACL needs ~PREFIX* with the table's prefix, and ~_ts*"
+        return (
+            "Redis does not permit this user the key: its ACL needs ~PREFIX* with the table's prefix, ~_ts*, and "
+            "~*@PREFIX* for generations"
+        )
     return "Redis does not permit this user a command that scripts need, such as TIME"
 
 

@@ -6,6 +6,7 @@ part is in braces, with `{` and `}` percent-encoded as well, so that a cluster k
 key stores the tokens of the record's writers. Its name has the same one of the 16,384 slots as the record's.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain
@@ -97,6 +98,25 @@ class KeyNames:
         if self._is_plain and self._schema.all_valid(keys) and {text[:start] for text in texts} == {self.prefix}:
             return list(zip(texts, keys, strict=True))
         return [(name.decode(), key) for name in names if (key := self.to_key(name)) is not None]
+
+    @property
+    def every_pattern(self) -> str:
+        """Return the pattern of all names that this table `owns`. It also matches names of other tables."""
+        return f"*{self.prefix.translate(_GLOB)}*"
+
+    def owns(self, name: bytes) -> bool:
+        """Return whether a name is that of a record of this table, of a side key, or of an index or its mark."""
+        kind, _, rest = name.partition(b":")
+        prefix = self.prefix.encode()
+        match kind:
+            case b"_ts" | b"_tst" | b"_tss":
+                record = rest[1:-1] if kind == b"_ts" else rest if kind == b"_tst" else rest.partition(b"}")[2]
+                return self.to_key(record) is not None and side_key(record.decode()).encode() == name
+            case b"_tsi" | b"_tsx":
+                return rest.startswith(prefix) and rest.find(b":", len(prefix)) == len(rest) - 1
+            case b"_tsc":
+                return re.fullmatch(rb"(\{[0-9]+\})?" + re.escape(prefix), rest) is not None
+        return self.to_key(name) is not None
 
     def pattern(self, scan: Scan) -> str:
         """Return the pattern that matches a scan's names. Raise InvalidOperation for a prefix of an integer key."""

@@ -32,6 +32,7 @@ from ...core import (
     is_remembered,
     requests_orders,
 )
+from .drops import drop
 from .edits import RecordEditor
 from .keys import KeyNames, PartitionIndex, slot_splits
 from .partition_scans import PartitionScanner
@@ -61,6 +62,7 @@ class RedisStore:
         self.spec = spec
         self.capabilities = Capabilities(tokens=never_evicts, sorted_scan=False, partition_scan=exclusive)
         self._servers = servers
+        self._names = names
         self._health = health
         self._reads = RecordReader(servers, names)
         scripts = RecordScripts(servers, names, index, spec.delete_memory_s)
@@ -131,6 +133,10 @@ class RedisStore:
         """Divide the slots of a cluster. A single server is one split."""
         nodes = await self._servers.nodes(math.inf)
         return slot_splits([slots for _, slots in nodes] if self._servers.is_cluster else [], count_max)
+
+    async def drop(self) -> None:
+        """Remove the records, and all that Redis keeps of them."""
+        await drop(self._servers, self._names)
 
 
 _SCRIPTED: dict[type, set[str]] = {
