@@ -53,6 +53,14 @@ def connections(in_use: str, most: str = "20x60") -> Series:
     }
 
 
+def loading(seconds: str) -> Series:
+    return {series("tableside_generation_loading_seconds", table="t"): seconds}
+
+
+def generations(state: str, count: str) -> Series:
+    return {series("tableside_generations", table="t", state=state): count}
+
+
 def fetches(failed: str, fetched: str) -> Series:
     name, issuer = "tableside_issuer_fetches_total", "https://id.example"
     return {
@@ -125,6 +133,8 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
         8,
         WHERE,
     ),
+    ("TablesideGenerationLoads", loading("21000+60x60"), 25, {"job": "tableside", "table": "t"}),
+    ("TablesideGenerationStays", generations("removed", "0x5 1x90"), 70, {"job": "tableside", "table": "t"}),
     ("TablesideRestarts", {STARTED: "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25, WHERE),
     ("TablesideRestarts", scrapes("0+1x5 0+1x5 0+1x5 0+1x60"), 25, WHERE),
 ]
@@ -162,6 +172,9 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
     ("TablesideIssuerUnreachable", fetches(failed="0+1x60", fetched="0+1x60"), 40),
     ("TablesideIssuerUnreachable", fetches(failed="0x5 0+1x3 3x60", fetched="1x60"), 26),  # no more fetches
     ("TablesideReloadRefused", {series("tableside_settings_reloads_total", outcome="applied"): "0+1x60"}, 30),
+    ("TablesideGenerationLoads", loading("21000+60x15 0x60"), 30),
+    ("TablesideGenerationStays", generations("removed", "0x5 1x30 0x60"), 70),
+    ("TablesideGenerationStays", generations("kept", "1x90"), 80),
     ("TablesideRestarts", {STARTED: "1x15 901x60", BUILT: "1x60"}, 40),  # a new version
     ("TablesideRestarts", {STARTED.replace("a:8080", "b:1"): "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25),  # other job
     ("TablesideRestarts", scrapes("0+1x20 0+1x60"), 40),

@@ -235,7 +235,10 @@ class Catalog:
                 self._entries[name].change(settings.tables[name])
 
     def sample(self) -> None:
-        """Update the gauges of each store's connections, retry budget and work in flight."""
+        """Update the gauges of generations, and of each store's connections, retry budget and work in flight."""
+        for entry in self._entries.values():
+            if isinstance(entry, TableEntry):
+                entry.sample()
         for in_flight in self._in_flight.values():
             in_flight.sample()
         now, metrics = time.monotonic(), self._environment.metrics

@@ -74,8 +74,8 @@ class ControlTable:
                 self._reading = asyncio.create_task(self._read())
             await asyncio.shield(self._reading)
 
-    async def change(self, name: str, step: Step) -> Generations:
-        """Change the generations of a table by compare-and-set. Return them, or raise a TableError.
+    async def change(self, name: str, step: Step) -> tuple[Generations, Generations]:
+        """Change the generations of a table by compare-and-set. Return them before and after, or raise a TableError.
 
         `step` may be called repeatedly. A change that was applied without an answer is decided again, so `step`
         must recognize its own change.
@@ -84,7 +84,7 @@ class ControlTable:
             await self.read_since(time.monotonic())
             before = self.of(name)
             if (after := step(before)) == before or await self._replaced({**self.tables, name: after}):
-                return after
+                return before, after
         raise Contended("other processes changed the generations of this store's tables at the same time")
 
     async def interrupt_loading(self) -> None:

@@ -7,7 +7,7 @@ another process removes them if this one ends.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +20,10 @@ LOADING_MAX = 8
 
 NOTE_CHARACTERS_MAX = 1000
 
+State: TypeAlias = Literal["loading", "current", "kept", "removed"]
+
+STATES: tuple[State, ...] = get_args(State)
+
 
 class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One complete content of a table. Times are in Unix milliseconds, 0 is unknown or never.
@@ -28,7 +32,7 @@ class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     number: int
-    state: Literal["loading", "current", "kept", "removed"]
+    state: State
     created_ms: int = 0
     activated_ms: int = 0
     written_ms: int = 0

@@ -31,6 +31,7 @@ from ..stores import PartitionedStore
 from ..telemetry import Traces
 from . import table_metrics
 from .backends import ReplicaLinks
+from .generation_metrics import GenerationMetrics
 from .store_in_flight import PartitionLimit, StoreInFlight
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ if TYPE_CHECKING:
 
 
 class StackMetrics:
-    """The metrics of every policy, shared by the tables of one catalog."""
+    """The metrics of operations, policies and generations, shared by the tables of one catalog."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.operations = table_metrics.OperationMetrics(registry)
         self.policies = PolicyMetrics(registry)
+        self.generations = GenerationMetrics(registry)
         self.connections = Gauge(
             "tableside_store_connections",
             "Connections of a store: in use (including those being opened), open, and the limit (most).",

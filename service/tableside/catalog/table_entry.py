@@ -10,6 +10,7 @@ from ..core import Estimate, GenerationSealed, InvalidOperation, TableError, Tab
 from ..settings import TableSettings
 from .control_table import ControlTable, Step
 from .entry import CatalogEntry
+from .generation_metrics import ACTIVATED, DELETED, IDLE
 from .generations import NOTE_CHARACTERS_MAX, Generation, Generations
 from .stack import SharedLimits
 
@@ -106,7 +107,7 @@ class TableEntry(CatalogEntry):
         try:
             await self._entry(generation).created(key)
         except TableError:
-            await self._change(lambda known: known.without(generation.number))
+            await self._change(lambda known: known.without(generation.number), DELETED)
             raise
         return generation
 
@@ -117,14 +118,14 @@ class TableEntry(CatalogEntry):
         """
         await self._check_supported()
         kept = self.settings.generations_kept
-        generations = await self._change(lambda known: known.activated(number, now_ms(), kept, expected))
+        generations = await self._change(lambda known: known.activated(number, now_ms(), kept, expected), ACTIVATED)
         await self._control.switched()
         return generations.find(number)
 
     async def remove(self, number: int) -> None:
         """Remove a generation, if it is there. Raise PreconditionFailed if it is the current one."""
         await self._check_supported()
-        await self._change(lambda known: known.without(number))
+        await self._change(lambda known: known.without(number), DELETED)
 
     async def maintain(self) -> None:
         """Remove what has loaded without a write for too long, and the records of what was removed."""
@@ -135,7 +136,7 @@ class TableEntry(CatalogEntry):
         self._written -= written
         idle_since_ms = now - (NOTES_PER_IDLE_TIME + 1) * noted_ms - LATE_NOTE_MS
         if self.known.without_idle(idle_since_ms) != self.known:
-            await self._change(lambda known: known.without_idle(idle_since_ms))
+            await self._change(lambda known: known.without_idle(idle_since_ms), IDLE)
         self._see()
         unused_before = time.monotonic() - self.settings.deadline_s - DROP_AFTER_S
         unused = [number for number, removed_at in self._removed_at.items() if removed_at < unused_before]
@@ -149,14 +150,24 @@ class TableEntry(CatalogEntry):
         for entry in self._others.values():
             entry.change(settings, limits)
 
+    def sample(self) -> None:
+        """Set the gauges of the generations, if the table ever had a second one."""
+        if self._name in self._control.tables:
+            self._context.metrics.generations.show(self.spec.name, self.known, now_ms())
+
     async def close(self) -> None:
         """Wait for the operations in flight in every generation, and close their policies."""
+        if self._name in self._control.tables:
+            self._context.metrics.generations.hide(self.spec.name)
         if self._dropping is not None:
             self._dropping.cancel()
         await asyncio.gather(super().close(), *(entry.close() for entry in self._others.values()), *self._closing)
 
-    async def _change(self, step: Step) -> Generations:
-        return await self._control.change(self._name, step)
+    async def _change(self, step: Step, reason: str = "") -> Generations:
+        """Change the generations. Count those that are removed with this reason."""
+        before, after = await self._control.change(self._name, step)
+        self._context.metrics.generations.count(self.spec.name, before, after, reason)
+        return after
 
     async def _check_supported(self) -> None:
         if not self.settings.generations:
