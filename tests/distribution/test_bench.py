@@ -41,6 +41,15 @@ def test_batches_with_options_are_compared_with_the_plainest_one(tmp_path: Path)
     assert all(result["ratio"] == 1 for result in results if result["way"] == "key and value")
 
 
+@pytest.mark.daily
+@pytest.mark.server
+def test_the_python_clients_are_compared_with_http_libraries(tmp_path: Path) -> None:
+    results, _ = _measured(tmp_path, "python", "--seconds", "0.1")
+    ways = {result["way"] for result in results}
+    assert {"aiohttp", "AsyncClient", "urllib3", "Client", "httpx", "redis.asyncio"} < ways
+    assert all(result["per_second"] > 0 for result in results)
+
+
 def test_measured_rates_are_written_into_the_tables_of_pages() -> None:
     shapes = [str(shape) for shape in batches.SHAPES]
     measured = {"per_second": 123_456.0, "per_core": {"per_second": 987.6}}

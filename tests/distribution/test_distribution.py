@@ -143,6 +143,9 @@ def test_without_extras_it_has_the_commands_for_records(
     assert tableside("load", "bare", "rows.csv", "--key", "id") == "1 records stored in bare, 0 failed\n"
     assert tableside("update", "bare", "a", '{"$inc": {"n": 1}}') == '{"n": 2}\n'
     assert tableside("get", "bare", "a") == '{"n": 2}\n'
+    assert "\nbare\t" in "\n" + tableside("tables")
+    tableside("put", "bare", "b", "{}")
+    tableside("delete", "bare", "b")
     assert tableside("scan", "bare", "--format", "csv") == "key,n,_ts_record\na,2,{}\n"
     tableside("scan", "bare", "--format", "parquet", "--output", "rows.parquet")
     assert tableside("load", "bare", "rows.parquet") == "1 records stored in bare, 0 failed\n"

@@ -1,4 +1,4 @@
-"""The notebook runs from its first to its last cell, and gives the output that it shows."""
+"""Each notebook runs from its first to its last cell, and gives the output that it shows."""
 
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,8 @@ from scripts.bootstrap import ROOT
 from spark_client.quick_start import SUBMIT_ARGUMENTS
 from support.running import running
 
-pytestmark = [pytest.mark.daily, pytest.mark.jvm, pytest.mark.xdist_group("documents")]
+pytestmark = [pytest.mark.daily, pytest.mark.server, pytest.mark.xdist_group("documents")]
 
-NOTEBOOK = ROOT / "examples" / "flights.ipynb"
 CELL_S = 300
 
 
@@ -25,9 +24,10 @@ def printed(notebook: Any) -> list[str]:
     return streams + results
 
 
-def test_the_notebook_gives_the_output_that_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = nbformat.read(NOTEBOOK, as_version=4)
-    ran = nbformat.read(NOTEBOOK, as_version=4)
+@pytest.mark.parametrize("name", [pytest.param("flights", marks=pytest.mark.jvm), "frames"])
+def test_a_notebook_gives_the_output_that_it_shows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4)
+    ran = nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4)
     with running(tmp_path) as service:
         monkeypatch.setenv("TABLESIDE_URL", service.url)
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", SUBMIT_ARGUMENTS)
