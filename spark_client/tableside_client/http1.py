@@ -13,6 +13,9 @@ import httpx
 
 CONNECT_TIMEOUT_MAX_S = 5.0
 
+IDLE_MAX_S = 4.0
+"""An unused connection is closed after this time, in seconds, before a server does it."""
+
 HEAD_BYTES_MAX = 64 * 1024
 """The maximum size of the status line and the headers of a reply."""
 

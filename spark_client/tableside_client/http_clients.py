@@ -7,17 +7,16 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import httpx
 
 from tableside_client.address import Address
 from tableside_client.asyncio_connection import AsyncConnection
 from tableside_client.blocking_connection import BlockingConnection
-from tableside_client.http1 import Reply, Request
+from tableside_client.http1 import IDLE_MAX_S, Reply, Request
+from tableside_client.proxied import AsyncProxied, Proxied
 from tableside_client.tls import ReloadingContext, Tls
-
-_IDLE_MAX_S = 4.0  # shorter than a server's idle timeout, so that the client does not reuse a connection just closed
 
 
 class HttpClient(Protocol):
@@ -47,63 +46,21 @@ class AsyncHttpClient(Protocol):
 def open_client(address: Address, connections_max: int) -> HttpClient:
     """Open a client for threads. Raises `TlsFileError` if a TLS file cannot be read or used."""
     if address.proxy is not None:
-        return _Proxied(address.url, httpx.Client(**_proxied_options(address, connections_max)))
+        return Proxied(address.url, address.proxy.url, _context(address.tls), connections_max)
     connect = partial(BlockingConnection, httpx.URL(address.url), _context(address.tls))
-    return Connections(connections_max, _IDLE_MAX_S, connect)
+    return Connections(connections_max, IDLE_MAX_S, connect)
 
 
 def open_async_client(address: Address, connections_max: int) -> AsyncHttpClient:
     """Open a client for asyncio, with the exceptions of `open_client`."""
     if address.proxy is not None:
-        return _AsyncProxied(address.url, httpx.AsyncClient(**_proxied_options(address, connections_max)))
+        return AsyncProxied(address.url, address.proxy.url, _context(address.tls), connections_max)
     connect = partial(AsyncConnection, httpx.URL(address.url), _context(address.tls))
-    return AsyncConnections(connections_max, _IDLE_MAX_S, connect)
+    return AsyncConnections(connections_max, IDLE_MAX_S, connect)
 
 
 def _context(tls: Tls | None) -> ssl.SSLContext | None:
     return None if tls is None else ReloadingContext(tls, httpx.create_ssl_context)
-
-
-def _proxied_options(address: Address, connections_max: int) -> dict[str, Any]:
-    assert address.proxy is not None
-    # Without TLS, an unused context: httpx's own would load all authorities.
-    context = _context(address.tls) or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    limits = httpx.Limits(max_connections=connections_max, keepalive_expiry=_IDLE_MAX_S)
-    return {"proxy": address.proxy.url, "verify": context, "limits": limits, "trust_env": False}
-
-
-class _Proxied:
-    def __init__(self, url: str, client: httpx.Client) -> None:
-        self._url, self._client = url, client
-
-    def send(self, request: Request) -> Reply:
-        return _reply(self._client.request(**_arguments(self._url, request)))
-
-    def close(self) -> None:
-        self._client.close()
-
-
-class _AsyncProxied:
-    def __init__(self, url: str, client: httpx.AsyncClient) -> None:
-        self._url, self._client = url, client
-
-    async def send(self, request: Request) -> Reply:
-        return _reply(await self._client.request(**_arguments(self._url, request)))
-
-    async def close(self) -> None:
-        await self._client.aclose()
-
-
-def _arguments(url: str, request: Request) -> dict[str, Any]:
-    timeout = httpx.Timeout(request.timeout_s, connect=request.connect_timeout_s, pool=None)
-    arguments = {name: getattr(request, name) for name in ("method", "headers", "content")}
-    return {"url": url + request.target, "timeout": timeout, **arguments}
-
-
-def _reply(response: httpx.Response) -> Reply:
-    return Reply(
-        response.status_code, {name.lower(): text for name, text in response.headers.items()}, response.content
-    )
 
 
 Connection = TypeVar("Connection")
