@@ -16,7 +16,7 @@ import msgspec
 import orjson
 from starlette.requests import Request
 
-from ...catalog import Catalog, CatalogEntry, Table
+from ...catalog import Catalog, Table
 from ...core import (
     Delete,
     Get,
@@ -186,11 +186,11 @@ class View(msgspec.Struct, frozen=True):
 
 
 async def look_up(
-    catalog: Catalog, entry: CatalogEntry, address: Address, caller: str, *, fresh: bool = False, message: str = ""
+    catalog: Catalog, name: str, address: Address, caller: str, *, fresh: bool = False, message: str = ""
 ) -> View:
     """Read one record. `fresh` bypasses the cache."""
     try:
-        table = await catalog.table(entry.spec.name)
+        table = await catalog.table(name)
         get = Get(address.key, 0.0 if fresh else None, address.partitions, orders=True)
         outcome = await table.one(get, table.budget(caller))
     except TableError as error:
@@ -200,7 +200,7 @@ async def look_up(
     return View(address, _display(outcome), message)
 
 
-async def put(catalog: Catalog, entry: CatalogEntry, address: Address, caller: str, fields: Mapping[str, str]) -> View:
+async def put(catalog: Catalog, name: str, address: Address, caller: str, fields: Mapping[str, str]) -> View:
     """Replace the version with the form's etag, or create the record if the form has no etag."""
     etag, text = fields.get("etag"), fields.get("value", "")
     message = "The record was created." if etag is None else "Saved."
@@ -214,21 +214,21 @@ async def put(catalog: Catalog, entry: CatalogEntry, address: Address, caller: s
             condition["partitions"] = [address.partition]
         return members.build(table.spec, "put", address.key, {"value": values.parse(text), **condition})
 
-    return await _change(catalog, entry, address, caller, build, message, text)
+    return await _change(catalog, name, address, caller, build, message, text)
 
 
-async def delete(catalog: Catalog, entry: CatalogEntry, address: Address, caller: str, etag: str) -> View:
+async def delete(catalog: Catalog, name: str, address: Address, caller: str, etag: str) -> View:
     """Delete the record if it still has the version `etag`."""
     operation = Delete(address.key, (etag,), partitions=address.partitions)
-    return await _change(catalog, entry, address, caller, lambda table: operation, "The record was deleted.", None)
+    return await _change(catalog, name, address, caller, lambda table: operation, "The record was deleted.", None)
 
 
-async def scan(catalog: Catalog, entry: CatalogEntry, fields: Mapping[str, str]) -> dict[str, Any]:
+async def scan(catalog: Catalog, name: str, fields: Mapping[str, str]) -> dict[str, Any]:
     """Return a page of records, and the cursor of the next page."""
-    prefix, partition, cursor = (fields.get(name) or None for name in ("prefix", "partition", "cursor"))
-    scope = ("console", entry.spec.name, prefix, partition)
+    prefix, partition, cursor = (fields.get(field) or None for field in ("prefix", "partition", "cursor"))
+    scope = ("console", name, prefix, partition)
     try:
-        table = await catalog.table(entry.spec.name, generation_of(cursor))
+        table = await catalog.table(name, generation_of(cursor))
         position = None if cursor is None else open_sealed(cursor, "cursor", *scope)
         first_part = None if partition is None else parse_part(partition, table.spec.key.fields[0].type)
         page = await table.scan(Scan(PAGE_RECORDS, prefix, first_part, None, position, PAGE_BYTES_MAX))
@@ -246,7 +246,7 @@ async def scan(catalog: Catalog, entry: CatalogEntry, fields: Mapping[str, str])
 
 async def _change(
     catalog: Catalog,
-    entry: CatalogEntry,
+    name: str,
     address: Address,
     caller: str,
     build: Any,
@@ -255,19 +255,19 @@ async def _change(
 ) -> View:
     outcome: Outcome
     try:
-        table = await catalog.table(entry.spec.name)
-        outcome = await table.one(build(table), table.budget(caller))
+        table = await catalog.table(name)
+        outcome = catalog.sealed(name) or await table.one(build(table), table.budget(caller))
     except TableError as error:
         outcome = error
     match outcome:
         case PreconditionFailed():
             return await _compare_with_current(
-                await look_up(catalog, entry, address, caller, fresh=True), describe_error(outcome, write=True), typed
+                await look_up(catalog, name, address, caller, fresh=True), describe_error(outcome, write=True), typed
             )
         case TableError():
-            current = await look_up(catalog, entry, address, caller, fresh=True)
+            current = await look_up(catalog, name, address, caller, fresh=True)
             return View(address, current.record, error=describe_error(outcome, write=True), typed=typed)
-    return await look_up(catalog, entry, address, caller, fresh=True, message=message)
+    return await look_up(catalog, name, address, caller, fresh=True, message=message)
 
 
 async def _compare_with_current(current: View, error: ErrorMessage, typed: str | None) -> View:

@@ -20,7 +20,8 @@ from ...core import MalformedRequest, TableError
 from ..request_context import context_of
 from ..responses import problem_response
 from ..wire import problems
-from . import pages, records
+from ..wire.request_headers import INTEGER_MAX, parse_integer
+from . import generations, pages, records
 from .console import Console
 from .records import Address, View, describe_error
 from .rendering import PAGE_HEADERS, Rendering
@@ -49,6 +50,9 @@ def routes(console: Console) -> list[Route]:
         ("GET", "/console/tables/{table}/record", served.look_up),
         ("PUT", "/console/tables/{table}/record", served.put),
         ("DELETE", "/console/tables/{table}/record", served.delete),
+        ("GET", "/console/tables/{table}/generations", served.list_generations),
+        ("POST", "/console/tables/{table}/generations/{generation}/activate", served.activate),
+        ("DELETE", "/console/tables/{table}/generations/{generation}", served.remove),
     ]
     return [
         Route(path, served.endpoint(handler), methods=[method], name=f"console {path}", include_in_schema=False)
@@ -114,7 +118,7 @@ class _Pages:
     async def scan(self, request: Request) -> Response:
         """Show a page of a table's records."""
         entry = _entry(request)
-        page = await records.scan(_catalog(request), entry, request.query_params)
+        page = await records.scan(_catalog(request), _name(request), request.query_params)
         return await self._table(request, entry, scan=page, part="scan.html")
 
     async def look_up(self, request: Request) -> Response:
@@ -122,7 +126,7 @@ class _Pages:
         entry, fresh = _entry(request), "fresh" in request.query_params
 
         async def look_up(address: Address) -> View:
-            return await records.look_up(_catalog(request), entry, address, _caller(request), fresh=fresh)
+            return await records.look_up(_catalog(request), _name(request), address, _caller(request), fresh=fresh)
 
         return await self._record(request, entry, look_up)
 
@@ -132,7 +136,7 @@ class _Pages:
         fields = await records.read_form(request)
 
         async def put(address: Address) -> View:
-            return await records.put(_catalog(request), entry, address, _caller(request), fields)
+            return await records.put(_catalog(request), _name(request), address, _caller(request), fields)
 
         return await self._record(request, entry, put)
 
@@ -143,9 +147,28 @@ class _Pages:
             raise MalformedRequest("a delete needs an etag")
 
         async def delete(address: Address) -> View:
-            return await records.delete(_catalog(request), entry, address, _caller(request), etag)
+            return await records.delete(_catalog(request), _name(request), address, _caller(request), etag)
 
         return await self._record(request, entry, delete)
+
+    async def list_generations(self, request: Request) -> Response:
+        """Show the generations of a table."""
+        entry = _entry(request)
+        shown = await generations.listed(_catalog(request), _name(request))
+        return await self._table(request, entry, shown=shown, part="generations.html")
+
+    async def activate(self, request: Request) -> Response:
+        """Make a generation current."""
+        entry, number = _entry_to_change(request), _integer(request.path_params, "generation")
+        expected = _integer(request.query_params, "expected")
+        shown = await generations.activate(_catalog(request), _name(request), number, expected)
+        return await self._table(request, entry, shown=shown, part="generations.html")
+
+    async def remove(self, request: Request) -> Response:
+        """Delete a generation."""
+        entry, number = _entry_to_change(request), _integer(request.path_params, "generation")
+        shown = await generations.remove(_catalog(request), _name(request), number)
+        return await self._table(request, entry, shown=shown, part="generations.html")
 
     async def _record(
         self, request: Request, entry: CatalogEntry, work: Callable[[Address], Awaitable[View]]
@@ -167,23 +190,29 @@ class _Pages:
         *,
         view: View | None = None,
         scan: Mapping[str, Any] | None = None,
+        shown: generations.Shown | None = None,
         part: str = "",
     ) -> Response:
-        """Show a table with a record or a page of records, or only the part for them if the script requests it."""
+        """Show a table, with a record, a page of records or its generations, or only this part for the script."""
         self._console.mark_viewed()
+        name = _name(request)
         given = {
             "entry": entry,
+            "name": name,
             "view": view,
             "scan": scan,
+            "generations": shown,
+            "has_generations": generations.has_generations(entry, name),
             "query": request.query_params,
             "edit": _settings(request).console.edit
-            and context_of(request.scope).permissions.may("write", entry.spec.name),
+            and context_of(request.scope).permissions.may("write", name)
+            and (name == entry.spec.name or entry.spec.loading),
             "settings": pages.settings(request, entry),
         }
         if part and request.headers.get("hx-request") == "true" and "hx-history-restore-request" not in request.headers:
             return self._page(request, part, given)
-        shown = await pages.activity(self._console, request, entry)
-        return self._page(request, "table.html", {**given, **shown})
+        active = await pages.activity(self._console, request, entry)
+        return self._page(request, "table.html", {**given, **active})
 
     def _page(self, request: Request, template: str, given: Mapping[str, Any], status: int = 200) -> Response:
         settings = _settings(request)
@@ -198,9 +227,19 @@ class _Pages:
         return self._rendering.page(request, template, {**common, **given}, status)
 
 
+def _name(request: Request) -> str:
+    """Return the name in the path: of a table, of one generation of it, or of its companion."""
+    name: str = request.path_params["table"]
+    return name
+
+
+def _integer(given: Mapping[str, str], name: str) -> int:
+    return parse_integer(given.get(name, ""), name, INTEGER_MAX)
+
+
 def _entry(request: Request, permission: Permission = "read") -> CatalogEntry:
     """Return the table in the path. Raise Refused if the caller lacks the permission, or TableNotFound."""
-    name = request.path_params["table"]
+    name = _name(request)
     # Check before the lookup, so that the response does not reveal whether the table exists.
     if not context_of(request.scope).permissions.may(permission, name):
         raise Refused(f"{permission} is not allowed on this table")

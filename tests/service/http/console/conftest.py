@@ -26,6 +26,7 @@ tables:
   numbers: {store: local, key: {id: integer}}
   points: {store: local, key: {x: integer, y: integer}}
   quiet: {store: local}
+  replaced: {store: local, generations: true}
   sessions: {store: gone, deadline_s: 0.5}
   spread: {store: shards}
   visits: {store: local, key: {user: string, day: integer}}
