@@ -59,7 +59,7 @@ async def test_the_first_page_updates_its_rates_and_marks_failing_tables(
         await expect(page.get_by_role("row", name=re.compile("^high error rate limited"))).to_be_visible()
         await expect(page.locator("tr.why", has_text="most frequent error: throttled")).to_be_visible()
         await expect(page.get_by_role("row", name=re.compile("^store unreachable sessions"))).to_be_visible()
-        await expect(page.locator(".health")).to_contain_text("2 of 11 tables degraded")
+        await expect(page.locator(".health")).to_contain_text("2 of 12 tables degraded")
         states = await page.locator("tbody .state").all_inner_texts()
         assert set(states[:2]) == {"store unreachable", "high error rate"}
         await expect(page.get_by_role("img", name=re.compile("^Operations, last 10 minutes"))).to_be_visible()
