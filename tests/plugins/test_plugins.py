@@ -6,6 +6,7 @@ import re
 import pytest
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.server  # each case runs pytest
 
 OPTIONS = ["-q", *(f"-p{name}" for name in ("plugins.narrowing", "plugins.selection", "plugins.scheduling"))]
 MARKS = "[pytest]\nmarkers =\n jvm\n server\n browser\n daily\n full\n"

@@ -54,6 +54,7 @@ def test_a_server_listens_on_loopback_only_and_ends(
         pass
 
 
+@pytest.mark.server
 def test_the_kafka_connector_duplicates_no_jar_of_pyspark() -> None:
     own = {jar.name.rpartition("-")[0] for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
     brought = {jar.name.rpartition("-")[0] for jar in spark_kafka_jars()}

@@ -86,7 +86,11 @@ async def served(
 ) -> AsyncIterator[Served]:
     """Run the service. `others` are stores in memory, each with a table of the same name."""
     tables = {"t": {"store": "s", "deadline_s": 30, **(table or {})}, **{name: {"store": name} for name in others}}
-    data = {"stores": {name: {"kind": "memory"} for name in ("s", *others)}, "tables": tables, "limits": limits}
+    data = {
+        "stores": {name: {"kind": "memory"} for name in ("s", *others)},
+        "tables": tables,
+        "limits": {"drain_s": 0, **limits},
+    }
     # Compiling the console's templates takes most of the startup time.
     settings = validate(data | ({"console": {"enabled": False}} if auth is None else {"auth": auth}))
     spec = TableSpec("t", value_bytes_max=settings.limits.value_bytes_max)

@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from contract import StoreContract, Time, same, update
+from contract import (
+    Basics,
+    KeysAndValues,
+    Orders,
+    Preconditions,
+    Scans,
+    Time,
+    Tokens,
+    Updates,
+    same,
+    update,
+)
 from support.naive import Naive, Sent
 from support.scripted import Divided, Scripted
 from support.virtual_time import in_virtual_time
@@ -100,8 +111,8 @@ async def test_single_updates_share_calls_if_the_store_shares_updates(share: boo
     assert sizes == ([12] if linger_s == 0 else [1, 5, 5, 1] if share else [1] * len(KEYS))
 
 
-class TestEveryPolicyIdle(StoreContract):
-    """The shared suite with every policy on."""
+class TestEveryPolicyIdle(Basics, KeysAndValues, Updates, Preconditions, Tokens, Orders, Scans):
+    """The shared suite with every policy on. Of these, only the cache depends on expiry, and its suite has a clock."""
 
     clock_can_be_set = False
 

@@ -45,7 +45,12 @@ def in_both_loops(test: Test) -> Callable[..., None]:
 async def serving(tls: TlsFiles | None) -> AsyncIterator[Server]:
     """Run the service with a record of 1 MB."""
     settings = validate(
-        {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}, "console": {"enabled": False}}
+        {
+            "stores": {"s": {"kind": "memory"}},
+            "tables": {"t": {"store": "s"}},
+            "console": {"enabled": False},
+            "limits": {"drain_s": 0},
+        }
     )
     server = Server(ServerConfig(create_app(settings), settings.limits, ListenAddress("127.0.0.1", 0, None, tls)))
     task = asyncio.create_task(server.serve())

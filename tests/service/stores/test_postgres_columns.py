@@ -83,6 +83,7 @@ class TestColumns(Columns, StoreContract):
         pytest.skip("a row of PostgreSQL does not have room for a thousand columns of JSON")
 
 
+@pytest.mark.daily
 class TestColumnsAlone(Columns, Basics, KeysAndValues, Updates, Preconditions, Scans):
     """Without a side table: no tokens, no orders, no expiry."""
 

@@ -28,6 +28,7 @@ def pooler_dsn(postgres_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> I
         yield dsn
 
 
+@pytest.mark.daily
 class TestDocuments(Documents, StoreContract):
     """The complete contract, in transaction mode."""
 

@@ -14,7 +14,26 @@ import pytest
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from contract import COMPOSITE, PartitionScans, StoreContract, Time, one, pages, put, scanned, update, value
+from contract import (
+    COMPOSITE,
+    Basics,
+    Expiry,
+    KeysAndValues,
+    Orders,
+    PartitionScans,
+    Preconditions,
+    Scans,
+    Time,
+    Tokens,
+    Updates,
+    one,
+    pages,
+    put,
+    scanned,
+    update,
+    value,
+)
+from contract.opening import Opens
 from servers.process import HOST
 from servers.proxy import FaultProxy
 from servers.redis import redis_cluster
@@ -38,7 +57,7 @@ def redis_cluster_urls(own_redis_cluster_urls: list[str]) -> list[str]:
     return own_redis_cluster_urls
 
 
-class TestRedisCluster(StoreContract):
+class OnCluster(Opens):
     clock_can_be_set = False
     partitions_are_sorted = False
 
@@ -48,6 +67,15 @@ class TestRedisCluster(StoreContract):
 
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         return table(self.url, spec, cluster=True)
+
+
+class TestRedisCluster(OnCluster, Basics, Tokens, Orders, Scans):
+    """Calls of many records, which are on several nodes, and records with a side key."""
+
+
+@pytest.mark.daily
+class TestTheRestOnCluster(OnCluster, KeysAndValues, Updates, Preconditions, Expiry):
+    """Features that are the same on a single server."""
 
 
 class TestTaggedPartitions(PartitionScans):
