@@ -46,7 +46,7 @@ in_the_default_format = pytest.mark.parametrize("settings", [2], ids=["v2"], ind
 """For tests that depend little on the checkpoint format."""
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.daily), 2], ids=["v1", "v2"])
 def settings(state_service: Service, request: pytest.FixtureRequest) -> Settings:
     return ours(state_service.url, TABLE, request.param)
 
