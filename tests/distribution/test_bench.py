@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -22,23 +23,29 @@ with_flights = pytest.mark.skipif(
 )
 
 
-@pytest.mark.daily
+BENCHMARKS = {
+    "stores redis --seconds 0.2": ("daily", {"service, Arrow"}),
+    "batch --matching 'memory, put of 1,000' --seconds 0.1": (
+        "daily",
+        {"key and value", "ttl_s", "1 bad row in 1,000"},
+    ),
+    f"batch --matching 'memory, get of 1,000, JSON' --seconds 0.1 --against {ROOT}": ("daily", {"fields"}),
+    "compare --seconds 0.2": ("full", {"Tableside", "Tableside, 2 workers: GET", "webdis", "redis-py"}),
+    "refusals --seconds 0.1": ("full", {"none", "unknown, as long as a known one", "signed: expired"}),
+    "hostile --tables memory --matching 'GET /' --seconds 0.5": ("full", {"GET /livez", "GET /metrics", "GET /docs"}),
+}
+"""The arguments of benchmarks, how often they are tested, and some of the ways that they measure."""
+
+
 @pytest.mark.server
-def test_a_store_is_measured_against_its_driver(tmp_path: Path) -> None:
-    results, printed = _measured(tmp_path, "stores", "redis", "--seconds", "0.2")
-    assert {result["group"].rsplit(",")[0] for result in results} >= {"get of 1", "put of 1", "$inc of 1"}
-    assert all(result["per_second"] > 0 and result["per_core"]["cores"]["server"] >= 0 for result in results)
-    assert "service, Arrow" in printed
-
-
-@pytest.mark.daily
-def test_batches_with_options_are_compared_with_the_plainest_one(tmp_path: Path) -> None:
-    results, _ = _measured(tmp_path, "batch", "--matching", "memory, put of 1,000", "--seconds", "0.1")
-    groups = {result["group"] for result in results}
-    assert groups == {"memory, put of 1,000, Arrow", "memory, put of 1,000, JSON"}
-    ways = {result["way"] for result in results}
-    assert {"key and value", "named key", "ttl_s", "token", "1 KB", "1 bad row in 1,000"} < ways
-    assert all(result["ratio"] == 1 for result in results if result["way"] == "key and value")
+@pytest.mark.parametrize(
+    ("arguments", "ways"),
+    [pytest.param(each, ways, marks=getattr(pytest.mark, often)) for each, (often, ways) in BENCHMARKS.items()],
+)
+def test_a_benchmark_measures_each_way(tmp_path: Path, arguments: str, ways: set[str]) -> None:
+    results, _ = _measured(tmp_path, *shlex.split(arguments))
+    assert {result["way"] for result in results} > ways
+    assert all(result["per_second"] > 0 for result in results)
 
 
 @pytest.mark.daily
@@ -65,25 +72,6 @@ def test_measured_rates_are_written_into_the_tables_of_pages() -> None:
         assert table.filled(filled, results) == filled
 
 
-@pytest.mark.daily
-def test_two_checkouts_are_measured_in_turn(tmp_path: Path) -> None:
-    chosen = ("batch", "--matching", "memory, get of 1,000, JSON", "--seconds", "0.1")
-    results, _ = _measured(tmp_path, *chosen, "--against", str(ROOT))
-    assert {"key and value", "fields"} < {result["way"] for result in results}
-    assert all(result["ratio"] > 0 for result in results)
-
-
-@pytest.mark.full
-@pytest.mark.server
-def test_the_service_is_compared_with_others_and_the_ratios_are_drawn(tmp_path: Path) -> None:
-    drawn = tmp_path / "comparison.svg"
-    results, _ = _measured(tmp_path, "compare", "--seconds", "0.2", "--figure", str(drawn))
-    ours = {"Tableside", "Tableside, 2 workers"}
-    assert {result["way"] for result in results} == {"webdis", "redis-py", *ours, *(f"{way}: GET" for way in ours)}
-    assert all(result["per_second"] > 0 for result in results)
-    assert drawn.read_text().count('class="bar"') == sum(result["way"] in ours for result in results)
-
-
 def test_a_figure_has_a_bar_for_each_group_in_light_and_dark_colors(tmp_path: Path) -> None:
     results = [
         *group("a < b", "requests", [("other", 100.0), ("ours", 50.0)], {}),
@@ -103,31 +91,6 @@ async def test_each_layer_of_a_get_is_measured() -> None:
     taken = await in_process.run(calls=64, rounds=1)
     assert {in_process.BARE, "the table", "the service, as HTTP"} < set(taken)
     assert all(seconds > 0 for seconds in taken.values())
-
-
-@pytest.mark.full
-@pytest.mark.server
-def test_refusals_are_compared_by_the_kind_of_error(tmp_path: Path) -> None:
-    results, printed = _measured(tmp_path, "refusals", "--seconds", "0.1")
-    groups = {result["group"] for result in results}
-    assert groups == {"refusals, in process", "refusals, over HTTP"}
-    ways = {result["way"] for result in results}
-    assert {"none", "unknown, as long as a known one", "signed: expired"} < ways
-    assert len(results) == 2 * len(ways)
-    assert all(result["per_second"] > 0 for result in results)
-    assert "an absolute t above 4.5 is a difference" in printed
-
-
-@pytest.mark.full
-@pytest.mark.server
-def test_hostile_requests_are_listed_with_their_cost(tmp_path: Path) -> None:
-    arguments = ("--tables", "memory", "--matching", "GET /", "--seconds", "0.5", "--rounds", "1")
-    results, printed = _measured(tmp_path, "hostile", *arguments)
-    alone = [result for result in results if result["group"] == "hostile, memory"]
-    assert {"GET /livez", "GET /metrics", "GET /docs"} < {result["way"] for result in alone}
-    assert all(result["counts"]["request_bytes"] > 0 and result["per_second"] > 0 for result in alone)
-    assert "others next to hostile requests" in {result["way"] for result in results}
-    assert "The worst inputs" in printed
 
 
 @pytest.mark.full
