@@ -1,8 +1,6 @@
 """RocksDB does large work in short turns: scans, splits, batches of writes and the sweep leave time for other calls."""
 
 import asyncio
-import math
-from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 from rocksdict import WriteBatch
 
-from contract import Time, one, pages, put, scanned, update, written
+from contract import Time, pages, put, scanned, written
 from service.stores.test_rocksdb import database
 from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded
@@ -18,8 +16,7 @@ from tableside.core.operations import Get, Operation, Token, Written
 from tableside.core.page_builder import PAGE_SKIPPED_MAX
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, group_commit, scans
-from tableside.stores.rocksdb.reads import INLINE_BYTES_MAX
-from tableside.stores.rocksdb.scans import BYTES_PER_TURN_MAX, KEYS_PER_TURN_MAX, SKIPPED_PER_TURN
+from tableside.stores.rocksdb.scans import BYTES_PER_TURN_MAX, KEYS_PER_TURN_MAX
 
 
 @pytest.fixture
@@ -72,20 +69,6 @@ async def test_a_page_ends_early_among_expired_records(store: Store, time: Time,
     assert max(examined) <= KEYS_PER_TURN_MAX + 1
 
 
-async def test_a_small_page_examines_few_keys(store: Store, examined: list[int]) -> None:
-    await store.apply([put(f"{index:04}", {}) for index in range(1000)])
-    assert len((await store.scan(Scan(10))).records) == 10
-    assert examined == [10]
-
-
-async def test_a_page_among_expired_records_examines_more_keys_than_it_has_room_for(
-    store: Store, time: Time, examined: list[int]
-) -> None:
-    await fill_expired(store, time, 3 * SKIPPED_PER_TURN)
-    assert [key for key, _ in (await store.scan(Scan(1))).records] == ["live"]
-    assert examined == [1, *[1 + SKIPPED_PER_TURN] * 2, 98]
-
-
 @pytest.mark.parametrize("token", [None, Token("w", 1)])
 async def test_a_turn_writes_a_bounded_number_of_bytes(
     store: Store, token: Token | None, monkeypatch: pytest.MonkeyPatch
@@ -123,67 +106,11 @@ async def test_a_cancelled_scan_ends_with_its_turn(store: Store, time: Time, exa
     assert len(examined) == 1
 
 
-async def test_one_turn_of_the_event_loop_reads_one_large_record(
-    backend: RocksdbBackend, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = backend._database.get
-    turns: list[int] = []
-
-    def noted(names: list[bytes]) -> list[bytes | None]:
-        turns.append(turn)
-        return read(names)
-
-    await store.apply([put(f"{index}", {"long": "x" * INLINE_BYTES_MAX}) for index in range(3)])
-    await written(store, put("short"))
-    monkeypatch.setattr(backend._database, "get", noted)
-    calls = [[Get("0")], [Get("short"), Get("1")], [Get("short")], [Get("2")]]
-    tasks = [asyncio.create_task(store.apply(call)) for call in calls]
-    turn = 0
-    while not all(task.done() for task in tasks):
-        turn += 1
-        await asyncio.sleep(0)
-    assert turns == [1, 2, 2, 3, 3]
-
-
-async def test_a_turn_of_splits_ends_after_the_piece_at_which_its_time_is_over(
-    store: Store, examined: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    halves = scans._halves
-
-    def counted(*arguments: Any) -> Any:
-        examined[-1] += 1
-        return halves(*arguments)
-
-    await store.apply([put(f"{index:05}") for index in range(3000)])
-    monkeypatch.setattr(scans, "SPLITS_S", math.inf)
-    expected = await store.splits(64)
-    examined.clear()
-    monkeypatch.setattr(scans, "TURN_S", 0.0)
-    monkeypatch.setattr(scans, "_halves", counted)
-    assert await store.splits(64) == expected
-    assert len(expected) == 64
-    assert max(examined) == 1
-
-
 async def test_splits_are_fewer_if_the_time_is_over(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.apply([put(f"{index:05}") for index in range(3000)])
     monkeypatch.setattr(scans, "SPLITS_S", 0.0)
     [part] = await store.splits(64)
     assert await scanned(store, split=part) == await scanned(store)
-
-
-def test_keys_are_found_next_to_others(backend: RocksdbBackend) -> None:
-    keys = [b"a", b"b\0", b"b\0\0", b"c"]
-    batch = WriteBatch(raw_mode=True)
-    for key in keys:
-        batch.put(key, b"{}")
-    backend._database.write(batch)
-    search = backend._database.search()
-    for place in (b"", b"a", b"b", *keys, b"b\0\0\0", b"d"):
-        at = bisect_left(keys, place)
-        assert search.first(place) == next(iter(keys[at:]), None)
-        assert search.last(place) == next(iter(keys[:at][::-1]), None)
-    assert search.last(None) == b"c"
 
 
 async def test_other_writes_run_between_the_turns_of_a_large_batch(
@@ -209,19 +136,3 @@ async def test_a_large_batch_ends_at_its_deadline(store: Store, monkeypatch: pyt
     late = [outcome for outcome in outcomes[10:] if isinstance(outcome, DeadlineExceeded)]
     assert [outcome.applied for outcome in late] == ["no"] * 20
     assert len(await scanned(store)) == 10
-
-
-async def test_a_turn_reads_a_bounded_number_of_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    await store.apply([put(f"{index}", {"long": "x" * 1000}) for index in range(10)])
-    monkeypatch.setattr(group_commit, "BYTES_PER_TURN_MAX", 3000)
-    turns: list[group_commit.Turn] = []
-
-    class Counted(group_commit.Turn):
-        def __init__(self) -> None:
-            super().__init__()
-            turns.append(self)
-
-    monkeypatch.setattr(group_commit, "Turn", Counted)
-    assert len(await store.apply([update(f"{index}", {"$inc": {"n": 1}}) for index in range(10)])) == 10
-    assert len(turns) == 5, "each turn reads and writes two records"
-    assert isinstance(await one(store, put("y")), Written)
