@@ -36,7 +36,7 @@ def test_no_get_is_older_than_an_acknowledged_write_in_thousands_of_interleaving
     configuration: str, replicas: int, writes: str, full: bool
 ) -> None:
     """A full run tries ten thousand of each mode."""
-    seeds = 1700 if full else 300
+    seeds = 1700 if full else 120
 
     @in_virtual_time
     async def test() -> int:

@@ -91,6 +91,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"operations_max": 60, "bytes_max": 2**20, "linger_s": 0.0005},
 ]
 KEYS = [f"k{index}" for index in range(12)]
+SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in (2, 3, 4))]
 
 
 def chosen(kind: int, key: str, number: int) -> Operation:
@@ -123,7 +124,7 @@ def seen(outcome: Outcome) -> object:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_concurrent_callers_get_the_outcomes_of_one_order(options: dict[str, Any], seed: int) -> None:
     chance = random.Random(seed)
     coalesce, plain = Coalesce(Erratic(chance, fails=False), **options), MemoryStore(TableSpec("t"))
@@ -148,7 +149,7 @@ async def test_concurrent_callers_get_the_outcomes_of_one_order(options: dict[st
 
 
 @pytest.mark.parametrize("options", [*OPTIONS, {**OPTIONS[1], "linger_s": None}], ids=str)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS[:3])
 async def test_failures_and_cancellations_lose_and_repeat_no_write(options: dict[str, Any], seed: int) -> None:
     chance = random.Random(seed)
     store = Erratic(chance, fails=True)
