@@ -1,26 +1,26 @@
 """The screenshots in the documentation: of a real service under real load, for the time span of a plot.
 
-`TABLESIDE_SCREENSHOT=docs/images scripts/run pytest tests/service/http/console/test_screenshot.py` makes new ones.
+`scripts/run python -m scripts.figures.screenshots` makes new ones in ten minutes.
 """
 
 import asyncio
 import math
-import os
 import random
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import httpx
-import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, async_playwright, expect
 
+from servers import chromium
 from service.http.console.looking import looking
 from support.running import running
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+from ..bootstrap import ROOT
 
-FOLDER_VARIABLE = "TABLESIDE_SCREENSHOT"
+FOLDER = ROOT / "docs" / "images"
 TRAFFIC_S = 615
 BURST_S = 45
 BURST_EVERY_S = 190
@@ -43,54 +43,52 @@ console: {edit: true}
 Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 
 
-@pytest.fixture
-def folder() -> Path:
-    """The folder for the screenshots."""
-    if (named := os.environ.get(FOLDER_VARIABLE)) is None:
-        pytest.skip(f"takes ten minutes: {FOLDER_VARIABLE} names no folder")
-    found = Path(named).resolve()
-    found.mkdir(parents=True, exist_ok=True)
-    return found
-
-
-async def test_the_pictures_of_the_documentation(folder: Path, browser: Browser, tmp_path: Path) -> None:
-    config = tmp_path / "tableside.yaml"
-    config.write_text(CONFIG)
-    with running(tmp_path, config) as service:
-        async with httpx.AsyncClient(base_url=service.url, timeout=30) as client:
-            callers = [
-                asyncio.create_task(often(client, per_s, ask)) for per_s, ask in ((60, get), (12, put), (5, visit))
-            ]
-            try:
-                await keep_sampling(client)
-                await pictures(browser, service.url, folder)
-            finally:
-                for task in callers:
-                    task.cancel()
-                await asyncio.gather(*callers, return_exceptions=True)
+async def main() -> None:
+    """Run a service under load, and write the pictures."""
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory) / "tableside.yaml"
+        config.write_text(CONFIG)
+        with running(Path(directory), config) as service:
+            async with httpx.AsyncClient(base_url=service.url, timeout=30) as client:
+                callers = [
+                    asyncio.create_task(often(client, per_s, ask)) for per_s, ask in ((60, get), (12, put), (5, visit))
+                ]
+                try:
+                    await keep_sampling(client)
+                    async with async_playwright() as driver:
+                        browser = await driver.chromium.launch(
+                            executable_path=chromium.chromium(), args=[*chromium.ARGUMENTS], chromium_sandbox=False
+                        )
+                        await pictures(browser, service.url)
+                        await browser.close()
+                finally:
+                    for task in callers:
+                        task.cancel()
+                    await asyncio.gather(*callers, return_exceptions=True)
 
 
 async def keep_sampling(client: httpx.AsyncClient) -> None:
     """Request a page until a plot is full, so that the sampling rate stays high."""
     for _ in range(TRAFFIC_S // 15):
-        assert (await client.get("/console")).status_code == 200
+        (await client.get("/console")).raise_for_status()
         await asyncio.sleep(15)
 
 
-async def pictures(browser: Browser, url: str, folder: Path) -> None:
+async def pictures(browser: Browser, url: str) -> None:
+    """Take pictures of the overview and of a table."""
     async with looking(browser) as page:
         await page.goto(f"{url}/console")
         await expect(page.get_by_role("heading", name="All tables", exact=True)).to_be_visible()
         await page.wait_for_timeout(2500)
         await page.set_viewport_size({"width": 1280, "height": 600})  # a full page is at least as high as the viewport
-        await page.screenshot(path=folder / "console.png", full_page=True)
+        await page.screenshot(path=FOLDER / "console.png", full_page=True)
     async with looking(browser, dark=True) as page:
         await page.goto(f"{url}/console/tables/aircraft/records?prefix=N1")
         await page.get_by_label("tailnum").fill("N1")
         await page.get_by_role("button", name="Look up").click()
         await expect(page.get_by_role("button", name="Save")).to_be_visible()
         await page.wait_for_timeout(2500)
-        await page.screenshot(path=folder / "console-table.png", full_page=True)
+        await page.screenshot(path=FOLDER / "console-table.png", full_page=True)
 
 
 async def often(client: httpx.AsyncClient, per_s: float, ask: Ask) -> None:
@@ -101,12 +99,14 @@ async def often(client: httpx.AsyncClient, per_s: float, ask: Ask) -> None:
 
 
 async def get(client: httpx.AsyncClient) -> httpx.Response:
+    """Get an aircraft, some of them often."""
     return await client.get(f"/v1/tables/aircraft/records/N{int(random.paretovariate(0.5)) % AIRCRAFT}")
 
 
 async def put(client: httpx.AsyncClient) -> httpx.Response:
-    value = {"manufacturer": "AIRBUS", "seats": random.randrange(20, 400), "engines": {"count": 2, "type": "turbo-fan"}}
+    """Put an aircraft."""
     number = int(random.paretovariate(0.3)) % AIRCRAFT
+    value = {"manufacturer": "AIRBUS", "seats": number % 380 + 20, "engines": {"count": 2, "type": "turbo-fan"}}
     return await client.put(f"/v1/tables/aircraft/records/N{number}", json=value)
 
 
@@ -114,7 +114,11 @@ async def visit(client: httpx.AsyncClient) -> httpx.Response:
     """Count visits. During a burst, there are more than the table's rate limit allows."""
     count = 45 if time.monotonic() % BURST_EVERY_S < BURST_S else 10
     operations = [
-        {"op": "update", "key": [f"user-{random.randrange(50)}", day], "update": {"$inc": {"n": 1}}, "default": {}}
+        {"op": "update", "key": [f"user-{day % 50}", day], "update": {"$inc": {"n": 1}}, "default": {}}
         for day in random.sample(range(300), count)
     ]
     return await client.post("/v1/tables/visits/batch", json={"operations": operations})
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
