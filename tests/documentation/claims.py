@@ -56,6 +56,7 @@ CLAIMS = [
             "command-line": ("sh", "console"),
             "python": ("sh", "python", "text"),
             "ordered-writes": ("sh", "console"),
+            "replacing-a-table": ("sh", "console", "python"),
             "migrating": ("sh", "console", "python", "text"),
         }.items()
         for language in languages
@@ -123,6 +124,7 @@ CLAIMS = [
     Claim("docs/configuration.md", "yaml", CONFIGURED),
     Claim("docs/stores*.md", "yaml", CONFIGURED, "stores:"),
     Claim("docs/policies.md", "yaml", CONFIGURED),
+    Claim("docs/replacing-a-table.md", "yaml", CONFIGURED),
     Claim("docs/partitioned-tables.md", "yaml", CONFIGURED),
     Claim("docs/security.md", "yaml", CONFIGURED, "stores:"),
     Claim("docs/security.md", "yaml",

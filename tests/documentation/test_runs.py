@@ -61,7 +61,7 @@ def test_the_blocks_of_a_page_run(spark: SparkSession, tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("page", ["python", "command-line", "ordered-writes"])
+@pytest.mark.parametrize("page", ["python", "command-line", "ordered-writes", "replacing-a-table"])
 def test_the_blocks_of_a_page_without_spark_print_the_documented_output(page: str, tmp_path: Path) -> None:
     with followed(f"docs/{page}.md", tmp_path):
         pass
