@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parent.parent
 LEAN = Path(__file__).with_name("lean")
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -28,9 +27,9 @@ class Preloaded:
 
     def __init__(self) -> None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-        command, environment = [sys.executable, "-m", "support.preloaded"], lean({"PYTHONPATH": str(TESTS)})
+        command = [sys.executable, "-m", "support.preloaded"]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = subprocess.Popen(command, env=environment, text=True, **pipes)
+        self._process = subprocess.Popen(command, env=lean({}), text=True, **pipes)
         self._lock = threading.Lock()
         atexit.register(self._process.communicate)
 
