@@ -93,7 +93,9 @@ def run_test_command(folder: Path, *arguments: str, failing: str = "") -> tuple[
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("page", [".github/CONTRIBUTING.md", "docs/first-change.md"])
+@pytest.mark.parametrize(
+    "page", [pytest.param(".github/CONTRIBUTING.md", marks=pytest.mark.daily), "docs/first-change.md"]
+)
 def test_the_commands_for_contributors_succeed(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     commands = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).splitlines()
