@@ -90,7 +90,9 @@ class ControlTable:
     async def interrupt_loading(self) -> None:
         """Remove what loads in a store of this process alone: the process that loaded it has ended."""
         for name in self.tables if self.alone else ():
-            await self.change(name, lambda known: known.without_idle(now_ms() + 1))
+            before, after = await self.change(name, lambda known: known.without_idle(now_ms() + 1))
+            for number in after.removed_since(before):
+                log.warning("table %s: generation %d is removed, because its load was interrupted", name, number)
 
     async def switched(self) -> None:
         """Wait until every process knows a change that was made before this call."""

@@ -51,12 +51,13 @@ class GenerationMetrics:
         """Set the gauges of a table that was removed from the configuration to 0."""
         self._set(table, 0, (), None, 0)
 
-    def count(self, table: str, before: Generations, after: Generations, reason: str) -> None:
-        """Count what a change of a table's generations activated and removed."""
-        if after.current.number != before.current.number:
-            self._activations.labels(table).inc()
-        if removed := {one.number for one in after.removed} - {one.number for one in before.removed}:
-            self._removals.labels(table, reason).inc(len(removed))
+    def count_activation(self, table: str) -> None:
+        """Count that another generation became current."""
+        self._activations.labels(table).inc()
+
+    def count_removal(self, table: str, reason: str) -> None:
+        """Count a removed generation."""
+        self._removals.labels(table, reason).inc()
 
     def _set(
         self, table: str, current: int, every: tuple[Generation, ...], oldest: Generation | None, now_ms: int

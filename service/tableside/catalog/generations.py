@@ -56,6 +56,11 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
         """The generations whose records are still to be removed."""
         return tuple(one for one in self.every if one.state == "removed")
 
+    def removed_since(self, before: "Generations") -> list[int]:
+        """Return the numbers of the generations that were removed after this earlier state."""
+        earlier = {one.number for one in before.removed}
+        return [one.number for one in self.removed if one.number not in earlier]
+
     @property
     def present(self) -> tuple[Generation, ...]:
         """The generations that can be read."""

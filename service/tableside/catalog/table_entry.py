@@ -164,9 +164,15 @@ class TableEntry(CatalogEntry):
         await asyncio.gather(super().close(), *(entry.close() for entry in self._others.values()), *self._closing)
 
     async def _change(self, step: Step, reason: str = "") -> Generations:
-        """Change the generations. Count those that are removed with this reason."""
+        """Change the generations. Count and log what is activated, and what is removed with this reason."""
         before, after = await self._control.change(self._name, step)
-        self._context.metrics.generations.count(self.spec.name, before, after, reason)
+        name, metrics = self.spec.name, self._context.metrics.generations
+        if after.current.number != before.current.number:
+            metrics.count_activation(name)
+            log.info("table %s: generation %d is current, after %d", name, after.current.number, before.current.number)
+        for number in after.removed_since(before):
+            metrics.count_removal(name, reason)
+            log.info("table %s: generation %d is removed: %s", name, number, reason)
         return after
 
     async def _check_supported(self) -> None:

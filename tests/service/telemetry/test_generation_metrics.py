@@ -53,6 +53,8 @@ def test_every_worker_shows_the_generations_of_a_table(workers: int, redis_url: 
         }
         until(lambda: all(expected.items() <= found(client, table).items() for _ in range(4 * workers)))
         assert not re.search('tableside_generation.*table="plain"', client.get("/metrics").text)
+        for event in ("3 is removed: deleted", "2 is removed: replaced", "4 is current, after 1"):
+            assert f"{table}: generation {event}" in service.log.read_text()
 
 
 def test_a_table_that_is_removed_from_the_configuration_shows_zeros(tmp_path: Path) -> None:
