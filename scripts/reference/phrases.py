@@ -90,7 +90,7 @@ def _counted(schema: Schema, what: str) -> str:
 
 def _characters(schema: Schema) -> str:
     span = _span(schema.get("minLength"), schema.get("maxLength"))
-    return f"{span} characters" if span else ""
+    return "not empty" if span == "at least 1" else f"{span} characters" if span else ""
 
 
 def _pattern(schema: Schema) -> str:

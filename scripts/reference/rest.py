@@ -15,7 +15,7 @@ HEAD = """\
 # REST
 
 All requests of the service, as in `/openapi.json` of a running service.
-[The HTTP interface](../http.md) explains their semantics.
+[The HTTP interface](../http.md) explains their semantics. Bodies are `application/json` unless another type is named.
 
 This page is generated: `scripts/run python -m scripts.reference` renews it.
 """
@@ -27,6 +27,9 @@ REFUSED = 400
 
 EVERYWHERE = {"X-Request-Id", "traceparent"}
 """Headers that every request may have."""
+
+JSON = "application/json"
+"""The media type of bodies for which the page names none."""
 
 METHODS = ("get", "head", "put", "patch", "delete", "post")
 
@@ -118,7 +121,7 @@ def _request(request: Request, shared: Shared) -> Iterable[str]:
     yield _answers(operation["responses"])
     codes = [name for name in request.codes if not request.of_records or name not in shared.codes]
     if codes:
-        yield f"Errors{' besides the common ones' if request.of_records else ''}: {', '.join(map(code, codes))}.\n"
+        yield f"{'Other errors' if request.of_records else 'Errors'}: {', '.join(map(code, codes))}.\n"
 
 
 def _answers(answers: Mapping[str, Described]) -> str:
@@ -153,7 +156,9 @@ def _content(content: Described) -> str:
 def _medium(medium: str, schema: Described) -> str:
     if medium == problems.MEDIA_TYPE:
         return f"a {_link('Problem')}"
-    return f"{phrase(schema, _link)} as `{medium}`" if "$ref" in schema else f"`{medium}`"
+    if "$ref" not in schema:
+        return code(medium)
+    return phrase(schema, _link) + ("" if medium == JSON else f" as {code(medium)}")
 
 
 def _codes() -> Iterable[str]:

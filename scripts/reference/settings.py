@@ -16,6 +16,7 @@ HEAD = """\
 # Settings
 
 The type, bounds and default of every member of a configuration. A member without a default is required.
+The end of a name is its unit: seconds (`_s`), a second (`per_s`), or bytes.
 [Configuration](../configuration.md), [Policies](../policies.md) and [Stores](../stores.md) explain the members.
 
 This page is generated: `scripts/run python -m scripts.reference` renews it.
@@ -26,15 +27,6 @@ NOT_IN_THE_FILE = {"options"}
 
 OF_ITS_KIND = {"additionalProperties": True, "type": "object"}
 """The schema of members that depend on the kind of store."""
-
-UNITS = {
-    "per_s": "a second",
-    "_s": "seconds",
-    "bytes_max": "bytes",
-    "bytes_in_flight_max": "bytes",
-    "_bytes": "bytes",
-}
-"""The unit of a number, by the end of its name."""
 
 
 @dataclass
@@ -135,22 +127,20 @@ def _body(model: Schema, sections: Mapping[str, Section]) -> str:
     members: Mapping[str, Schema] = model.get("properties", {})
     required = set(model.get("required", ()))
     rows = [
-        (f"`{name}`", _type(name, member, sections), "" if name in required else _shown(member))
+        (f"`{name}`", _type(member, sections), "" if name in required else _shown(member))
         for name, member in members.items()
     ]
     return f"{_about(model.get('description', ''))}\n\n{table(('member', 'type', 'default'), rows)}\n"
 
 
-def _type(name: str, member: Schema, sections: Mapping[str, Section]) -> str:
+def _type(member: Schema, sections: Mapping[str, Section]) -> str:
     if member.get("additionalProperties") == OF_ITS_KIND:
         return "by name: [by kind](#stores-by-kind)"
     without_null = {**member, "anyOf": [part for part in member.get("anyOf", ()) if part.get("type") != "null"]}
-    said = phrase(
+    return phrase(
         without_null if without_null["anyOf"] else member,
         lambda title: f"[below](#{sections[title].anchor})",
     )
-    unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending)), None)
-    return f"{said}; {unit}" if unit and ("number" in said or "integer" in said) else said
 
 
 def _shown(member: Schema) -> str:
