@@ -5,7 +5,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
@@ -14,6 +14,7 @@ from ..core import (
     Backend,
     GenerationSealed,
     InvalidOperation,
+    MalformedRequest,
     StoreUnavailable,
     TableNotFound,
     TableSpec,
@@ -46,8 +47,8 @@ CONCURRENT_OPENS_MAX = 8
 FOLLOW_EVERY_S = 1.0
 """How often a process reads the control tables of its stores."""
 
-_INTERNAL = re.compile(rf"({RUNS_IN_STORE}|{GENERATION_IN_STORE}[0-9]+|{CONTROL})$")
-"""The names in a store of what is not a table of its own: companions, generations, and the control table."""
+_GENERATION = re.compile(rf"(.+){GENERATION_IN_STORE}([0-9]{{1,18}})")
+"""The name of a generation in a store: the name of its table, and its number."""
 
 
 class Environment(msgspec.Struct, frozen=True):
@@ -100,7 +101,6 @@ class Catalog:
                 if isinstance(backend, PartitionedBackend):
                     backend.compose(backends)
             catalog = cls(settings, backends, environment)
-            await catalog._controls.read()
             await catalog._open_tables()
             await catalog._find_tables()
         except BaseException:
@@ -114,16 +114,27 @@ class Catalog:
         Raise TableNotFound if there is none, StoreUnavailable if it cannot be opened now. Raise Overloaded if too many
         calls wait for the table's store.
         """
-        base, name, suffix = self._named(name)
-        entry = base.runs if suffix == COMPANION else await base.current()
-        wanted = int(suffix) if suffix not in ("", COMPANION) else generation
-        if wanted is not None and (suffix or wanted != entry.spec.generation):
-            entry = await self.generations(name).numbered(wanted)
-        if entry.table is not None:
-            return entry.table
-        table = await self._opened(entry)
-        # The write that created the entry may have failed or been cancelled, and removed it from the catalog.
-        return table if self._entries.setdefault(name, base) is base else await self.table(name, generation)
+        if (base := self._entries.get(name)) is not None:
+            entry = base.known_now(generation)
+            if entry is not None and entry.table is not None:
+                return entry.table
+        return await self._found(name, generation)
+
+    async def _found(self, name: str, generation: int | None) -> Table:
+        await self._discover(name)
+        base, table_name, suffix = self._named(name)
+        number = _number(suffix, generation)
+        entry = base.runs if suffix == COMPANION else base.known_now(number)
+        if entry is None or (table := entry.table) is None:
+            with self._waiting(base.store):
+                entry = entry or await base.find(number)
+                table = await entry.opened()
+            # The write that created the entry may have failed or been cancelled, and removed it from the catalog.
+            if self._entries.setdefault(table_name, base) is not base:
+                return await self.table(name, generation)
+        if suffix not in ("", COMPANION) and not base.has_generations:
+            raise Unsupported("generations: the configuration of the table needs `generations: true`")
+        return table
 
     def entry(self, name: str) -> CatalogEntry:
         """Return the entry of a table, of its companion or of one generation, as far as they are known.
@@ -133,10 +144,14 @@ class Catalog:
         base, _, suffix = self._named(name)
         if suffix == COMPANION:
             return base.runs
-        return self.generations(name.partition("@")[0]).known_entry(int(suffix)) if suffix else base.shown
+        return self._generations(name.partition("@")[0]).known_entry(int(suffix)) if suffix else base.shown
 
-    def generations(self, name: str) -> TableEntry:
+    async def generations(self, name: str) -> TableEntry:
         """Return the generations of a table. Raise TableNotFound, or Unsupported if it cannot have any."""
+        await self._discover(name)
+        return self._generations(name)
+
+    def _generations(self, name: str) -> TableEntry:
         base, _, suffix = self._named(name)
         if suffix:
             raise InvalidOperation("only a table has generations: its name in the path ends before the @")
@@ -146,9 +161,10 @@ class Catalog:
 
     async def generations_to_write(self, name: str) -> TableEntry:
         """Return the generations of a table. Create the table if the settings allow that."""
+        await self._discover(name)
         if self._can_create(name):
             await self.table_to_write(name)
-        return self.generations(name)
+        return self._generations(name)
 
     def sealed(self, name: str) -> GenerationSealed | None:
         """Return the error of writes to a table, if its name chooses a generation that does not load."""
@@ -165,6 +181,7 @@ class Catalog:
 
     async def table_or_spec(self, name: str) -> Table | TableSpec:
         """Return a table, or the spec of one that a write would create. Raise TableNotFound if there is neither."""
+        await self._discover(name)
         return self._automatic_spec(name) if self._can_create(name) else await self.table(name)
 
     async def table_to_write(self, name: str) -> Table:
@@ -179,7 +196,8 @@ class Catalog:
             raise TooLarge(f"auto_create creates at most {AUTO_TABLES_MAX} tables")
         entry = self._add_automatic(name)
         try:
-            return await self._opened(await entry.current())
+            with self._waiting(entry.store):
+                return await (await entry.current()).opened()
         except BaseException:
             if entry.table is None and self._entries.get(name) is entry:
                 del self._entries[name]
@@ -190,7 +208,7 @@ class Catalog:
 
         Raise TableNotFound if no table has this name and no write can create it.
         """
-        if name not in self._entries and self._can_create(name):
+        if name not in self._entries and self._can_create(name.partition("@")[0]):
             return
         if (in_flight := self._in_flight.get(self._named(name)[0].store)) is not None:
             in_flight.check()
@@ -223,6 +241,7 @@ class Catalog:
         added = {name: self._entry(settings, name) for name in settings.tables.keys() - old.tables.keys()}
         await open_all_or_none([*added.values()])
         self._settings = settings
+        self._controls.change(settings)
         locations = frozenset[TableLocation]().union(*(entry.locations for entry in added.values()))
         for name, entry in [*self._entries.items()]:
             # A new table of the settings replaces one that a write created at the same location.
@@ -257,11 +276,22 @@ class Catalog:
         await self._replicas.close()
         await _close(self._backends.values())
 
-    async def _opened(self, entry: CatalogEntry) -> Table:
-        """Return the table of an entry. The wait for its store counts as work in flight in the store."""
-        in_flight = self._in_flight.get(entry.store)
-        with nullcontext() if in_flight is None else in_flight.entered():
-            return await entry.opened()
+    def _waiting(self, store: str) -> AbstractContextManager[None]:
+        """Return a context within which the wait for a store counts as work in flight in it."""
+        in_flight = self._in_flight.get(store)
+        return nullcontext() if in_flight is None else in_flight.entered()
+
+    async def _discover(self, name: str) -> None:
+        """Add a table that another process created by `auto_create`, if it has had more than one generation."""
+        base, _, suffix = name.partition("@")
+        store = self._settings.default_store
+        if base in self._entries or store is None or not self._can_create(base):
+            return
+        if (control := self._controls.of(store)) is not None:
+            # Another process may just have created the generation that the name chooses.
+            await (control.read_since(time.monotonic()) if suffix else control.follow())
+            if base in control.tables and base not in self._entries:
+                self._add_automatic(base)
 
     def _named(self, name: str) -> tuple[CatalogEntry, str, str]:
         """Return the entry and the name of a table, and what follows an @ in the name. Raise TableNotFound."""
@@ -282,26 +312,36 @@ class Catalog:
         if not self._settings.auto_create or default is None:
             return
         locations = self._locations()
+        control = self._controls.of(default)
         try:
-            names = await self._backends[default].tables()
+            names = {*await self._backends[default].tables()}
+            if control is not None:
+                await control.follow()
+                names |= control.tables.keys()
         except StoreUnavailable as error:
             log.warning("cannot list the tables of store %s: %s", default, error.detail)
             return
-        control = self._controls.of(default)
-        for name in {*names, *(() if control is None else control.tables)}:
-            is_table = name not in self._entries and not _INTERNAL.search(name)
+        for name in names:
+            is_table = name not in self._entries and name != CONTROL and not name.endswith(RUNS_IN_STORE)
+            is_table = is_table and not self._is_generation(name)
             if is_table and not locations & self._settings.locations(default, name):
                 self._add_automatic(name)
         await self._open_tables()
 
     def _can_create(self, name: str) -> bool:
         """Return whether a write may create the table: it does not exist, and no other table uses its location."""
-        settings = self._settings
-        if name in self._entries or not settings.auto_create or settings.default_store is None:
+        settings, (base, _, suffix) = self._settings, name.partition("@")
+        if {name, base} & self._entries.keys() or not settings.auto_create or settings.default_store is None:
             return False
-        if (name := name.partition("@")[0]) in self._entries:
+        if suffix not in ("", COMPANION) or self._is_generation(base):
             return False
-        return not self._locations() & settings.locations(settings.default_store, name)
+        return not self._locations() & settings.locations(settings.default_store, base)
+
+    def _is_generation(self, name: str) -> bool:
+        """Return whether this is, or was, the name of a generation in the default store."""
+        control = self._controls.of(self._settings.default_store or "")
+        match = _GENERATION.fullmatch(name)
+        return bool(control and match and 1 < int(match[2]) <= control.of(match[1]).last)
 
     def _locations(self) -> frozenset[TableLocation]:
         """Return the locations of the records of all tables in the settings."""
@@ -370,6 +410,15 @@ class Catalog:
             in_flight=self._in_flight.get(store),
             partitions=tuple(self._stack_context(part) for part in parts),
         )
+
+
+def _number(suffix: str, generation: int | None) -> int | None:
+    """Return the generation that a name with this suffix and a cursor choose, or None for the current one."""
+    if suffix in ("", COMPANION):
+        return generation
+    if generation not in (None, int(suffix)):
+        raise MalformedRequest("the cursor or split belongs to another generation of the table")
+    return int(suffix)
 
 
 def _with_limits(spec: TableSpec, settings: Settings, store: str) -> TableSpec:

@@ -11,7 +11,23 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from ..core import NO_EXPIRY, Contended, Get, Put, Record, TableError, TableNotFound, Written, now_ms
+import msgspec
+
+from ..core import (
+    NO_EXPIRY,
+    Contended,
+    Get,
+    Put,
+    Record,
+    RecordUnreadable,
+    StoreMisconfigured,
+    StoreUnavailable,
+    TableError,
+    TableNotFound,
+    TooLarge,
+    Written,
+    now_ms,
+)
 from ..core.errors import PreconditionFailed
 from .generations import ONLY_FIRST, AllGenerations, Generations, decode, encode
 from .table import Table
@@ -25,6 +41,9 @@ STALE_S = 1.8
 
 CHANGES_MAX = 20
 """How often a change is decided again after another process has changed the record."""
+
+RECORD_BYTES_MAX = 300_000
+"""The size of the record above which no generation is created. DynamoDB has items of at most 400 KB."""
 
 OpenTable: TypeAlias = Callable[[bool], Awaitable[Table]]
 """Opens the control table. With True it is created if it is absent, else TableNotFound is raised."""
@@ -49,6 +68,7 @@ class ControlTable:
         self._read_at = -math.inf
         self._reading: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
+        """Between a decision and its write, the copy must not change."""
 
     def of(self, name: str) -> Generations:
         """Return the generations of the table with this name in the store, as far as this process knows them."""
@@ -72,6 +92,7 @@ class ControlTable:
         while self._read_at < moment:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read())
+                self._reading.add_done_callback(_observe)  # Every caller may have been cancelled.
             await asyncio.shield(self._reading)
 
     async def change(self, name: str, step: Step) -> tuple[Generations, Generations]:
@@ -82,22 +103,22 @@ class ControlTable:
         """
         for _ in range(CHANGES_MAX):
             await self.read_since(time.monotonic())
-            before = self.of(name)
-            if (after := step(before)) == before or await self._replaced({**self.tables, name: after}):
-                return before, after
+            async with self._lock:
+                before = self.of(name)
+                if (after := step(before)) == before or await self._replaced(name, after):
+                    return before, after
         raise Contended("other processes changed the generations of this store's tables at the same time")
-
-    async def interrupt_loading(self) -> None:
-        """Remove what loads in a store of this process alone: the process that loaded it has ended."""
-        for name in self.tables if self.alone else ():
-            before, after = await self.change(name, lambda known: known.without_idle(now_ms() + 1))
-            for number in after.removed_since(before):
-                log.warning("table %s: generation %d is removed, because its load was interrupted", name, number)
 
     async def switched(self) -> None:
         """Wait until every process knows a change that was made before this call."""
         if not self.alone:
             await asyncio.sleep(STALE_S)
+
+    async def close(self) -> None:
+        """Cancel a read in flight."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
 
     async def _read(self) -> None:
         async with self._lock:
@@ -105,9 +126,24 @@ class ControlTable:
             found = await self._found()
             if found is None:
                 self._keep({}, None, started)
+            elif found.etag == self._etag:
+                self._keep(self.tables, self._etag, started)
             else:
-                tables = self.tables if found.etag == self._etag else decode(found.value)
-                self._keep(tables, found.etag, started)
+                self._keep(self._decoded(found.value), found.etag, started)
+
+    def _decoded(self, text: bytes) -> AllGenerations:
+        """Return the generations. What loads in a store of this process alone was interrupted when it last ended."""
+        try:
+            tables = decode(text)
+        except msgspec.DecodeError as error:
+            raise _damaged(error) from error
+        if not self.alone or self._etag is not None:
+            return tables
+        left = {name: known.without_idle(now_ms() + 1) for name, known in tables.items()}
+        for name, known in left.items():
+            for number in known.removed_since(tables[name]):
+                log.warning("table %s: generation %d is removed, because its load was interrupted", name, number)
+        return left
 
     async def _found(self) -> Record | None:
         try:
@@ -116,7 +152,11 @@ class ControlTable:
                 raise found
         except TableNotFound:
             return None
+        except RecordUnreadable as error:
+            raise _damaged(error) from error
         except TableError as error:
+            if error.retriable and not isinstance(error, StoreUnavailable):
+                raise StoreUnavailable(f"the generations of tables cannot be read now: {error.detail}") from error
             if self.required or self.tables or error.retriable:
                 raise
             log.warning("the generations of tables cannot be read, so there are none: %s", error.detail)
@@ -124,16 +164,22 @@ class ControlTable:
         assert found is None or isinstance(found, Record)
         return found
 
-    async def _replaced(self, tables: AllGenerations) -> bool:
-        """Write the record. Return False if another process has changed it."""
-        async with self._lock:
-            started, etags = time.monotonic(), None if self._etag is None else (self._etag,)
-            put = Put(KEY, encode(tables), if_match=etags, if_absent=etags is None, ttl_s=NO_EXPIRY)
+    async def _replaced(self, name: str, after: Generations) -> bool:
+        """Write the record. Return False if another process has changed it. The caller has the lock."""
+        tables, started = {**self.tables, name: after}, time.monotonic()
+        text, etags = encode(tables), None if self._etag is None else (self._etag,)
+        if len(text) > RECORD_BYTES_MAX and after.last > self.of(name).last:
+            raise TooLarge("the generations of the store's tables have too many long notes, or are too many")
+        put = Put(KEY, text, if_match=etags, if_absent=etags is None, ttl_s=NO_EXPIRY)
+        try:
             outcome = await (await self._open(True)).one(put)
-            if isinstance(outcome, Written):
-                self._keep(tables, outcome.etag, started)
-                return True
-            self._read_at = -math.inf
+        except BaseException:
+            self._read_at = -math.inf  # The record may have been written.
+            raise
+        if isinstance(outcome, Written):
+            self._keep(tables, outcome.etag, started)
+            return True
+        self._read_at = -math.inf
         if isinstance(outcome, PreconditionFailed | Contended):
             return False
         assert isinstance(outcome, TableError)
@@ -142,3 +188,12 @@ class ControlTable:
     def _keep(self, tables: AllGenerations, etag: str | None, read_at: float) -> None:
         self.tables, self._etag = tables, etag
         self._read_at = math.inf if self.alone else read_at
+
+
+def _damaged(error: Exception) -> StoreMisconfigured:
+    return StoreMisconfigured(f"the record with the generations of the store's tables is damaged: {error}")
+
+
+def _observe(reading: "asyncio.Task[None]") -> None:
+    if not reading.cancelled():
+        reading.exception()

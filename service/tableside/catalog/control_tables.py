@@ -4,9 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 
-from ..core import Backend, DeadlineExceeded, StoreUnavailable, TableError, TableSpec
+import msgspec
+
+from ..core import Backend, TableError, TableSpec
 from ..settings import Settings, TableSettings
 from ..stores import PartitionedBackend
 from .control_table import ControlTable
@@ -31,6 +32,7 @@ class ControlTables:
         self._backends = backends
         self._contexts = contexts
         self._entries: dict[str, CatalogEntry] = {}
+        self._failing = set[str]()
         whole = [name for name, backend in backends.items() if not isinstance(backend, PartitionedBackend)]
         self._controls = {name: self._control(name) for name in whole}
 
@@ -38,12 +40,11 @@ class ControlTables:
         """Return the control table of a store, None if the store is partitioned."""
         return self._controls.get(store)
 
-    async def read(self) -> None:
-        """Read the generations in all stores that can be reached. What was loading in this process is removed."""
-        for control in self._controls.values():
-            with suppress(StoreUnavailable, DeadlineExceeded):
-                await control.read_since(time.monotonic())
-                await control.interrupt_loading()
+    def change(self, settings: Settings) -> None:
+        """Apply other settings for the same stores, whose tables may need generations from now on."""
+        self._settings = settings
+        for store, control in self._controls.items():
+            control.required = control.required or self._is_required(store)
 
     async def follow(self, entries: Collection[TableEntry]) -> None:
         """Read what has changed, and remove what the tables no longer need."""
@@ -51,6 +52,7 @@ class ControlTables:
 
     async def close(self) -> None:
         """Wait for the operations in flight, and close the policies."""
+        await asyncio.gather(*(control.close() for control in self._controls.values()))
         await asyncio.gather(*(entry.close() for entry in self._entries.values()))
 
     async def _follow(self, store: str, entries: Collection[TableEntry]) -> None:
@@ -62,21 +64,31 @@ class ControlTables:
                 if entry.store == store and entry.spec.first_name in control.tables:
                     await entry.maintain()
         except TableError as error:
-            log.info("the generations of the tables in store %s are maintained later: %s", store, error.detail)
+            if store not in self._failing:
+                log.warning("the generations of the tables in store %s cannot be followed: %s", store, error.detail)
+            self._failing.add(store)
+        except Exception:  # an unexpected error in one store must not end the work for all
+            log.exception("the generations of the tables in store %s cannot be followed", store)
+        else:
+            self._failing.discard(store)
 
     def _control(self, store: str) -> ControlTable:
-        settings = self._settings
-
         async def opened(create: bool) -> Table:
             entry = self._entries.get(store)
             if entry is None or (create and not entry.spec.create):
                 entry = self._entries[store] = self._entry(store, create=create)
             return await entry.opened()
 
+        alone = self._backends[store].single_process
+        return ControlTable(opened, alone=alone, required=self._is_required(store))
+
+    def _is_required(self, store: str) -> bool:
+        settings = self._settings
         automatic = settings.auto_create and settings.default_store == store
-        required = automatic or any(one.generations and one.store == store for one in settings.tables.values())
-        return ControlTable(opened, alone=self._backends[store].single_process, required=required)
+        return automatic or any(one.generations and one.store == store for one in settings.tables.values())
 
     def _entry(self, store: str, *, create: bool) -> CatalogEntry:
         spec, settings = TableSpec(CONTROL, create=create), TableSettings(store=store)
-        return CatalogEntry(spec, settings, self._backends[store], self._contexts[store], None, frozenset())
+        # The share of the store must not keep the service from learning which generation is current.
+        context = msgspec.structs.replace(self._contexts[store], in_flight=None)
+        return CatalogEntry(spec, settings, self._backends[store], context, None, frozenset())

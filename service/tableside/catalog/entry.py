@@ -10,7 +10,9 @@ from ..auth import COMPANION
 from ..core import (
     Backend,
     Estimate,
+    GenerationNotFound,
     KeySchema,
+    Scan,
     Store,
     StoreUnavailable,
     TableError,
@@ -102,6 +104,19 @@ class CatalogEntry:
         """Return the entry of the current generation. Raise a TableError if it cannot be known now."""
         return self
 
+    def known_now(self, number: int | None) -> "CatalogEntry | None":
+        """Return the entry of a generation, by default of the current one, or None if `find` must look it up."""
+        return self if number in (None, 1) else None
+
+    async def find(self, number: int | None) -> "CatalogEntry":
+        """Return the entry of a generation, by default of the current one. Raise GenerationNotFound."""
+        raise GenerationNotFound(f"the table has no generation {number}")
+
+    @property
+    def has_generations(self) -> bool:
+        """Whether the table may have more generations than its first."""
+        return False
+
     @property
     def shown(self) -> "CatalogEntry":
         """The same, as far as this process knows it."""
@@ -125,7 +140,7 @@ class CatalogEntry:
             try:
                 async with asyncio.timeout(self.settings.deadline_s), self._opening:
                     if self.table is None:
-                        self._open(await self._backend.store(self.spec))
+                        self._open(await self._open_store())
                     self._check_not_closed()
             except TimeoutError:
                 raise StoreUnavailable(f"table {self.spec.name!r}: its store does not answer") from None
@@ -146,6 +161,14 @@ class CatalogEntry:
         """Return about the number and the size of the records."""
         await self.opened()
         return Estimate() if self._store is None else await whole_tables.estimate(self._store)
+
+    async def is_empty(self) -> bool:
+        """Return whether the store has no records under the table's name there, or none that it finds at once."""
+        try:
+            store = await self._backend.store(msgspec.structs.replace(self.spec, create=False))
+        except TableNotFound:
+            return True
+        return not (await store.scan(Scan(1))).records
 
     async def drop(self) -> None:
         """Remove the records from the store, and the table if it has one. Raise a TableError if that fails."""
@@ -195,6 +218,14 @@ class CatalogEntry:
     def _check_not_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable(f"table {self.spec.name!r} was closed while it was being opened")
+
+    async def _open_store(self) -> Store:
+        """Open the store, again if `release` has changed the spec in the meantime."""
+        while True:
+            spec = self.spec
+            store = await self._backend.store(spec)
+            if self.spec is spec:
+                return store
 
     def _open(self, store: Store) -> None:
         self._check_not_closed()

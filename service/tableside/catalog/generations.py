@@ -6,7 +6,7 @@ Functions are pure. A generation that is removed stays in the state `removed` un
 another process removes them if this one ends.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -46,6 +46,17 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
     every: tuple[Generation, ...] = (Generation(1, "current"),)
     last: int = 1
 
+    def __post_init__(self) -> None:
+        """Raise ValueError if the numbers do not rise, or not exactly one generation is current."""
+        numbers = [one.number for one in self.every]
+        states = [one.state for one in self.every]
+        if (
+            states.count("current") != 1
+            or numbers != sorted({*numbers})
+            or not 0 < numbers[0] <= numbers[-1] <= self.last
+        ):
+            raise ValueError("the numbers of generations rise, `last` is the highest or above, and one is current")
+
     @property
     def current(self) -> Generation:
         """The generation that requests without a number read and write."""
@@ -83,6 +94,10 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
         added = Generation(self.last + 1, "loading", now_ms, 0, now_ms, note, request)
         return Generations((*self.every, added), added.number)
 
+    def skipped(self, number: int) -> "Generations":
+        """Never use this number, nor a lower one that is not used yet."""
+        return replace(self, last=max(self.last, number))
+
     def of_request(self, request: str | None) -> Generation | None:
         """Return the generation that loads and was created by a request with this `Idempotency-Key`."""
         found = (one for one in self.every if request and one.request == request and one.state == "loading")
@@ -104,7 +119,9 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
             lambda one: (
                 replace(one, state="current", activated_ms=max(now_ms, current.activated_ms + 1))
                 if one == chosen
-                else replace(one, state="kept" if one.number in staying else "removed")
+                else replace(one, state="kept")
+                if one.number in staying
+                else _removed(one)
                 if one.state in ("kept", "current") or one.number < number
                 else one
             )
@@ -114,18 +131,16 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
         """Remove a generation, if it is there. Raise PreconditionFailed if it is the current one."""
         if self.current.number == number:
             raise PreconditionFailed(f"generation {number} is current: activate another one first")
-        return self._changed(lambda one: replace(one, state="removed") if one.number == number else one)
+        return self._changed(lambda one: _removed(one) if one.number == number else one)
 
-    def written(self, numbers: frozenset[int], now_ms: int) -> "Generations":
-        """Note that generations which load were written just now."""
-        return self._changed(lambda one: replace(one, written_ms=now_ms) if one.number in numbers else one)
+    def written(self, at_ms: Mapping[int, int]) -> "Generations":
+        """Note when generations were written last, by their numbers."""
+        return self._changed(lambda one: replace(one, written_ms=max(one.written_ms, at_ms.get(one.number, 0))))
 
     def without_idle(self, written_before_ms: int) -> "Generations":
         """Remove the generations that load and have not been written since this time."""
         return self._changed(
-            lambda one: (
-                replace(one, state="removed") if one.state == "loading" and one.written_ms < written_before_ms else one
-            )
+            lambda one: _removed(one) if one.state == "loading" and one.written_ms < written_before_ms else one
         )
 
     def forgotten(self, number: int) -> "Generations":
@@ -134,6 +149,10 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def _changed(self, change: Callable[[Generation], Generation]) -> "Generations":
         return replace(self, every=tuple(map(change, self.every)))
+
+
+def _removed(generation: Generation) -> Generation:
+    return replace(generation, state="removed", note=None)
 
 
 def _activated(generation: Generation) -> int:
@@ -152,5 +171,5 @@ def encode(tables: AllGenerations) -> bytes:
 
 
 def decode(text: bytes) -> AllGenerations:
-    """Return what `encode` was called with."""
+    """Return what `encode` was called with. Raise msgspec.DecodeError if the text is something else."""
     return msgspec.json.decode(text, type=AllGenerations)

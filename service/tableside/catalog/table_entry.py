@@ -3,10 +3,22 @@
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from ..core import Estimate, GenerationSealed, InvalidOperation, TableError, TableSpec, Unsupported, now_ms
+from ..core import (
+    Estimate,
+    GenerationNotFound,
+    GenerationSealed,
+    InvalidOperation,
+    StoreUnavailable,
+    TableError,
+    TableNotFound,
+    TableSpec,
+    Unsupported,
+    now_ms,
+)
 from ..settings import TableSettings
 from .control_table import ControlTable, Step
 from .entry import CatalogEntry
@@ -19,12 +31,8 @@ log = logging.getLogger(__name__)
 DROP_AFTER_S = 2.0
 """How long after the deadline of any request a removed generation stays, because other processes may still use it."""
 
-
-NOTES_PER_IDLE_TIME = 4
-"""How often during the idle time the last write of a generation that loads is noted for other processes."""
-
-LATE_NOTE_MS = 2000
-"""How late a process may note a write."""
+IDLE_MARGIN_MS = 2000
+"""How much longer a generation stays that is not written: the process that writes it notes that once a second."""
 
 
 class TableEntry(CatalogEntry):
@@ -40,7 +48,7 @@ class TableEntry(CatalogEntry):
         self._serving: CatalogEntry = self
         self._others: dict[int, CatalogEntry] = {}
         self._seen: Generations | None = None
-        self._written: set[int] = set()
+        self._written_ms: dict[int, int] = {}
         self._removed_at: dict[int, float] = {}
         self._dropping: asyncio.Task[None] | None = None
         self._closing = set[asyncio.Task[None]]()
@@ -58,19 +66,37 @@ class TableEntry(CatalogEntry):
 
     async def current(self) -> CatalogEntry:
         """Return the entry of the current generation. Raise a TableError if it cannot be known now."""
-        if not self._control.knows(self._name):
-            await self._control.follow()
-        return self.shown
+        return self.known_now(None) or await self.find(None)
 
-    async def numbered(self, number: int) -> CatalogEntry:
-        """Return the entry of a generation. Raise GenerationNotFound, or Unsupported if the table has none."""
-        if not self._control.knows(self._name):
-            await self._control.follow()
-        if not self.settings.generations and self._name not in self._control.tables:
-            raise self._unsupported()
-        if number not in (one.number for one in self.known.present):
-            await self._control.read_since(time.monotonic())  # Another process may just have created it.
-        return self.known_entry(number)
+    def known_now(self, number: int | None) -> CatalogEntry | None:
+        """Return the entry of a generation, or None if what this process knows is stale or has no such generation."""
+        if self._closed or not self._control.knows(self._name):
+            return None
+        serving = self.shown
+        if number in (None, serving.spec.generation):
+            return serving
+        found = next((one for one in self.known.present if one.number == number), None)
+        return None if found is None else self._entry(found)
+
+    async def find(self, number: int | None) -> CatalogEntry:
+        """Return the entry of a generation, by default of the current one.
+
+        Raise GenerationNotFound, or StoreUnavailable.
+        """
+        try:
+            async with asyncio.timeout(self.settings.deadline_s):
+                await self._control.follow()
+                if number is not None and self.known_now(number) is None:
+                    await self._control.read_since(time.monotonic())  # Another process may just have created it.
+        except TimeoutError:
+            raise StoreUnavailable(f"table {self.spec.name!r}: its store does not answer") from None
+        self._check_not_closed()
+        return self.shown if number is None else self.known_entry(number)
+
+    @property
+    def has_generations(self) -> bool:
+        """Whether the table may have more than its first generation: a pointer is obeyed whatever the settings say."""
+        return self.settings.generations or self._name in self._control.tables
 
     def known_entry(self, number: int) -> CatalogEntry:
         """Return the entry of a generation, as far as this process knows it. Raise GenerationNotFound."""
@@ -82,17 +108,13 @@ class TableEntry(CatalogEntry):
         state = self.known.find(number).state
         if state != "loading":
             raise GenerationSealed(f"generation {number} is {state}: by its number only one that loads is written")
-        self._written.add(number)
+        self._written_ms[number] = now_ms()
 
     async def listed(self) -> list[tuple[Generation, Estimate]]:
         """Return the generations that can be read, and about the size of each."""
         await self._check_supported()
         await self._control.read_since(time.monotonic())
-        found = []
-        for generation in self.known.present:
-            entry = self._entry(generation)
-            found.append((generation, await entry.estimate()))
-        return found
+        return [(generation, await self._estimate(generation)) for generation in self.known.present]
 
     async def create(self, note: str | None = None, request: str | None = None) -> Generation:
         """Return a new, empty generation, which loads, or the one that an earlier call with this `request` returned."""
@@ -101,15 +123,30 @@ class TableEntry(CatalogEntry):
             raise InvalidOperation(f"a note has at most {NOTE_CHARACTERS_MAX} characters")
         request = request or str(uuid4())
         key = (await (await self.current()).opened()).spec.key
+        await self._check_next_is_unused(request)
         generations = await self._change(lambda known: known.created(now_ms(), note, request))
         generation = generations.of_request(request)
         assert generation is not None
         try:
             await self._entry(generation).created(key)
-        except TableError:
-            await self._change(lambda known: known.without(generation.number), DELETED)
+        except TableError as error:
+            # After a final error the store has nothing of this generation. Another name there must not be dropped.
+            await self._change(partial(_abandoned, number=generation.number, forget=not error.retriable), DELETED)
             raise
         return generation
+
+    async def _check_next_is_unused(self, request: str) -> None:
+        """Skip the next number and raise InvalidOperation if the store has records of something else under its name."""
+        await self._control.read_since(time.monotonic())
+        known, number = self.known, self.known.last + 1
+        next_entry = self.of_generation(number, loading=True)
+        if known.of_request(request) is not None or await next_entry.is_empty():
+            return
+        await self._control.read_since(time.monotonic())
+        if self.known.last < number:  # else another process has just created and loaded it
+            await self._change(lambda known: known.skipped(number))
+            name = next_entry.spec.name_in_store
+            raise InvalidOperation(f"the store has other records under the name {name!r}, which is skipped: try again")
 
     async def activate(self, number: int, expected: int | None = None) -> Generation:
         """Make a generation current, and return when every process uses it.
@@ -117,8 +154,15 @@ class TableEntry(CatalogEntry):
         Raise GenerationNotFound, or PreconditionFailed if another one than `expected` is current.
         """
         await self._check_supported()
+        try:
+            await (await self.find(number)).opened()
+        except TableNotFound:
+            raise GenerationNotFound(
+                f"generation {number} was not created completely, or removed in the store"
+            ) from None
         kept = self.settings.generations_kept
         generations = await self._change(lambda known: known.activated(number, now_ms(), kept, expected), ACTIVATED)
+        self._see()
         await self._control.switched()
         return generations.find(number)
 
@@ -129,14 +173,16 @@ class TableEntry(CatalogEntry):
 
     async def maintain(self) -> None:
         """Remove what has loaded without a write for too long, and the records of what was removed."""
-        noted_ms, now = int(1000 * self.settings.generations_idle_s / NOTES_PER_IDLE_TIME), now_ms()
-        written = frozenset(self._written)
-        if any(one.number in written and one.written_ms < now - noted_ms for one in self.known.present):
-            await self._change(lambda known: known.written(written, now))
-        self._written -= written
-        idle_since_ms = now - (NOTES_PER_IDLE_TIME + 1) * noted_ms - LATE_NOTE_MS
-        if self.known.without_idle(idle_since_ms) != self.known:
-            await self._change(lambda known: known.without_idle(idle_since_ms), IDLE)
+        if self._closed:
+            return
+        idle_ms, now = int(1000 * self.settings.generations_idle_s), now_ms()
+        loading = [one for one in self.known.every if one.state == "loading"]
+        self._written_ms = written_ms = {one.number: self._written_ms.get(one.number, 0) for one in loading}
+        if any(one.written_ms < min(written_ms[one.number], now - idle_ms // 4) for one in loading):
+            await self._change(lambda known: known.written(written_ms))
+        written_before = now - idle_ms - IDLE_MARGIN_MS
+        if self.known.without_idle(written_before) != self.known:
+            await self._change(lambda known: known.without_idle(written_before), IDLE)
         self._see()
         unused_before = time.monotonic() - self.settings.deadline_s - DROP_AFTER_S
         unused = [number for number, removed_at in self._removed_at.items() if removed_at < unused_before]
@@ -150,6 +196,12 @@ class TableEntry(CatalogEntry):
         for entry in self._others.values():
             entry.change(settings, limits)
 
+    def disable_cache_until(self, previous_closed: "asyncio.Task[None]") -> None:
+        """Suspend the cache of each generation until a previous table with the same records is closed."""
+        super().disable_cache_until(previous_closed)
+        for entry in self._others.values():
+            entry.disable_cache_until(previous_closed)
+
     def sample(self) -> None:
         """Set the gauges of the generations, if the table ever had a second one."""
         if self._name in self._control.tables:
@@ -157,11 +209,19 @@ class TableEntry(CatalogEntry):
 
     async def close(self) -> None:
         """Wait for the operations in flight in every generation, and close their policies."""
+        self._closed = True
         if self._name in self._control.tables:
             self._context.metrics.generations.hide(self.spec.name)
         if self._dropping is not None:
             self._dropping.cancel()
+            await asyncio.wait([self._dropping])
         await asyncio.gather(super().close(), *(entry.close() for entry in self._others.values()), *self._closing)
+
+    async def _estimate(self, generation: Generation) -> Estimate:
+        try:
+            return await self._entry(generation).estimate()
+        except TableError:
+            return Estimate()
 
     async def _change(self, step: Step, reason: str = "") -> Generations:
         """Change the generations. Count and log what is activated, and what is removed with this reason."""
@@ -177,13 +237,10 @@ class TableEntry(CatalogEntry):
 
     async def _check_supported(self) -> None:
         if not self.settings.generations:
-            raise self._unsupported()
+            raise Unsupported("generations: the configuration of the table needs `generations: true`")
         table = await (await self.current()).opened()
         if not table.capabilities.generations:
             raise Unsupported("generations: the table's store, or its layout there, has none")
-
-    def _unsupported(self) -> Unsupported:
-        return Unsupported("generations: the configuration of the table needs `generations: true`")
 
     def _see(self) -> None:
         """If the generations have changed, close the entries that are no longer used."""
@@ -221,5 +278,10 @@ class TableEntry(CatalogEntry):
                 await entry.drop()
                 await self._change(lambda known, number=number: known.forgotten(number))  # type: ignore[misc]
             except TableError as error:
+                log.warning("table %s: generation %d is removed later: %s", self._name, number, error.detail)
                 self._removed_at[number] = time.monotonic()
-                log.info("table %s: generation %d is removed later: %s", self._name, number, error.detail)
+
+
+def _abandoned(known: Generations, number: int, *, forget: bool) -> Generations:
+    known = known.without(number)
+    return known.forgotten(number) if forget else known

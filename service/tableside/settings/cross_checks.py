@@ -1,6 +1,7 @@
 """Checks of members of a configuration that are valid alone and conflict with each other."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 from .. import stores
 from ..core import TableError, TableSpec
 from ..core.backend import ChecksTables, HasDirectory
+from ..core.store import GENERATION_IN_STORE
 from .faults import FaultCollector
 from .settings import StoreSettings, partition_stores
 from .tables import TableLocation, TableSettings
@@ -29,7 +31,10 @@ def check_defaults(
 def check_locations(
     tables: Mapping[str, TableSettings], known: Mapping[str, StoreSettings | None], faults: FaultCollector
 ) -> None:
-    """Check that no two tables keep their records under the same name in the same store."""
+    """Check that no two tables keep their records under the same name in the same store.
+
+    No table has the name of another one's generation either.
+    """
     locations: dict[TableLocation, str] = {}
     for name, table in tables.items():
         for part in partition_stores(known.get(table.store), table.store):
@@ -37,6 +42,12 @@ def check_locations(
             if first != name:
                 faults.add(f"tables.{name}.name", f"table {first!r} already keeps its records under this name")
                 break
+    replaced = {(table.store, table.name or name): name for name, table in tables.items() if table.generations}
+    for (part, stored), name in locations.items():
+        match = re.fullmatch(f"(.+){GENERATION_IN_STORE}[0-9]+", stored)
+        if match is not None and (part, match[1]) in replaced:
+            base = replaced[part, match[1]]
+            faults.add(f"tables.{name}.name", f"is the name of a generation of table {base!r}, which has generations")
 
 
 def check_specs(

@@ -195,7 +195,7 @@ async def test_concurrent_requests_open_a_table_once() -> None:
     backend.awake, backend.answers_after_s, backend.asked = True, 0.01, 0
     found = await asyncio.gather(*(catalog.table("t") for _ in range(20)))
     assert len(set(map(id, found))) == 1
-    assert backend.asked == 1
+    assert backend.asked == 2  # the control table of generations, and the table
 
 
 @pytest.mark.parametrize(("others", "waiting"), [(["other"], 3), ([], 6)])

@@ -41,7 +41,7 @@ def has_generations(entry: CatalogEntry, name: str) -> bool:
 async def listed(catalog: Catalog, name: str, message: str = "") -> Shown:
     """Return the generations of a table, or the error of reading them."""
     try:
-        found = await catalog.generations(name).listed()
+        found = await (await catalog.generations(name)).listed()
     except TableError as error:
         return Shown([], message=message, error=describe_error(error))
     current = next(one.number for one, _ in found if one.state == "current")
@@ -51,7 +51,7 @@ async def listed(catalog: Catalog, name: str, message: str = "") -> Shown:
 async def activate(catalog: Catalog, name: str, number: int, expected: int) -> Shown:
     """Make a generation current if `expected` still is."""
     try:
-        await catalog.generations(name).activate(number, expected)
+        await (await catalog.generations(name)).activate(number, expected)
     except TableError as error:
         return await _failed(catalog, name, error)
     return await listed(catalog, name, f"Generation {number} is current in every process.")
@@ -60,7 +60,7 @@ async def activate(catalog: Catalog, name: str, number: int, expected: int) -> S
 async def remove(catalog: Catalog, name: str, number: int) -> Shown:
     """Remove a generation that is not current."""
     try:
-        await catalog.generations(name).remove(number)
+        await (await catalog.generations(name)).remove(number)
     except TableError as error:
         return await _failed(catalog, name, error)
     return await listed(catalog, name, f"Generation {number} was deleted.")

@@ -160,7 +160,8 @@ async def _outcomes(
 ) -> Sequence[Outcome]:
     """Apply the operations that are valid and permitted. Return an outcome for each operation of the batch."""
     refusals: dict[int, TableError] = {**refusals_of(request.caller, request.table_name, batch.operations)}
-    if isinstance(table, Table) and (sealed := request.catalog.sealed(request.table_name)) is not None:
+    writes = count_reads(batch.operations) < len(batch.operations)
+    if writes and isinstance(table, Table) and (sealed := request.catalog.sealed(request.table_name)) is not None:
         refusals |= {at: sealed for at, one in enumerate(batch.operations) if not isinstance(one, Get)}
     permitted = [one for at, one in enumerate(batch.operations) if at not in refusals] if refusals else batch.operations
     operations = with_max_age(max_age_s, permitted)

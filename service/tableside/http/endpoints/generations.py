@@ -47,7 +47,7 @@ Expected: TypeAlias = Annotated[
 )
 async def list_generations(request: TableRequest, table: TableName, accept: AcceptJson = None) -> Response:
     """List the complete contents that a table has."""
-    found = await request.catalog.generations(table).listed()
+    found = await (await request.catalog.generations(table)).listed()
     return json_response({"generations": [_entry(generation, size) for generation, size in found]})
 
 
@@ -93,7 +93,8 @@ async def activate_generation(
     Of the earlier ones the table keeps `generations_kept`, which can be activated again. Older ones that load are
     removed.
     """
-    found = await request.catalog.generations(table).activate(_number(generation, "activate"), expected)
+    number = _number(generation, "activate")
+    found = await (await request.catalog.generations(table)).activate(number, expected)
     return json_response(_entry(found, Estimate()))
 
 
@@ -110,7 +111,8 @@ async def delete_generation(
     request: TableRequest, table: TableName, generation: Number, accept: AcceptJson = None
 ) -> Response:
     """Remove a content of a table that is not the current one."""
-    await request.catalog.generations(table).remove(_number(generation))
+    number = _number(generation)
+    await (await request.catalog.generations(table)).remove(number)
     return Response(status_code=204)
 
 

@@ -99,17 +99,20 @@ def seal(position: bytes, generation: int, *scope: object) -> str:
     return text if generation == 1 else f"{text}.{generation}"
 
 
+_GENERATION = re.compile(r"\.([2-9]|[1-9][0-9]{1,17})\Z")
+
+
 def generation_of(text: str | None) -> int | None:
     """Return the generation of a sealed position, None without one."""
     if text is None:
         return None
-    number = text.partition(".")[2]
-    return int(number) if re.fullmatch("[0-9]{1,18}", number) else 1
+    match = _GENERATION.search(text)
+    return 1 if match is None else int(match[1])
 
 
 def open_sealed(text: str, what: str, *scope: object) -> bytes:
     """Return the sealed position. Raise MalformedRequest if the text was not sealed for this scope."""
-    text = text.partition(".")[0]
+    text = _GENERATION.sub("", text)
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
