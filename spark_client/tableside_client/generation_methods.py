@@ -203,7 +203,7 @@ KEEP_ALIVE_MAX_S = 60.0
 def require_records(table: str, written: int, *, allow_empty: bool) -> None:
     """Raise `ValueError` if a table would be empty after its replacement."""
     if not written and not allow_empty:
-        raise ValueError(f"table {table}: no record was written: allow_empty=True replaces the table by an empty one")
+        raise ValueError(f"table {table}: no record was written: set allow_empty if the table is to be empty")
 
 
 def _require_key(pairs: Any, key: str | Sequence[str] | None, order: str | None) -> None:

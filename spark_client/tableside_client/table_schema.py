@@ -31,7 +31,8 @@ class ServiceLimits:
 class TableSchema:
     """A table's key fields, its support for tokens, its number of partitions, and the service's limits.
 
-    An unnamed key has the name None. `generation` is the current one, if the table can have several.
+    An unnamed key has the name None. `generations` means that the table can be replaced at once, and `generation` is
+    then the current one, or None if the table does not exist yet.
     """
 
     key_names: tuple[str | None, ...] = (None,)
@@ -39,23 +40,26 @@ class TableSchema:
     tokens: bool = True
     partitions: int | None = None
     limits: ServiceLimits = field(default_factory=ServiceLimits)
+    generations: bool = True
     generation: int | None = None
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> Self:
         """Read the description of a table."""
-        fields = description["key"]
+        fields, capabilities = description["key"], description["capabilities"]
+        generations = bool(capabilities.get("generations", False))
         return cls(
             tuple(field.get("name") for field in fields),
             tuple(field["type"] for field in fields),
-            bool(description["capabilities"].get("tokens", False)),
+            bool(capabilities.get("tokens", False)),
             description.get("partitions"),
             ServiceLimits.from_description(description["limits"]),
-            description.get("generation"),
+            generations,
+            description.get("generation") if generations else None,
         )
 
     def pinned(self, table: str) -> str:
-        """Return the name of the generation that is current now, if the table can have several.
+        """Return the name of the table's generation, or of the table if it has none or the name has one already.
 
         Requests with this name read one content of the table, whatever is activated between them.
         """

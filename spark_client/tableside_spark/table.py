@@ -1,7 +1,7 @@
 """`Table`, the main class of the package. It imports Spark only when a method is called."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tableside_client.address import service_url
@@ -11,7 +11,7 @@ from tableside_client.credential import Credential
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls
 from tableside_spark.plan.table_schema import Target, fetch_table_schema
-from tableside_spark.write.summary import WriteStats, WriteTotals
+from tableside_spark.write.summary import WriteStats, WriteSummary, WriteTotals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -213,6 +213,75 @@ class Table:
         asked = {"columns": members if value is None else value, "nulls": nulls, "decimals": decimals}
         return request.result(rows, ("value",), ttl_s, delete_when=delete_when, order_by=order_by, **asked)
 
+    def replace(
+        self,
+        frame: "DataFrame",
+        key: str | Sequence[str],
+        *,
+        columns: Sequence[str] | None = None,
+        value: str | None = None,
+        order_by: Any = None,
+        sequence_by: "Column | str | None" = None,
+        ttl_s: float | None = None,
+        nulls: Literal["write", "omit"] = "write",
+        decimals: Literal["number", "string"] = "number",
+        on_error: "OnError" = "fail",
+        allow_empty: bool = False,
+        note: str | None = None,
+    ) -> WriteSummary:
+        """Make the table contain exactly the records of a batch DataFrame. The table needs `generations: true`.
+
+        Readers see the old records until all new ones are stored, and then the new ones. A job that fails or is killed
+        leaves the old records. Running it again works, and the service removes what the first one has written. What
+        others write to the table during the job is in the old content.
+
+        Args:
+            frame: A batch DataFrame. `foreachBatch` gets one for each micro-batch of a stream.
+            key: The key columns.
+            columns: As in `put`. This also applies to `value`, `ttl_s`, `nulls` and `decimals`.
+            value: See `columns`.
+            order_by: As in `put`.
+            sequence_by: As in `put`. The new records start without the orders of the old ones.
+            ttl_s: See `columns`.
+            nulls: See `columns`.
+            decimals: See `columns`.
+            on_error: As in `put`. `"fail"` leaves the old records if a row fails. With the others, the table is
+                replaced without the rows that failed permanently.
+            allow_empty: Allow that the table is empty afterwards.
+            note: A text of at most 1,000 characters that the list of the table's generations shows.
+
+        Returns:
+            The summary of the write.
+
+        Raises:
+            TableWriteError: Rows failed.
+            ValueError: An argument is not valid for this DataFrame, or no row was stored, and `allow_empty` is not set.
+            PreconditionFailed: Another generation was activated during the job.
+        """
+        from tableside_spark.write.replacement import replace_records
+
+        if frame.isStreaming:
+            raise ValueError("a stream has no end after which it could replace a table: call replace in foreachBatch")
+
+        def put(generation: str) -> WriteSummary:
+            written: WriteSummary = self._generation(generation).put(
+                frame,
+                key,
+                columns=columns,
+                value=value,
+                order_by=order_by,
+                sequence_by=sequence_by,
+                ttl_s=ttl_s,
+                at_least_once=True,  # a put of a complete content is harmless to repeat
+                nulls=nulls,
+                decimals=decimals,
+                on_error=on_error,
+            )
+            return written
+
+        keys = [key] if isinstance(key, str) else key
+        return replace_records(self._target().connection, self.name, keys, put, allow_empty=allow_empty, note=note)
+
     def update(
         self,
         frame: "DataFrame",
@@ -326,6 +395,12 @@ class Table:
         They include batches, and streaming queries of classic PySpark, but not streaming queries of Spark Connect.
         """
         return self._totals.stats
+
+    def _generation(self, name: str) -> "Table":
+        """Return a generation of this table, whose writes count in the same totals."""
+        generation = replace(self, name=name)
+        object.__setattr__(generation, "_totals", self._totals)
+        return generation
 
     def _target(self) -> Target:
         credential, tls = (

@@ -31,6 +31,7 @@ _TABLE_OPTIONS = {
     "decimals",
     "sequence_by",
     "truncate",
+    "allow_empty",
     "at_least_once",
 } | _FILE_OPTIONS
 _STREAM_OPTIONS = {"checkpointlocation", "queryname"}

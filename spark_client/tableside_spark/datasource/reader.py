@@ -1,5 +1,6 @@
 """The readers of the data source: pages of a scan and lookups of selected keys, decoded into batches of a schema."""
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -16,7 +17,7 @@ from tableside_client.key_columns import key_column
 from tableside_client.table_schema import PARTITION_COLUMN, wire_keys
 from tableside_spark.datasource.options import Columns, ReadOptions, TableOptions
 from tableside_spark.executor.found_values import json_reader
-from tableside_spark.executor.task_client import TaskWaits, read_ahead
+from tableside_spark.executor.task_client import TaskWaits, one_generation, read_ahead
 from tableside_spark.versions import arrow_schema
 
 
@@ -133,10 +134,14 @@ class KeyLookup(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """Reads the parts of a table in parallel. A record that exists during the whole read is returned at least once."""
+    """Reads the parts of a table in parallel. A record that exists during the whole read is returned at least once.
+
+    A table with generations is read in the one that is current when the reader is made.
+    """
 
     def __init__(self, target: TableOptions, decoder: Decoder, options: ReadOptions) -> None:
-        self._target = target
+        # Tasks read the generation that is current now, on the driver.
+        self._target = dataclasses.replace(target, table=target.table_schema.pinned(target.table))
         self._decoder = decoder
         self._splits = options.splits
         leading = None if options.partition is None else (options.partition,)
@@ -160,7 +165,8 @@ class TableReader(DataSourceReader):
         waits = TaskWaits(shared_client(self._target.connection))
         pages = waits.logged(self._target.table, read_ahead(pages))
         try:
-            yield from self._decoded(pages)
+            with one_generation():
+                yield from self._decoded(pages)
         except MismatchError as error:
             # Spark prints the traceback, which adds nothing.
             raise error.with_traceback(None) from None

@@ -10,7 +10,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from tableside_client.table_schema import PARTITION_COLUMN
 from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options, parse_read_options, text_field
-from tableside_spark.datasource.overwriting import OverwritingWriter
+from tableside_spark.datasource.overwriting import OverwritingWriter, ReplacingWriter
 from tableside_spark.datasource.writers import PutSender, TableWriter
 from tableside_spark.versions import require
 
@@ -47,12 +47,13 @@ class TablesideSource(DataSource):
     - `pushdown`: `true` sends filters on the key to the service. Spark 4.1 to 4.3 then returns wrong rows if the result
       of one `load()` is used with different filters. See the page on Spark.
 
-    Options for writing, in mode `append`, or in mode `overwrite` with `truncate`:
+    Options for writing, in mode `append`, or in mode `overwrite`, which replaces a table with generations at once:
 
     - `decimals`: `string` allows more than 15 digits.
     - `sequence_by`: the column that orders the writes of a record, as in `Table.put`.
-    - `truncate`: `true` lets mode `overwrite` delete all records that the query has not written, after it has put its
-      rows. A query that fails deletes nothing.
+    - `allow_empty`: `true` lets mode `overwrite` replace a table by an empty one.
+    - `truncate`: `true` means `allow_empty`. Mode `overwrite` needs it for a table without generations. There it puts
+      the rows of the query, and then deletes all records that it has not written. A query that fails deletes nothing.
     - `at_least_once`: a stream's puts carry the token of their micro-batch, unless this is `true`, which is required
       for tables without tokens. Ordered puts carry no token.
     """
@@ -91,12 +92,15 @@ class TablesideSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
         """Create a batch writer."""
-        if overwrite and not parse_flag(self.options, "truncate"):
+        target, truncate = self._write_options(), parse_flag(self.options, "truncate")
+        replaces = overwrite and target.table_schema.generations
+        if overwrite and not (replaces or truncate):
             raise ValueError(
                 'mode("overwrite") deletes all other records: set option("truncate", "true"), or use mode("append")'
             )
-        target = self._write_options()
         puts = PutSender(target, self._encoder(schema, target))
+        if replaces:
+            return ReplacingWriter(puts, allow_empty=truncate or parse_flag(self.options, "allow_empty"))
         return OverwritingWriter(puts) if overwrite else TableWriter(puts)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: N802 - Spark's name

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -14,17 +15,18 @@ from tableside_client.connection import Connection
 from tableside_client.json_reader import NullMembers
 from tableside_client.key_columns import distinct_keys, invalid_utf8, key_column
 from tableside_spark.executor.found_values import FOUND_COLUMN, FoundValues
-from tableside_spark.executor.operation_batch import PARTITION, partition_lists
+from tableside_spark.executor.operation_batch import GENERATION, PARTITION, partition_lists
 from tableside_spark.executor.remembered_values import KeyMemory, PlannedKeys, RememberedLimits
-from tableside_spark.executor.task_client import TaskClient
+from tableside_spark.executor.task_client import TaskClient, one_generation
 
 
 @dataclass(frozen=True, slots=True)
 class LookupTask:
     """Looks up the keys of Arrow batches in a table, and adds the columns of `values` after the first.
 
-    If the batches have the column `PARTITION`, each key is looked up in that partition. `window` is the maximum
-    number of requests in flight. A failure with one of the codes `absent` means that there is no record.
+    If the batches have the column `PARTITION`, each key is looked up in that partition. If they have the column
+    `GENERATION`, all keys are looked up in that generation. `window` is the maximum number of requests in flight. A
+    failure with one of the codes `absent` means that there is no record.
     """
 
     connection: Connection
@@ -41,12 +43,14 @@ class LookupTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Look up every row's key. Raises `TableError` for a failure other than an absent record."""
-        client = TaskClient(self.connection, self.table, self.window)
+        table, batches = _in_generation(self.table, batches)
+        client = TaskClient(self.connection, table, self.window)
         planned = map(partial(self._plan, KeyMemory(self.remembered)), chunks(batches, self.size))
         looked_up = client.map(planned, partial(self._look_up, client))
         nulls = NullMembers(self.table, self.values.names)
-        for found in client.waits.logged(self.table, looked_up):
-            yield self._join(nulls, *found)
+        with one_generation():
+            for found in client.waits.logged(self.table, looked_up):
+                yield self._join(nulls, *found)
         nulls.log()
 
     def _plan(self, memory: KeyMemory, chunk: pa.RecordBatch) -> "_Lookup":
@@ -92,6 +96,18 @@ class _Lookup(NamedTuple):
     keys: PlannedKeys
     positions: pa.Array | None
     routed: bool
+
+
+def _in_generation(table: str, batches: Iterable[pa.RecordBatch]) -> tuple[str, Iterator[pa.RecordBatch]]:
+    """Return the table to read, and the batches without the column `GENERATION`, which is the same in all rows."""
+    batches = filter(len, batches)
+    first = next(batches, None)
+    if first is None:
+        return table, iter(())
+    every = chain([first], batches)
+    if GENERATION not in first.schema.names:
+        return table, every
+    return f"{table}@{first.column(GENERATION)[0]}", (batch.drop_columns(GENERATION) for batch in every)
 
 
 def _without_invalid_texts(column: pa.Array) -> pa.Array:

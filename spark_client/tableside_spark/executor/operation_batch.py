@@ -20,6 +20,8 @@ DELETE = "__delete"
 PARTITION = "__partition"
 """The partition of a partitioned table for this operation, or `NO_PARTITION`."""
 NO_PARTITION = -1
+GENERATION = "__tableside_generation"
+"""The generation of the table in which a lookup reads, the same in all rows."""
 LATER_PARTS = "__later_parts"
 """The number of later operations on the same key in the write, or `INVALID` for a row with a problem."""
 INVALID = -1

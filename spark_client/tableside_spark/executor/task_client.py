@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 from tableside_client import Client
 from tableside_client.concurrency import map_ordered
 from tableside_client.connection import Connection, shared_client
+from tableside_client.errors import GenerationNotFound
 from tableside_client.retries import RequestWindow
 
 Item = TypeVar("Item")
@@ -39,6 +41,16 @@ class TaskClient:
     def batch(self, operations: pa.Table, **options: Any) -> pa.Table:
         """Send operations as `ArrowTable.batch` does, and adapt the window."""
         return self._table.batch(operations, window=self._window, **options)
+
+
+@contextmanager
+def one_generation() -> Iterator[None]:
+    """Read in one generation of a table during the block. The error says so if it is removed."""
+    try:
+        yield
+    except GenerationNotFound as error:
+        detail = f"{error.detail}. A query reads one generation: run it again, or raise the table's generations_kept"
+        raise GenerationNotFound(error.table, error.code, error.status, detail) from None
 
 
 REPORT_MIN_S = 1.0

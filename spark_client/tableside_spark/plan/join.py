@@ -23,6 +23,7 @@ from tableside_spark.plan.frames import (
     type_of,
     with_strings,
 )
+from tableside_spark.plan.generation import with_generation
 from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.table_schema import Target, fetch_table_schema
 
@@ -72,6 +73,8 @@ def join(
     if partitions is not None:
         routed = TableRouting(target.table, table_schema, columns, partitions).with_one_partition(frame)
     source, divided = divide_in_flight(routed, table_schema.limits, target)
+    if table_schema.pinned(target.table) != target.table:
+        source = with_generation(source, target)
     lookup = LookupTask(
         target.connection,
         target.table,

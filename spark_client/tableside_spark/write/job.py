@@ -27,6 +27,7 @@ from tableside_spark.write.summary import TableWriteError, WriteSummary, WriteTo
 _DESCRIPTION_PROPERTY = "spark.job.description"
 REQUEST_CODES = (
     "unauthenticated", "forbidden", "table_not_found", "unsupported", "tls_refused", "unexpected_answer",
+    "generation_not_found", "generation_sealed",
 )  # fmt: skip
 """The codes of failures that are not caused by a row. They fail a write like temporary failures do."""
 
