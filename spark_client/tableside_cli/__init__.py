@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .client_command import client_command
+from .generations import activate, generations
 from .load import LOAD_RETRIES, load
 from .records import delete, get, put, tables, update
 from .runs import runs
@@ -35,6 +36,6 @@ def tableside(
     """Read and write records of tables, and serve them."""
 
 
-for _function in (tables, get, put, update, delete, scan, runs):
+for _function in (tables, get, put, update, delete, scan, runs, generations, activate):
     app.command()(client_command(_function))
 app.command()(client_command(load, LOAD_RETRIES))

@@ -1,8 +1,8 @@
 """`tableside load`: writes the rows of a file to a table."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from tableside_client import Client, Retries, Table, TablesideError
+from tableside_client.errors import ends_load
 
 from .client_command import RETRIES
 from .orders import parse_order
@@ -42,6 +43,17 @@ def load(
             "member of the value.",
         ),
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="Replace the whole table. Readers see the old records until all rows are stored. If a row fails, the "
+            "old records stay.",
+        ),
+    ] = False,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Let --replace make the table empty, if the file has no rows.")
+    ] = False,
 ) -> None:
     """Write every row of a file as a record of a table.
 
@@ -50,25 +62,48 @@ def load(
 
     A load waits up to 120 seconds for a service that restarts.
     """
-    from .row_files import UNREADABLE, read_parts  # the other commands start faster without pyarrow
+    from .row_files import read_parts  # the other commands start faster without pyarrow
 
+    if allow_empty and not replace:
+        raise typer.BadParameter("--allow-empty needs --replace")
     # A wrong address fails as in other commands.
     description = describe(client.table(table, deadline_s=RETRIES.total_s))
     keys = _key_fields(key or [], description)
     parts = read_parts(file, dict(zip(keys, (field["type"] for field in description["key"]), strict=True)))
-    loader = Loader(client.table(table), keys, description, order)
+    target = client.table(table)
+    with target.replacement(file.name) if replace else nullcontext(target) as loading:
+        loader = Loader(loading, keys, description, order)
+        _load_parts(loader, parts, file.name)
+        if replace:
+            _require_complete(loader, table, allow_empty=allow_empty)
+    others = {"superseded": loader.superseded, "expired": loader.expired}
+    counts = "".join(f", {count} {name}" for name, count in others.items() if count)
+    typer.echo(f"{loader.stored} records stored in {table}, {loader.failed} failed{counts}")
+    if loader.failed:
+        raise typer.Exit(1)
+
+
+def _load_parts(loader: "Loader", parts: Iterable[tuple[Sequence[Row | None], float]], file: str) -> None:
+    """Send the rows of a file and show the progress, until a failure has outlasted the client's retries."""
+    from .row_files import UNREADABLE
+
     try:
-        with shown_progress(file.name) as show:
+        with shown_progress(file) as show:
             for rows, fraction in parts:
                 if not loader.load(rows):
                     break
                 show(loader.rows, fraction)
     except UNREADABLE as error:
-        loader.fail(f"{file.name} cannot be read any further: {str(error).partition(chr(10))[0]}")
-    others = {"superseded": loader.superseded, "expired": loader.expired}
-    counts = "".join(f", {count} {name}" for name, count in others.items() if count)
-    typer.echo(f"{loader.stored} records stored in {table}, {loader.failed} failed{counts}")
+        loader.fail(f"{file} cannot be read any further: {str(error).partition(chr(10))[0]}")
+
+
+def _require_complete(loader: "Loader", table: str, *, allow_empty: bool) -> None:
+    """Exit if a row has failed, or if the table would be empty: the replacement is then not activated."""
     if loader.failed:
+        typer.echo(f"tableside: {loader.failed} rows failed, so {table} keeps its old records", err=True)
+        raise typer.Exit(1)
+    if not (loader.stored or loader.superseded or allow_empty):
+        typer.echo(f"tableside: no row is stored, so {table} keeps its old records; see --allow-empty", err=True)
         raise typer.Exit(1)
 
 
@@ -115,8 +150,8 @@ class Loader:
         self.stored += len(puts) - len(failed) - superseded
         for row, why in failed:
             self.fail(f"row {row}: {why.code}: {why.detail}")
-        if is_away := any(why.retriable for _, why in failed):
-            typer.echo(f"tableside: the service did not recover: rows after {puts[-1][0]} were not sent", err=True)
+        if is_away := ends_load(failed):
+            typer.echo(f"tableside: the load stopped: rows after {puts[-1][0]} were not sent", err=True)
         return not is_away
 
     def fail(self, message: str, rows: int = 1) -> None:

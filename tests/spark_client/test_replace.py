@@ -1,8 +1,11 @@
 """Replacing a table from Spark: the table has exactly the frame's records, and a job that fails changes nothing."""
 
 import json
+import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +16,8 @@ from pyspark.sql import (
 )
 from pyspark.sql.functions import col, lit
 
+from spark_client import replace_job
+from spark_client.driver_process import Driver
 from spark_client.sessions import jvm, stored
 from support.running import Service, running
 from tableside_client import Client, PreconditionFailed, TablesideError
@@ -24,19 +29,17 @@ ROWS = 12_000
 """More than a page of a scan, and than a request."""
 
 
-@pytest.fixture(scope="module", params=["rocksdb", "redis"])
+@pytest.fixture(scope="module")
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    directory = tmp_path_factory.mktemp("replace")
-    remote = {"kind": "redis", "url": request.getfixturevalue("redis_url")} if request.param == "redis" else None
-    store = remote or {"kind": "rocksdb", "path": str(directory / "data")}
-    tables: dict[str, Any] = {
-        name: {"store": "s", "name": f"replace-{request.param}-{name}", "generations": True}
-        for name in ("plain", "format", "read", "slow", "letters")
-    }
-    tables["slow"]["generations_idle_s"] = 2
-    tables["gone"] = {**tables["read"], "name": f"replace-{request.param}-gone", "generations_kept": 0}
-    tables["gone"]["deadline_s"] = 1
-    tables["without"] = {"store": "s", "name": f"replace-{request.param}-without"}
+    """A service on RocksDB, or on the store that a test names."""
+    directory, kind = tmp_path_factory.mktemp("replace"), getattr(request, "param", "rocksdb")
+    store = {"kind": "redis", "url": request.getfixturevalue("redis_url")} if kind == "redis" else None
+    store = store or {"kind": "rocksdb", "path": str(directory / "data")}
+    names = ("plain", "format", "read", "slow", "killed", "letters", "gone", "without")
+    tables = {name: {"store": "s", "name": f"replace-{uuid.uuid4().hex}", "generations": True} for name in names}
+    tables["slow"]["generations_idle_s"] = tables["killed"]["generations_idle_s"] = 2
+    tables["gone"]["generations_kept"] = 0
+    del tables["without"]["generations"]
     (directory / "t.yaml").write_text(json.dumps({"stores": {"s": store}, "tables": tables}))
     with running(directory, directory / "t.yaml") as service:
         yield service
@@ -55,6 +58,7 @@ def states(service: Service, table: str) -> list[str]:
         return [one.state for one in client.table(table).generations()]
 
 
+@pytest.mark.parametrize("service", ["rocksdb", "redis"], indirect=True)
 def test_the_table_has_the_records_of_the_frame_and_no_others(spark: SparkSession, service: Service) -> None:
     table = Table("plain", service.url)
     table.put(rows(spark, ROWS, 0), "k")
@@ -185,3 +189,134 @@ def test_mode_overwrite_replaces_a_table_with_generations(spark: SparkSession, s
         assert stored(service, "format") == {}
     with pytest.raises(Exception, match="truncate"):
         overwrite(rows(spark, 1, 1), service, "without")
+
+
+def two_generations(service: Service, table: str, count: int = ROWS) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Fill a table with records of `n` = 1, and load another generation with `n` = 2.
+
+    Returns a function of a task that activates the other one before it returns the rows.
+    """
+    url = service.url
+    with Client(url) as client:
+        target = client.table(table)
+        target.replace((key, {"n": 1}) for key in values(count, 1))
+        number = target.create_generation().generation
+        client.table(f"{table}@{number}").load((key, {"n": 2}) for key in values(count, 1))
+
+    def activate(batches: Iterator[Any]) -> Iterator[Any]:
+        with Client(url) as client:
+            client.table(table).activate(number)
+        yield from batches
+
+    return activate
+
+
+def reading(spark: SparkSession, service: Service, table: str) -> DataFrame:
+    found = spark.read.format("tableside").options(url=service.url, table=table, key="k", splits="8")
+    return found.schema("k string, n int").load()
+
+
+def test_an_action_reads_one_generation_and_the_next_action_reads_the_current_one(
+    spark: SparkSession, service: Service
+) -> None:
+    activate = two_generations(service, "read")
+    keys = rows(spark, ROWS, 0).select("k").repartition(4).mapInArrow(activate, "k string")
+    enriched = Table("read", service.url).enrich(keys, "k", "n int").groupBy("n").count()
+    assert enriched.collect() == [(1, ROWS)]
+    assert enriched.collect() == [(2, ROWS)]
+    activate = two_generations(service, "read")
+    scanned = reading(spark, service, "read").mapInArrow(activate, "k string, n int").groupBy("n").count()
+    assert scanned.collect() == [(1, ROWS)]
+    assert reading(spark, service, "read").groupBy("n").count().collect() == [(2, ROWS)]
+
+
+def test_a_micro_batch_looks_up_keys_in_the_generation_that_is_current_then(
+    spark: SparkSession, service: Service, tmp_path: Path
+) -> None:
+    activate, found = two_generations(service, "read", 10), list[Any]()
+    for at in range(3):
+        rows(spark, 10, at).coalesce(1).write.mode("append").json(str(tmp_path / "in"))
+    stream = spark.readStream.schema("k string").option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
+
+    def collect(batch: DataFrame, number: int) -> None:
+        found.append(sorted(row["n"] for row in batch.collect()))
+        if number == 0:
+            list(activate(iter(())))
+
+    enriched = Table("read", service.url).enrich(stream, "k", "n int", how="inner")
+    writer = enriched.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert found == [[1] * 10, [2] * 10, [2] * 10]
+
+
+def test_a_read_names_the_generation_that_was_removed_meanwhile(spark: SparkSession, service: Service) -> None:
+    activate = two_generations(service, "gone")
+    keys = rows(spark, ROWS, 0).select("k").mapInArrow(activate, "k string")
+    with pytest.raises(Exception, match=r"gone@\d+: generation_not_found .* reads one generation.*generations_kept"):
+        Table("gone", service.url).enrich(keys, "k", "n int").collect()
+    activate = two_generations(service, "gone")
+    with pytest.raises(Exception, match=r"gone@\d+: generation_not_found .* reads one generation.*generations_kept"):
+        reading(spark, service, "gone").mapInArrow(activate, "k string, n int").collect()
+
+
+def test_readers_see_no_mixture_while_a_table_is_replaced(spark: SparkSession, service: Service) -> None:
+    table, ended = Table("read", service.url), threading.Event()
+    table.replace(rows(spark, ROWS, 0), "k")
+
+    def replace() -> None:
+        try:
+            for n in range(1, 7):
+                table.replace(rows(spark, ROWS - n, n), "k")
+        finally:
+            ended.set()
+
+    replacing, seen = threading.Thread(target=replace), set[int]()
+    replacing.start()
+    while not ended.is_set():
+        [(n, count)] = reading(spark, service, "read").groupBy("n").count().collect()
+        assert count == ROWS - n
+        found = table.enrich(rows(spark, ROWS, 0).select("k"), "k", "n int", how="inner").groupBy("n").count()
+        [(later, count)] = found.collect()
+        assert (count, later >= n) == (ROWS - later, True)
+        seen |= {n, later}
+    replacing.join()
+    assert len(seen) > 1
+    assert stored(service, "read") == values(ROWS - 6, 6)
+
+
+def test_a_killed_job_leaves_the_old_records_and_can_run_again(service: Service, tmp_path: Path) -> None:
+    def job(wait_s: float) -> Driver:
+        argument = json.dumps({"url": service.url, "table": "killed", "wait_s": wait_s})
+        return Driver(Path(replace_job.__file__), argument, tmp_path / "job.log")
+
+    with Client(service.url) as client:
+        table = client.table("killed")
+        table.load(values(10, 1).items())
+
+        def is_half_loaded() -> bool:
+            loading = [one.generation for one in table.generations() if one.state == "loading"]
+            return bool(loading) and next(client.table(f"killed@{loading[-1]}").scan(limit=1), None) is not None
+
+        def is_idle_removed() -> bool:
+            return states(service, "killed") == ["current"]
+
+        for _ in range(2):
+            killed = job(3600)
+            wait_until(is_half_loaded, killed)
+            killed.kill()
+            assert stored(service, "killed") == values(10, 1)
+        wait_until(is_idle_removed)
+        again = job(0)
+        wait_until(lambda: again.ended is not None)
+        assert again.ended == 0, again.log.read_text()[-4_000:]
+        again.kill()
+        assert stored(service, "killed") == values(replace_job.ROWS, 2)
+        assert states(service, "killed") == ["kept", "current"]
+
+
+def wait_until(condition: Callable[[], bool], job: Driver | None = None) -> None:
+    until = time.monotonic() + 180
+    while not condition():
+        assert time.monotonic() < until
+        assert job is None or job.ended is None, job.log.read_text()[-4_000:]
+        time.sleep(0.1)

@@ -470,8 +470,6 @@ def test_the_format_reads_its_own_writes_by_splits(spark: SparkSession, service:
     assert (plain.columns, plain.count()) == (["key", "value"], 3_000)
     with pytest.raises(Exception, match="the option token is rejected"):
         reader.option("token", "geheim").load().count()
-    with pytest.raises(Exception, match="append"):
-        frame.write.format("tableside").option("url", service.url).option("key", "id").mode("overwrite").save("t")
 
 
 @pytest.mark.parametrize(("zone", "ansi"), [("GMT+8", "true"), ("America/New_York", "false")])

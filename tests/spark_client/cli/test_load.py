@@ -233,7 +233,7 @@ def test_a_load_stops_at_a_failure_that_outlasts_the_retries(tmp_path: Path) -> 
         arguments = ["t", str(tmp_path / "rows.jsonl"), "--key", "id", "--url", service.url]
         done = CliRunner().invoke(app, arguments)
     assert (done.exit_code, done.stdout) == (1, f"1 records stored in t, {ROWS_PER_PART - 1} failed\n")
-    assert f"the service did not recover: rows after {ROWS_PER_PART} were not sent" in done.stderr
+    assert f"the load stopped: rows after {ROWS_PER_PART} were not sent" in done.stderr
 
 
 def test_without_a_terminal_progress_is_a_line_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
