@@ -56,12 +56,13 @@ class ControlTable:
     """The generations of one store's tables.
 
     `alone`: no other process uses the store. `required`: a table of the settings needs generations. If none does, a
-    store that forbids reading the control table has no generations.
+    store that forbids reading the control table has no generations, as long as it forbids that (`forbidden`).
     """
 
     def __init__(self, open_table: OpenTable, *, alone: bool, required: bool) -> None:
         self.alone = alone
         self.required = required
+        self.forbidden = False
         self.tables: AllGenerations = {}
         self._open = open_table
         self._etag: str | None = None
@@ -79,7 +80,7 @@ class ControlTable:
 
         A table without other generations, in a store that needs none, is looked up once.
         """
-        if self.required or name in self.tables:
+        if self.required or self.forbidden or name in self.tables:
             return self._read_at >= time.monotonic() - STALE_S
         return self._read_at != -math.inf
 
@@ -151,7 +152,7 @@ class ControlTable:
             if isinstance(found, TableError):
                 raise found
         except TableNotFound:
-            return None
+            found = None
         except RecordUnreadable as error:
             raise _damaged(error) from error
         except TableError as error:
@@ -159,8 +160,11 @@ class ControlTable:
                 raise StoreUnavailable(f"the generations of tables cannot be read now: {error.detail}") from error
             if self.required or self.tables or error.retriable:
                 raise
-            log.warning("the generations of tables cannot be read, so there are none: %s", error.detail)
+            if not self.forbidden:
+                log.warning("the generations of tables cannot be read, so there are none: %s", error.detail)
+            self.forbidden = True
             return None
+        self.forbidden = False
         assert found is None or isinstance(found, Record)
         return found
 
