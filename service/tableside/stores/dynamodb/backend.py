@@ -120,7 +120,7 @@ class DynamodbBackend:
             if not spec.create:
                 raise TableNotFound(f"DynamoDB has no table {name!r}, and create is false")
             await self._create(spec)
-        keys = _existing_keys(await self._wait_until_active(name))
+        keys = _existing_keys(await self._wait_until_active(name, create=spec.create))
         _key_schema(spec, keys)
         await self._check_ttl(name, ttl_attribute, create=spec.create)
         if ttl_attribute in {key.name for key in keys}:
@@ -150,8 +150,8 @@ class DynamodbBackend:
         found: dict[str, Any] = response["Table"]
         return found
 
-    async def _wait_until_active(self, name: str) -> dict[str, Any]:
-        """Wait until a table is active, and return its description."""
+    async def _wait_until_active(self, name: str, *, create: bool) -> dict[str, Any]:
+        """Wait until a table is active, and return its description. One that is being deleted is absent."""
         for _ in range(POLLS_MAX):
             found = await self._describe(name)
             match found and found["TableStatus"]:
@@ -160,6 +160,8 @@ class DynamodbBackend:
                     return found
                 case None | "CREATING":
                     await asyncio.sleep(POLL_S)
+                case "DELETING" if not create:
+                    raise TableNotFound(f"DynamoDB: table {name!r} is being deleted")
                 case status:
                     raise StoreUnavailable(f"DynamoDB: table {name!r} is {status}")
         raise StoreUnavailable(f"DynamoDB: table {name!r} is still being created")

@@ -12,6 +12,8 @@ the table stores tokens, such a put is therefore conditional on the absence of t
 reads which records have it.
 """
 
+import contextlib
+import math
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -29,6 +31,7 @@ from ...core import (
     CompareAndSet,
     DeadlineExceeded,
     Delete,
+    Estimate,
     Get,
     Operation,
     Outcome,
@@ -36,7 +39,9 @@ from ...core import (
     Put,
     RecordUnreadable,
     Scan,
+    StoreUnavailable,
     TableError,
+    TableNotFound,
     TableSpec,
     Unsupported,
     Update,
@@ -56,7 +61,7 @@ from ...core import (
 )
 from .calls import TableCalls, each_write
 from .client import Client
-from .errors import ConditionFailed
+from .errors import ConditionFailed, ResourceInUse
 from .items import ITEM_BYTES_MAX, WRITERS, Item, ItemLayout, converted
 from .scans import PageReader
 from .updates import VersionedItems, native_update
@@ -82,7 +87,11 @@ class DynamodbStore:
     def __init__(self, client: Client, spec: TableSpec, layout: ItemLayout, clock: Clock, *, tokens: bool) -> None:
         self.spec = spec
         self.capabilities = Capabilities(
-            tokens=tokens, sorted_scan=False, any_value=False, native_update=True, generations=spec.create
+            tokens=tokens,
+            sorted_scan=False,
+            any_value=False,
+            native_update=True,
+            generations=spec.create or spec.generation > 1,  # a generation is opened without `create`
         )
         self._layout = layout
         self._clock = clock
@@ -115,6 +124,24 @@ class DynamodbStore:
     async def splits(self, count_max: int) -> list[bytes]:
         """Return segments of the table."""
         return self._scans.splits(count_max)
+
+    async def drop(self) -> None:
+        """Delete the table. Succeeds if another process deletes it."""
+        with contextlib.suppress(TableNotFound):
+            try:
+                await self._calls.write("delete_table", {}, math.inf)
+            except ResourceInUse:
+                await self._check_deleting()
+
+    async def estimate(self) -> Estimate:
+        """Return the counts of DynamoDB, which it renews about every six hours."""
+        table = (await self._calls.call("describe_table", {}, math.inf))["Table"]
+        return Estimate(table.get("ItemCount") or None, table.get("TableSizeBytes") or None)
+
+    async def _check_deleting(self) -> None:
+        status = (await self._calls.call("describe_table", {}, math.inf))["Table"]["TableStatus"]
+        if status != "DELETING":
+            raise StoreUnavailable(f"DynamoDB: table {self.spec.name_in_store!r} is {status}")
 
     def _method(self, operation: Operation) -> _Method:
         if isinstance(operation, Get):
