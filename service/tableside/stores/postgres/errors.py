@@ -69,6 +69,7 @@ _NO_TABLE = TableNotFound, "PostgreSQL has no such table"
 _FAULTS: dict[str, tuple[type[TableError], str]] = {
     "25006": (WritesRejected, "PostgreSQL is read-only"),
     "26000": _EXCHANGED_SESSION,
+    "2BP01": (Unsupported, "another object of the database, such as a view, needs the table"),
     "3F000": _NO_TABLE,
     "42501": (Unsupported, "PostgreSQL denies permission to this role"),
     "42P01": _NO_TABLE,

@@ -23,7 +23,7 @@ KEY, VALUE, EXPIRES, WRITERS, VERSION = "key", "value", "_ts_expires", "_ts_writ
 SIDE_PREFIX = "_ts_"
 
 LOCK_WAIT_MAX_S = 5.0
-"""How long the creation of columns waits for transactions that use the table. Later transactions wait behind it."""
+"""How long a change or removal of a table waits for transactions that use it. Later transactions wait behind it."""
 
 _PART_TYPES: dict[str, PartType] = {
     **dict.fromkeys(("text", "varchar", "uuid"), "string"),
@@ -108,7 +108,10 @@ def literal(text: str) -> str:
 def table_faults(spec: TableSpec, *, document: bool) -> Iterator[TableError]:
     """Return the reasons why PostgreSQL can never have a table with this layout."""
     if len(spec.name_in_store.encode()) > NAME_BYTES_MAX:
-        yield Unsupported(f"a name in PostgreSQL has at most {NAME_BYTES_MAX} bytes: give the table a shorter `name`")
+        name = repr(spec.name_in_store)
+        yield Unsupported(
+            f"{name}: a name in PostgreSQL has at most {NAME_BYTES_MAX} bytes: give the table a shorter `name`"
+        )
     if not document and spec.key_given and any(field.name is None for field in spec.key.fields):
         yield InvalidOperation("the key fields of a table with layout columns need names")
     reserved = {VALUE if document else VERSION, EXPIRES, WRITERS}
@@ -179,6 +182,13 @@ def side_table_ddl(table: TableDefinition) -> str:
     """Return the statements that create the side table of a table of columns."""
     keys = [(key.name, _KEY_TYPES["string"] if is_text(key) else key.type) for key in table.key_columns]
     return _table_ddl(qualified(table.schema, side_table_name(table.name)), keys, f"{quoted(VERSION)} bigint")
+
+
+def drop_ddl(table: TableDefinition) -> str:
+    """Return the statements that remove a table, and its side table."""
+    names = [table.name, *([side_table_name(table.name)] if table.has_side_table else [])]
+    dropped = ", ".join(qualified(table.schema, name) for name in names)
+    return f"SET LOCAL lock_timeout = '{LOCK_WAIT_MAX_S:g}s'; DROP TABLE IF EXISTS {dropped}"
 
 
 def _table_ddl(table: str, keys: Sequence[tuple[str, str]], column: str) -> str:
@@ -252,6 +262,12 @@ LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
 WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
+
+ESTIMATE = """
+SELECT nullif(reltuples, -1)::bigint, pg_catalog.pg_total_relation_size(oid)
+FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($1) AND relkind = 'r'
+"""
+"""Takes the name of a table in SQL. Returns about how many rows it has, NULL if that is not known yet, and its size."""
 
 _UNIQUE_INDEXES = """
 SELECT ARRAY(SELECT a.attname::text

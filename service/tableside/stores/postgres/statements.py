@@ -176,6 +176,17 @@ class TableSql:
         return self._insert(f"DO UPDATE SET {', '.join(changes or [f'{key} = excluded.{key}'])}")
 
     @cached_property
+    def load(self) -> str:
+        """Takes keys, documents and expiries. Inserts the rows, and returns the etag of all. Fails if any exists."""
+        names = ", ".join([*self._names, quoted(VALUE), quoted(EXPIRES)])
+        sent = ", ".join(
+            [*(f"u.{part}" for part in self._parts), "convert_from(u.document, 'UTF8')::jsonb", "u.expires"]
+        )
+        rows = f"SELECT {sent} FROM {self._rows_sent(['document', 'expires'], ['bytea', 'bigint'])}"
+        inserted = f"INSERT INTO {self.table} ({names}) {rows} ORDER BY {self._order_sent}"
+        return f"WITH w AS ({inserted}) SELECT {ETAG_SQL}"
+
+    @cached_property
     def insert(self) -> str:
         """Takes the rows and whether to return values. Returns `_returning`, for rows that did not exist."""
         return self._insert("DO NOTHING")
@@ -246,6 +257,11 @@ class TableSql:
         )
         removals = (records if self.has_side_table else "") + self._removals("$1::bigint")
         return f"WITH u AS ({expired}){removals} SELECT FROM u"
+
+    @cached_property
+    def delete_some(self) -> str:
+        """Takes a limit of rows. Deletes any rows."""
+        return f"DELETE FROM {self.table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {self.table} LIMIT $1))"
 
     @property
     def _remembering(self) -> str:

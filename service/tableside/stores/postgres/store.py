@@ -5,6 +5,8 @@ repeats the operation, as it does if a value does not fit the columns that it kn
 """
 
 import asyncio
+import contextlib
+import logging
 import math
 import re
 import time
@@ -18,11 +20,13 @@ import msgspec
 from ...core import (
     NO_DEADLINE,
     NO_EXPIRY,
+    Batch,
     Budget,
     Capabilities,
     Clock,
     DeadlineExceeded,
     Delete,
+    Estimate,
     Get,
     InvalidOperation,
     Operation,
@@ -43,17 +47,23 @@ from ...core import (
 from .columns import DocumentLayout, ValueLayout, input_sql, limits_texts, to_text
 from .connections import Connection, DeadlineRetry, Pool, Progress
 from .errors import DRIVER_ERRORS, ColumnMismatch, SchemaChanged, is_input_error, rejected_row_error
+from .loads import RecordLoader
 from .reads import RecordReader
 from .scans import Scanner
-from .schema import EXPIRES, WRITERS, TableDefinition, key_schema
+from .schema import ESTIMATE, EXPIRES, WRITERS, TableDefinition, drop_ddl, key_schema
 from .statements import TableSql
 from .value_sql import UNCHANGED
 from .writes import RecordWriter, RowWrite
+
+log = logging.getLogger(__name__)
 
 SWEEP_ROWS_MAX = 1000
 SWEEP_STATEMENTS_MAX = 10
 SWEEP_MAX_S = 60.0
 """The deadline of a sweep, which has no caller whose deadline could end it."""
+
+DROP_ROWS_MAX = 10_000
+"""How many rows one statement deletes from a table that cannot be dropped."""
 
 Method: TypeAlias = Callable[[Sequence[Any], float], Awaitable[Sequence[Outcome]]]
 Result = TypeVar("Result")
@@ -108,6 +118,15 @@ class PostgresStore:
     async def sweep(self) -> None:
         """Delete some expired records. Raise a TableError if that fails or exceeds SWEEP_MAX_S."""
         await self._repeated(lambda table: table.sweep())
+
+    async def drop(self) -> None:
+        """Drop the table. One that another role owns, or that a view needs, is emptied instead."""
+        with contextlib.suppress(TableNotFound):
+            await self._repeated(lambda table: table.drop())
+
+    async def estimate(self) -> Estimate:
+        """Return PostgreSQL's own estimate of the rows, and the size of the table and its indexes."""
+        return await self._repeated(lambda table: table.estimate())
 
     async def _apply_again(
         self, used: "DefinedTable", operations: Sequence[Operation], outcomes: Sequence[Outcome], until: float
@@ -165,6 +184,8 @@ class DefinedTable:
         self._retry = DeadlineRetry(pool, spec.name, self._explain_rejection)
         self._reader = RecordReader(self._retry, self._sql, clock)
         self._writer = RecordWriter(self.spec, layout, self._sql, self._retry, self._reader, clock)
+        loader = RecordLoader(self.spec, self._sql, self._retry, self._writer.put_all, clock)
+        self._loader = loader if spec.loading else None
         self._scanner = Scanner(self.spec.key, self._sql)
         keys = definition.key_columns
         self._uuids = [index for index, column in enumerate(keys) if column.type == "uuid"]
@@ -174,6 +195,8 @@ class DefinedTable:
         """Apply operations. Operations of one kind share statements of bounded size."""
         if not self._uuids and set(map(type, operations)) == {Get}:
             return await self._get(operations, until)
+        if self._loader is not None and isinstance(operations, Batch) and self._loader.takes(operations):
+            return await self._loader.put(operations, until)
         outcomes: list[Outcome] = [None] * len(operations)
         methods: dict[Method, list[int]] = {}
         yielder = Yielder()
@@ -201,11 +224,27 @@ class DefinedTable:
         """Delete some expired records. Raise a TableError if that fails or exceeds SWEEP_MAX_S."""
         until = time.monotonic() + SWEEP_MAX_S
         for _ in range(SWEEP_STATEMENTS_MAX if self.capabilities.ttl else 0):
-            done = await self._run(
-                lambda connection: connection.execute(self._sql.sweep, self._clock(), SWEEP_ROWS_MAX), until
-            )
-            if int(done.rpartition(" ")[2]) < SWEEP_ROWS_MAX:
+            if await self._count(self._sql.sweep, self._clock(), SWEEP_ROWS_MAX, until=until) < SWEEP_ROWS_MAX:
                 return
+
+    async def drop(self) -> None:
+        """Drop the table, or delete all its rows in bounded statements."""
+        try:
+            await self._run(lambda connection: connection.execute(drop_ddl(self.definition)))
+        except Unsupported as error:
+            log.info("table %s is emptied, not dropped: %s", self._sql.table, error.detail)
+            while await self._count(self._sql.delete_some, DROP_ROWS_MAX):
+                pass
+
+    async def estimate(self) -> Estimate:
+        """Return PostgreSQL's own estimate of the rows, and the size of the table and its indexes."""
+        found = await self._run(lambda connection: connection.fetchrow(ESTIMATE, self._sql.table))
+        return Estimate() if found is None else Estimate(*found)
+
+    async def _count(self, statement: str, *arguments: int, until: float = math.inf) -> int:
+        """Return how many rows a statement has changed."""
+        done = await self._run(lambda connection: connection.execute(statement, *arguments), until)
+        return int(done.rpartition(" ")[2])
 
     async def _get(self, gets: Sequence[Any], until: float) -> Sequence[Outcome]:
         outcomes = await self._reader.get([get.key for get in gets], until)

@@ -129,12 +129,13 @@ class RecordWriter:
         if isinstance(write, Delete) and write == _delete_unread(write):
             return self._delete_all
         if self._layout.preserves_text and isinstance(write, Put) and write == _document_put(write):
-            return self._put_all
+            return self.put_all
         return self._compare_and_set
 
     # Unconditional writes
 
-    async def _put_all(self, puts: Sequence[Put], until: float) -> list[Outcome]:
+    async def put_all(self, puts: Sequence[Any], until: float) -> list[Outcome]:
+        """Put documents without precondition, token and order."""
         outcomes: list[Outcome] = []
         for chunk in chunks_of(puts, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes):
             decided = [self._decided(put, FoundRecord(), self._clock()) for put in chunk]

@@ -1,0 +1,139 @@
+"""Generations in PostgreSQL: tables that cannot be dropped or made, and puts into one that loads."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from contract import COMPOSITE, INTEGERS, STRINGS, put, record, scanned, value, written
+from support.postgres_tables import database, new_name
+from tableside.core import values
+from tableside.core.batch import Batch
+from tableside.core.errors import InvalidOperation, TableNotFound, Unsupported
+from tableside.core.keys import KeySchema
+from tableside.core.operations import Delete, Get, Key, Record, Written
+from tableside.core.store import TableSpec
+from tableside.stores.postgres.backend import PostgresBackend
+from tableside.stores.postgres.schema import quoted
+from tableside.stores.postgres.writes import STATEMENT_WRITES_MAX
+
+pytestmark = pytest.mark.server
+
+
+def spec(name: str, key: KeySchema = STRINGS, **rest: Any) -> TableSpec:
+    return TableSpec("t", key, **{"stored_as": name, "create": True, "key_given": key.has_names, **rest})
+
+
+@asynccontextmanager
+async def as_role(dsn: str, direct: asyncpg.Connection, *rights: str) -> AsyncIterator[PostgresBackend]:
+    """A backend of a role with these rights alone."""
+    role = f"role_{new_name()}"
+    await direct.execute(f"CREATE ROLE {quoted(role)} LOGIN; GRANT USAGE ON SCHEMA public TO {quoted(role)}")
+    for right in rights:
+        await direct.execute(f"GRANT {right} TO {quoted(role)}")
+    parts = urlsplit(dsn)
+    async with database(urlunsplit(parts._replace(netloc=f"{role}@{parts.hostname}:{parts.port}"))) as backend:
+        yield backend
+    await direct.execute(f"DROP OWNED BY {quoted(role)}; DROP ROLE {quoted(role)}")
+
+
+async def exists(direct: asyncpg.Connection, name: str) -> bool:
+    return bool(await direct.fetchval("SELECT to_regclass($1) IS NOT NULL", quoted(name)))
+
+
+async def test_a_table_that_a_view_needs_is_emptied(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    store = await backend.store(spec(name))
+    await store.apply([put(f"{at}") for at in range(30)])
+    await direct.execute(f"CREATE VIEW {quoted(name + 'v')} AS SELECT * FROM {quoted(name)}")
+    await store.drop()
+    assert await direct.fetchval(f"SELECT count(*) FROM {quoted(name + 'v')}") == 0
+    await direct.execute(f"DROP VIEW {quoted(name + 'v')}")
+    await store.drop()
+    assert not await exists(direct, name)
+
+
+async def test_a_table_of_another_role_is_emptied(postgres_dsn: str, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    await direct.execute(f"CREATE TABLE {quoted(name)} (key text PRIMARY KEY, value jsonb)")
+    async with as_role(postgres_dsn, direct, f"SELECT, INSERT, UPDATE, DELETE ON {quoted(name)}") as backend:
+        store = await backend.store(spec(name))
+        await store.apply([put("a"), put("b")])
+        await store.drop()
+        assert await direct.fetchval(f"SELECT count(*) FROM {quoted(name)}") == 0
+
+
+async def test_a_role_that_may_create_no_table_gets_an_error(postgres_dsn: str, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    async with as_role(postgres_dsn, direct) as backend:
+        with pytest.raises(Unsupported, match="denies permission"):
+            await backend.store(spec(name, generation=8))
+    assert not await exists(direct, f"{name}_ts_8")
+
+
+async def test_a_generation_with_a_long_name_is_refused(backend: PostgresBackend) -> None:
+    with pytest.raises(Unsupported, match="at most 63 bytes"):
+        await backend.store(spec("x" * 58, generation=10))
+    with pytest.raises(TableNotFound):
+        await backend.store(spec("x" * 58, generation=9, create=False))
+
+
+async def test_a_dropped_table_is_no_longer_swept(postgres_dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with database(postgres_dsn, sweep_every_s=0.05) as backend:
+        store = await backend.store(spec(new_name()))
+        await store.drop()
+        del store
+        caplog.clear()
+        await asyncio.sleep(0.5)
+    assert not caplog.records
+
+
+LOADED: dict[str, tuple[KeySchema, list[Key]]] = {
+    "strings": (STRINGS, [f"{at:05}" for at in range(STATEMENT_WRITES_MAX + 10)]),
+    "integers": (INTEGERS, [*range(-5, 5)]),
+    "composite": (COMPOSITE, [(f"u{at % 3}", at) for at in range(20)]),
+}
+
+
+@pytest.mark.parametrize("keys", LOADED)
+async def test_puts_load_new_records_and_replace_others(backend: PostgresBackend, keys: str) -> None:
+    schema, loaded = LOADED[keys]
+    store = await backend.store(spec(new_name(), schema, generation=2, loading=True))
+    for turn in range(3):  # the third batch finds half of its records
+        if turn == 2:
+            await store.apply([Delete(key) for key in loaded[::2]])
+        outcomes = await store.apply(Batch.of([put(key, {"n": turn, "ü": "a'\\"}) for key in loaded]))
+        found = await store.apply([Get(key) for key in loaded])
+        for one, outcome in zip(found, outcomes, strict=True):
+            assert isinstance(one, Record)
+            assert isinstance(outcome, Written)
+            assert (one.etag, values.decode(one.value)) == (outcome.etag, {"n": turn, "ü": "a'\\"})
+    assert {*await scanned(store, limit=1000)} == {*loaded}
+
+
+async def test_a_record_that_cannot_be_loaded_fails_alone(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    store = await backend.store(spec(name, generation=2, loading=True, ttl_s=600))
+    await direct.execute(f"ALTER TABLE {quoted(name + '_ts_2')} ADD CHECK (value->>'n' <> '2')")
+    batch = Batch.of([put("a", {"n": 1}), put("b", {"n": 2}), put("c", {"n": 3}, ttl_s=5)])
+    first, second, third = await store.apply(batch)
+    assert isinstance(second, InvalidOperation)
+    assert (await value(store, "a"), await value(store, "c")) == ({"n": 1}, {"n": 3})
+    assert isinstance(first, Written)
+    assert isinstance(third, Written)
+    assert first.expires_ms - third.expires_ms == 595_000
+
+
+async def test_a_loaded_record_expires_and_has_an_etag(backend: PostgresBackend) -> None:
+    store = await backend.store(spec(new_name(), generation=2, loading=True, ttl_s=600))
+    [loaded] = await store.apply(Batch.of([put("a", {"n": 1})]))
+    assert isinstance(loaded, Written)
+    assert loaded.etag is not None
+    assert (await record(store, "a")).expires_ms == loaded.expires_ms > 0
+    await written(store, put("a", {"n": 2}, if_match=(loaded.etag,)))
