@@ -10,7 +10,7 @@ import json
 import random
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
@@ -91,7 +91,7 @@ async def _of_tasks(
     rates = partial(_rates, partial(_task_rate, runner), seconds)
     title = f"Redis, {TASKS} tasks"
     return [
-        Comparison(
+        _comparison(
             f"{title}, get",
             "requests",
             rates(
@@ -105,7 +105,7 @@ async def _of_tasks(
             ),
             {"AsyncClient": 0.6},
         ),
-        Comparison(
+        _comparison(
             f"{title}, update with a token",
             "requests",
             rates(
@@ -118,12 +118,13 @@ async def _of_tasks(
             ),
             {"AsyncClient": 0.6},
         ),
-        Comparison(
+        _comparison(
             f"{title}, get of {BATCH}",
             "records",
             rates(
                 {"redis.asyncio, MGET": redis_mget, "AsyncClient, get_many": lambda _: table.get_many(chosen())}, BATCH
             ),
+            {},
         ),
     ]
 
@@ -136,7 +137,7 @@ def _of_a_thread(service_url: str, clients: ExitStack, seconds: float) -> list[C
     web = clients.enter_context(httpx.Client(base_url=url))
     rates = partial(_rates, _thread_rate, seconds)
     return [
-        Comparison(
+        _comparison(
             "Redis, one thread, get",
             "requests",
             rates(
@@ -148,7 +149,7 @@ def _of_a_thread(service_url: str, clients: ExitStack, seconds: float) -> list[C
             ),
             {"Client": 0.8},
         ),
-        Comparison(
+        _comparison(
             "Redis, one thread, update with a token",
             "requests",
             rates(
@@ -161,6 +162,11 @@ def _of_a_thread(service_url: str, clients: ExitStack, seconds: float) -> list[C
             {"Client": 0.8},
         ),
     ]
+
+
+def _comparison(title: str, unit: str, ways: dict[str, Rate], ratios_min: Mapping[str, float]) -> Comparison:
+    """Return a comparison that also measures the CPU time of this process, where the clients are."""
+    return Comparison(title, unit, ways, ratios_min, services={})
 
 
 def records_path() -> str:
