@@ -57,8 +57,8 @@ class BlockingConnection:
 
 def _is_readable(idle: socket.socket) -> bool:
     """Return whether the service has closed the connection, or has sent something that is no reply."""
-    idle.settimeout(0)
     try:
+        idle.settimeout(0)
         socket.socket.recv(idle, 1, socket.MSG_PEEK)  # below TLS
     except BlockingIOError:
         return False

@@ -123,14 +123,13 @@ class Connections:
         with self._allowed:
             if self._is_closed:
                 raise RuntimeError("the client has been closed")
+            while (expired := self._connections.expired()) is not None:
+                expired.close()
             connection = self._connections.take()
             try:
-                reply = connection.send(request)
+                return connection.send(request)
             finally:
                 self._connections.put(connection)
-        if (expired := self._connections.expired()) is not None:
-            expired.close()
-        return reply
 
     def close(self) -> None:
         """Close all connections. Requests in flight fail."""
@@ -152,14 +151,13 @@ class AsyncConnections:
         async with self._allowed:
             if self._is_closed:
                 raise RuntimeError("the client has been closed")
+            while (expired := self._connections.expired()) is not None:
+                await expired.close()
             connection = self._connections.take()
             try:
-                reply = await connection.send(request)
+                return await connection.send(request)
             finally:
                 self._connections.put(connection)
-        if (expired := self._connections.expired()) is not None:
-            await expired.close()
-        return reply
 
     async def close(self) -> None:
         """Close all connections. Requests in flight fail."""

@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx
 import pytest
 import uvloop
 
 from support.running import Service
 from support.waiting import WAIT_MAX_S, until
 from tableside_client import AsyncClient, Retries, TablesideError
-from tableside_client.http_clients import FreeConnections
+from tableside_client.asyncio_connection import AsyncConnection
+from tableside_client.blocking_connection import BlockingConnection
+from tableside_client.http1 import Request
+from tableside_client.http_clients import AsyncConnections, Connections, FreeConnections
 
 
 class Recorder(ThreadingHTTPServer):
@@ -155,6 +159,20 @@ def test_the_event_loop_may_be_that_of_uvloop(service: Service, name: str) -> No
             assert await asyncio.gather(*(table.get("a") for _ in range(5))) == [value] * 5
 
     uvloop.run(use())
+
+
+async def test_an_expired_connection_is_not_used_again(recorder: Recorder) -> None:
+    """A load balancer may forget an idle connection without closing it."""
+    base, request = httpx.URL(recorder.url), Request("GET", "/v1/tables/t/records/a")
+    blocking = Connections(1, 0.05, lambda: BlockingConnection(base, None))
+    for_tasks = AsyncConnections(1, 0.05, lambda: AsyncConnection(base, None))
+    for _ in range(2):
+        await asyncio.sleep(0.1)
+        assert (await asyncio.to_thread(blocking.send, request)).json() == {"n": 1}
+        assert (await for_tasks.send(request)).json() == {"n": 1}
+    assert recorder.connections == 4
+    blocking.close()
+    await for_tasks.close()
 
 
 def test_the_connection_that_became_free_last_is_used_and_the_oldest_expires() -> None:
