@@ -405,3 +405,28 @@ def test_deleting_many_records_needs_the_permission_to_write_only(client: httpx.
     assert owner.value("t", "many-1") == {}
     response = client.delete("/v1/tables/t/records", params=query, headers=bearer("writer"))
     assert (response.status_code, response.json()) == (200, {"deleted": 1, "cursor": None})
+
+
+def test_generations_have_the_permissions_of_their_table(client: httpx.Client, owner: ApiClient) -> None:
+    table = fresh("t")
+    assert owner.put(table, "a", {}).status_code == 204
+    number = owner.client.post(f"/v1/tables/{table}/generations").json()["generation"]
+    path = f"/v1/tables/{table}/generations"
+    requests = {
+        "read": [
+            ("GET", path),
+            ("GET", f"/v1/tables/{table}@{number}/records/a"),
+            ("GET", f"/v1/tables/{table}@1/records"),
+        ],
+        "write": [
+            ("POST", path),
+            ("PUT", f"/v1/tables/{table}@{number}/records/a"),
+            ("DELETE", f"{path}/99"),
+            ("POST", f"{path}/{number}/activate"),
+        ],
+    }
+    for name, permission in (("none", None), ("reader", "read"), ("writer", "write")):
+        for needed, sent in requests.items():
+            for method, place in sent:
+                answer = client.request(method, place, headers=bearer(name), json={} if method == "PUT" else None)
+                assert (answer.status_code == 403) == (needed != permission), (name, method, place, answer.text)

@@ -421,3 +421,24 @@ def test_two_tables_with_the_same_records_are_detected_across_partitions(tmp_pat
         "tables.mine.name": "table 'orders' already keeps its records under this name",
         "tables.other.name": "table 'orders' already keeps its records under this name",
     }
+
+
+def test_a_table_cannot_have_the_name_of_a_generation_of_another(tmp_path: Path) -> None:
+    found = faults(
+        tmp_path,
+        """
+        stores:
+          a: {kind: memory}
+          b: {kind: memory}
+          ab: {kind: partitioned, partitions: [a, b]}
+        tables:
+          planes: {store: a, generations: true}
+          planes_ts_2: {store: a}
+          mine: {store: ab, name: planes_ts_31}
+          elsewhere: {store: b, name: planes_ts_2}
+          events: {store: a}
+          events_ts_2024: {store: a}
+        """,
+    )
+    problem = "is the name of a generation of table 'planes', which has generations"
+    assert found == {"tables.planes_ts_2.name": problem, "tables.mine.name": problem}

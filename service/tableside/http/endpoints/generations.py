@@ -104,7 +104,7 @@ async def activate_generation(
     dependencies=[Depends(check_write)],
     responses={
         204: response("Removed, or absent before."),
-        **errors(*TABLE_ERRORS, "not_acceptable", "contended", "precondition_failed"),
+        **errors(*_CHANGE_ERRORS, "precondition_failed"),
     },
 )
 async def delete_generation(
@@ -134,16 +134,18 @@ def _time(unix_ms: int) -> str | None:
 
 def _note(body: bytes) -> str | None:
     members = values.parse(body) if body.strip() else {}
-    note = members.get("note") if isinstance(members, dict) else None
-    if not isinstance(members, dict) or not members.keys() <= {"note"} or not isinstance(note, str | None):
-        raise InvalidOperation("the body must be empty, or an object with only the member note, a string")
-    return note
+    match members:
+        case {"note": str(note), **others} if not others:
+            return note
+        case {**others} if not others:
+            return None
+    raise InvalidOperation("the body must be empty, or an object with only the member note, a string")
 
 
 def _number(segments: list[bytes], *verb: str) -> int:
     """Return the number in the path, which ends with these verbs."""
     if [segment.decode("latin-1") for segment in segments[1:]] != [*verb]:
         raise NotFound("no such path")
-    if not re.fullmatch(rb"[0-9]{1,18}", segments[0]):
+    if not re.fullmatch(rb"[1-9][0-9]{0,17}", segments[0]):
         raise GenerationNotFound("the number of a generation in the path is a positive integer")
     return int(segments[0])
