@@ -78,7 +78,8 @@ class GenerationMethods:
         number = self._run(calls.create(note)).generation
         try:
             description = self._run(self._calls.describe())
-            with _repeated(lambda: self._run(calls.keep_alive(number)), _interval_s(description)):
+            kinds = [field["type"] for field in description["key"]]
+            with _repeated(lambda: self._run(calls.keep_alive(number, kinds)), _interval_s(description)):
                 yield self._generation(number)
             self._run(calls.activate(number, description["generation"]))
         except BaseException:
@@ -155,7 +156,7 @@ class AsyncGenerationMethods:
         number = (await self._run(calls.create(note))).generation
         try:
             description = await self._run(self._calls.describe())
-            alive = asyncio.create_task(self._keep_alive(calls, number, _interval_s(description)))
+            alive = asyncio.create_task(self._keep_alive(calls, number, description))
             try:
                 yield self._generation(number)
             finally:
@@ -185,11 +186,12 @@ class AsyncGenerationMethods:
     def _generation_calls(self) -> GenerationCalls:
         return GenerationCalls(self._calls.name, self._calls.settings)
 
-    async def _keep_alive(self, calls: GenerationCalls, number: int, interval_s: float) -> None:
+    async def _keep_alive(self, calls: GenerationCalls, number: int, description: Mapping[str, Any]) -> None:
+        kinds = [field["type"] for field in description["key"]]
         while True:
-            await asyncio.sleep(interval_s)
+            await asyncio.sleep(_interval_s(description))
             with suppress(TablesideError):
-                await self._run(calls.keep_alive(number))
+                await self._run(calls.keep_alive(number, kinds))
 
     def _generation(self, number: int) -> Any:
         """Return a generation as a table."""

@@ -1,7 +1,7 @@
 """Generations, the complete contents of a table, and the calls that list and change them."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
@@ -78,11 +78,13 @@ class GenerationCalls:
         """Remove a generation after a failure, unless that takes longer than `CLEANUP_S`."""
         yield from GenerationCalls(self._table, replace(self._settings, deadline_s=CLEANUP_S)).remove(number)
 
-    def keep_alive(self, number: int) -> Call[None]:
-        """Count as a write to a generation, which is removed if it loads without a write for too long."""
-        table = f"{self._table}@{number}"
-        content, headers = json_bytes({"operations": []}), {"Content-Type": JSON}
-        request = Request("POST", table_path(table, "batch"), table, headers=headers, content=content)
+    def keep_alive(self, number: int, key_types: Sequence[str]) -> Call[None]:
+        """Send a write that changes nothing to a generation, which is removed if it is not written for too long."""
+        table, parts = f"{self._table}@{number}", [0 if kind == "integer" else "0" for kind in key_types]
+        key = parts if len(parts) > 1 else parts[0]
+        content = json_bytes({"operations": [{"op": "update", "key": key, "update": {}}]})
+        path = table_path(table, "batch")
+        request = Request("POST", path, table, headers={"Content-Type": JSON}, content=content)
         yield from CallLimits(replace(self._settings, deadline_s=CLEANUP_S)).send_with_retries(request)
 
     def _entry(self, request: Request) -> Call[Generation]:

@@ -70,6 +70,7 @@ CLAIMS = [
         for language, test, containing in (
             ("python", "test_a_token_makes_the_update_repeatable", "planes.update"),
             ("python", "test_a_lookup_adds_columns_and_names_invalid_values", "planes.enrich"),
+            ("python", "test_a_replaced_table_has_the_records_of_the_frame", "planes.replace"),
             ("text", "test_a_lookup_adds_columns_and_names_invalid_values", "on_mismatch"),
         )
     ),

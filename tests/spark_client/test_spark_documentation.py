@@ -20,14 +20,14 @@ pytestmark = jvm("spark")
 
 PAGE = "docs/spark.md"
 PROGRAMS = [block.text for block in blocks(PAGE) if block.language == "python"]
-UPDATE, ENRICH, ORDERED, READ, COPY, FILTERED, LOOKED_UP = PROGRAMS
+UPDATE, ENRICH, ORDERED, REPLACE, READ, COPY, FILTERED, LOOKED_UP = PROGRAMS
 [SQL] = [block.text for block in blocks(PAGE) if block.language == "sql"]
 MISMATCH, _ = [block.text for block in blocks(PAGE) if block.language == "text"]
 
 CONFIG = """
 stores: {memory: {kind: memory}}
 tables:
-  planes: {store: memory, key: {tailnum: string}}
+  planes: {store: memory, key: {tailnum: string}, generations: true}
   profiles: {store: memory, key: {user_id: string}}
   readings: {store: memory, key: {sensor: string, at: integer}}
   readings_copy: {store: memory, key: {sensor: string, at: integer}}
@@ -89,6 +89,16 @@ def test_ordered_writes_leave_the_newest_rows(tables: Service, spark: SparkSessi
         with Client(tables.url) as client:
             assert client.table("profiles").get("grace") is None
             assert client.table("profiles").get("ada") == {"page": "shop"}
+
+
+def test_a_replaced_table_has_the_records_of_the_frame(tables: Service, spark: SparkSession) -> None:
+    registry = spark.createDataFrame([("N1", 4), ("N2", 6)], "tailnum string, seats int")
+    planes = run("planes = Table('planes', url='" + SAID_URL + "')", tables)["planes"]
+    run(REPLACE, tables, registry=registry, planes=planes)
+    with Client(tables.url) as client:
+        found = {record.key: record.value for record in client.table("planes").scan()}
+        assert found == {"N1": {"seats": 4}, "N2": {"seats": 6}}
+        assert client.table("planes").generations()[-1].note == "registry/2026-11-20"
 
 
 def test_the_format_reads_a_partition(tables: Service, spark: SparkSession) -> None:

@@ -49,7 +49,8 @@ def one_generation() -> Iterator[None]:
     try:
         yield
     except GenerationNotFound as error:
-        detail = f"{error.detail}. A query reads one generation: run it again, or raise the table's generations_kept"
+        advice = "A query reads one generation: create its DataFrame again, or raise the table's generations_kept"
+        detail = f"{error.detail}. {advice}"
         raise GenerationNotFound(error.table, error.code, error.status, detail) from None
 
 

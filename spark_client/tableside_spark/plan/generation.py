@@ -19,8 +19,9 @@ from tableside_spark.plan.table_schema import Target
 def with_generation(frame: DataFrame, target: Target) -> DataFrame:
     """Add the column `GENERATION`, the current generation of a table.
 
-    One task reads it in each action, and in each micro-batch of a stream, and Spark sends it to all other tasks. So
-    they look up keys in one generation, also if another one is activated between them.
+    One task reads it when a query runs, and in each micro-batch of a stream, and Spark sends it to all other tasks. So
+    they look up keys in one generation, also if another one is activated between them. Spark keeps it for later actions
+    of the same DataFrame.
     """
     task = CurrentGeneration(target.connection, target.table)
     current = map_arrow(frame.sparkSession.range(0, 1, 1, 1), task, StructType([StructField(GENERATION, LongType())]))

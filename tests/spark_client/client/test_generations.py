@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -189,25 +188,36 @@ def test_readers_see_no_mixture(service: Service) -> None:
 
 IDLE = """
 stores: {s: {kind: memory}}
-tables: {t: {store: s, generations: true, generations_idle_s: 1}, plain: {store: s}}
+tables:
+  names: {store: s, generations: true, generations_idle_s: 1}
+  pairs: {store: s, generations: true, generations_idle_s: 1, key: {who: string, at: integer}}
+  plain: {store: s}
 """
 
 
-def test_a_slow_replacement_is_not_removed_as_idle_and_an_abandoned_one_is(tmp_path: Path) -> None:
-    (tmp_path / "t.yaml").write_text(IDLE)
+@pytest.fixture(scope="module")
+def idle_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service that removes generations after a short time without a write."""
+    directory = tmp_path_factory.mktemp("idle")
+    (directory / "t.yaml").write_text(IDLE)
+    with running(directory, directory / "t.yaml") as service:
+        yield service.url
 
-    def slow() -> Iterator[Any]:
-        yield "ada", {"n": 2}
-        time.sleep(5)
-        yield "alan", {"n": 2}
 
-    with running(tmp_path, tmp_path / "t.yaml") as service, Client(service.url) as client:
-        table = client.table("t")
-        table.create_generation("abandoned")
-        with table.replacement() as new:
-            for key, value in slow():
-                new.put(key, value)
-            assert [one.state for one in table.generations()] == ["current", "loading"]
-        assert {record.key: record.value for record in table.scan()} == NEW
-        with pytest.raises(InvalidOperation, match="generations: true"):
-            client.table("plain").replace(NEW.items())
+@pytest.mark.parametrize(("table", "key"), [("names", "ada"), ("pairs", ("ada", 7))])
+async def test_a_slow_replacement_is_not_removed_as_idle(
+    opened: Callable[..., Any], request: pytest.FixtureRequest, idle_url: str, table: str, key: Any
+) -> None:
+    def pairs() -> Iterator[Any]:
+        time.sleep(8)
+        yield key, {"n": 2}
+
+    async def pairs_async() -> AsyncIterator[Any]:
+        await asyncio.sleep(8)
+        yield key, {"n": 2}
+
+    slow = (await opened(idle_url)).table(table)
+    assert await slow.replace(pairs_async() if request.node.callspec.params["opened"] == "asyncio" else pairs()) == 1
+    assert await records(slow) == {key: {"n": 2}}
+    with pytest.raises(InvalidOperation, match="generations: true"):
+        await (await opened(idle_url)).table("plain").replace(NEW.items())
