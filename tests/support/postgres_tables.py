@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
@@ -40,3 +41,18 @@ async def psql(dsn: str) -> AsyncIterator[asyncpg.Connection]:
         yield connection
     finally:
         await connection.close()
+
+
+@asynccontextmanager
+async def role(dsn: str, *rights: str) -> AsyncIterator[str]:
+    """Create a role with these rights, such as `SELECT ON t`, and yield the connection string for it."""
+    name = f"role_{os.getpid()}_{next(_numbers)}"
+    async with psql(dsn) as direct:
+        await direct.execute(f"CREATE ROLE {name} LOGIN")
+        for right in rights:
+            await direct.execute(f"GRANT {right} TO {name}")
+        try:
+            parts = urlsplit(dsn)
+            yield urlunsplit(parts._replace(netloc=f"{name}@{parts.hostname}:{parts.port}"))
+        finally:
+            await direct.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")

@@ -2,16 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
 
 from contract import COMPOSITE, INTEGERS, STRINGS, put, record, scanned, value, written
-from support.postgres_tables import database, new_name
+from support.postgres_tables import database, new_name, role
 from tableside.core import values
 from tableside.core.batch import Batch
 from tableside.core.errors import InvalidOperation, TableNotFound, Unsupported
@@ -27,19 +24,6 @@ pytestmark = pytest.mark.server
 
 def spec(name: str, key: KeySchema = STRINGS, **rest: Any) -> TableSpec:
     return TableSpec("t", key, **{"stored_as": name, "create": True, "key_given": key.has_names, **rest})
-
-
-@asynccontextmanager
-async def as_role(dsn: str, direct: asyncpg.Connection, *rights: str) -> AsyncIterator[PostgresBackend]:
-    """A backend of a role with these rights alone."""
-    role = f"role_{new_name()}"
-    await direct.execute(f"CREATE ROLE {quoted(role)} LOGIN; GRANT USAGE ON SCHEMA public TO {quoted(role)}")
-    for right in rights:
-        await direct.execute(f"GRANT {right} TO {quoted(role)}")
-    parts = urlsplit(dsn)
-    async with database(urlunsplit(parts._replace(netloc=f"{role}@{parts.hostname}:{parts.port}"))) as backend:
-        yield backend
-    await direct.execute(f"DROP OWNED BY {quoted(role)}; DROP ROLE {quoted(role)}")
 
 
 async def exists(direct: asyncpg.Connection, name: str) -> bool:
@@ -61,7 +45,8 @@ async def test_a_table_that_a_view_needs_is_emptied(backend: PostgresBackend, di
 async def test_a_table_of_another_role_is_emptied(postgres_dsn: str, direct: asyncpg.Connection) -> None:
     name = new_name()
     await direct.execute(f"CREATE TABLE {quoted(name)} (key text PRIMARY KEY, value jsonb)")
-    async with as_role(postgres_dsn, direct, f"SELECT, INSERT, UPDATE, DELETE ON {quoted(name)}") as backend:
+    rights = f"SELECT, INSERT, UPDATE, DELETE ON {quoted(name)}"
+    async with role(postgres_dsn, rights) as dsn, database(dsn) as backend:
         store = await backend.store(spec(name))
         await store.apply([put("a"), put("b")])
         await store.drop()
@@ -70,7 +55,7 @@ async def test_a_table_of_another_role_is_emptied(postgres_dsn: str, direct: asy
 
 async def test_a_role_that_may_create_no_table_gets_an_error(postgres_dsn: str, direct: asyncpg.Connection) -> None:
     name = new_name()
-    async with as_role(postgres_dsn, direct) as backend:
+    async with role(postgres_dsn) as dsn, database(dsn) as backend:
         with pytest.raises(Unsupported, match="denies permission"):
             await backend.store(spec(name, generation=8))
     assert not await exists(direct, f"{name}_ts_8")
