@@ -22,8 +22,13 @@ CONNECTION = """\
 All commands except `serve`, `check` and `token` have these options:
 """
 
-SHARED = 7
-"""An option of this many commands is described once."""
+ARGUMENTS = """\
+## Arguments of several commands
+
+"""
+
+SHARED_OPTION, SHARED_ARGUMENT = 7, 3
+"""An option, or an argument, of this many commands is described once. The usage of a command names its arguments."""
 
 
 def page() -> str:
@@ -31,21 +36,24 @@ def page() -> str:
     command = [sys.executable, "-m", "typer", "tableside.cli", "utils", "docs", "--name", "tableside"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - ours, with no words of others
     _, _, commands = text.partition("# `tableside`\n")
-    options = [
-        option for option in re.findall(r"^\* `--.*\n", commands, re.MULTILINE) if commands.count(option) >= SHARED
-    ]
-    shared = list(dict.fromkeys(option for option in options if "--help" not in option))
-    shown = _with_commas(_without_lists(_without_options(commands, shared)))
-    return f"{HEAD}\n{CONNECTION}\n{_with_commas(''.join(shared))}\n## `tableside`\n\n{shown.strip()}\n".replace(
-        "&#x27;", "'"
-    )
+    options = [line for line in _repeated(commands, r"\* `--.*\n", SHARED_OPTION) if "--help" not in line]
+    arguments = _repeated(commands, r"\* `\w+ <.*\n", SHARED_ARGUMENT)
+    shown = _with_commas(_without_lists(_without_lines(commands, [*options, *arguments])))
+    head = f"{HEAD}\n{CONNECTION}\n{_with_commas(''.join(options))}\n{ARGUMENTS}{''.join(arguments)}\n"
+    return f"{head}## `tableside`\n\n{shown.strip()}\n".replace("&#x27;", "'")
 
 
-def _without_options(text: str, shared: Iterable[str]) -> str:
-    """Remove the options that are described once, the help, and headings that then have no options."""
-    for option in (*shared, "* `--help`: Show this message and exit.\n"):
-        text = text.replace(option, "")
-    return re.sub(r"\*\*Options\*\*:\n\n(?=\n|\Z|#)", "", text)
+def _repeated(text: str, line: str, count_min: int) -> list[str]:
+    """Return the lines of this form that occur so many times, each once."""
+    found = re.findall(f"^{line}", text, re.MULTILINE)
+    return [one for one in dict.fromkeys(found) if found.count(one) >= count_min]
+
+
+def _without_lines(text: str, shared: Iterable[str]) -> str:
+    """Remove the lines that are described once, the help, and headings that then have no lines."""
+    for line in (*shared, "* `--help`: Show this message and exit.\n"):
+        text = text.replace(line, "")
+    return re.sub(r"\*\*(Options|Arguments)\*\*:\n\n(?=\n|\Z|#|\*\*)", "", text)
 
 
 def _with_commas(text: str) -> str:

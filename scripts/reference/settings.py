@@ -15,7 +15,7 @@ from .phrases import Schema, code, phrase, table
 HEAD = """\
 # Settings
 
-The type, bounds and default of every member of a configuration. A member without a default is required.
+The type, bounds and default of every member of a configuration.
 The end of a name is its unit: seconds (`_s`), a second (`per_s`), or bytes.
 [Configuration](../configuration.md), [Policies](../policies.md) and [Stores](../stores.md) explain the members.
 
@@ -127,7 +127,7 @@ def _body(model: Schema, sections: Mapping[str, Section]) -> str:
     members: Mapping[str, Schema] = model.get("properties", {})
     required = set(model.get("required", ()))
     rows = [
-        (f"`{name}`", _type(member, sections), "" if name in required else _shown(member))
+        (f"`{name}`", _type(member, sections), "required" if name in required else _shown(member))
         for name, member in members.items()
     ]
     return f"{_about(model.get('description', ''))}\n\n{table(('member', 'type', 'default'), rows)}\n"
@@ -145,10 +145,8 @@ def _type(member: Schema, sections: Mapping[str, Section]) -> str:
 
 def _shown(member: Schema) -> str:
     match member.get("default"):
-        case None | []:
-            return "none"
-        case dict() as value:
-            return "as there" if value else "none"
+        case None | [] | dict():
+            return ""
         case float() as value if value == int(value):
             return code(int(value))
         case value:
