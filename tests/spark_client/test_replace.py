@@ -35,7 +35,7 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory, kind = tmp_path_factory.mktemp("replace"), getattr(request, "param", "rocksdb")
     store = {"kind": "redis", "url": request.getfixturevalue("redis_url")} if kind == "redis" else None
     store = store or {"kind": "rocksdb", "path": str(directory / "data")}
-    names = ("plain", "format", "read", "slow", "killed", "letters", "gone", "busy", "without")
+    names = ("plain", "format", "read", "slow", "killed", "letters", "gone", "busy", "late", "without")
     tables = {name: {"store": "s", "name": f"replace-{uuid.uuid4().hex}", "generations": True} for name in names}
     tables["slow"]["generations_idle_s"] = tables["killed"]["generations_idle_s"] = 2
     tables["gone"]["generations_kept"] = 0
@@ -86,6 +86,26 @@ def test_the_table_has_the_records_of_the_frame_and_no_others(spark: SparkSessio
     assert stored(service, "plain") == {}
     assert table.stats.writes == 6
     assert states(service, "plain") == ["kept", "current"]
+
+
+def test_a_generation_is_read_by_its_number_and_a_late_task_changes_nothing(
+    spark: SparkSession, service: Service
+) -> None:
+    table = Table("late", service.url)
+    for n in (1, 2):
+        table.replace(rows(spark, 10, n), "k")
+    late, options = Table("late@2", service.url), {"url": service.url, "table": "late@2", "key": "k"}
+    started_s = time.monotonic()
+    for on_error in ("fail", lambda failed, number: None):
+        with pytest.raises(TableWriteError, match="10 rows failed with generation_sealed"):
+            late.put(rows(spark, 10, 3), "k", on_error=on_error)
+    with pytest.raises(Exception, match="generation_sealed"):
+        rows(spark, 10, 3).write.format("tableside").options(**options).mode("append").save()
+    assert time.monotonic() - started_s < 100, "a retry would take 120 s"
+    assert (stored(service, "late"), stored(service, "late@2")) == (values(10, 2), values(10, 1))
+    read = spark.read.format("tableside").options(**options).schema("k string, n int").load()
+    for found in (read, late.enrich(read.select("k"), "k", "n int")):
+        assert {row["k"]: {"n": row["n"]} for row in found.collect()} == values(10, 1)
 
 
 def test_a_replacement_that_fails_leaves_the_old_records(spark: SparkSession, service: Service) -> None:
