@@ -18,7 +18,7 @@ from servers.process import START_MAX_S, free_port
 from support.preloaded import lean, preloaded
 
 METRICS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
-"""A variable that decides while modules are imported."""
+"""A variable that the service reads while it is imported, so that a fork would come too late."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def running(
 ) -> Iterator[Service]:
     """Run `tableside serve` in a directory. Without a configuration, its records are in RocksDB there.
 
-    `module` is the Python module that runs as the command.
+    `module` is the Python module that runs as the command. A fork runs one process of the usual module.
 
     The service is yielded when it is ready, or with `ready=False` as soon as it responds. `options` that enable TLS
     must set a probe port, which then receives the readiness checks.
