@@ -113,7 +113,7 @@ def _stores() -> Iterable[str]:
                 schema = model.model_json_schema()
                 nested = {name: Section(name, found) for name, found in schema.get("$defs", {}).items()}
                 _place(schema, f"{kind}, {title}: ", nested)
-                yield f"Options of {title}: {_body(schema, nested)}"
+                yield f"Options of {title}:\n\n{_members(schema, nested)}"
                 yield from (_section("####", section, nested) for section in nested.values())
             else:
                 yield f"Options of {title}: none.\n"
@@ -124,13 +124,17 @@ def _section(level: str, section: Section, sections: Mapping[str, Section]) -> s
 
 
 def _body(model: Schema, sections: Mapping[str, Section]) -> str:
+    return f"{_about(model.get('description', ''))}\n\n{_members(model, sections)}"
+
+
+def _members(model: Schema, sections: Mapping[str, Section]) -> str:
     members: Mapping[str, Schema] = model.get("properties", {})
     required = set(model.get("required", ()))
     rows = [
         (f"`{name}`", _type(member, sections), "required" if name in required else _shown(member))
         for name, member in members.items()
     ]
-    return f"{_about(model.get('description', ''))}\n\n{table(('member', 'type', 'default'), rows)}\n"
+    return f"{table(('member', 'type', 'default'), rows)}\n"
 
 
 def _type(member: Schema, sections: Mapping[str, Section]) -> str:
