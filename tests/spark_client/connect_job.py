@@ -50,6 +50,11 @@ def verbs(spark: SparkSession, url: str, directory: Path) -> None:
     totals = found.agg(F.sum("n"), F.sum("count"), F.sum(F.size("all")), F.max("last")).collect()[0]
     assert tuple(totals) == (999_000, 2_000, 2_000, 999), totals
 
+    replaced = Table("connect_replaced", url)
+    for count in (50, 7):
+        assert replaced.replace(rows.where(col("n") < count), "k").applied == count
+        assert replaced.join(rows.select("k").distinct(), "k", "n long", "inner").count() == count
+
     ordered = Table("connect_ordered", url)
     assert ordered.put(rows, "k", sequence_by="n").applied == 1_000
     assert ordered.put(rows, "k", sequence_by=col("n") - 1_000).superseded == 1_000

@@ -35,6 +35,7 @@ FEATURES = (
         "3.5",
         ("test_spark_cluster.py::test_tasks_that_fail_after_sending_count_once",),
     ),
+    Feature("`replace`", "3.5", ("test_replace.py::test_rows_that_fail_are_collected_or_handled",)),
     Feature("`enrich` of a stream", "3.5", ("test_spark.py::test_a_stream_is_joined",)),
     Feature(
         "`update` of a stream",
