@@ -22,6 +22,7 @@ TABLES = ("memory", "rocksdb", "redis", "postgres", "dynamodb")
 BENCHMARKS = {
     "batch": ("batches", "seconds", "rounds", "matching"),
     "orders": ("orders", "seconds", "rounds"),
+    "replace": ("replace", "rounds"),
     "single": ("single", "seconds", "rounds"),
     "policies": ("policies", "seconds", "rounds"),
     "coalesce": ("coalesce", "seconds", "rounds"),
