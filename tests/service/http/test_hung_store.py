@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -51,6 +52,24 @@ async def serving(directory: Path, url: str) -> AsyncIterator[httpx.AsyncClient]
     with running(directory, config) as service:
         async with httpx.AsyncClient(base_url=f"{service.url}/v1/tables", timeout=90) as client:
             yield client
+
+
+@pytest.mark.server
+async def test_a_request_waits_for_a_pointer_in_a_hung_store_only_as_long_as_it_prefers(tmp_path: Path) -> None:
+    config = tmp_path / "tableside.yaml"
+    with redis(tmp_path) as url:
+        config.write_text(json.dumps({"stores": {"r": {"kind": "redis", "url": url}}, "auto_create": True}))
+        with running(tmp_path, config) as service:
+            async with httpx.AsyncClient(base_url=f"{service.url}/v1/tables", timeout=90) as client:
+                assert (await client.put("/t/records/a", json={})).status_code == 204
+                with stopped(url):
+                    await asyncio.sleep(2)  # the process does not know any more which generation is current
+                    for method, path in (("GET", "/t/records/a"), ("GET", "/t/records"), ("PUT", "/t/records/a")):
+                        began = time.monotonic()
+                        answer = await client.request(method, path, headers={"Prefer": "wait=1"})
+                        assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
+                        assert time.monotonic() - began < 5
+                assert (await client.get("/t/records/a")).status_code == 200
 
 
 def is_shed(response: httpx.Response) -> bool:

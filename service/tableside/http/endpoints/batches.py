@@ -140,7 +140,7 @@ async def apply_batch(
         raise MalformedRequest("the query parameters of a batch are for Arrow only")
     request.context.reads = True  # A disconnect ends the request until it turns out to contain a write.
     body = await request.read_body()
-    opened = await request.catalog.table_or_spec(table)
+    opened = await request.within(prefer, request.catalog.table_or_spec(table))
     spec = opened if isinstance(opened, TableSpec) else opened.spec
     decode = _decode_json if media == JSON else _decode_arrow
     batch = await decode(request, body, spec, options, request.budget(opened, prefer))

@@ -125,7 +125,7 @@ async def get_record(
     """Get a record's value."""
     if request.header("tableside-order") is not None:
         raise InvalidOperation("a get has no order")
-    opened = await request.catalog.table(table)
+    opened = await request.within(prefer, request.catalog.table(table))
     spec = opened.spec
     operation = Get(spec.key.from_path(key), max_age_s)
     if partitions is not None:
@@ -298,7 +298,7 @@ async def _write(
     decode: Decode = lambda spec, body: {},
 ) -> Response:
     """Do a write with these members and those in its body."""
-    found = await request.catalog.table_or_spec(request.table_name)
+    found = await request.within(prefer, request.catalog.table_or_spec(request.table_name))
     spec = found if isinstance(found, TableSpec) else found.spec
     key, returns = spec.key.from_path(segments), "return" in members
     build = partial(_operation, spec, key, members, body, decode)

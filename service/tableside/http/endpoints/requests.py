@@ -1,16 +1,18 @@
 """The request that an endpoint receives: its headers, its body, and access to the service's tables."""
 
+import asyncio
 import math
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
+from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
 from ...auth import Caller
 from ...catalog import Catalog, Table
-from ...core import Budget, TableSpec, TooLarge, ValueRoom
+from ...core import Budget, DeadlineExceeded, TableSpec, TooLarge, ValueRoom
 from ...settings import LimitSettings
 from ..request_context import SCOPE_KEY, RequestContext
 from ..wire.problems import UnsupportedMediaType
@@ -20,6 +22,9 @@ SHORT_BODY_BYTES_MAX = 2**16
 """The maximum size of a body with one operation that the event loop decodes itself. A thread decodes longer ones."""
 
 _BODY_CODINGS = frozenset({"content-encoding", "transfer-encoding"})
+
+
+Found = TypeVar("Found")
 
 
 class ServiceRequest(Request):
@@ -115,6 +120,19 @@ class TableRequest(ServiceRequest):
         allowed_s = own_s if prefer is None or prefer.wait_s is None else min(prefer.wait_s, own_s)
         until, caller = self.received_at + allowed_s, self.context.caller or ""
         return Budget(until, self.table_name, caller, self.body_bytes, room)
+
+    async def within(self, prefer: Preferences | None, lookup: Coroutine[Any, Any, Found]) -> Found:
+        """Return the result of a lookup in the catalog. Raise DeadlineExceeded if the client does not wait for it.
+
+        The table's own deadline limits every lookup.
+        """
+        if prefer is None or prefer.wait_s is None:
+            return await lookup
+        try:
+            async with asyncio.timeout_at(self.received_at + prefer.wait_s):
+                return await lookup
+        except TimeoutError:
+            raise DeadlineExceeded("the store of the table did not answer before the request's deadline") from None
 
     def reserve(self, body_bytes: int) -> None:
         """Count a body with so many bytes once it is decompressed. Raise Overloaded above the limit."""

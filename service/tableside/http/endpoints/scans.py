@@ -92,7 +92,7 @@ async def scan_records(
     A record that exists during the whole scan is returned at least once, possibly twice. A page may be short or empty:
     the scan ends only if the cursor is null.
     """
-    opened = await request.catalog.table(table, generation_of(cursor or split))
+    opened = await request.within(prefer, request.catalog.table(table, generation_of(cursor or split)))
     media, spec = preferred_media_type(accept, (JSON, ARROW)), opened.spec
     scope = _seal_scope(spec, prefix, partition, split)
     if partitions is not None:
@@ -153,7 +153,7 @@ async def delete_records(
         raise MalformedRequest("a request needs exactly one of prefix, which must not be empty, partition and all=true")
     if request.header("tableside-order") is not None:  # Ignoring it would delete newer records.
         raise MalformedRequest("Tableside-Order does not apply to the deletion of many records")
-    opened = await request.catalog.table(table, generation_of(cursor))
+    opened = await request.within(prefer, request.catalog.table(table, generation_of(cursor)))
     if (sealed := request.catalog.sealed(table)) is not None:
         raise sealed
     spec, budget = opened.spec, request.budget(opened, prefer)
@@ -199,7 +199,7 @@ async def list_splits(
 
     The splits are disjoint and together cover the table.
     """
-    opened = await request.catalog.table(table)
+    opened = await request.within(prefer, request.catalog.table(table))
     splits = await opened.splits(number, request.budget(opened, prefer))
     spec = opened.spec
     return json_response({"splits": [seal(split, spec.generation, "split", *_seal_scope(spec)) for split in splits]})
