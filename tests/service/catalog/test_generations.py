@@ -547,18 +547,26 @@ async def test_a_store_that_cannot_create_a_generation_keeps_no_trace_of_it() ->
 @in_virtual_time
 async def test_a_generation_that_is_activated_while_it_opens_is_opened_again() -> None:
     """A store may write a generation that loads less durably."""
-    backend = Embedded(delay_max_s=0)
-    async with process(backend) as catalog:
-        of_table = await catalog.generations("t")
-        number = (await of_table.create()).number
-        entry = of_table.known_entry(number)
-        entry.release(loading=True)
-        backend.delay_max_s = 0.2
-        opening = asyncio.create_task(entry.opened())
-        await asyncio.sleep(0)
-        await of_table.activate(number)
-        await opening
-        assert not (await catalog.table("t")).spec.loading
+
+    class Slow(RemoteBackend):
+        opening_s = 0.0
+
+        async def store(self, spec: TableSpec) -> Any:
+            found = await super().store(spec)
+            await asyncio.sleep(self.opening_s if spec.loading else 0)
+            return found
+
+    backend = Slow(delay_max_s=0.01)
+    async with process(backend) as first, process(backend) as second:
+        number = (await (await first.generations("t")).create()).number
+        backend.opening_s = 3
+        opening = asyncio.create_task(second.table(f"t@{number}"))
+        await asyncio.sleep(0.5)
+        await (await first.generations("t")).activate(number)
+        await asyncio.sleep(0.1)
+        assert second.entry("t").spec.generation == number
+        assert not (await opening).spec.loading
+        assert not (await second.table("t")).spec.loading
 
 
 @in_virtual_time

@@ -21,10 +21,11 @@ HANGING = """
 import time
 from tableside.stores import memory
 from tableside.__main__ import main
-memory.MemoryStore.apply = lambda *_: time.sleep(1000)
+apply = memory.MemoryStore.apply
+memory.MemoryStore.apply = lambda store, *rest: time.sleep(1000) if store.spec.name == "t" else apply(store, *rest)
 main()
 """
-"""The service with a store that blocks the whole process."""
+"""The service with a table that blocks the whole process."""
 
 PUT = b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"
 

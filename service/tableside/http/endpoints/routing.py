@@ -194,7 +194,10 @@ def _place(resource: bytes | None, rest: bytes | None) -> str:
     """Return what follows the resource in the path of a table."""
     if rest is None:
         return ""
-    return "verb" if resource == b"generations" and b"/" in rest else "key"
+    if resource != b"generations":
+        return "key"
+    number, slash, verb = rest.partition(b"/")
+    return "key" if number and not slash else f"/{verb.decode('latin-1')}" if number else "/"
 
 
 def _table_name(raw: bytes, method: str) -> str:
