@@ -46,6 +46,7 @@ class GenerationMetrics:
         """Set the gauges of a table."""
         oldest = next((one for one in generations.every if one.state == "loading"), None)
         self._set(table, generations.current.number, generations.every, oldest, now_ms)
+        self._activations.labels(table)  # at 0 before the first one: a rate needs two values
 
     def hide(self, table: str) -> None:
         """Set the gauges of a table that was removed from the configuration to 0."""

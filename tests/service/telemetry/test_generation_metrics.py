@@ -37,6 +37,7 @@ def test_every_worker_shows_the_generations_of_a_table(workers: int, redis_url: 
             assert client.post(path).status_code == 201
         until(lambda: found(client, table).get('generations state="loading"') == 3)
         assert found(client, table)["generation_loading_seconds"] > 0
+        assert found(client, table)["generation_activations_total"] == 0
         assert client.delete(f"{path}/3").status_code == 204
         assert client.post(f"{path}/4/activate").status_code == 200
         assert client.post(f"{path}/1/activate").status_code == 200
