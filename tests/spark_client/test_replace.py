@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -315,9 +316,14 @@ def test_readers_see_no_mixture_while_a_table_is_replaced(spark: SparkSession, s
 
 
 def test_a_killed_job_leaves_the_old_records_and_can_run_again(service: Service, tmp_path: Path) -> None:
-    def job(wait_s: float) -> Driver:
+    @contextmanager
+    def job(wait_s: float) -> Iterator[Driver]:
         argument = json.dumps({"url": service.url, "table": "killed", "wait_s": wait_s})
-        return Driver(Path(replace_job.__file__), argument, tmp_path / "job.log")
+        started = Driver(Path(replace_job.__file__), argument, tmp_path / "job.log")
+        try:
+            yield started
+        finally:
+            started.kill()
 
     with Client(service.url) as client:
         table = client.table("killed")
@@ -331,15 +337,13 @@ def test_a_killed_job_leaves_the_old_records_and_can_run_again(service: Service,
             return states(service, "killed") == ["current"]
 
         for _ in range(2):
-            killed = job(3600)
-            wait_until(is_half_loaded, killed)
-            killed.kill()
+            with job(3600) as killed:
+                wait_until(is_half_loaded, killed)
             assert stored(service, "killed") == values(10, 1)
         wait_until(is_idle_removed)
-        again = job(0)
-        wait_until(lambda: again.ended is not None)
-        assert again.ended == 0, again.log.read_text()[-4_000:]
-        again.kill()
+        with job(0) as again:
+            wait_until(lambda: again.ended is not None)
+            assert again.ended == 0, again.log.read_text()[-4_000:]
         assert stored(service, "killed") == values(replace_job.ROWS, 2)
         assert states(service, "killed") == ["kept", "current"]
 
