@@ -111,8 +111,9 @@ class Catalog:
     async def table(self, name: str, generation: int | None = None) -> Table:
         """Return a table, in its current generation if neither the name nor `generation` chooses one.
 
-        Raise TableNotFound if there is none, StoreUnavailable if it cannot be opened now. Raise Overloaded if too many
-        calls wait for the table's store.
+        Raise TableNotFound or GenerationNotFound if there is none, Unsupported if the name chooses one and the table
+        has none, MalformedRequest if name and `generation` differ. Raise StoreUnavailable if it cannot be opened now,
+        Overloaded if too many calls wait for the table's store.
         """
         if (base := self._entries.get(name)) is not None:
             entry = base.known_now(generation)
@@ -287,11 +288,14 @@ class Catalog:
         store = self._settings.default_store
         if base in self._entries or store is None or not self._can_create(base):
             return
-        if (control := self._controls.of(store)) is not None:
-            # Another process may just have created the generation that the name chooses.
-            await (control.read_since(time.monotonic()) if suffix else control.follow())
-            if base in control.tables and base not in self._entries:
-                self._add_automatic(base)
+        if (control := self._controls.of(store)) is None:
+            return
+        if suffix or not control.knows(base):
+            with self._waiting(store):
+                # Another process may just have created the generation that the name chooses.
+                await (control.read_since(time.monotonic()) if suffix else control.follow())
+        if base in control.tables and base not in self._entries:
+            self._add_automatic(base)
 
     def _named(self, name: str) -> tuple[CatalogEntry, str, str]:
         """Return the entry and the name of a table, and what follows an @ in the name. Raise TableNotFound."""
