@@ -17,6 +17,7 @@ from tableside.core import (
     Changed,
     Clock,
     Get,
+    Memory,
     NoOptions,
     Operation,
     Outcome,
@@ -113,7 +114,7 @@ class FilesStore:
 
     def _line(self, key: bytes, one: Stored) -> bytes:
         value = msgspec.Raw(one.value or b"null")
-        return msgspec.json.encode((self.spec.key.decode(key), value, one.etag, one.expires_ms, one.writers)) + b"\n"
+        return msgspec.json.encode((self.spec.key.decode(key), value, one.etag, one.expires_ms, one.memory)) + b"\n"
 
     def _loaded(self, line: bytes) -> tuple[bytes, Stored]:
         key, value, *rest = msgspec.json.decode(line, type=_LINE)
@@ -137,4 +138,4 @@ class FilesStore:
         return [Range().to_split()]
 
 
-_LINE = tuple[Any, msgspec.Raw, str, int, tuple[tuple[str, int], ...]]
+_LINE = tuple[Any, msgspec.Raw, str, int, Memory]

@@ -24,7 +24,9 @@ from .batch import (
     Results as Results,
     apply_by_kind as apply_by_kind,
     apply_in_groups as apply_in_groups,
+    has_only as has_only,
     joined_outcomes as joined_outcomes,
+    shared as shared,
 )
 from .bounded_reads import (
     NOT_READ as NOT_READ,
@@ -90,7 +92,9 @@ from .keys import (
     part_from_text as part_from_text,
     prefix_end as prefix_end,
 )
+from .memory import NO_MEMORY as NO_MEMORY, Memory as Memory
 from .operations import (
+    FLAGS as FLAGS,
     NO_EXPIRY as NO_EXPIRY,
     Delete as Delete,
     Get as Get,
@@ -108,17 +112,16 @@ from .operations import (
     is_remembered as is_remembered,
     size_bytes as size_bytes,
 )
-from .orders import Orders as Orders
 from .page_builder import (
     PAGE_SEARCH_S as PAGE_SEARCH_S,
     PAGE_SKIPPED_MAX as PAGE_SKIPPED_MAX,
     PageBuilder as PageBuilder,
 )
 from .partitioner import target_partitions as target_partitions
-from .requested_orders import (
-    add_orders as add_orders,
-    requests_orders as requests_orders,
-    with_orders as with_orders,
+from .requested_memory import (
+    add_memory as add_memory,
+    requests_memory as requests_memory,
+    with_memory as with_memory,
 )
 from .store import (
     DELETE_MEMORY_S as DELETE_MEMORY_S,

@@ -19,6 +19,7 @@ from .errors import TableError
 from .operations import Key, Operation, Outcome, Record, Written
 
 Item = TypeVar("Item", covariant=True)
+Cell = TypeVar("Cell")
 
 Column: TypeAlias = Sequence[Any] | pa.Array
 
@@ -71,9 +72,7 @@ class Columns(Sequence[Item], Generic[Item]):
         """Return whether no field has another value than its default, except these."""
         if self._columns is not None:
             return self._columns.keys() <= set(names)
-        items = self._made()
-        others = [(name, default) for name, default in _members(self.kind).items() if name not in names]
-        return all(getattr(item, name) == default for name, default in others for item in items)
+        return all(has_only(item, *names) for item in self._made())
 
     def has(self, name: str) -> bool:
         """Return whether the structs have a field, and any has another value than its default."""
@@ -250,6 +249,18 @@ def batch_of(operations: Sequence[Operation]) -> Batch | None:
     if isinstance(operations, Batch):
         return operations
     return Batch.of(operations) if len(operations) == 1 or len(set(map(type, operations))) == 1 else None
+
+
+def has_only(item: Operation, *names: str) -> bool:
+    """Return whether no field of a struct has another value than its default, except these."""
+    return all(
+        name in names or getattr(item, name) == default for name, default in _members(cast("Any", type(item))).items()
+    )
+
+
+def shared(column: Sequence[Cell]) -> Sequence[Cell]:
+    """Return a column, or only its first cell if all are equal."""
+    return column[:1] if column.count(column[0]) == len(column) else column
 
 
 class KeyedRecords(Sequence[tuple[Key, Record]]):

@@ -29,6 +29,8 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from .memory import NO_MEMORY, Memory
+
 Applied = Literal["no", "unknown"]
 
 
@@ -132,12 +134,11 @@ class Unsupported(TableError):
 class RecordUnreadable(TableError):
     """The record was not written by Tableside, and it is not a JSON object.
 
-    `writers` and `orders` are as in `Stored`, if the store keeps them apart from the value.
+    `memory` is as in `Stored`, if the store keeps it apart from the value.
     """
 
     code = "record_unreadable"
-    writers: tuple[tuple[str, int], ...] = ()
-    orders: bytes = b""
+    memory: Memory = NO_MEMORY
 
     def of_scan(self, key: object) -> TableError:
         """Return the same error with the key, which the caller of a scan does not know."""

@@ -12,7 +12,9 @@ from typing import TypeAlias
 import msgspec
 
 from .changes import Changes, changes_bytes
-from .errors import TableError
+from .errors import InvalidOperation, TableError
+from .memory import NO_MEMORY, Memory
+from .values import INTEGER_MAX
 
 Part: TypeAlias = str | int
 Key: TypeAlias = str | int | tuple[Part, ...]
@@ -35,12 +37,26 @@ class Token(msgspec.Struct, frozen=True, gc=False):
     sequence: int
 
 
+WRITER_CHARACTERS_MAX = 128
+
+
+def checked_token(writer: object, sequence: object) -> Token:
+    """Return a token. Raise InvalidOperation if it is invalid."""
+    if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARACTERS_MAX or "\0" in writer:
+        raise InvalidOperation(f"a token's writer must have 1 to {WRITER_CHARACTERS_MAX} characters")
+    if isinstance(sequence, float) and sequence.is_integer():
+        sequence = int(sequence)
+    if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence <= INTEGER_MAX:
+        raise InvalidOperation("a token's sequence must be an integer from 0 to 2^63-1")
+    return Token(writer, sequence)
+
+
 class Get(msgspec.Struct, frozen=True, gc=False):
     """Read a record.
 
     `max_age_s` limits the age of a cached record, in seconds: None allows the maximum age of the table's cache, 0
-    bypasses the cache. `orders` also reads the orders that the record remembers. A get that shares the
-    read of another one may lack them.
+    bypasses the cache. `memory` also reads what the record remembers of its writes. A get that shares the read of
+    another one may lack it.
 
     `partitions`, here and in the other operations, are the indexes, in rising order, of the partitions of a partitioned
     table that the operation is sent to. None is the partition of its key. An empty tuple is no partition.
@@ -49,7 +65,7 @@ class Get(msgspec.Struct, frozen=True, gc=False):
     key: Key
     max_age_s: float | None = None
     partitions: tuple[int, ...] | None = None
-    orders: bool = False
+    memory: bool = False
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -127,14 +143,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """A record that was found: canonical JSON text, its version, and when it expires (Unix ms, 0 is never).
 
     `age_s` is None if the record was read from the store for this operation. Otherwise it is the number of seconds
-    since the read that cached the record began. `orders` are those of `Stored`, if the Get has requested them.
+    since the read that cached the record began. `memory` is that of `Stored`, if the Get has requested it.
     """
 
     value: bytes
     etag: str
     expires_ms: int = 0
     age_s: float | None = None
-    orders: bytes = b""
+    memory: Memory = NO_MEMORY
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -154,6 +170,10 @@ class Written(msgspec.Struct, frozen=True):
     expires_ms: int = 0
     superseded: bool = False
     partitions: "tuple[PartitionOutcome, ...] | None" = None
+
+
+FLAGS = ("superseded", "replayed", "created")
+"""The fields of `Written` that tell one kind of outcome from another, with the one that counts first."""
 
 
 class PartitionOutcome(msgspec.Struct, frozen=True):

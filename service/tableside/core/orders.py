@@ -74,11 +74,6 @@ class Orders:
     def __init__(self, text: bytes = b"") -> None:
         self._of: dict[str, int] = msgspec.json.decode(text, type=dict[str, int]) if text else {}
 
-    @staticmethod
-    def of_all(order: int) -> bytes:
-        """Return the text of the orders after a put or a delete of which no member has a higher order."""
-        return b'{"":%d}' % order
-
     @property
     def text(self) -> bytes:
         """The orders as JSON. Raise InvalidOperation if they are too many."""

@@ -105,6 +105,10 @@ class Capabilities(msgspec.Struct, frozen=True):
     generations: bool = True
     """Whether the store can keep several complete contents of the table, under names of their own."""
 
+    def by_name(self) -> dict[str, bool]:
+        """Return the capabilities. A record keeps its orders beside its tokens, so that a table has both or neither."""
+        return {**msgspec.structs.asdict(self), "order": self.tokens}
+
 
 class Scan(msgspec.Struct, frozen=True):
     """One page to read: which records, how many at most, and the position (from the previous page) to continue from."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from . import updates, values
 from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError
 from .json_text import check_elements
+from .memory import NO_MEMORY, Memory
 from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
 from .orders import ALL, EXISTS, EXPIRY, Assignments, Orders, assigned, assignments, overlaid
 from .store import TableSpec
@@ -29,18 +30,16 @@ EXPIRY_MS_MAX = 253_402_300_799_000
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """A record as a store keeps it: a value, or a tombstone (value None) that contains only writers and orders.
+    """A record as a store keeps it: a value, or a tombstone (value None) that contains only the memory.
 
-    `expires_ms` is in Unix milliseconds, 0 for never. `writers` are the last sequence of each writer, the latest last.
-    `orders` is the text of `Orders`, empty without ordered writes. A record with orders is kept for the table's
-    `delete_memory_s` after it has expired.
+    `expires_ms` is in Unix milliseconds, 0 for never. A record with orders is kept for the table's `delete_memory_s`
+    after it has expired.
     """
 
     value: bytes | None
     etag: str
     expires_ms: int = 0
-    writers: tuple[tuple[str, int], ...] = ()
-    orders: bytes = b""
+    memory: Memory = NO_MEMORY
 
     def live(self, now_ms: int) -> bool:
         """Return whether the record has not expired."""
@@ -50,8 +49,8 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         """Return what counts at a time: the record, the tombstone of an expired one with orders, or None."""
         if self.live(now_ms):
             return self
-        if self.orders and self.value is not None and now_ms < self.expires_ms + 1000 * delete_memory_s:
-            return Stored(None, self.etag, 0, self.writers, self.orders)
+        if self.memory.orders and self.value is not None and now_ms < self.expires_ms + 1000 * delete_memory_s:
+            return Stored(None, self.etag, 0, self.memory)
         return None
 
 
@@ -89,7 +88,7 @@ def transition(
         if isinstance(write, Update) or not is_unconditional(write):
             return Unchanged(stored)
         # The record exists, and its content does not matter.
-        stored = Stored(b"", "", 0, stored.writers, stored.orders)
+        stored = Stored(b"", "", 0, stored.memory)
     if stored is not None:
         stored = stored.remembered(now_ms, spec.delete_memory_s)
     try:
@@ -132,7 +131,7 @@ def with_etag(changed: Changed, etag: str) -> Changed:
 
 
 def _is_replay(stored: Stored, token: Token) -> bool:
-    return any(writer == token.writer and sequence >= token.sequence for writer, sequence in stored.writers)
+    return any(writer == token.writer and sequence >= token.sequence for writer, sequence in stored.memory.writers)
 
 
 def _current(stored: Stored, write: Write, *, replayed: bool = False, superseded: bool = False) -> Written:
@@ -193,15 +192,15 @@ def _delete(stored: Stored | None, delete: Delete, spec: TableSpec, now_ms: int,
         return _deleted(stored or _NOTHING, delete, spec, now_ms, etag)
     if stored is None or stored.value is None:
         return Unchanged(Written(None))
-    return _deleted(stored, delete, spec, now_ms, etag) if stored.orders else Changed(None, Written(None))
+    return _deleted(stored, delete, spec, now_ms, etag) if stored.memory.orders else Changed(None, Written(None))
 
 
 def _deleted(stored: Stored, delete: Delete, spec: TableSpec, now_ms: int, etag: str) -> Changed:
     """Replace a record by a tombstone. Only a delete with a token, or of a tombstone, prolongs the memory of tokens."""
-    writers = _with_token(stored, delete.token)
-    keeps_tokens = delete.token is not None or (stored.value is None and writers)
-    memory_s = max(TOMBSTONE_TTL_S if keeps_tokens else 0.0, spec.delete_memory_s if stored.orders else 0.0)
-    return Changed(Stored(None, etag, expiry_ms(memory_s, now_ms), writers, stored.orders), Written(None))
+    memory = _with_token(stored, delete.token)
+    keeps_tokens = delete.token is not None or (stored.value is None and memory.writers)
+    memory_s = max(TOMBSTONE_TTL_S if keeps_tokens else 0.0, spec.delete_memory_s if memory.orders else 0.0)
+    return Changed(Stored(None, etag, expiry_ms(memory_s, now_ms), memory), Written(None))
 
 
 # Ordered writes
@@ -213,14 +212,14 @@ def _ordered(stored: Stored, write: Write, order: int, spec: TableSpec, now_ms: 
     """Return the effect of a write on the members that have no higher order."""
     if not is_unconditional(write) or (isinstance(write, Update) and write.default is not None):
         raise InvalidOperation("order cannot be combined with if_match, if_absent or default")
-    orders = Orders(stored.orders)
+    orders = Orders(stored.memory.orders)
     if isinstance(write, Update):
         return _ordered_update(stored, write, orders, order, spec, now_ms, etag)
     if not orders.may_write(ALL, order) or _stays_absent(stored, orders, order):
         return Unchanged(_current(stored, write, superseded=True))
     expires_ms = expiry_ms(_ttl_s(write, spec), now_ms) if orders.may_write(EXPIRY, order) else stored.expires_ms
     newer = orders.write_all(order)
-    result = replace(stored, orders=orders.text)
+    result = _with_orders(stored, orders)
     if isinstance(write, Delete) and not newer:
         return _deleted(result, write, spec, now_ms, etag)
     value = write.value if isinstance(write, Put) else b"{}"
@@ -243,9 +242,13 @@ def _ordered_update(
         orders.write(name, order)
     expires_ms = expiry_ms(_ttl_s(update, spec), now_ms) if sets_expiry or is_absent else stored.expires_ms
     value = assigned(_members(stored), written)
-    result, sent = replace(stored, orders=orders.text), replace(update, token=None) if superseded else update
+    result, sent = _with_orders(stored, orders), replace(update, token=None) if superseded else update
     changed = _written(result, sent, _encoded(value), spec, expires_ms, etag, created=is_absent)
     return _as_superseded(changed) if superseded else changed
+
+
+def _with_orders(stored: Stored, orders: Orders) -> Stored:
+    return replace(stored, memory=replace(stored.memory, orders=orders.text))
 
 
 def _members_named(update: Update, spec: TableSpec) -> Assignments:
@@ -303,16 +306,16 @@ def _written(
     created: bool,
 ) -> Changed:
     spec.check_value(value)
-    result = Stored(value, etag, expires_ms, _with_token(stored, write.token), b"" if stored is None else stored.orders)
+    result = Stored(value, etag, expires_ms, _with_token(stored, write.token))
     return Changed(result, Written(etag, created, False, _returned(value, write), expires_ms))
 
 
-def _with_token(stored: Stored | None, token: Token | None) -> tuple[tuple[str, int], ...]:
-    writers = () if stored is None else stored.writers
+def _with_token(stored: Stored | None, token: Token | None) -> Memory:
+    memory = NO_MEMORY if stored is None else stored.memory
     if token is None:
-        return writers
-    others = tuple(entry for entry in writers if entry[0] != token.writer)
-    return (*others[-(WRITERS_MAX - 1) :], (token.writer, token.sequence))
+        return memory
+    others = tuple(entry for entry in memory.writers if entry[0] != token.writer)
+    return replace(memory, writers=(*others[-(WRITERS_MAX - 1) :], (token.writer, token.sequence)))
 
 
 def checked_ttl_s(raw: object) -> float | None:

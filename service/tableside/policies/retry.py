@@ -4,10 +4,10 @@ Errors: operations with a `retriable` error are retried, with two exceptions. De
 deadline has passed (an attempt that timed out is StoreUnavailable, see `timeout`). Overloaded means that the service
 sheds load, and retries would add load. Throttled, Contended and StoreUnavailable are retried, each after a pause.
 
-Writes: a write is retried if it was certainly not applied, or if it has a token or an order, which let the record
-recognize the repetition. Another write that may have been applied is never retried, not even an unconditional put or
-delete. An acknowledged write of another caller between the two applications would be lost. An abandoned attempt may
-also arrive after the repetition was acknowledged, and undo the caller's next write.
+Writes: a write is retried if it was certainly not applied, or if the record remembers it, and so recognizes the
+repetition. Another write that may have been applied is never retried, not even an unconditional put or delete. An
+acknowledged write of another caller between the two applications would be lost. An abandoned attempt may also arrive
+after the repetition was acknowledged, and undo the caller's next write.
 
 Outcomes: the last attempt gives the outcome. If an earlier attempt may have been applied, an error has `applied`
 "unknown". A write with a token whose first attempt was applied, but whose response was lost, has the outcome

@@ -41,10 +41,10 @@ from ..core import (
     live_record,
     now_ms,
     ranges_between,
-    requests_orders,
+    requests_memory,
     scan_range,
     transition,
-    with_orders,
+    with_memory,
 )
 
 PIECE_OPERATIONS = 1000
@@ -126,7 +126,7 @@ class MemoryStore:
         return await apply_by_kind(operations, partial(self._apply_batch, budget=budget))
 
     async def _apply_batch(self, batch: Batch, budget: Budget) -> Sequence[Outcome]:
-        if batch.kind is Get and not requests_orders(batch):
+        if batch.kind is Get and not requests_memory(batch):
             return await self._apply_in_pieces(batch, budget, self._get_all)
         if batch.kind is Put and batch.has_only("key", "value", "ttl_s"):
             return await self._apply_in_pieces(batch, budget, self._put_all)
@@ -202,7 +202,7 @@ class MemoryStore:
         return Results(Record, columns | ({"expires_ms": expires_ms} if any(expires_ms) else {}))
 
     def _put_all(self, puts: Batch, now: int) -> Results:
-        """Put values without conditions, tokens and orders: each is written, and the record keeps its writers."""
+        """Put values without conditions, which the record does not remember: each is written, and the memory stays."""
         records, etags, expiries_ms = self._records, list[str](), list[int]()
         ttls_s = puts.columns.get("ttl_s") or [None] * len(puts)
         for key, value, ttl_s in zip(
@@ -211,14 +211,14 @@ class MemoryStore:
             present = self._remembered(key, now) or Stored(None, "")
             etags.append(f"{next(self._etags):x}")
             expiries_ms.append(expiry_ms(self.spec.ttl_s if ttl_s is None else ttl_s, now))
-            records[key] = Stored(value, etags[-1], expiries_ms[-1], present.writers, present.orders)
+            records[key] = Stored(value, etags[-1], expiries_ms[-1], present.memory)
             self._sweep(now)
         return Results(Written, {"etag": etags} | ({"expires_ms": expiries_ms} if any(expiries_ms) else {}))
 
     def _get(self, get: Get, now: int) -> Outcome:
         stored = self._records.get(self.spec.key.encode(get.key))
         record = live_record(stored, now)
-        return with_orders(record, stored) if get.orders else record
+        return with_memory(record, stored) if get.memory else record
 
     def _apply_one(self, operation: Operation, now: int) -> Outcome:
         if isinstance(operation, Get):

@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from itertools import pairwise
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
 from pydantic import BaseModel, Field
 
 from ..core import (
+    FLAGS,
     NO_DEADLINE,
     NOT_READ,
     PAGE_SEARCH_S,
@@ -324,13 +325,8 @@ def combine_outcomes(placed: tuple[PartitionOutcome, ...]) -> Written | TableErr
         return _combined_failure(placed)
     if len(written) == 1:
         return replace(written[0], partitions=placed)
-    return Written(
-        None,
-        created=bool(written) and all(outcome.created for outcome in written),
-        replayed=bool(written) and all(outcome.replayed for outcome in written),
-        superseded=bool(written) and all(outcome.superseded for outcome in written),
-        partitions=placed,
-    )
+    flags: dict[str, Any] = {flag: bool(written) and all(getattr(one, flag) for one in written) for flag in FLAGS}
+    return Written(None, partitions=placed, **flags)
 
 
 def _combined_failure(placed: tuple[PartitionOutcome, ...]) -> TableError:

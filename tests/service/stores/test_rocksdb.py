@@ -15,6 +15,7 @@ from tableside.core import NOT_READ, READ_BYTES_MAX, value_bytes
 from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.key_ranges import Range
 from tableside.core.keys import KeyField, KeySchema
+from tableside.core.memory import Memory
 from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.core.transitions import Stored
@@ -338,9 +339,9 @@ async def test_after_a_failed_sync_outcomes_are_unknown(tmp_path: Path, monkeypa
     [
         Stored(b'{"n":1}', "00000000000000ff"),
         Stored(b"{}", "ffffffffffffffff", 1_700_000_000_000),
-        Stored(None, "0000000000000001", 1, (("w", 0),)),
-        Stored(b"{}", "0123456789abcdef", 0, (("ü" * 128, 2**63 - 1), ("🛫" * 128, 7), ("w", 1))),
-        Stored(b"{}", "0123456789abcdef", 5, tuple((f"w{index}", index) for index in range(8))),
+        Stored(None, "0000000000000001", 1, Memory((("w", 0),))),
+        Stored(b"{}", "0123456789abcdef", 0, Memory((("ü" * 128, 2**63 - 1), ("🛫" * 128, 7)), b'{"":5}')),
+        Stored(b"{}", "0123456789abcdef", 5, Memory(tuple((f"w{index}", index) for index in range(8)))),
     ],
     ids=str,
 )

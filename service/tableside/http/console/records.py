@@ -23,6 +23,7 @@ from ...core import (
     InvalidOperation,
     Key,
     MalformedRequest,
+    Memory,
     Operation,
     Outcome,
     Part,
@@ -65,7 +66,9 @@ CHANGED_SINCE = "the record was changed after it was loaded"
 
 
 class DisplayedRecord(msgspec.Struct, frozen=True):
-    """A record as a page shows it. `cut` marks a truncated value. `orders` are those of writes by their effect."""
+    """A record as a page shows it. `cut` marks a truncated value. `remembered` are the titles, names and
+    texts of what it remembers of its writes.
+    """
 
     text: str
     etag: str
@@ -74,7 +77,7 @@ class DisplayedRecord(msgspec.Struct, frozen=True):
     ttl_s: int | None
     age_s: float | None
     cut: bool
-    orders: list[tuple[str, int]]
+    remembered: list[tuple[str, str, str]]
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -191,7 +194,7 @@ async def look_up(
     """Read one record. `fresh` bypasses the cache."""
     try:
         table = await catalog.table(name)
-        get = Get(address.key, 0.0 if fresh else None, address.partitions, orders=True)
+        get = Get(address.key, 0.0 if fresh else None, address.partitions, memory=True)
         outcome = await table.one(get, table.budget(caller))
     except TableError as error:
         outcome = error
@@ -304,15 +307,16 @@ def _display(outcome: Outcome) -> DisplayedRecord | None:
         max(1, round(expires_ms / 1000 - time.time())) if expires_ms else None,
         outcome.age_s,
         max(len(text), len(outcome.value)) > SHOWN_CHARACTERS_MAX,
-        _shown_orders(outcome.orders),
+        _remembered(outcome.memory),
     )
 
 
-def _shown_orders(text: bytes) -> list[tuple[str, int]]:
+def _remembered(memory: Memory) -> list[tuple[str, str, str]]:
     """Return what writes with an order have written, and their orders, the newest first."""
-    orders: dict[str, int] = orjson.loads(text or b"{}")
+    orders: dict[str, int] = orjson.loads(memory.orders or b"{}")
     newest = sorted(orders.items(), key=itemgetter(1), reverse=True)[:ORDERS_SHOWN_MAX]
-    return [(_REGISTERS.get(name, name), order) for name, order in newest]
+    text = ", ".join(f"{_REGISTERS.get(name, name)} {order}" for name, order in newest)
+    return [("The newest ordered writes that a later write must not be older than", "Orders", text)] if text else []
 
 
 def _shown(value: bytes) -> str:

@@ -4,7 +4,7 @@
     _ts_w         the last writers and their sequences, alternating, the latest last, then the text of the orders
     _ts_x         expiry in Unix milliseconds, valid while the table's TTL attribute has the same time, or a later one
                   if there are orders
-    _ts_d         tombstone: the record is deleted, but its writers and orders are kept
+    _ts_d         tombstone: the record is deleted, but its memory is kept
     TTL attribute when DynamoDB deletes the item, in Unix seconds, rounded up: at its expiry, or
                   `delete_memory_s` later if there are orders
 
@@ -30,10 +30,12 @@ from ...core import (
     EXPIRY_MS_MAX,
     INTEGER_MAX,
     INTEGER_MIN,
+    NO_MEMORY,
     InvalidOperation,
     Json,
     Key,
     KeySchema,
+    Memory,
     Part,
     RecordUnreadable,
     Stored,
@@ -119,19 +121,19 @@ class ItemLayout(msgspec.Struct, frozen=True):
         return await converted(text_bytes, partial(self._stored, item, now_ms))
 
     def _stored(self, item: Item, now_ms: int) -> Stored | RecordUnreadable:
-        writers, orders = _parse_writers(item.get(WRITERS))
-        expires_ms = self.expires_ms(item, now_ms, has_orders=bool(orders))
+        memory = _parse_memory(item.get(WRITERS))
+        expires_ms = self.expires_ms(item, now_ms, has_orders=bool(memory.orders))
         version = _version_text(item.get(VERSION))
         if DELETED in item:
-            return Stored(None, version, expires_ms, writers, orders)
+            return Stored(None, version, expires_ms, memory)
         try:
             members = {name: from_attribute(attribute) for name, attribute in item.items() if self._is_member(name)}
             value = encode_sorted(members)
         except (TableError, ValueError, KeyError, TypeError):
             error = RecordUnreadable("another tool wrote the item, and it is not a valid value")
-            error.writers, error.orders = writers, orders
+            error.memory = memory
             return error
-        return Stored(value, etag_of(version, value), expires_ms, writers, orders)
+        return Stored(value, etag_of(version, value), expires_ms, memory)
 
     def members(self, item: Item) -> Item:
         """Return the attributes that are members of the value."""
@@ -155,19 +157,19 @@ class ItemLayout(msgspec.Struct, frozen=True):
         return item, etag_of(version, encode_sorted(members))
 
     def metadata(self, stored: Stored) -> Item:
-        """Return the attributes of a record's tombstone, expiry, writers and orders."""
+        """Return the attributes of a record's tombstone, expiry and memory."""
         item: Item = {}
         if stored.value is None:
             item[DELETED] = {"BOOL": True}
         if stored.expires_ms:
             item[self.ttl_attribute] = {"N": str(_seconds(self._kept_until_ms(stored)))}
             item[EXPIRES_MS] = {"N": str(stored.expires_ms)}
-        if stored.writers or stored.orders:
-            item[WRITERS] = {"L": _writer_parts(stored)}
+        if stored.memory:
+            item[WRITERS] = {"L": _memory_parts(stored.memory)}
         return item
 
     def _kept_until_ms(self, stored: Stored) -> int:
-        if stored.value is None or not stored.orders:
+        if stored.value is None or not stored.memory.orders:
             return stored.expires_ms
         return stored.expires_ms + round(1000 * self.delete_memory_s)
 
@@ -220,21 +222,21 @@ def _seconds(time_ms: int) -> int:
     return -(-time_ms // 1000)
 
 
-def _writer_parts(stored: Stored) -> list[Attribute]:
-    parts: list[Attribute] = [part for name, last in stored.writers for part in ({"S": name}, {"N": str(last)})]
-    return [*parts, {"S": stored.orders.decode()}] if stored.orders else parts
+def _memory_parts(memory: Memory) -> list[Attribute]:
+    parts: list[Attribute] = [part for name, last in memory.writers for part in ({"S": name}, {"N": str(last)})]
+    return [*parts, {"S": memory.orders.decode()}] if memory.orders else parts
 
 
-def _parse_writers(attribute: Attribute | None) -> tuple[tuple[tuple[str, int], ...], bytes]:
-    """Return the writers and the text of the orders, which is the last part if the number of parts is odd."""
+def _parse_memory(attribute: Attribute | None) -> Memory:
+    """Return what an item remembers. The text of the orders is the last part if the number of parts is odd."""
     if attribute is None:
-        return (), b""
+        return NO_MEMORY
     try:
         parts = attribute["L"]
         writers = tuple((parts[at]["S"], int(parts[at + 1]["N"])) for at in range(0, len(parts) - 1, 2))
-        return writers, parts[-1]["S"].encode() if len(parts) % 2 else b""
+        return Memory(writers, parts[-1]["S"].encode() if len(parts) % 2 else b"")
     except (AttributeError, KeyError, IndexError, ValueError, TypeError):
-        return (), b""
+        return NO_MEMORY
 
 
 # Attributes

@@ -7,9 +7,9 @@
     updates as expressions        UpdateItem, or PutItem of the updated default if there is no item
     everything else               compare-and-set
 
-A put without a token or an order must not remove the record's stored writers and orders, which are one attribute. If
-the table stores tokens, such a put is therefore conditional on the absence of this attribute, and a batch of puts first
-reads which records have it.
+A put that the record does not remember must not remove the record's memory, which is one attribute. If the table stores
+memories, such a put is therefore conditional on the absence of this attribute, and a batch of puts first reads which
+records have it.
 """
 
 import contextlib
@@ -50,6 +50,7 @@ from ...core import (
     Yielder,
     chunks_of,
     gather_bounded,
+    has_only,
     is_remembered,
     live_record,
     size_bytes,
@@ -57,7 +58,7 @@ from ...core import (
     transition,
     value_bytes,
     with_etag,
-    with_orders,
+    with_memory,
 )
 from .calls import TableCalls, each_write
 from .client import Client
@@ -148,7 +149,7 @@ class DynamodbStore:
             return self._get
         if is_remembered(operation) and not self._tokens:
             return self._reject_remembered
-        if operation == _known_members(operation):
+        if has_only(operation, *_KNOWN[type(operation)]):
             match operation:
                 case Put(if_absent=True):
                     return self._create
@@ -175,7 +176,7 @@ class DynamodbStore:
             await yielder.maybe_yield()
             stored = await self._layout.stored(item, now) if isinstance(item, dict) else item
             outcome = stored if isinstance(stored, TableError) else live_record(stored, now)
-            outcomes.append(with_orders(outcome, stored) if get.orders else outcome)
+            outcomes.append(with_memory(outcome, stored) if get.memory else outcome)
         return outcomes
 
     async def _reject_remembered(self, writes: Sequence[Any], until: float) -> list[Outcome]:
@@ -192,7 +193,7 @@ class DynamodbStore:
         return await self._finish(updates, await each_write(updates, self._update, until), until)
 
     async def _forget_all(self, deletes: Sequence[Any], until: float) -> list[Outcome]:
-        """Delete items with their writers and orders."""
+        """Delete items with their memory."""
         requests = [{"DeleteRequest": {"Key": self._layout.key_item(delete.key)}} for delete in deletes]
         errors = await self._calls.write_many(requests, until)
         return [Written(None) if error is None else error for error in errors]
@@ -274,7 +275,7 @@ class DynamodbStore:
         return attempts
 
     async def _check_writers(self, writes: Sequence[Any], until: float) -> list[Attempt]:
-        """Read which records have writers or orders. Return an outcome, False for those, or None for a batch write."""
+        """Read which records remember writes. Return an outcome, False for those, or None for a batch write."""
         items = await self._calls.get([write.key for write in writes], until, only=WRITERS)
         attempts: list[Attempt] = []
         for write, item in zip(writes, items, strict=True):
@@ -335,15 +336,12 @@ async def _in_parts(apply: _Method, writes: Sequence[Any], until: float) -> list
     return outcomes
 
 
-def _known_members(write: Write) -> Write:
-    """Return a write with only those members that can be applied without reading the record."""
-    match write:
-        case Put(key, value, if_absent=if_absent, ttl_s=ttl_s, returning=returning, partitions=partitions):
-            return Put(key, value, if_absent=if_absent, ttl_s=ttl_s, returning=returning, partitions=partitions)
-        case Update(key, changes, default, ttl_s=ttl_s, returning=returning, partitions=partitions):
-            return Update(key, changes, default, ttl_s=ttl_s, returning=returning, partitions=partitions)
-        case Delete(key, forget=forget, partitions=partitions):
-            return Delete(key, forget=forget, partitions=partitions)
+_KNOWN: dict[type, tuple[str, ...]] = {
+    Put: ("key", "value", "if_absent", "ttl_s", "returning", "partitions"),
+    Update: ("key", "changes", "default", "ttl_s", "returning", "partitions"),
+    Delete: ("key", "forget", "partitions"),
+}
+"""The members of writes that can be applied without reading the record."""
 
 
 def _new_version() -> str:

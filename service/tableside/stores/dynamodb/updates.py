@@ -96,7 +96,7 @@ class NativeUpdate(msgspec.Struct, frozen=True):
         removes = [placeholders.path(path) for path in self.removes]
         conditions = [*_live_conditions(placeholders, layout, now_ms), *self._structure_conditions(placeholders)]
         if expiry is not None:
-            # If the item has orders, DynamoDB must delete it later.
+            # If the item remembers writes, DynamoDB may have to delete it later.
             conditions.append(f"attribute_not_exists({placeholders.name(WRITERS)})")
             for name in (layout.ttl_attribute, EXPIRES_MS):
                 if name in expiry:
@@ -194,7 +194,7 @@ def _small_enough_to_guard(members: Item) -> bool:
 def _live_conditions(placeholders: Placeholders, layout: ItemLayout, now_ms: int) -> Iterator[str]:
     """Yield the conditions that a record written by this service exists and does not expire within this second.
 
-    An item without a version may not be a valid value, so it must be read before an update. An item with orders may be
+    An item without a version may not be a valid value, so it must be read before an update. An item may be
     expired before the time of its TTL attribute.
     """
     yield f"attribute_exists({placeholders.name(VERSION)})"
@@ -310,9 +310,9 @@ class VersionedItems:
         wanted: Item = {name: to_attribute_like(after[name], item.get(name)) for name in changed}
         wanted[VERSION] = {"S": stored.etag}
         metadata = self._layout.metadata(stored)
-        if (stored.writers, stored.orders) != (found.stored.writers, found.stored.orders):
+        if stored.memory != found.stored.memory:
             wanted[WRITERS] = metadata[WRITERS]
-        if write.ttl_s is not None or stored.orders != found.stored.orders:
+        if write.ttl_s is not None or stored.memory != found.stored.memory:
             expiry = (self._layout.ttl_attribute, EXPIRES_MS)
             wanted |= {name: metadata[name] for name in expiry if name in metadata}
             removed += [name for name in expiry if name not in metadata]

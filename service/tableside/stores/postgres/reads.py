@@ -36,7 +36,7 @@ from ...core import (
     values,
 )
 from .connections import Connection, DeadlineRetry, Progress
-from .metadata import SideRow, parse_writers
+from .metadata import SideRow, parse_memory
 from .statements import TableSql
 
 READ_KEYS_MAX = 1000
@@ -64,13 +64,13 @@ class FoundRecord(msgspec.Struct, frozen=True):
         """Return the same with a side row's metadata. An expiry applies only to the version it was set for."""
         stored = self.stored
         if stored is None:
-            tombstone = Stored(None, "", side.expires_ms, side.writers, side.orders)
-            return FoundRecord(tombstone) if side.writers or side.orders else self
+            tombstone = Stored(None, "", side.expires_ms, side.memory)
+            return FoundRecord(tombstone) if side.memory else self
         if isinstance(stored, RecordUnreadable):
-            stored.writers, stored.orders = side.writers, side.orders
+            stored.memory = side.memory
             return self
         expires_ms = side.expires_ms if self.etag == str(side.version) else 0
-        return FoundRecord(Stored(stored.value, self.etag, expires_ms, side.writers, side.orders), self.etag)
+        return FoundRecord(Stored(stored.value, self.etag, expires_ms, side.memory), self.etag)
 
 
 class RecordReader:
@@ -97,11 +97,11 @@ class RecordReader:
         return [found.get(key, _ABSENT) for key in keys]
 
     async def remembered(self, key: Key, until: float) -> Stored | TableError:
-        """Return the writers and orders of a record, without its value."""
+        """Return the memory of a record, without its value."""
 
         async def work(connection: Connection, keys: Sequence[Key], _: Progress) -> list[Stored]:
             rows = await connection.fetch(self._sql.remembered, *self._sql.key_arrays(keys))
-            return [Stored(None, "", 0, *parse_writers(rows[0][0] if rows else None))]
+            return [Stored(None, "", 0, parse_memory(rows[0][0] if rows else None))]
 
         [found] = await self._retry.run_each(work, [key], until)
         return found
@@ -150,10 +150,10 @@ class RecordReader:
                 await yielder.maybe_yield()
             value = canonical(text) if text else None
             if isinstance(value, RecordUnreadable):
-                value.writers, value.orders = parse_writers(writers)
+                value.memory = parse_memory(writers)
                 found[key] = FoundRecord(value, etag)
             else:
-                found[key] = FoundRecord(Stored(value, etag, expires_ms, *parse_writers(writers)), etag)
+                found[key] = FoundRecord(Stored(value, etag, expires_ms, parse_memory(writers)), etag)
         return found
 
     def _columns(self, row: Any) -> tuple[Iterable[Key], bytes, bool, tuple[list[bytes], list[str], Iterable[int]]]:

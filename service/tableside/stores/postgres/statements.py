@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from ...core import Key
-from .metadata import ORDERS_SQL
+from .metadata import OUTLIVES_SQL
 from .schema import (
     EXPIRES,
     VALUE,
@@ -34,9 +34,9 @@ ETAG_SQL = "pg_current_xact_id()::xid::text"
 class TableSql:
     """The statements of one table, each built when it is first used. Their first parameters are the arrays of keys.
 
-    `delete_memory_s` is how long the orders of an absent record are kept, None if the table stores neither writers nor
-    orders. `table` is the table's name in SQL. `metadata` are the columns of the table itself that store expiry and
-    writers. If `takes_time`, `put` and `unconditional_delete` need the time, because it decides what is remembered.
+    `delete_memory_s` is how long an absent record is remembered, None if the table remembers no writes. `table` is the
+    table's name in SQL. `metadata` are the columns of the table itself that store expiry and writers. If `takes_time`,
+    `put` and `unconditional_delete` need the time, because it decides what is remembered.
     """
 
     def __init__(self, table: TableDefinition, values: ValueSql, delete_memory_s: float | None) -> None:
@@ -141,7 +141,7 @@ class TableSql:
 
     @cached_property
     def remembered(self) -> str:
-        """Takes keys. Returns the writers of their records, with the orders."""
+        """Takes keys. Returns what their records remember."""
         join, selected = self._selection()
         return f"SELECT t.{quoted(WRITERS)}::text FROM {self._remembering} AS t{join} WHERE {selected}"
 
@@ -265,7 +265,7 @@ class TableSql:
 
     @property
     def _remembering(self) -> str:
-        """The table that stores expiry, writers and orders."""
+        """The table that stores expiry and what records remember."""
         return self._side if self.has_side_table else self.table
 
     @property
@@ -275,10 +275,10 @@ class TableSql:
 
     @property
     def _outlived(self) -> str:
-        """The condition that a row of `_remembering` belongs to a record with orders, which outlive it."""
+        """The condition that a row of `_remembering` belongs to a record whose memory outlives it."""
         if self._delete_memory_ms is None:
             return "false"
-        return f"coalesce({ORDERS_SQL.format(f't.{quoted(WRITERS)}')} AND t.{self._emptied} IS NOT NULL, false)"
+        return f"coalesce({OUTLIVES_SQL.format(f't.{quoted(WRITERS)}')} AND t.{self._emptied} IS NOT NULL, false)"
 
     def _removals(self, now: str) -> str:
         """Return the subqueries that delete the rows `u` of `_remembering`. Those with `outlived` become tombstones.

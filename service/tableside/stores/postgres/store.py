@@ -40,9 +40,9 @@ from ...core import (
     Unsupported,
     WriteHealth,
     Yielder,
-    add_orders,
+    add_memory,
     is_remembered,
-    requests_orders,
+    requests_memory,
 )
 from .columns import DocumentLayout, ValueLayout, input_sql, limits_texts, to_text
 from .connections import Connection, DeadlineRetry, Pool, Progress
@@ -248,8 +248,8 @@ class DefinedTable:
 
     async def _get(self, gets: Sequence[Any], until: float) -> Sequence[Outcome]:
         outcomes = await self._reader.get([get.key for get in gets], until)
-        if self.capabilities.tokens and requests_orders(gets):
-            return await add_orders(gets, outcomes, partial(self._reader.remembered, until=until))
+        if self.capabilities.tokens and requests_memory(gets):
+            return await add_memory(gets, outcomes, partial(self._reader.remembered, until=until))
         return outcomes
 
     async def _run(self, query: Callable[[Connection], Awaitable[Result]], until: float = math.inf) -> Result:

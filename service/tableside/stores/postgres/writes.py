@@ -1,9 +1,9 @@
 """Writes records: unconditional writes in one statement, others by compare-and-set.
 
-A put of a document, or a delete, without precondition, token and order replaces or removes the row whatever it is.
-Another write reads the row and decides. It then inserts the row if there is none, or else updates or deletes it if its
-etag is still the same. If the row has changed, or another transaction locks it, the write is decided again. Writes of
-one record in this process take turns.
+A put of a document, or a delete, replaces or removes the row whatever it is, unless it has a precondition or is
+remembered. Another write reads the row and decides. It then inserts the row if there is none, or else updates or
+deletes it if its etag is still the same. If the row has changed, or another transaction locks it, the write is decided
+again. Writes of one record in this process take turns.
 
 Several of these writes are one transaction, so that it can be repeated if the server rejects one of them. With a side
 table, every transaction first creates or locks the side row of every key, in the order of keys. These rows serialize
@@ -43,13 +43,14 @@ from ...core import (
     Yielder,
     chunks_of,
     exponential_backoff_s,
+    has_only,
     size_bytes,
     transition,
     with_etag,
 )
 from .columns import Texts, ValueLayout
 from .connections import BEGIN, PAUSE_MAX_S, PAUSE_S, Connection, DeadlineRetry, Progress
-from .metadata import SideRow, parse_writers, writers_text
+from .metadata import SideRow, memory_text, parse_memory
 from .reads import FoundRecord, RecordReader, canonical
 from .schema import EXPIRES, WRITERS
 from .statements import TableSql
@@ -70,6 +71,9 @@ Kind = Literal["insert", "update", "delete", "none"]
 A transaction inserts first, because only inserts wait for other transactions: so it waits before it has locked rows.
 """
 
+_DOCUMENT_PUT = ("key", "value", "ttl_s", "returning", "partitions")
+"""The members of a put that needs no read of a document."""
+
 _CONTENDED = "other writers changed the record during every attempt"
 
 
@@ -89,16 +93,16 @@ class RowWrite(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the value and the orders that are written."""
+        """Return the size of the value and the memory that are written."""
         stored = self.changed.stored
-        return 0 if stored is None else len(stored.value or b"") + len(stored.orders)
+        return 0 if stored is None else len(stored.value or b"") + stored.memory.size_bytes
 
     def side_row(self, etag: str | None) -> SideRow:
         """Return the side row after the write. `etag` is that of the new record."""
         stored = self.changed.stored
         if stored is None:
             return SideRow()
-        return SideRow(int(etag) if etag else None, stored.expires_ms, stored.writers, stored.orders)
+        return SideRow(int(etag) if etag else None, stored.expires_ms, stored.memory)
 
 
 class RecordWriter:
@@ -126,9 +130,9 @@ class RecordWriter:
         """Return the method that applies a write. Only a write with none but the members listed here needs no read."""
         if self._sql.has_side_table:
             return self._compare_and_set
-        if isinstance(write, Delete) and write == _delete_unread(write):
+        if isinstance(write, Delete) and has_only(write, "key", "forget", "partitions"):
             return self._delete_all
-        if self._layout.preserves_text and isinstance(write, Put) and write == _document_put(write):
+        if self._layout.preserves_text and isinstance(write, Put) and has_only(write, *_DOCUMENT_PUT):
             return self.put_all
         return self._compare_and_set
 
@@ -333,7 +337,7 @@ class RecordWriter:
         if EXPIRES in self._sql.metadata:
             arrays.append([each.expires_ms or None if each else None for each in stored])
         if WRITERS in self._sql.metadata:
-            arrays.append([writers_text(each.writers, each.orders) if each else None for each in stored])
+            arrays.append([memory_text(each.memory) if each else None for each in stored])
         return [*arrays, [row.found.etag for row in rows]]
 
     # The side table
@@ -348,7 +352,7 @@ class RecordWriter:
         for row in await connection.fetch(self._sql.side_lock, *self._sql.key_arrays(keys)):
             version, expires_ms, writers = row[-3:]
             budget.spend(len(writers or ""))
-            sides[self._sql.key_of(row)] = SideRow(version, expires_ms or 0, *parse_writers(writers))
+            sides[self._sql.key_of(row)] = SideRow(version, expires_ms or 0, parse_memory(writers))
         return sides
 
     async def _update_side_rows(
@@ -366,21 +370,11 @@ class RecordWriter:
         if changed := {key: side for key, side in after.items() if side not in (SideRow(), before[key])}:
             versions = [side.version for side in changed.values()]
             expiries = [side.expires_ms or None for side in changed.values()]
-            writers = [writers_text(side.writers, side.orders) for side in changed.values()]
+            memories = [memory_text(side.memory) for side in changed.values()]
             keys = self._sql.key_arrays([*changed])
-            await connection.execute(self._sql.side_update, *keys, versions, expiries, writers)
+            await connection.execute(self._sql.side_update, *keys, versions, expiries, memories)
         if empty := [key for key, side in after.items() if side == SideRow()]:
             await connection.execute(self._sql.side_delete, *self._sql.key_arrays(empty))
-
-
-def _document_put(put: Put) -> Put:
-    """Return the put with only those members that need no read of a document."""
-    return Put(put.key, put.value, ttl_s=put.ttl_s, returning=put.returning, partitions=put.partitions)
-
-
-def _delete_unread(delete: Delete) -> Delete:
-    """Return the delete with only those members that need no read."""
-    return Delete(delete.key, forget=delete.forget, partitions=delete.partitions)
 
 
 def _returns_value(write: Write) -> bool:

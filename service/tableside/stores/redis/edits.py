@@ -28,12 +28,14 @@ from ...core import (
     Written,
     changes_bytes,
     packed,
+    shared,
     transition,
 )
+from . import remembered
 from .connection import Reply
 from .records import etag_of, pack_all, value_of
-from .scripts import WITH_MEMORY, RecordScript
-from .writes import UNDECIDED, RecordScripts, decided, failures, shared, token_elements
+from .scripts import RecordScript
+from .writes import UNDECIDED, RecordScripts, decided, failures
 
 INTEGER_MAX = 2**53 - 1
 """The largest integer that Lua's arithmetic represents exactly, also as the result of an addition."""
@@ -50,7 +52,7 @@ PLANS_MAX = 256
 _SIMPLE_NAME = re.compile("[A-Za-z0-9_-]+")
 
 EDIT = RecordScript(
-    WITH_MEMORY
+    remembered.REMEMBER
     + f"""
 local INTEGER_MAX, EDITED_BYTES_MAX = {INTEGER_MAX}, {EDITED_BYTES_MAX}
 
@@ -105,14 +107,14 @@ local unpacked = {{}}
 -- 2  the whitespace that follows the value
 -- 3  the value to put if the record is absent, without this whitespace (empty: none)
 -- 4  its time to live in ms (0: no expiry)
--- 5  the token as an element of the side key (empty: none)
+-- 5  the element of the side key by which the record remembers the update (empty: none)
 -- Returns for each record its value, its expiry in Unix ms (0: never), and 1 if it was absent; or {UNDECIDED}.
 return for_each(function(key, side, at)
   if argument(1, at) == '' then return {UNDECIDED} end
-  local value, token, tokens = redis.call('GET', key), argument(5, at), nil
-  if token ~= '' then
-    tokens = with_token(redis.pcall('GET', side), value, token)
-    if not tokens then return {UNDECIDED} end
+  local value, element, memory = redis.call('GET', key), argument(5, at), nil
+  if element ~= '' then
+    memory = remember(redis.pcall('GET', side), value, element)
+    if not memory then return {UNDECIDED} end
   end
   local created, expires = 0, nil
   if value then
@@ -127,7 +129,7 @@ return for_each(function(key, side, at)
     value, created = argument(3, at) .. argument(2, at), 1
     expires = put(key, side, value, expiry(argument(4, at)))
   end
-  if tokens then set(side, tokens, expires) end
+  if memory then set(side, memory, expires) end
   return {{value, expires, created}}, expires
 end)
 """
@@ -204,7 +206,7 @@ class RecordEditor:
             pack_all([b""] * len(plans)),
             shared([plan.default for plan in plans]),
             shared([b"%d" % plan.default_ttl_ms for plan in plans]),
-            token_elements(updates.cells("token")),
+            remembered.elements(updates),
         ]
         return await self._scripts.run(EDIT, updates.keys, columns, until)
 

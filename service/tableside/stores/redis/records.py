@@ -3,10 +3,6 @@
 The whitespace consists of a fixed marker of four characters and twelve random characters. JSON parsers ignore it. The
 random characters make the bytes of every write different, so a digest of the bytes is an exact etag and no version must
 be stored. The marker shows that the text is canonical. Another tool wrote text without it. Such text is parsed as JSON.
-
-What a record remembers of its writes is JSON in a side key: the orders, if it has any, and the tokens of its writers,
-the latest writer last: `[1, {"": order}, ["writer", sequence], ...]`. The first element is 0 for the tombstone of a
-deleted record.
 """
 
 import contextlib
@@ -14,14 +10,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_128_hexdigest
 
 from ...core import (
-    InvalidOperation,
-    Orders,
+    NO_MEMORY,
     Record,
     RecordUnreadable,
     Results,
@@ -34,8 +28,7 @@ from ...core import (
     may_be_column,
     parse,
 )
-
-Writers = tuple[tuple[str, int], ...]
+from . import remembered
 
 _MARKER = b"\r\t\r\t"
 _RANDOM_LENGTH = 12
@@ -46,7 +39,6 @@ _WHITESPACE = bytes(b" \t\n\r"[byte % 4] for byte in range(256))
 
 _WRONG_TYPE = "another tool wrote the record: the Redis key is not a string"
 _NOT_AN_OBJECT = "another tool wrote the record, and it is not a valid JSON object"
-_INVALID_SIDE_KEY = "another tool wrote the record's side key, and it does not contain orders and writers' tokens"
 
 
 def pack_all(values: Sequence[bytes]) -> list[bytes]:
@@ -113,32 +105,23 @@ def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:
 
 def stored(raw: bytes | None, expires_ms: int, side: bytes | None) -> Stored | RecordUnreadable | None:
     """Return the current record for a write. `side` is its side key, None if that is absent or was not read."""
-    writers, orders = Writers(), b""
+    deleted, memory = False, NO_MEMORY
     try:
-        deleted, writers, orders = _parse_side_key(side)
+        deleted, memory = remembered.parse(side)
         if raw is not None:
-            return Stored(_value(raw), xxh3_128_hexdigest(raw), expires_ms, writers, orders)
+            return Stored(_value(raw), xxh3_128_hexdigest(raw), expires_ms, memory)
     except RecordUnreadable as error:
-        error.writers, error.orders = writers, orders
+        error.memory = memory
         return error
-    # The tokens of an expired record without orders expire with it.
-    return Stored(None, "", 0, writers, orders) if orders or (deleted and writers) else None
+    return Stored(None, "", 0, memory) if remembered.outlives(memory) or (deleted and memory) else None
 
 
 def wrong_type(side: bytes | None = None) -> RecordUnreadable:
     """Return the error for a Redis key that is a list, a hash or another type. `side` is its side key, if read."""
     error = RecordUnreadable(_WRONG_TYPE)
     with contextlib.suppress(RecordUnreadable):
-        _, error.writers, error.orders = _parse_side_key(side)
+        _, error.memory = remembered.parse(side)
     return error
-
-
-def pack_side_key(stored: Stored | None) -> bytes:
-    """Return the bytes of a record's side key, none if it has no writers and no orders."""
-    if stored is None or not (stored.writers or stored.orders):
-        return b""
-    orders = [msgspec.Raw(stored.orders)] if stored.orders else []
-    return msgspec.json.encode([0 if stored.value is None else 1, *orders, *stored.writers])
 
 
 def _value(raw: bytes) -> bytes:
@@ -150,22 +133,3 @@ def _value(raw: bytes) -> bytes:
         raise RecordUnreadable(f"another tool wrote the record: {error.detail}") from None
     except TableError:
         raise RecordUnreadable(_NOT_AN_OBJECT) from None
-
-
-def _parse_side_key(side: bytes | None) -> tuple[bool, Writers, bytes]:
-    """Return whether a side key is that of a tombstone, with the writers and the orders."""
-    if not side:
-        return False, (), b""
-    try:
-        deleted, *elements = msgspec.json.decode(side)
-        orders = elements.pop(0) if elements and type(elements[0]) is dict else {}
-        text = Orders(msgspec.json.encode(orders)).text if orders else b""
-        return deleted == 0, tuple(_checked_writer(*writer) for writer in elements), text
-    except (msgspec.DecodeError, TypeError, ValueError, InvalidOperation):
-        raise RecordUnreadable(_INVALID_SIDE_KEY) from None
-
-
-def _checked_writer(name: Any, sequence: Any) -> tuple[str, int]:
-    if type(name) is not str or type(sequence) is not int:
-        raise ValueError
-    return name, sequence

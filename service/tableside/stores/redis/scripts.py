@@ -12,7 +12,8 @@ from typing import Any, AnyStr, TypeAlias
 import msgspec
 from hiredis import pack_command
 
-from ...core import EXPIRY_MS_MAX, WRITERS_MAX
+from ...core import EXPIRY_MS_MAX
+from .remembered import OUTLIVES
 
 LONG_WORD_BYTES = 65_536
 """Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""
@@ -110,6 +111,7 @@ end
 
 _WRITE = (
     FAILURE
+    + OUTLIVES
     + f"""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -129,22 +131,17 @@ local function set(key, value, expires)
   else redis.call('SET', key, value) end
 end
 
--- Returns whether a side key has orders, from its text or the first bytes of it.
-local function has_orders(side)
-  return string.byte(side, 4) == 123
-end
-
--- Returns the expiry of a side key for that of its record: orders are kept longer than an expired record.
+-- Returns the expiry of a side key for that of its record: it may be kept longer than an expired record.
 local function side_expiry(side, expires)
-  return expires > 0 and has_orders(side) and expires + DELETE_MEMORY or expires
+  return expires > 0 and outlives(side) and expires + DELETE_MEMORY or expires
 end
 
--- Puts a record. Its side key keeps the orders and the tokens of writers. The side key begins with [1 for a record and
--- with [0 for a tombstone. If the record is absent, [1 without orders is stale: the record has expired, or another tool
--- has removed it. Returns the expiry twice: as the result, and for the index.
+-- Puts a record. Its side key begins with [1 for a record and with [0 for a tombstone. If the record is absent, [1 is
+-- stale unless it outlives the record: that has expired, or another tool has removed it. Returns the expiry twice: as
+-- the result, and for the index.
 local function put(key, side, value, expires, keep)
   local head = redis.call('GETRANGE', side, 0, 3)
-  local stale = string.byte(head, 2) == 49 and not has_orders(head) and redis.call('EXISTS', key) == 0
+  local stale = string.byte(head, 2) == 49 and not outlives(head) and redis.call('EXISTS', key) == 0
   if keep then
     expires = math.max(redis.call('PEXPIRETIME', key), 0)
     redis.call('SET', key, value, 'KEEPTTL')
@@ -161,9 +158,9 @@ local function put(key, side, value, expires, keep)
   return expires, expires
 end
 
--- Makes the side key of a deleted record a tombstone with its orders, or removes it if it has none.
+-- Makes the side key of a deleted record a tombstone if it outlives the record, or removes it.
 local function remember_delete(side)
-  if has_orders(redis.call('GETRANGE', side, 0, 3)) then
+  if outlives(redis.call('GETRANGE', side, 0, 3)) then
     redis.call('SETRANGE', side, 1, '0')
     redis.call('PEXPIREAT', side, string.format('%.0f', now + DELETE_MEMORY))
   else
@@ -172,44 +169,6 @@ local function remember_delete(side)
 end
 """
 )
-
-WITH_MEMORY = f"""
--- Returns whether an integer is below another. Numbers of Lua are doubles, so their digits are compared.
-local function is_below(number, other)
-  local negative = string.byte(number) == 45
-  if negative ~= (string.byte(other) == 45) then return negative end
-  if #number ~= #other then return (#number < #other) ~= negative end
-  return number ~= other and (number < other) ~= negative
-end
-
--- Returns the text of the side key after a write with a token, or nil if it is not certain that the token is new.
--- Without a record only a tombstone counts: the tokens of an expired record expire with it. Orders are never certain.
-local function with_token(side, exists, token)
-  if type(side) == 'table' then return nil end
-  local found, kept = {{}}, {{}}
-  if side and (exists or string.byte(side, 2) ~= 49 or has_orders(side)) then
-    local writer, sequence = string.match(token, '^%["([^"]*)",(%d+)%]$')
-    for element, other, last in string.gmatch(side, '(%["([^"\\\\]*)",(%d+)%])') do
-      table.insert(found, element)
-      if other ~= writer then table.insert(kept, element)
-      elseif not is_below(last, sequence) then return nil end
-    end
-    if #found == 0 or '[1,' .. table.concat(found, ',') .. ']' ~= side then return nil end
-    while #kept >= {WRITERS_MAX} do table.remove(kept, 1) end
-  end
-  table.insert(kept, token)
-  return '[1,' .. table.concat(kept, ',') .. ']'
-end
-
--- Returns the text of the side key after a put with an order, or nil if it is not certain that the put is the newest
--- write. That is certain if the record remembers nothing, or only the order of a put or a delete.
-local function with_order(side, order)
-  if type(side) == 'table' then return nil end
-  local last = not side or string.match(side, '^%[[01],{{"":(-?%d+)}}%]$')
-  if not last or (side and is_below(order, last)) then return nil end
-  return '[1,{{"":' .. order .. '}}]'
-end
-"""
 
 _INDEX = f"""
 local indexes = {{}}
@@ -295,8 +254,8 @@ end
 """
 
 _COLUMNS = """
--- ARGV: the form of the columns (a letter for each: `n` has a word for each record, `1` one word for all), how long the
--- orders of an absent record are kept (in ms), and then the columns, one after the other. KEYS are columns too, with a
+-- ARGV: the form of the columns (a letter for each: `n` has a word for each record, `1` one word for all), how long an
+-- absent record is remembered (in ms), and then the columns, one after the other. KEYS are columns too, with a
 -- word for each record.
 local count, starts, steps, DELETE_MEMORY = #KEYS / KEY_COLUMNS, {}, {}, tonumber(ARGV[2])
 local last = 2

@@ -26,20 +26,22 @@ from ...core import (
     Update,
     Write,
     WriteHealth,
-    add_orders,
+    add_memory,
     apply_by_kind,
     apply_in_groups,
     is_remembered,
-    requests_orders,
+    requests_memory,
+    shared,
 )
 from .drops import drop
 from .edits import RecordEditor
 from .keys import KeyNames, PartitionIndex, slot_splits
 from .partition_scans import PartitionScanner
 from .reads import RecordReader
+from .remembered import is_simple
 from .scans import TableScanner
 from .servers import Servers
-from .writes import RecordScripts, RecordWriter, RedisVersionedRecords, is_simple, shared
+from .writes import RecordScripts, RecordWriter, RedisVersionedRecords
 
 
 class RedisStore:
@@ -87,8 +89,8 @@ class RedisStore:
     async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
         if batch.kind is Get:
             outcomes = await self._reads.get(batch.keys, until)
-            if requests_orders(batch):
-                return await add_orders(batch, outcomes, partial(self._stored, until=until))
+            if requests_memory(batch):
+                return await add_memory(batch, outcomes, partial(self._stored, until=until))
             return outcomes
         outcomes = await apply_in_groups(batch, self._ways(batch), partial(self._write, until=until))
         self._health.observe(outcomes)

@@ -1,13 +1,12 @@
 """Writes of many records by scripts: puts and deletes without conditions, and compare-and-set.
 
 Compare-and-set reads records, and replaces those whose bytes have not changed. Comparing bytes also detects writes of
-other tools. Side keys with orders and the tokens of writers are read and compared only for writes that carry one.
+other tools. Side keys are read and compared only for writes that the record remembers.
 """
 
-import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -24,22 +23,21 @@ from ...core import (
     Results,
     TableError,
     TableSpec,
-    Token,
     VersionedRecord,
     Written,
     chunks_of,
     expiry_ms,
     is_remembered,
+    shared,
 )
+from . import remembered
 from .connection import REQUEST_BYTES_MAX, Reply
 from .errors import from_unexpected_reply
 from .keys import KeyNames, PartitionIndex, side_keys
 from .reads import RecordReader, ScriptResult
-from .records import etag_of, pack_all, pack_side_key, stored, wrong_type
-from .scripts import WITH_MEMORY, Column, Command, RecordScript
+from .records import etag_of, pack_all, stored, wrong_type
+from .scripts import Column, Command, RecordScript
 from .servers import COMMAND_KEYS_MAX, KeyGroup, Servers
-
-Item = TypeVar("Item")
 
 UNDECIDED = -1
 """The result of a script for a record that it left unchanged: compare-and-set decides the write."""
@@ -48,18 +46,15 @@ RECORD_CHANGED = -1
 """The script's result for a record that has changed since it was read."""
 
 PUT = RecordScript(
-    WITH_MEMORY
+    remembered.REMEMBER
     + f"""
--- Puts records. Arguments: the value, the time to live in ms (0: no expiry), the token as in the side key (empty: none)
--- and the order (empty: none). Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED} if the token is
--- not certainly new or the order not certainly the highest.
+-- Puts records. Arguments: the value, the time to live in ms (0: no expiry), and the element of the side key by which
+-- the record remembers the put (empty: none). Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED}
+-- if it is not certain that the put is newer than what the record remembers.
 return for_each(function(key, side, at)
-  local token, order, expires = argument(3, at), argument(4, at), expiry(argument(2, at))
-  if token == '' and order == '' then return put(key, side, argument(1, at), expires) end
-  if token ~= '' and order ~= '' then return {UNDECIDED} end
-  local found, memory = redis.pcall('GET', side), nil
-  if order ~= '' then memory = with_order(found, order)
-  else memory = with_token(found, redis.call('EXISTS', key) == 1, token) end
+  local element, expires = argument(3, at), expiry(argument(2, at))
+  if element == '' then return put(key, side, argument(1, at), expires) end
+  local memory = remember(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, element)
   if not memory then return {UNDECIDED} end
   set(key, argument(1, at), expires)
   set(side, memory, side_expiry(memory, expires))
@@ -67,11 +62,10 @@ return for_each(function(key, side, at)
 end)
 """,
     shortcut="""
--- Puts all records without looking at each side key. Returns nil, without a change, if there are tokens, orders or side
--- keys, or if the first command fails: the user may lack its permission, or the server memory.
+-- Puts all records without looking at each side key. Returns nil, without a change, if a record remembers its put, if
+-- there are side keys, or if the first command fails: the user may lack its permission, or the server memory.
 local function put_all()
-  local same_for_all = count == 1 or (steps[3] == 0 and steps[4] == 0)
-  if not same_for_all or argument(3, 1) ~= '' or argument(4, 1) ~= '' then return nil end
+  if (count > 1 and steps[3] == 1) or argument(3, 1) ~= '' then return nil end
   if redis.pcall('EXISTS', unpack(KEYS, count + 1)) ~= 0 then return nil end
   local pairs, results, expiring = {}, {}, false
   for at = 1, count do
@@ -225,14 +219,14 @@ class RecordWriter:
     async def put(self, puts: Batch, compare_and_set: CompareAndSet, until: float) -> Sequence[Outcome]:
         """Apply puts without conditions, whose tokens are simple.
 
-        `compare_and_set` applies those whose tokens are not certainly new or whose orders not certainly the highest, or
-        all while it is retrying one of them.
+        `compare_and_set` applies those that are not certainly newer than what their records remember, or all while it
+        is retrying one of them.
         """
-        tokens, orders = token_elements(puts.cells("token")), _orders(puts)
-        if (tokens != [b""] or orders != [b""]) and any(map(compare_and_set.is_contended, puts.keys)):
+        elements = remembered.elements(puts)
+        if elements != [b""] and any(map(compare_and_set.is_contended, puts.keys)):
             return await compare_and_set.apply(puts, until)
         raws = pack_all(puts.cells("value"))
-        results = await self._scripts.run(PUT, puts.keys, [raws, self._ttls_ms(puts), tokens, orders], until)
+        results = await self._scripts.run(PUT, puts.keys, [raws, self._ttls_ms(puts), elements], until)
         return await decided(_written(puts, raws, results), puts, results, compare_and_set, until)
 
     async def delete(self, deletes: Batch, until: float) -> Results:
@@ -248,11 +242,6 @@ class RecordWriter:
         return [words[ttl_s] for ttl_s in ttls_s]
 
 
-def _orders(puts: Batch) -> Column:
-    """Return the orders, empty for none."""
-    return [b"" if order is None else b"%d" % order for order in shared(puts.cells("order"))]
-
-
 async def decided(
     written: Results, writes: Batch, results: Sequence[Reply], compare_and_set: CompareAndSet, until: float
 ) -> Sequence[Outcome]:
@@ -263,27 +252,6 @@ async def decided(
     for at, outcome in zip(undecided, await compare_and_set.apply(writes.at(undecided), until), strict=True):
         outcomes[at] = outcome
     return outcomes
-
-
-def shared(column: Sequence[Item]) -> Sequence[Item]:
-    """Return a column, or only its first element if all are equal."""
-    return column[:1] if column.count(column[0]) == len(column) else column
-
-
-def is_simple(token: Token) -> bool:
-    """Return whether a script can compare the token with those of a side key."""
-    return _SIMPLE_WRITER.fullmatch(token.writer) is not None
-
-
-def token_elements(tokens: Sequence[Token | None]) -> Column:
-    """Return simple tokens as elements of a side key, empty for None."""
-    return [
-        b"" if token is None else b'["%b",%d]' % (token.writer.encode(), token.sequence) for token in shared(tokens)
-    ]
-
-
-_SIMPLE_WRITER = re.compile(r"[ !#-\[\]-~]+")
-"""The names of writers that have no escapes in JSON: printable ASCII without quotes and backslashes."""
 
 
 def _written(puts: Batch, raws: Sequence[bytes], results: Sequence[Any]) -> Results:
@@ -373,7 +341,7 @@ def _arguments(replacement: Replacement, raw: bytes) -> tuple[bytes, ...]:
     ttl_ms = 0 if new is None else new.expires_ms
     side, write = (b"u", b"", b""), replacement.write
     if is_remembered(write) or (isinstance(write, Delete) and write.forget):
-        side = (b"t", version.side, pack_side_key(new))
+        side = (b"t", version.side, remembered.pack(new))
     return (version.state, version.value, _action(replacement, raw), raw, b"%d" % ttl_ms, *side)
 
 

@@ -97,15 +97,15 @@ class Database:
         return max(1, bytes_left // (record_bytes_max + 1))
 
     def remembers_writes(self, prefix: bytes) -> bool:
-        """Return whether a record of a table may have writers or orders, which a write must keep."""
+        """Return whether a record of a table may remember writes, which a write must keep."""
         return self._swept is None or prefix in self._swept.remembering or prefix in self._written.remembering
 
     def note_table(self, prefix: bytes, delete_memory_s: float) -> None:
-        """Set how long the orders of a table's absent records are kept."""
+        """Set how long a table's absent records are remembered."""
         self._delete_memories_s[prefix] = delete_memory_s
 
     def delete_memory_s(self, prefix: bytes) -> float:
-        """Return how long the orders of a table's absent records are kept, the default for a table that is not open."""
+        """Return how long a table's absent records are remembered, the default for a table that is not open."""
         return self._delete_memories_s.get(prefix, DELETE_MEMORY_S)
 
     def note_write(self, record_bytes: int, remembering: bytes | None = None) -> None:

@@ -82,7 +82,7 @@ class ExpirySweeper:
         return []
 
     def _is_forgotten(self, key: bytes, raw: bytes, now_ms: int) -> bool:
-        """Return whether a record has expired, and its orders need not be kept."""
+        """Return whether a record has expired, and its memory need not be kept."""
         if raw[:1] == b"{" or raw[1:2] == b"\0":
             return False
         with contextlib.suppress(RecordUnreadable):

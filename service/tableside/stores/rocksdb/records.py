@@ -13,17 +13,21 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 
 import hashlib
 from collections.abc import Sequence
+from itertools import starmap
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core import (
+    NO_MEMORY,
+    Batch,
+    Memory,
     Record,
     RecordUnreadable,
     Results,
     Stored,
     TableError,
-    Token,
     TooLarge,
     encode,
     etag_column,
@@ -40,7 +44,6 @@ _VERSION_END = 10
 _PLAIN = bytes([FORMAT_VERSION, 0])
 """The first bytes of a record with a value, and without expiry and writers."""
 _EXPIRING = bytes([FORMAT_VERSION, _EXPIRES])
-_ONE_WRITER = b"\1"
 _ORDER_OF_ALL = b'{"":'
 _NO_VERSION = bytes(_VERSION_END - 2)
 _LONGEST = 2**31 - 1  # PyArrow 26 raises an error for a slice without an end.
@@ -48,41 +51,44 @@ _LONGEST = 2**31 - 1  # PyArrow 26 raises an error for a slice without an end.
 _UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
 
 
+Packed: TypeAlias = tuple[int, bytes]
+"""The flags and the bytes of what a record remembers."""
+
+
 def pack(stored: Stored) -> bytes:
     """Return the bytes of a record. `stored.etag` is 16 hex digits."""
-    flags = (
-        (_EXPIRES if stored.expires_ms else 0)
-        | (_WRITERS if stored.writers else 0)
-        | (_NO_VALUE if stored.value is None else 0)
-        | (_ORDERS if stored.orders else 0)
-    )
-    parts = [bytes([FORMAT_VERSION, flags]), bytes.fromhex(stored.etag)]
-    if stored.expires_ms:
-        parts.append(stored.expires_ms.to_bytes(8, "big"))
-    if stored.writers:
-        parts.append(bytes([len(stored.writers)]))
-        parts.extend(_pack_writer(name, sequence) for name, sequence in stored.writers)
-    parts.append(pack_orders(stored.orders))
-    return b"".join(parts) + (stored.value or b"")
+    return pack_value(stored.value, int(stored.etag, 16), stored.expires_ms, pack_memory(stored.memory))
 
 
-def pack_value(value: bytes, version: int, expires_ms: int, writer: bytes, orders: bytes) -> bytes:
-    """Return the bytes of a record with a value and what `pack_token` and `pack_orders` have returned."""
-    if not expires_ms and not writer and not orders:
+def pack_value(value: bytes | None, version: int, expires_ms: int, memory: Packed) -> bytes:
+    """Return the bytes of a record with what `pack_memory` has returned."""
+    flags, remembered = memory
+    if not expires_ms and not flags and value is not None:
         return _PLAIN + version.to_bytes(8, "big") + value
-    flags = (_EXPIRES if expires_ms else 0) | (_WRITERS if writer else 0) | (_ORDERS if orders else 0)
+    flags |= (_EXPIRES if expires_ms else 0) | (_NO_VALUE if value is None else 0)
     expiry = expires_ms.to_bytes(8, "big") if expires_ms else b""
-    return b"".join((bytes([FORMAT_VERSION, flags]), version.to_bytes(8, "big"), expiry, writer, orders, value))
+    return b"".join((bytes([FORMAT_VERSION, flags]), version.to_bytes(8, "big"), expiry, remembered, value or b""))
 
 
-def pack_token(token: Token) -> bytes:
-    """Return the bytes of a list of writers that contains only the token's."""
-    return _ONE_WRITER + _pack_writer(token.writer, token.sequence)
+def pack_memory(memory: Memory) -> Packed:
+    """Return the flags and the bytes of what a record remembers."""
+    flags, packed = 0, b""
+    if memory.writers:
+        flags, packed = _WRITERS, bytes([len(memory.writers)]) + b"".join(starmap(_pack_writer, memory.writers))
+    if memory.orders:
+        flags, packed = flags | _ORDERS, packed + len(memory.orders).to_bytes(4, "big") + memory.orders
+    return flags, packed
 
 
-def pack_orders(text: bytes) -> bytes:
-    """Return the bytes of orders, none if there are none."""
-    return len(text).to_bytes(4, "big") + text if text else b""
+def pack_puts(puts: Batch) -> list[Packed]:
+    """Return what a record remembers that remembers nothing else than one of these puts."""
+    tokens, orders = puts.cells("token"), puts.cells("order")
+    writers = {token: () if token is None else ((token.writer, token.sequence),) for token in set(tokens)}
+    if not puts.has("order"):
+        packed = {token: pack_memory(Memory(writers[token])) for token in writers}
+        return [packed[token] for token in tokens]
+    texts = [b"" if order is None else Memory.orders_of_all(order) for order in orders]
+    return [pack_memory(Memory(writers[token], text)) for token, text in zip(tokens, texts, strict=True)]
 
 
 def remembers_writes(raw: bytes) -> bool:
@@ -90,26 +96,30 @@ def remembers_writes(raw: bytes) -> bool:
     return raw[:1] == _PLAIN[:1] and len(raw) > 1 and bool(raw[1] & (_WRITERS | _ORDERS))
 
 
-def may_replace(raw: bytes | None, writer: bytes, order: int | None) -> bool:
-    """Return whether a put replaces a record with all that it remembers. `writer` is from `pack_token`.
+def may_replace(raw: bytes | None, put: Packed) -> bool:
+    """Return whether a put replaces a record with all that it remembers. `put` is from `pack_puts`.
 
     That is certain if the record remembers no writes, or only one writer with an earlier sequence than the token's, or
     only the order of a put or a delete that is not newer.
     """
     if raw is None or not remembers_writes(raw):
         return True
-    if order is not None or raw[1] & _ORDERS:
-        return order is not None and not writer and _is_newer(order, raw)
+    flags, packed = put
     start = _VERSION_END + (8 if raw[1] & _EXPIRES else 0)
-    name_end, end = start + len(writer) - 8, start + len(writer)
-    return bool(writer) and raw[start:name_end] == writer[:-8] and raw[name_end:end] < writer[-8:]
+    if flags & _ORDERS or raw[1] & _ORDERS:
+        return (
+            flags == _ORDERS
+            and not raw[1] & _WRITERS
+            and _is_newer(_unpack_orders(packed, 0)[0], _unpack_orders(raw, start)[0])
+        )
+    name_end, end = start + len(packed) - 8, start + len(packed)
+    return bool(flags) and raw[start:name_end] == packed[:-8] and raw[name_end:end] < packed[-8:]
 
 
-def _is_newer(order: int, raw: bytes) -> bool:
-    """Return whether the record remembers only the order of a put or a delete, and this one is not below it."""
-    text, _ = _unpack_orders(raw, _VERSION_END + (8 if raw[1] & _EXPIRES else 0))
-    is_only = not raw[1] & _WRITERS and text.startswith(_ORDER_OF_ALL) and text.count(b":") == 1
-    return is_only and order >= int(text[len(_ORDER_OF_ALL) : -1])
+def _is_newer(order: bytes, present: bytes) -> bool:
+    """Return whether a record has only the order of a put or a delete, and that of a put is not below it."""
+    is_only = present.startswith(_ORDER_OF_ALL) and present.count(b":") == 1
+    return is_only and int(order[len(_ORDER_OF_ALL) : -1]) >= int(present[len(_ORDER_OF_ALL) : -1])
 
 
 def unpack(raw: bytes) -> Stored:
@@ -180,7 +190,8 @@ def _from_format(raw: bytes) -> Stored:
     orders = b""
     if flags & _ORDERS:
         orders, position = _unpack_orders(raw, position)
-    return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, writers, orders)
+    memory = Memory(writers, orders) if writers or orders else NO_MEMORY
+    return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, memory)
 
 
 def _from_json(raw: bytes) -> Stored:

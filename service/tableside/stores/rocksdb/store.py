@@ -26,10 +26,10 @@ from ...core import (
     TableSpec,
     WriteHealth,
     WritesRejected,
-    add_orders,
+    add_memory,
     apply_by_kind,
     joined_outcomes,
-    requests_orders,
+    requests_memory,
     value_bytes,
 )
 from .database import Database, key_types_key
@@ -71,7 +71,7 @@ class RocksdbStore:
     async def _get(self, gets: Batch) -> Sequence[Outcome]:
         try:
             outcomes = await self._reader.get(gets.keys)
-            return await add_orders(gets, outcomes, self._reader.stored) if requests_orders(gets) else outcomes
+            return await add_memory(gets, outcomes, self._reader.stored) if requests_memory(gets) else outcomes
         except Exception as error:
             log.exception("RocksDB failed")
             return [self._unavailable(error, get) for get in gets]

@@ -10,7 +10,6 @@ from ...core import (
     Changed,
     Get,
     Operation,
-    Orders,
     Outcome,
     Put,
     Results,
@@ -24,7 +23,7 @@ from ...core import (
 )
 from .database import Database
 from .group_commit import BYTES_PER_TURN_MAX, Turn
-from .records import may_replace, pack, pack_orders, pack_token, pack_value, stored_for_write
+from .records import may_replace, pack, pack_puts, pack_value, stored_for_write
 
 KEYS_PER_READ_MAX = 250
 """How many records a write reads in one call: a turn of the writer thread may end after any of them."""
@@ -74,16 +73,15 @@ class RecordWriter:
         """
         turn.spend(sum(map(len, filter(None, raws))), 0)
         now, versions = self._database.now_ms(), self._database.next_versions(len(puts))
-        expiries_ms, writers, orders = self._expiries(puts, now), _writers(puts), puts.cells("order")
-        texts = [b"" if order is None else pack_orders(Orders.of_all(order)) for order in orders]
-        packed: list[bytes | None] = [*map(pack_value, puts.columns["value"], versions, expiries_ms, writers, texts)]
+        expiries_ms, memories = self._expiries(puts, now), pack_puts(puts)
+        packed: list[bytes | None] = [*map(pack_value, puts.columns["value"], versions, expiries_ms, memories)]
         decided: dict[int, Outcome] = {}
-        for at, (raw, writer, order) in enumerate(zip(raws, writers, orders, strict=False)):
-            if not may_replace(raw, writer, order):
+        for at, (raw, memory) in enumerate(zip(raws, memories, strict=False)):
+            if not may_replace(raw, memory):
                 step = self._step(raw, puts[at], now, f"{versions[at]:016x}")
                 packed[at] = pack(step.stored) if isinstance(step, Changed) and step.stored is not None else None
                 decided[at] = step.outcome
-        remembered = any(writers) or any(texts) or bool(decided)
+        remembered = puts.has("token") or puts.has("order") or bool(decided)
         count = self._add_all(batch, keys, packed, turn, remembered=remembered)
         columns: dict[str, Sequence[Any]] = {"etag": [f"{version:016x}" for version in versions[:count]]}
         if any(expiries_ms):
@@ -142,15 +140,6 @@ class RecordWriter:
             batch.delete(key)
             return 0
         raw = pack(stored)
-        self._database.note_write(len(raw), self._prefix if stored.writers or stored.orders else None)
+        self._database.note_write(len(raw), self._prefix if stored.memory else None)
         batch.put(key, raw)
         return len(raw)
-
-
-def _writers(puts: Batch) -> list[bytes]:
-    """Return the bytes of the writers that the puts leave, empty without a token."""
-    if "token" not in puts.columns:
-        return [b""] * len(puts)
-    tokens = puts.cells("token")
-    writers = {token: b"" if token is None else pack_token(token) for token in set(tokens)}
-    return [writers[token] for token in tokens]
