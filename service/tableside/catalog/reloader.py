@@ -26,7 +26,11 @@ FAULTS_LOGGED_MAX = 100
 """Maximum number of faults of one configuration that are logged."""
 
 _RESTART_ONLY = ("stores", "auto_create", "default_store", "retry_budget", "traces", "console")
-_TABLE_RESTART_ONLY = ("store", "name", "key", "create", "ttl_s", "delete_memory_s", "consistency", "generations")
+_TABLE_RELOADED = {
+    *("deadline_s", "read", "write", "cost", "limiter", "batch", "cache", "concurrency_max"),
+    *("generations_kept", "generations_idle_s"),
+}
+"""The settings of tables that may change while the service runs."""
 
 
 def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
@@ -39,7 +43,8 @@ def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
         faults.append(Fault("auth", needs))  # A file that lost its tokens must not make the tables public.
     for name in old.tables.keys() & new.tables.keys():
         before, after = old.tables[name], new.tables[name]
-        members = [member for member in _TABLE_RESTART_ONLY if getattr(before, member) != getattr(after, member)]
+        fixed = [name for name in type(before).model_fields if name not in _TABLE_RELOADED]
+        members = [member for member in fixed if getattr(before, member) != getattr(after, member)]
         if old.options.get(name) != new.options.get(name):
             members.append("options")
         faults += [Fault(f"tables.{name}.{member}", needs) for member in members]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry
 
 from .. import telemetry
-from ..core import Batch, Delete, Get, Operation, Outcome, Put, Record, Results, TableError, Update, Written
+from ..core import FLAGS, Batch, Delete, Get, Operation, Outcome, Put, Record, Results, TableError, Update, Written
 from ..telemetry import Histogram
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -118,6 +118,7 @@ def _label(answer: Outcome) -> str:
         case Written(partitions=()):
             return DROPPED
         case Written():
-            if answer.replayed or answer.superseded:
-                return "replayed" if answer.replayed else "superseded"
-            return "created" if answer.created else "written"
+            for flag in FLAGS:
+                if getattr(answer, flag):
+                    return flag
+            return "written"

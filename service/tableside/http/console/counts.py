@@ -8,8 +8,9 @@ import msgspec
 from prometheus_client import Metric
 
 from ...catalog import BUCKETS_S
+from ...core import FLAGS
 
-SUCCESSES = ("found", "absent", "written", "created", "replayed", "superseded", "dropped")
+SUCCESSES = ("found", "absent", "written", *reversed(FLAGS), "dropped")
 
 FAILURES = (
     "throttled",

@@ -14,6 +14,7 @@ from ...core import Json, JsonObject, StoreUnavailable
 from ...settings import LimitSettings
 from ..endpoints.service import describe
 from ..request_context import context_of
+from ..wire.outcome_members import OUTCOME_MEMBERS
 from . import numbers
 from .console import Console, History
 from .counts import FAILURES, REFUSED, SHED, SUCCESSES, Change
@@ -203,8 +204,7 @@ _OUTCOMES = {
     "absent": "Gets that found no record",
     "written": "Writes that were applied",
     "created": "Writes that created a record by if_absent or by a default",
-    "replayed": "Repeated writes, recognized by their token and not applied again",
-    "superseded": "Ordered writes that arrived after newer ones, and changed nothing",
+    **{member.name: member.counted for member in OUTCOME_MEMBERS},
     "dropped": "Writes to no partition",
     REFUSED: "Operations that were rejected because of the request, for example 412 or 422",
     **{code: summary(code) for code in FAILURES},

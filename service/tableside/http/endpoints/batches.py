@@ -1,6 +1,6 @@
 """The endpoint of batches: many operations in one request, as JSON or as Arrow."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -25,12 +25,14 @@ from ...core import (
 )
 from ...core.budget import in_pieces
 from ...core.directions import count_reads
+from ...core.operations import WRITER_CHARACTERS_MAX
 from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch
 from ..wire.answers import RECORD_NOT_FOUND, answers, with_errors, with_max_age
 from ..wire.body_parts import Encoded
+from ..wire.members import MEMBERS
 from ..wire.operation_columns import DecodedBatch
-from ..wire.operation_members import WRITER_CHARACTERS_MAX
+from ..wire.outcome_members import OUTCOME_MEMBERS, OutcomeMember, answered
 from ..wire.projections import Fields, common_projection, project_outcomes
 from ..wire.request_headers import Preferences, check_accepts, parse_boolean, parse_fields
 from . import models
@@ -45,10 +47,14 @@ COPIED_BYTES_MAX = 2**22
 """The maximum size of the values that are copied into a JSON response. Others are sent in parts."""
 
 ARROW_OPERATIONS = binary("An Arrow IPC stream with the columns described above.")
-ARROW_RESULTS = binary("""\
+_MEMBERS = "; ".join(
+    f"`{one.name}` {one.type}" + (f" if the request has a column `{one.requires}`" if one.requires else "")
+    for one in OUTCOME_MEMBERS
+)
+ARROW_RESULTS = binary(f"""\
 An Arrow IPC stream, if the request was one, with one row per operation, in the same order: `status` uint16, `value`
-binary (JSON text, or null), `etag` utf8, `code` utf8, `detail` utf8, `retriable` bool, `applied` utf8, `replayed` bool;
-`superseded` bool if the request has a column `order`; `expires_at` utf8 if any record expires. For a partitioned table
+binary (JSON text, or null), `etag` utf8, `code` utf8, `detail` utf8, `retriable` bool, `applied` utf8, {_MEMBERS}; \
+`expires_at` utf8 if any record expires. For a partitioned table
 two columns follow: `partitions`, a list of structs of `partition` int32 and the columns above, null for a get; and
 `dropped` bool.""")
 
@@ -84,10 +90,31 @@ class ArrowOptions(msgspec.Struct, frozen=True):
 
 NO_OPTIONS = ArrowOptions()
 
+_COLUMNS = "\n".join(f"| `{member.name}` | {member.column} | |" for member in MEMBERS if member.column)
+_DESCRIPTION = f"""\
+Each operation succeeds or fails on its own: the status of the response is 200 even if some fail, and an error
+only if none was attempted. Operations on one key take effect in their order, and a later one sees the earlier.
+After one with a retriable or unknown outcome, later ones on the same key are not attempted. A batch is not a
+transaction.
+
+As `application/vnd.apache.arrow.stream`, the body is an Arrow IPC stream. Its buffers may be compressed with
+lz4 or zstd. One row is one operation. A null is the same as an absent column for that row. Columns:
+
+| column | type | |
+|---|---|---|
+| `key` | utf8, large_utf8, integer, or a struct of these for a composite key | required |
+| `op` | utf8, or a dictionary of it: get, put, update or delete | or the parameter `op`, for all rows |
+| `value`, `update`, `default` | utf8 or binary: JSON text | as the members of those names in JSON |
+{_COLUMNS}
+| `sequence` | integer | with `writer`: the token |
+| `writer` | utf8 | or the parameter `writer`, for all rows |
+| `partitions` | list or large_list of integers | as in JSON: null and [-1] are all, [null] is the default |"""
+
 
 @router.post(
     "/v1/tables/{table}/batch",
     dependencies=[Depends(check_any)],  # Each operation needs a permission, which is checked after decoding.
+    description=_DESCRIPTION,
     openapi_extra=request_body({JSON: json_body(models.Batch), ARROW: ARROW_OPERATIONS}),
     responses={
         200: response(
@@ -104,38 +131,12 @@ async def apply_batch(
     prefer: Prefer = None,
     accept: Accept = None,
 ) -> Response:
-    """Apply a batch of operations.
-
-    Each operation succeeds or fails on its own: the status of the response is 200 even if some fail, and an error
-    only if none was attempted. Operations on one key take effect in their order, and a later one sees the earlier.
-    After one with a retriable or unknown outcome, later ones on the same key are not attempted. A batch is not a
-    transaction.
-
-    As `application/vnd.apache.arrow.stream`, the body is an Arrow IPC stream. Its buffers may be compressed with
-    lz4 or zstd. One row is one operation. A null is the same as an absent column for that row. Columns:
-
-    | column | type | |
-    |---|---|---|
-    | `key` | utf8, large_utf8, integer, or a struct of these for a composite key | required |
-    | `op` | utf8, or a dictionary of it: get, put, update or delete | or the parameter `op`, for all rows |
-    | `value`, `update`, `default` | utf8 or binary: JSON text | as the members of those names in JSON |
-    | `if_match` | utf8 | |
-    | `if_absent` | bool | |
-    | `ttl_s` | integer or double | |
-    | `sequence` | integer | with `writer`: the token |
-    | `writer` | utf8 | or the parameter `writer`, for all rows |
-    | `order` | integer | |
-    | `partitions` | list or large_list of integers | as in JSON: null and [-1] are all, [null] is the default |
-    """
+    """Apply a batch of operations."""
     media = request.media_type((JSON, ARROW), default=_default_media(request))
     check_accepts(accept, media)
-    for header, member in (
-        ("Idempotency-Key", "a token"),
-        ("Tableside-Token", "a token"),
-        ("Tableside-Order", "an order"),
-    ):
-        if request.header(header.lower()) is not None:  # Ignoring it could apply the batch twice, or undo newer writes.
-            raise MalformedRequest(f"{header} does not apply to a batch: give each operation {member}")
+    if refused := request.refused("batch", "all"):  # Ignoring it could apply the batch twice, or undo newer writes.
+        article = "an" if refused[1][0] in "aeiou" else "a"
+        raise MalformedRequest(f"{refused[0]} does not apply to a batch: give each operation {article} {refused[1]}")
     if media == JSON and options != NO_OPTIONS:
         raise MalformedRequest("the query parameters of a batch are for Arrow only")
     request.context.reads = True  # A disconnect ends the request until it turns out to contain a write.
@@ -146,8 +147,8 @@ async def apply_batch(
     batch = await decode(request, body, spec, options, request.budget(opened, prefer))
     del body
     outcomes = _outcomes(request, opened, batch, prefer, max_age_s)
-    partitioned, ordered = bool(spec.partitions), batch.ordered
-    encoded = await _encode(request, await outcomes, media, partitioned=partitioned, ordered=ordered)
+    members, partitioned = answered(batch.columns), bool(spec.partitions)
+    encoded = await _encode(request, await outcomes, media, members, partitioned=partitioned)
     return encoded_response(encoded, media)
 
 
@@ -186,7 +187,12 @@ async def _outcomes(
 
 
 async def _encode(
-    request: TableRequest, outcomes: Sequence[Outcome], media: str, *, partitioned: bool, ordered: bool
+    request: TableRequest,
+    outcomes: Sequence[Outcome],
+    media: str,
+    members: Collection[OutcomeMember],
+    *,
+    partitioned: bool,
 ) -> Encoded:
     """Encode the outcomes: in columns, or answer by answer if they have different kinds or large values."""
     bytes_max = request.limits.response_bytes_max
@@ -195,13 +201,13 @@ async def _encode(
         request.context.failed = len(results.failed)
         if media == JSON:
             return await in_pieces(json_batch.encode_results(results))
-        return await in_pieces(arrow_answers.encode_results(results, partitioned=partitioned, ordered=ordered))
+        return await in_pieces(arrow_answers.encode_results(results, members, partitioned=partitioned))
     found = await in_pieces(answers(outcomes, bytes_max=bytes_max))
     del outcomes, results
     request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
     if media == JSON:
         return await in_pieces(json_batch.encode(found))
-    return await in_pieces(arrow_answers.encode(found, partitioned=partitioned, ordered=ordered))
+    return await in_pieces(arrow_answers.encode(found, members, partitioned=partitioned))
 
 
 def _default_media(request: TableRequest) -> str | None:

@@ -14,6 +14,7 @@ from pydantic_core import core_schema
 from starlette.routing import BaseRoute
 
 from ..wire import problems
+from ..wire.outcome_members import OUTCOME_MEMBERS
 from . import models
 
 Fragment: TypeAlias = dict[str, Any]
@@ -92,8 +93,7 @@ HEADERS: dict[str, Fragment] = {
         minimum=0,
         example=3,
     ),
-    "Tableside-Superseded": _header("All members of the ordered write have higher orders.", enum=["true"]),
-    "Tableside-Replayed": _header("The write is a repetition by its token, and was not applied again.", enum=["true"]),
+    **{f"Tableside-{member.name.title()}": _header(member.header, **member.text) for member in OUTCOME_MEMBERS},
     "Tableside-Partitions": _header(
         "For a partitioned table: the indexes of the partitions that the operation was sent to.",
         pattern="^[0-9]{1,3}(,[0-9]{1,3})*$",
@@ -227,7 +227,8 @@ def _finish(operation: Fragment) -> None:
 def _schemas() -> Fragment:
     modes: list[tuple[type[BaseModel], Literal["validation"]]] = [(model, "validation") for model in models.BODIES]
     _, found = models_json_schema(modes, ref_template=_SCHEMAS + "{model}", schema_generator=_SchemaGenerator)
-    return {name: found["$defs"][name] for name in vars(models) if name in found["$defs"]}
+    schemas = found["$defs"]
+    return {name: schemas[name] for name in {**vars(models), **schemas} if name in schemas}
 
 
 class _SchemaGenerator(GenerateJsonSchema):

@@ -14,11 +14,12 @@ from ...core.store import Estimate
 from ..responses import json_response
 from ..wire import json_batch
 from ..wire.answers import rfc3339
+from ..wire.members import IdempotencyKey
 from ..wire.problems import NotFound
 from ..wire.request_headers import INTEGER_MAX, parse_integer
 from .document import TABLE_ERRORS, errors, json_body, request_body, response
 from .models import GenerationEntry, GenerationList, NewGeneration
-from .parameters import AcceptJson, IdempotencyKey, Segments, TableName
+from .parameters import AcceptJson, Segments, TableName
 from .requests import TableRequest, check_read, check_write
 from .routing import new_router
 

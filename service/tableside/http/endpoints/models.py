@@ -7,14 +7,16 @@ with the default ABSENT may be absent. Only a member whose type includes None ma
 from typing import Annotated, Any, Literal, TypeAlias
 
 from annotated_types import Len
-from pydantic import BaseModel, Field, RootModel
+from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model
 
 from ...core import INTEGER_MAX, INTEGER_MIN, MalformedRequest
 from ...core.keys import STRING_BYTES_MAX
 from ...core.update_operators import OPERATORS
 from ...core.values import RESERVED_PREFIX
-from ..wire import problems
-from ..wire.operation_members import FIELDS_MAX, WRITER_CHARACTERS_MAX
+from ..wire import members, problems
+from ..wire.members import OF_KIND
+from ..wire.outcome_members import OUTCOME_MEMBERS
+from ..wire.projections import FIELDS_MAX
 
 ABSENT: Any = None
 
@@ -122,34 +124,6 @@ class UpdateDocument(RootModel[MergePatch | Operators | list[MergePatch | Operat
     """A merge patch, operators, or an array of these, applied in order as one atomic step."""
 
 
-class TtlS(
-    RootModel[Annotated[float, Field(ge=-1)] | None], json_schema_extra={"format": "double", "examples": [3600]}
-):
-    """Seconds until the record expires: above 0, or -1 for never. Null is the same as absent."""
-
-
-class Token(Body, json_schema_extra={"examples": [{"writer": "w", "sequence": 7}]}):
-    """Identifies a write.
-
-    If the sequence is not above the writer's last one on this record, the write is acknowledged as replayed, and not
-    applied.
-    """
-
-    writer: Annotated[str, Len(1, WRITER_CHARACTERS_MAX)]
-    sequence: Annotated[int, Field(ge=0, le=INTEGER_MAX, json_schema_extra={"format": "int64"})]
-
-
-class Order(
-    RootModel[Annotated[int, Field(ge=INTEGER_MIN, le=INTEGER_MAX)] | None],
-    json_schema_extra={"format": "int64", "examples": [1732700000000000]},
-):
-    """The order of the write: it changes only members that no write with a higher order has written.
-
-    An ordered write has no conditions and no default. An ordered update sets and removes top-level members. Null is the
-    same as absent.
-    """
-
-
 class Partitions(
     RootModel[list[Annotated[int, Field(ge=-1)]] | Literal["all", "default"] | None],
     json_schema_extra={"examples": [[0, 2], [], "all"]},
@@ -164,7 +138,7 @@ class Partitions(
 class _Change(Body):
     update: UpdateDocument
     default: Value | None = ABSENT
-    ttl_s: TtlS = ABSENT
+    ttl_s: members.TtlS = ABSENT
 
 
 class UpdateRequest(
@@ -181,11 +155,10 @@ class _Addressed(Body):
     partitions: Partitions = ABSENT
 
 
-class _Write(_Addressed):
-    if_match: Name | None = Field(ABSENT, description="Only if the record has this version; `*` is any version.")
-    token: Token | None = ABSENT
-    order: Order = ABSENT
-    return_: bool | None = Field(ABSENT, alias="return")
+def _with_members(kind: str) -> Any:
+    """Return the model of an operation of one kind, without those of its members that it needs."""
+    fields: dict[str, Any] = {member.name: (member.form, ABSENT) for member in OF_KIND[kind]}
+    return create_model(kind, __base__=_Addressed, **fields)
 
 
 class Get(_Addressed):
@@ -194,28 +167,23 @@ class Get(_Addressed):
     op: Literal["get"]
 
 
-class Put(_Write):
+class Put(_with_members("put")):  # type: ignore[misc]
     """Replace the record's value."""
 
     op: Literal["put"]
     value: Value
-    if_absent: bool | None = Field(ABSENT, description="Only if the record does not exist; not with `if_match`.")
-    ttl_s: TtlS = ABSENT
 
 
-class Update(_Write, _Change):
+class Update(_with_members("update"), _Change):  # type: ignore[misc]
     """Update a record, or the default if there is no record."""
 
     op: Literal["update"]
 
 
-class Delete(_Write):
+class Delete(_with_members("delete")):  # type: ignore[misc]
     """Delete the record. An absent record is a success."""
 
     op: Literal["delete"]
-    forget: bool | None = Field(
-        ABSENT, description="Also remove the tokens and orders of the record; not with `token` and `order`."
-    )
 
 
 class Operation(RootModel[Annotated[Get | Put | Update | Delete, Field(discriminator="op")]]):
@@ -255,20 +223,26 @@ class Problem(BaseModel, json_schema_extra={"examples": [_PROBLEM]}):
     partitions: PartitionResults = ABSENT
 
 
-class _Outcome(
-    Body,
-    json_schema_extra={
-        "if": {"required": ["error"]},
-        "then": {"properties": {"status": {"type": "integer", "minimum": 400, "maximum": 599}}},
-        "else": {"properties": {"status": {"type": "integer", "enum": [200, 201, 204]}}},
-    },
-):
+class _Answered(Body):
     status: int = Field(description="The status that the single request would have.")
     value: Value = ABSENT
     etag: Etag = ABSENT
     expires_at: Expiry = ABSENT
-    replayed: bool = Field(ABSENT, description="True for a repeated write, which was not applied again; else absent.")
-    superseded: bool = Field(ABSENT, description="True if all members have higher orders; else absent.")
+
+
+_members: dict[str, Any] = {
+    member.name: (member.form, Field(ABSENT, description=member.result)) for member in OUTCOME_MEMBERS
+}
+
+
+class _Outcome(create_model("_Written", __base__=_Answered, **_members)):  # type: ignore[misc]
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"required": ["error"]},
+            "then": {"properties": {"status": {"type": "integer", "minimum": 400, "maximum": 599}}},
+            "else": {"properties": {"status": {"type": "integer", "enum": [200, 201, 204]}}},
+        }
+    )
     error: Problem = ABSENT
 
 

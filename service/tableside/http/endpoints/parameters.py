@@ -1,5 +1,7 @@
 """The parameters of requests: the name, the description and the parser of each, declared once.
 
+Those that give members of operations are in `wire.members`.
+
 An endpoint names its parameters in its signature. If a request has one, `Endpoint` calls its parser with the text.
 FastAPI describes them in the OpenAPI document with the given schema, since parsers decide themselves what they accept.
 """
@@ -11,16 +13,13 @@ from fastapi import Header, Path, Query
 from pydantic import PlainValidator, WithJsonSchema
 
 from ...core.keys import STRING_BYTES_MAX
-from ...core.operations import Token
 from ...settings import NAME
 from ..wire import request_headers
 from ..wire.json_batch import MEDIA_TYPE as JSON
-from ..wire.operation_members import WRITER_CHARACTERS_MAX, parse_partitions_query
+from ..wire.members import ETAG, ETAGS
+from ..wire.operation_members import parse_partitions_query
 from ..wire.projections import Fields
 from ..wire.request_headers import INTEGER_MAX, Preferences
-
-_ETAGS = r'^(\*|(W/)?"[!#-~]*"(, *(W/)?"[!#-~]*")*)$'
-_ETAG = '"18798f0c2a51e3d4"'
 
 
 def text(example: str | None = None, **schema: object) -> WithJsonSchema:
@@ -57,16 +56,6 @@ FieldsQuery: TypeAlias = Annotated[
     Query(description="Comma-separated names of the top-level members to return."),
 ]
 
-TtlQuery: TypeAlias = Annotated[
-    float | None,
-    PlainValidator(request_headers.parse_ttl_s),
-    WithJsonSchema({"type": "number", "format": "double", "minimum": -1, "examples": [3600]}),
-    Query(
-        description="Seconds until the record expires; -1 is never. Without it a put takes the table's default, and an "
-        "update keeps the expiry that the record has. The body of an update must not have it as well."
-    ),
-]
-
 PartitionsQuery: TypeAlias = Annotated[
     Any,
     PlainValidator(parse_partitions_query),
@@ -77,32 +66,14 @@ PartitionsQuery: TypeAlias = Annotated[
     ),
 ]
 
-IfMatch: TypeAlias = Annotated[
-    tuple[str, ...] | None,
-    PlainValidator(request_headers.parse_if_match),
-    text(_ETAG, pattern=_ETAGS),
-    Header(
-        alias="If-Match",
-        description="Comma-separated etags in quotes: the write is applied only if the record has one of these "
-        "versions. `*` is any version. For an absent record the response is 412.",
-    ),
-]
-
 IfNoneMatch: TypeAlias = Annotated[
     str | None,
-    text(_ETAG, pattern=_ETAGS),
+    text(ETAG, pattern=ETAGS),
     Header(
         alias="If-None-Match",
         description="Etags in quotes, or `*`: if the record has one of these versions, the response is 304 without a "
         "body.",
     ),
-]
-
-CreateOnly: TypeAlias = Annotated[
-    bool | None,
-    PlainValidator(request_headers.parse_create_only),
-    text("*", enum=["*"]),
-    Header(alias="If-None-Match", description="`*`: the write is applied only if the record does not exist."),
 ]
 
 Prefer: TypeAlias = Annotated[
@@ -128,53 +99,6 @@ CacheControl: TypeAlias = Annotated[
     ),
 ]
 
-TokenHeader: TypeAlias = Annotated[
-    Token | None,
-    PlainValidator(request_headers.parse_token),
-    text("etl-3/42", pattern=f"^.{{1,{WRITER_CHARACTERS_MAX}}}/[0-9]{{1,19}}$"),
-    Header(
-        alias="Tableside-Token",
-        description="`<writer>/<sequence>`: identifies this write, so that a repetition is acknowledged and not "
-        "applied. The writer sends its sequences for one key in ascending order. A sequence is an integer from 0 to "
-        "2^63-1.",
-    ),
-]
-
-IdempotencyKey: TypeAlias = Annotated[
-    Token | None,
-    PlainValidator(request_headers.parse_idempotency_key),
-    text(
-        '"8e03978e-40d5-43e8-bc93-6894a57f9324"',
-        pattern=rf'^([^"].{{0,{WRITER_CHARACTERS_MAX - 1}}}|"([^"\\]|\\["\\]){{1,{WRITER_CHARACTERS_MAX}}}")$',
-    ),
-    Header(
-        alias="Idempotency-Key",
-        description="Identifies this write: repeating the request with the same key does not apply the write again. "
-        "The same as the token `<key>/1`. Quotes around the key are not part of it. Cannot be combined with "
-        "`Tableside-Token`.",
-    ),
-]
-
-OrderHeader: TypeAlias = Annotated[
-    int | None,
-    PlainValidator(request_headers.parse_order),
-    text("1732700000000000", pattern="^-?[0-9]{1,19}$"),
-    Header(
-        alias="Tableside-Order",
-        description="A signed 64-bit integer, for instance the time of an event in microseconds: the write changes "
-        "only members that no write with a higher order has written.",
-    ),
-]
-
-ForgetQuery: TypeAlias = Annotated[
-    bool,
-    PlainValidator(partial(request_headers.parse_boolean, what="forget")),
-    WithJsonSchema({"type": "boolean", "default": False}),
-    Query(
-        description="`true` also removes the tokens and orders that the record remembers, for example after a write "
-        "with a wrong order. Cannot be combined with a token or an order."
-    ),
-]
 
 Accept: TypeAlias = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
 """Not described as a parameter, because OpenAPI describes it by the media types of the responses."""

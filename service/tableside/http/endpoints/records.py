@@ -26,7 +26,9 @@ from ...core import (
 from ..responses import problem_response
 from ..wire import json_batch, operation_members
 from ..wire.answers import Answer, answer, rfc3339
+from ..wire.members import OF_KIND
 from ..wire.operation_members import choose_partitions, operation_partitions, update_members
+from ..wire.outcome_members import OUTCOME_MEMBERS
 from ..wire.request_headers import Preferences, check_accepts, matches_etag
 from . import parameters
 from .document import (
@@ -75,7 +77,7 @@ _AFTER_DELETE = {
     "repeat": link("delete_record", "Delete the absent record, which succeeds.", _SAME),
 }
 
-_UNCHANGED = ("Tableside-Replayed", "Tableside-Superseded")
+_OUTCOME = [f"Tableside-{member.name.title()}" for member in OUTCOME_MEMBERS]
 _FOUND = ("ETag", "Tableside-Expires-At", "Age", "Tableside-Partitions")
 _GET_RESPONSES = {
     200: response("The record.", *_FOUND, model=Value, links=_AFTER_READ),
@@ -85,7 +87,7 @@ _GET_RESPONSES = {
 
 
 def _returned(description: str) -> Fragment:
-    names = ("ETag", "Tableside-Expires-At", *_UNCHANGED, "Tableside-Partitions", "Preference-Applied")
+    names = ("ETag", "Tableside-Expires-At", *_OUTCOME, "Tableside-Partitions", "Preference-Applied")
     return response(
         f"{description} The body is the value, as `Prefer` requested.", *names, model=Value, links=_AFTER_WRITE
     )
@@ -99,7 +101,7 @@ def _created(description: str) -> Fragment:
 
 
 def _acknowledged(description: str, links: Fragment = _AFTER_WRITE) -> Fragment:
-    names = ("ETag-If-Present", *_UNCHANGED, "Tableside-Partitions", "Tableside-Dropped")
+    names = ("ETag-If-Present", *_OUTCOME, "Tableside-Partitions", "Tableside-Dropped")
     return response(description, *names, links=links)
 
 
@@ -123,8 +125,8 @@ async def get_record(
     accept: parameters.AcceptJson = None,
 ) -> Response:
     """Get a record's value."""
-    if request.header("tableside-order") is not None:
-        raise InvalidOperation("a get has no order")
+    if refused := request.refused("all"):
+        raise InvalidOperation(f"a get has no {refused[1]}")
     opened = await request.within(prefer, request.catalog.table(table))
     spec = opened.spec
     operation = Get(spec.key.from_path(key), max_age_s)
@@ -138,44 +140,39 @@ async def get_record(
     return _response(found, operation_partitions(spec, operation) if spec.partitions else (), age_s)
 
 
-class DeleteOptions(msgspec.Struct, frozen=True):
-    """The parameters of a delete, and of every other write."""
-
-    partitions: parameters.PartitionsQuery = None
-    if_match: parameters.IfMatch = None
-    token: parameters.TokenHeader = None
-    idempotency_key: parameters.IdempotencyKey = None
-    order: parameters.OrderHeader = None
-    prefer: parameters.Prefer = None
-
-    def members(self) -> dict[str, Any]:
-        """Return the members of the operation that the parameters give."""
-        if self.token is not None and self.idempotency_key is not None:
-            raise MalformedRequest("Idempotency-Key and Tableside-Token cannot be combined")
-        members = {
-            "partitions": self.partitions,
-            "if_match": self.if_match,
-            "token": self.token or self.idempotency_key,
-            "order": self.order,
-        }
-        return {name: member for name, member in members.items() if member is not None}
+def _argument(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
-class WriteOptions(DeleteOptions, frozen=True):
-    """The parameters of a put or an update."""
+def _options(kind: str, **others: Any) -> Any:
+    """Return a struct of the parameters of a write: those of its members, and others."""
+    of_members = {_argument(name): one for member in OF_KIND[kind] for name, one in member.parameters.items()}
+    declared = {"partitions": parameters.PartitionsQuery, **of_members, "prefer": parameters.Prefer, **others}
+    fields = [(name, annotated, None) for name, annotated in declared.items()]
+    return msgspec.defstruct(f"{kind.title()}Options", fields, frozen=True)
 
-    ttl_s: parameters.TtlQuery = None
-    accept: parameters.Accept = None
 
-    def members(self) -> dict[str, Any]:
-        """Return the members of the operation that the parameters give. Raise NotAcceptable for a value."""
-        members = super().members()
-        if self.ttl_s is not None:
-            members["ttl_s"] = self.ttl_s
-        if self.prefer is not None and self.prefer.representation:
-            check_accepts(self.accept, JSON)
-            members["return"] = True
-        return members
+_ARGUMENTS = {kind: [(one, _argument(name)) for one in OF_KIND[kind] for name in one.parameters] for kind in OF_KIND}
+
+PutOptions = _options("put", accept=parameters.Accept)
+UpdateOptions = _options("update", accept=parameters.Accept)
+DeleteOptions = _options("delete")
+
+
+def _given(kind: str, options: Any) -> dict[str, Any]:
+    """Return the members of the operation that the parameters give. Raise NotAcceptable for a value."""
+    members: dict[str, Any] = {"op": kind}
+    if options.partitions is not None:
+        members["partitions"] = options.partitions
+    for member, argument in _ARGUMENTS[kind]:
+        if (given := getattr(options, argument)) is not None:
+            if member.name in members:
+                raise MalformedRequest(f"{' and '.join(reversed([*member.parameters]))} cannot be combined")
+            members[member.name] = given
+    if kind != "delete" and options.prefer is not None and options.prefer.representation:
+        check_accepts(options.accept, JSON)
+        members["return"] = True
+    return members
 
 
 @router.put(
@@ -193,8 +190,7 @@ async def put_record(
     request: TableRequest,
     table: parameters.TableName,
     key: parameters.KeySegments,
-    options: Annotated[WriteOptions, Depends()],
-    create_only: parameters.CreateOnly = None,
+    options: Annotated[Any, Depends(PutOptions)],
 ) -> Response:
     """Put a record.
 
@@ -203,8 +199,7 @@ async def put_record(
     """
     request.media_type((JSON,), default=JSON)
     body = await request.read_body()
-    members = {"op": "put", "if_absent": create_only, **options.members()}
-    return await _write(request, key, members, options.prefer, body, _put_members)
+    return await _write(request, key, _given("put", options), options.prefer, body, _put_members)
 
 
 @router.patch(
@@ -227,7 +222,7 @@ async def patch_record(
     request: TableRequest,
     table: parameters.TableName,
     key: parameters.KeySegments,
-    options: Annotated[WriteOptions, Depends()],
+    options: Annotated[Any, Depends(UpdateOptions)],
 ) -> Response:
     """Update a record, or create it from a default.
 
@@ -241,7 +236,7 @@ async def patch_record(
     _refuse_if_none_match(request)
     body = await request.read_body()
     decode = _update_members if media == JSON else _patch_members
-    return await _write(request, key, {"op": "update", **options.members()}, options.prefer, body, decode)
+    return await _write(request, key, _given("update", options), options.prefer, body, decode)
 
 
 @router.delete(
@@ -259,15 +254,11 @@ async def delete_record(
     request: TableRequest,
     table: parameters.TableName,
     key: parameters.KeySegments,
-    options: Annotated[DeleteOptions, Depends()],
-    forget: parameters.ForgetQuery = False,
+    options: Annotated[Any, Depends(DeleteOptions)],
 ) -> Response:
     """Delete a record."""
     _refuse_if_none_match(request)
-    members = {"op": "delete", **options.members()}
-    if forget:
-        members["forget"] = True
-    return await _write(request, key, members, options.prefer)
+    return await _write(request, key, _given("delete", options), options.prefer)
 
 
 def _refuse_if_none_match(request: TableRequest) -> None:
@@ -362,9 +353,7 @@ class RecordResponse(Response):
             self.raw_headers.append((b"etag", b'"%b"' % answer.etag.encode()))
         if answer.expires_ms:
             self.raw_headers.append((b"tableside-expires-at", rfc3339(answer.expires_ms).encode()))
-        if answer.replayed:
-            self.raw_headers.append((b"tableside-replayed", b"true"))
-        if answer.superseded:
-            self.raw_headers.append((b"tableside-superseded", b"true"))
+        for name, member in answer.members:
+            self.raw_headers.append((b"tableside-%b" % name.encode(), orjson.dumps(member)))
         if answer.partitions == ():
             self.raw_headers.append((b"tableside-dropped", b"true"))

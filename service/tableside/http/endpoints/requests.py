@@ -15,12 +15,14 @@ from ...catalog import Catalog, Table
 from ...core import Budget, DeadlineExceeded, TableSpec, TooLarge, ValueRoom
 from ...settings import LimitSettings
 from ..request_context import SCOPE_KEY, RequestContext
+from ..wire.members import MEMBERS
 from ..wire.problems import UnsupportedMediaType
 from ..wire.request_headers import Preferences, parse_preferences
 
 SHORT_BODY_BYTES_MAX = 2**16
 """The maximum size of a body with one operation that the event loop decodes itself. A thread decodes longer ones."""
 
+_REFUSED = {name: (one.name, one.refuse) for one in MEMBERS if one.refuse for name in one.parameters}
 _BODY_CODINGS = frozenset({"content-encoding", "transfer-encoding"})
 
 
@@ -60,6 +62,13 @@ class ServiceRequest(Request):
                 one, text = raw_name.decode("latin-1"), raw.decode("latin-1")
                 self._by_name[one] = f"{self._by_name[one]}, {text}" if one in self._by_name else text
         return self._by_name.get(name)
+
+    def refused(self, *when: str) -> tuple[str, str] | None:
+        """Return a header that the request has although it is refused, and the member that it would give."""
+        for header, (name, refuse) in _REFUSED.items():
+            if refuse in when and self.header(header.lower()) is not None:
+                return header, name
+        return None
 
     def media_type(self, known: Collection[str], default: str | None = None) -> str:
         """Return the media type of the body, one of `known`. Raise UnsupportedMediaType if it is another."""

@@ -50,12 +50,14 @@ class Endpoint(APIRoute):
 
     First it calls the route's dependencies, which check permissions, unless the caller is unrestricted. Then it passes
     the request, the parameters in the path, and those in the query and in headers that the request has. The first line
-    of the endpoint's docstring is the summary in the OpenAPI document, and the rest is the description.
+    of the endpoint's docstring is the summary in the OpenAPI document. Its rest is the description, unless `options`
+    have one.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
-        summary, _, self.description = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
+        summary, _, description = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
+        self.description = options.get("description") or description
         self.summary = self.summary or summary.rstrip(".")
         self.app = self._serve
         self._checks = [one.dependency for one in self.dependencies if one.dependency is not None]
@@ -82,10 +84,11 @@ class _Parameters:
     """The parameters of an endpoint in queries and headers, from its signature and the structs in its `Depends()`."""
 
     def __init__(self, endpoint: Callable[..., Any], *, ignores_query: bool) -> None:
-        self._structs = {
-            argument: given[0]
+        self._structs: dict[str, Any] = {
+            argument: one.dependency or given[0]
             for argument, given in _annotated(endpoint)
-            if any(isinstance(one, params.Depends) for one in given)
+            for one in given
+            if isinstance(one, params.Depends)
         }
         self._defaults = {argument: struct() for argument, struct in self._structs.items()}
         self._query: dict[str, _Parameter] = {}

@@ -151,8 +151,8 @@ async def delete_records(
     """
     if [prefix, partition, everything].count(None) != 2 or prefix == "" or everything not in (None, "true"):
         raise MalformedRequest("a request needs exactly one of prefix, which must not be empty, partition and all=true")
-    if request.header("tableside-order") is not None:  # Ignoring it would delete newer records.
-        raise MalformedRequest("Tableside-Order does not apply to the deletion of many records")
+    if refused := request.refused("all"):  # Ignoring it would delete newer records.
+        raise MalformedRequest(f"{refused[0]} does not apply to the deletion of many records")
     opened = await request.within(prefer, request.catalog.table(table, generation_of(cursor)))
     if (sealed := request.catalog.sealed(table)) is not None:
         raise sealed

@@ -4,7 +4,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import msgspec
 from fastapi import Depends
 from fastapi.openapi.docs import get_swagger_ui_html
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -37,11 +36,8 @@ _LIMITS = {
     *("operations_max", "body_bytes_max", "response_bytes_max"),
     *("in_flight_max", "operations_in_flight_max", "bytes_in_flight_max"),
 }
-_POLICIES = {
-    *("ttl_s", "consistency", "deadline_s", "delete_memory_s", "read", "write"),
-    *("cost", "limiter", "batch", "cache", "concurrency_max"),
-    *("generations", "generations_kept", "generations_idle_s"),
-}
+_NO_POLICIES = {"store", "name", "key", "create"}
+"""The settings of a table that are no policies."""
 
 tables, router = new_router("tables"), new_router("service")
 
@@ -90,14 +86,12 @@ def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = Tru
         "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],
         "capabilities": {} if table is None else _capabilities(table.capabilities, entry.settings),
         "limits": {**limits.model_dump(include=_LIMITS), "value_bytes_max": spec.value_bytes_max},
-        "policies": entry.settings.model_dump(include=_POLICIES, exclude_defaults=not defaults),
+        "policies": entry.settings.model_dump(exclude=_NO_POLICIES, exclude_defaults=not defaults),
     }
 
 
 def _capabilities(capabilities: Capabilities, settings: TableSettings) -> JsonObject:
-    """Return the capabilities. A record keeps its orders beside its tokens, so that a table has both or neither."""
-    generations = capabilities.generations and settings.generations
-    return {**msgspec.to_builtins(capabilities), "order": capabilities.tokens, "generations": generations}
+    return {**capabilities.by_name(), "generations": capabilities.generations and settings.generations}
 
 
 @router.get("/livez", openapi_extra=PUBLIC, responses={200: response("The process runs.", model=Liveness)})

@@ -23,6 +23,7 @@ from ...core import (
 from ...core.bounded_reads import NOT_READ
 from ...core.concurrency import PIECE_OPERATIONS, Pieces
 from ...core.errors import RecordNotFound
+from .outcome_members import Given, given_by
 from .problems import status
 from .projections import Fields, project_value
 
@@ -31,15 +32,14 @@ class Answer(msgspec.Struct, frozen=True):
     """The answer to one operation: the status of the equivalent single request, with its value or error.
 
     For a write to a partitioned table, `partitions` contains the answer of each partition by index. If it is empty, the
-    write was dropped.
+    write was dropped. `members` are the other members of the outcome of a write.
     """
 
     status: int
     value: bytes | None = None
     etag: str | None = None
     expires_ms: int = 0
-    replayed: bool = False
-    superseded: bool = False
+    members: Given = ()
     error: TableError | None = None
     partitions: "tuple[tuple[int, Answer], ...] | None" = None
 
@@ -95,13 +95,13 @@ def rfc3339(expires_ms: int) -> str:
 
 def _written(written: Written, fields: Fields) -> Answer:
     if written.value is None and written.partitions is None:
-        return Answer(201 if written.created else 204, None, written.etag, 0, written.replayed, written.superseded)
+        return Answer(201 if written.created else 204, None, written.etag, 0, given_by(written))
     value = written.value if written.value is None or fields is None else project_value(written.value, fields)
     parts = None if written.partitions is None else _partition_answers(written.partitions, fields)
     returned = value is not None or any(part.value is not None for _, part in parts or ())
     code = 201 if written.created else 200 if returned else 204
     expires_ms = written.expires_ms if value is not None else 0
-    return Answer(code, value, written.etag, expires_ms, written.replayed, written.superseded, partitions=parts)
+    return Answer(code, value, written.etag, expires_ms, given_by(written), partitions=parts)
 
 
 def _partition_answers(placed: Iterable[PartitionOutcome], fields: Fields) -> tuple[tuple[int, Answer], ...]:

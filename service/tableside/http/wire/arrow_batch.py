@@ -19,7 +19,8 @@ from ...core.json_text import NotJson
 from . import operation_members
 from .answers import never, not_decoded
 from .arrow_stream import check_combination, size_bytes
-from .operation_columns import KINDS, BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
+from .members import KINDS
+from .operation_columns import BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
 from .projections import Fields
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
@@ -50,7 +51,7 @@ def decode(
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
-    batch, decoder = BatchBuilder(ordered="order" in table.column_names), _RowDecoder(spec, settings)
+    batch, decoder = BatchBuilder(table.column_names), _RowDecoder(spec, settings)
     table = _expanded(table)
     for op, rows in [(settings.op, table)] if settings.op is not None else _runs(table):
         for piece in _pieces(rows):

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from ...core import MalformedRequest, TooLarge
 from ...core.concurrency import Pieces
+from .members import MEMBERS
 from .operation_members import display_name
 
 LIST_ITEMS_MAX = 100_000
@@ -151,19 +152,23 @@ def _is_partitions(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_integer(kind.value_type)
 
 
+_ACCEPTS: dict[str, Callable[[pa.DataType], bool]] = {
+    "utf8": _is_text,
+    "bool": pa.types.is_boolean,
+    "integer": pa.types.is_integer,
+    "integer or double": _is_number,
+}
+
 _TYPES: dict[str, Callable[[pa.DataType], bool]] = {
     "key": _is_key,
     "op": _or_dictionary(_is_text),
     "value": _or_dictionary(_is_json),
     "update": _or_dictionary(_is_json),
     "default": _or_dictionary(_is_json),
-    "if_match": _or_dictionary(_is_text),
-    "if_absent": _or_dictionary(pa.types.is_boolean),
-    "ttl_s": _or_dictionary(_is_number),
     "sequence": _or_dictionary(pa.types.is_integer),
     "writer": _or_dictionary(_is_text),
-    "order": _or_dictionary(pa.types.is_integer),
     "partitions": _is_partitions,
+    **{member.name: _or_dictionary(_ACCEPTS[member.column]) for member in MEMBERS if member.column},
 }
 
 

@@ -24,10 +24,11 @@ from ...core.json_text import NotJson
 from . import operation_members
 from .answers import RECORD_NOT_FOUND, Answer, answer, never, not_decoded, rfc3339
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
-from .operation_columns import KINDS, BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
+from .members import KINDS
+from .operation_columns import BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
 from .operation_texts import not_json_body, operation_texts
 from .problems import problem
-from .projections import Fields
+from .projections import Fields, fields_of
 
 MEDIA_TYPE = "application/json"
 
@@ -85,7 +86,7 @@ class _RowDecoder:
         raw = raws[at]
         if type(raw) is not dict:
             raise raw if isinstance(raw, TableError) else InvalidOperation("an operation must be an object")
-        only = operation_members.fields(raw.get("fields"))
+        only = fields_of(raw.get("fields"))
         return operation_members.operation(self._spec, raw), only
 
 
@@ -174,10 +175,8 @@ def _members(answer: Answer) -> list[bytes]:
         parts.append(b',"etag":"%b"' % answer.etag.encode())
     if answer.expires_ms:
         parts.append(b',"expires_at":"%b"' % rfc3339(answer.expires_ms).encode())
-    if answer.replayed:
-        parts.append(b',"replayed":true')
-    if answer.superseded:
-        parts.append(b',"superseded":true')
+    for name, member in answer.members:
+        parts.append(b',"%b":%b' % (name.encode(), orjson.dumps(member)))
     if answer.partitions is not None:
         parts += (b',"partitions":', encode_partitions(answer.partitions))
         if answer.dropped:

@@ -4,7 +4,8 @@ A row whose members are certainly valid is decoded with its column. Any other ro
 `operation_members`, which also find its error.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -14,27 +15,20 @@ import orjson
 from ...core import (
     Batch,
     Changes,
-    Delete,
-    Get,
     InvalidOperation,
     Operation,
-    Put,
     TableError,
     TableSpec,
-    Token,
-    Update,
     updates,
     values,
 )
 from ...core.changes import packed
 from ...core.operations import Key
-from ...core.transitions import checked_ttl_s
 from . import operation_members
-from .projections import Fields
+from .members import KINDS, MEMBERS, Member, conflict
+from .projections import Fields, fields_of
 
-KINDS: dict[str, type[Operation]] = {"get": Get, "put": Put, "update": Update, "delete": Delete}
-
-_FIELDS = {"update": "changes", "return": "returning"}
+_FIELDS = {"update": "changes"} | {member.name: member.field for member in MEMBERS if member.field}
 """The fields of operations that have another name than the member."""
 
 _NEEDED = {"put": "value", "update": "update"}
@@ -83,13 +77,8 @@ class OperationColumns:
             "value": self._values,
             "update": self._updates,
             "default": self._defaults,
-            "if_match": self._etags,
-            "if_absent": self._flags,
-            "ttl_s": self._ttls,
-            "token": self._tokens,
-            "order": self._orders,
-            "return": self._flags,
             "fields": self._requested,
+            **{member.name: partial(self._options, member) for member in MEMBERS if member.cells},
         }
 
     def decode(
@@ -100,16 +89,15 @@ class OperationColumns:
         The rows that are `doubtful` are decoded by `row`, which may find their cells invalid.
         """
         count = len(members["key"])
-        if not members.keys() <= operation_members.MEMBERS[op] - {"op", "partitions", "forget"}:
+        if not members.keys() <= operation_members.NAMES[op] & {"key", *self._decoders}:
             return decode_each(count, row)
         self._doubtful = set(doubtful if _NEEDED.get(op, "key") in members else range(count))
         columns: dict[str, Any] = {"key": self._keys(members["key"])}
         for name, cells in members.items():
             if name != "key":
                 columns[_FIELDS.get(name, name)] = self._decoders[name](cells, columns["key"])
-        if "if_match" in columns and "if_absent" in columns:
-            both = zip(columns["if_match"], columns["if_absent"], strict=True)
-            self._doubtful.update(at for at, (etags, absent) in enumerate(both) if etags is not None and absent)
+        if conflict(op, dict.fromkeys(columns, True)):  # Some rows may have both members.
+            self._doubtful.update(range(count))
         return self._checked(KINDS[op], columns, row)
 
     def _checked(self, kind: type[Operation], columns: dict[str, Any], row: DecodeRow) -> DecodedRows:
@@ -126,12 +114,15 @@ class OperationColumns:
                 column[at] = getattr(operation, name)
             if fields is not None:
                 fields[at] = only
-        for name in ("if_absent", "returning"):
-            if name in columns and True not in columns[name]:
-                del columns[name]
-        columns = {name: column for name, column in columns.items() if name == "key" or _has_cells(column)}
+        absent = dict(zip(reversed(kind.__struct_fields__), reversed(kind.__struct_defaults__), strict=False))
+        count = len(columns["key"])
+        columns = {
+            name: column
+            for name, column in columns.items()
+            if name == "key" or column.count(absent.get(name)) < len(column)
+        }
         if errors:
-            kept = [at for at in range(len(columns["key"])) if at not in errors]
+            kept = [at for at in range(count) if at not in errors]
             columns = {name: [column[at] for at in kept] for name, column in columns.items()}
         return DecodedRows(Batch(kind, columns), errors, fields)
 
@@ -152,18 +143,21 @@ class OperationColumns:
                 column.append(invalid)
         return column
 
-    def _distinct(self, decode: Callable[[Any], Any], cells: Sequence[Any], types: set[type]) -> list[Any]:
-        """Decode each distinct cell of these types once. None stays None."""
+    def _distinct(
+        self, decode: Callable[[Any], Any], cells: Sequence[Any], types: Collection[type], absent: Any = None
+    ) -> list[Any]:
+        """Decode each distinct cell of these types once. None becomes `absent`."""
+        types = {*types, type(None)}
         if not set(map(type, cells)) <= types:
             self._doubtful.update(at for at, cell in enumerate(cells) if type(cell) not in types)
             cells = [cell if type(cell) in types else None for cell in cells]
-        decoded: dict[Any, Any] = {None: None}
+        decoded: dict[Any, Any] = {None: absent}
         invalid = set()
         for cell in set(cells) - {None}:
             try:
                 decoded[cell] = decode(cell)
             except TableError:
-                decoded[cell] = None
+                decoded[cell] = absent
                 invalid.add(cell)
         if invalid:
             self._doubtful.update(at for at, cell in enumerate(cells) if cell in invalid)
@@ -225,7 +219,7 @@ class OperationColumns:
         return column
 
     def _defaults(self, cells: list[Any], keys: Sequence[Key]) -> list[bytes | None]:
-        return self._distinct(self._default, self._as_texts(cells), {bytes, str, type(None)})
+        return self._distinct(self._default, self._as_texts(cells), {bytes, str})
 
     def _default(self, text: bytes | str) -> bytes:
         self._spec.check_value(text)
@@ -246,65 +240,39 @@ class OperationColumns:
             self._doubtful.update(range(len(cells)))
             return [None] * len(cells)
 
-    def _etags(self, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
-        return self._distinct(lambda etag: (etag,), cells, {str, type(None)})
-
-    def _flags(self, cells: list[Any], keys: Sequence[Key]) -> list[bool]:
-        return [flag is True for flag in self._distinct(bool, cells, {bool, type(None)})]
-
-    def _ttls(self, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
-        return self._distinct(checked_ttl_s, cells, {int, float, type(None)})
-
-    def _tokens(self, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
-        return self._distinct(_token, cells if self._texts else list(map(_pair, cells)), {tuple, type(None)})
-
-    def _orders(self, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
-        return self._distinct(operation_members.order, cells, {int, type(None)})
+    def _options(self, member: Member, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
+        if member.hashable is not None and not self._texts:
+            cells = list(map(member.hashable, cells))
+        return self._distinct(member.parse, cells, member.cells, False if bool in member.cells else None)
 
     def _requested(self, cells: list[Any], keys: Sequence[Key]) -> list[Fields]:
         return self._each(self._requested_members, cells)
 
     def _requested_members(self, cell: Any) -> Fields:
-        only = operation_members.fields(cell)
+        only = fields_of(cell)
         return None if only is None else self._known_fields.setdefault(tuple(sorted(only)), only)
-
-
-def _has_cells(column: list[Any]) -> bool:
-    return column.count(None) < len(column)
-
-
-def _pair(cell: Any) -> Any:
-    """Return the writer and the sequence of a token in JSON, or the cell itself if it is something else."""
-    if type(cell) is dict and cell.keys() == {"writer", "sequence"}:
-        writer, sequence = cell["writer"], cell["sequence"]
-        return (writer, sequence) if type(writer) is str and type(sequence) is int else cell
-    return cell
-
-
-def _token(pair: tuple[str, int]) -> Token:
-    return operation_members.token(*pair)
 
 
 class DecodedBatch(msgspec.Struct, frozen=True):
     """A decoded batch of `count` operations: the valid ones, and the errors of the others by position.
 
     `fields` are the requested members of values at each position, None if all operations request whole values.
-    `ordered`: the batch has a column for orders, so its answers have one for `superseded`.
+    `columns` are the names of the columns of a batch in Arrow.
     """
 
     operations: Sequence[Operation]
     errors: dict[int, TableError]
     fields: list[Fields] | None
     count: int
-    ordered: bool = False
+    columns: Collection[str] = ()
 
 
 class BatchBuilder:
-    """Joins decoded rows. Operations of one kind stay in columns. `ordered` is as in `DecodedBatch`."""
+    """Joins decoded rows. Operations of one kind stay in columns. `columns` are as in `DecodedBatch`."""
 
-    def __init__(self, *, ordered: bool = False) -> None:
+    def __init__(self, columns: Collection[str] = ()) -> None:
         self.count = 0
-        self._ordered = ordered
+        self._columns = columns
         self._parts: list[Sequence[Operation]] = []
         self._errors: dict[int, TableError] = {}
         self._fields: list[list[Fields]] = []
@@ -326,7 +294,7 @@ class BatchBuilder:
     def build(self) -> DecodedBatch:
         """Return the batch."""
         fields = list(chain.from_iterable(self._fields)) if self._projects else None
-        return DecodedBatch(self._operations(), self._errors, fields, self.count, self._ordered)
+        return DecodedBatch(self._operations(), self._errors, fields, self.count, self._columns)
 
     def _operations(self) -> Sequence[Operation]:
         batches = [part for part in self._parts if isinstance(part, Batch)]

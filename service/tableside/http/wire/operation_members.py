@@ -1,73 +1,53 @@
-"""The members of an operation, which JSON, Arrow and headers have in common: their meaning and valid combinations."""
+"""Makes operations of the members that JSON, Arrow and headers have in common. `members` declares the optional ones."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from ...core import (
-    INTEGER_MAX,
-    INTEGER_MIN,
     Changes,
-    Delete,
-    Get,
     InvalidOperation,
     Json,
     Key,
     Operation,
-    Put,
     TableError,
     TableSpec,
     Unsupported,
-    Update,
     target_partitions,
     updates,
     values,
 )
 from ...core.changes import CHECKED_TYPES
-from ...core.operations import Token
 from ...core.partitioner import Partitions, parse_partitions
-from ...core.transitions import checked_ttl_s
-from .projections import Fields
+from .members import BY_NAME, KINDS, OF_KIND, conflict
 
 Members = Mapping[str, Any]
 """Members by name, as JSON, Arrow or headers gave them. None means absent, except for `partitions`: it means all."""
 
-WRITER_CHARACTERS_MAX = 128
-FIELDS_MAX = 1000
-
 _COMMON = frozenset({"op", "key", "fields", "partitions"})
 
-MEMBERS = {
-    "get": _COMMON,
-    "put": _COMMON | {"value", "if_match", "if_absent", "ttl_s", "token", "return", "order"},
-    "update": _COMMON | {"update", "default", "if_match", "ttl_s", "token", "return", "order"},
-    "delete": _COMMON | {"if_match", "token", "return", "order", "forget"},
-}
+_DOCUMENTS = {"put": {"value"}, "update": {"update", "default"}}
 
-EXACT_MAX = 2**53
-"""The largest order that may be written as a double. A larger one may have lost digits of its text."""
+NAMES = {kind: _COMMON | _DOCUMENTS.get(kind, set()) | {member.name for member in OF_KIND[kind]} for kind in KINDS}
+"""The names of the members of each kind of operations."""
 
 _NAME = re.compile("[A-Za-z_-]{1,32}")
 _INDEX = re.compile("-?[0-9]{1,9}")
-
-_BARE_PUT = frozenset({"op", "key", "fields", "value"})
 
 
 def operation(spec: TableSpec, members: Members) -> Operation:
     """Return the operation that the members describe. Raise InvalidOperation if they are invalid."""
     if "partitions" in members and not spec.partitions:
         raise not_partitioned()
-    if "if_absent" in members and (members["if_absent"] is None or members["if_absent"] is False):
-        members = {name: member for name, member in members.items() if name != "if_absent"}
-    if "order" in members and members["order"] is None:
-        members = {name: member for name, member in members.items() if name != "order"}
+    if None in members.values() or False in members.values():
+        members = {name: raw for name, raw in members.items() if not _is_ignored(name, raw)}
     kind = members.get("op")
-    allowed = MEMBERS.get(kind) if isinstance(kind, str) else None
+    allowed = NAMES.get(kind) if isinstance(kind, str) else None
     if allowed is None:
-        raise InvalidOperation(f"op must be one of {', '.join(MEMBERS)}")
+        raise InvalidOperation(f"op must be one of {', '.join(NAMES)}")
     if not members.keys() <= allowed:
         article = "an" if kind == "update" else "a"
         raise InvalidOperation(f"{article} {kind} has no member {display_name(min(members.keys() - allowed))}")
@@ -76,12 +56,18 @@ def operation(spec: TableSpec, members: Members) -> Operation:
     return build(spec, str(kind), spec.key.from_json(members["key"]), members)
 
 
+def _is_ignored(name: str, raw: object) -> bool:
+    member = BY_NAME.get(name)
+    return member is not None and member.lenient and (raw is None or (raw is False and bool in member.cells))
+
+
 def build(spec: TableSpec, kind: str, key: Key, members: Members) -> Operation:
     """Return an operation on a key that is already checked."""
-    if "partitions" not in members:
-        return _BUILD[kind](spec, key, members)
-    chosen = choose_partitions(spec, members["partitions"])
-    return msgspec.structs.replace(_BUILD[kind](spec, key, members), partitions=chosen)
+    needed = {"put": _put, "update": _update}[kind](spec, key, members) if kind in _DOCUMENTS else ()
+    fields = _options(kind, members)
+    if "partitions" in members:
+        fields["partitions"] = choose_partitions(spec, members["partitions"])
+    return KINDS[kind](key, *needed, **fields)
 
 
 class _ValueTexts(msgspec.Struct):
@@ -106,79 +92,32 @@ def display_name(name: str) -> str:
     return repr(name) if _NAME.fullmatch(name) else "of that name"
 
 
-def fields(raw: object) -> Fields:
-    """Return the names of the requested members of values, None for all."""
-    if raw is None:
-        return None
-    if not isinstance(raw, (list, tuple)) or len(raw) > FIELDS_MAX:
-        raise InvalidOperation(f"fields must be an array of at most {FIELDS_MAX} names")
-    if not all(isinstance(name, str) and name for name in raw):
-        raise InvalidOperation("fields must be an array of names")
-    return frozenset(raw)
-
-
-def token(writer: object, sequence: object) -> Token:
-    """Return a token. Raise InvalidOperation if it is invalid."""
-    if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARACTERS_MAX or "\0" in writer:
-        raise InvalidOperation(f"a token's writer must have 1 to {WRITER_CHARACTERS_MAX} characters")
-    if isinstance(sequence, float) and sequence.is_integer():
-        sequence = int(sequence)
-    if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence <= INTEGER_MAX:
-        raise InvalidOperation("a token's sequence must be an integer from 0 to 2^63-1")
-    return Token(writer, sequence)
-
-
-def order(raw: object) -> int | None:
-    """Return an order, None if it is not given. Raise InvalidOperation if it is invalid."""
-    if isinstance(raw, float) and raw.is_integer() and abs(raw) <= EXACT_MAX:
-        raw = int(raw)
-    if raw is None or (type(raw) is int and INTEGER_MIN <= raw <= INTEGER_MAX):
-        return raw
-    raise InvalidOperation("order must be an integer from -2^63 to 2^63-1")
-
-
-def _get(spec: TableSpec, key: Key, members: Members) -> Operation:
-    return Get(key)
-
-
-def _put(spec: TableSpec, key: Key, members: Members) -> Operation:
+def _put(spec: TableSpec, key: Key, members: Members) -> tuple[Any, ...]:
     if members.get("value") is None:
         raise InvalidOperation("a put needs a value, which must be an object")
-    text = _text(spec, key, members["value"])
-    if members.keys() <= _BARE_PUT:
-        return Put(key, text)
-    if_match, if_absent = _conditions(members)
-    return Put(key, text, if_match, if_absent, *_modifiers(members))
+    return (_text(spec, key, members["value"]),)
 
 
-def _update(spec: TableSpec, key: Key, members: Members) -> Operation:
+def _update(spec: TableSpec, key: Key, members: Members) -> tuple[Any, ...]:
     if members.get("update") is None:
         raise InvalidOperation("an update needs a member update, which must be an object or an array of objects")
     default = members.get("default")
     text = None if default is None else _text(spec, key, default)
-    if_match, _ = _conditions(members)
     update = members["update"]  # JSON has neither of these types, so such an update is already checked.
-    changes = update if isinstance(update, CHECKED_TYPES) else updates.parse(update)
-    return Update(key, changes, text, if_match, *_modifiers(members))
+    return update if isinstance(update, CHECKED_TYPES) else updates.parse(update), text
 
 
-def _delete(spec: TableSpec, key: Key, members: Members) -> Operation:
-    if_match, _ = _conditions(members)
-    _, write_token, _, at = _modifiers(members)
-    forget = members.get("forget") or False
-    if not isinstance(forget, bool):
-        raise InvalidOperation("forget must be true or false")
-    if forget and (write_token is not None or at is not None):
-        raise InvalidOperation("forget cannot be combined with a token or an order")
-    return Delete(key, if_match, write_token, at, forget)
-
-
-_BUILD: dict[str, Callable[[TableSpec, Key, Members], Operation]] = {
-    "get": _get,
-    "put": _put,
-    "update": _update,
-    "delete": _delete,
-}
+def _options(kind: str, members: Members) -> dict[str, Any]:
+    """Return the values of the fields that the optional members give."""
+    found = {}
+    for member in OF_KIND[kind]:
+        if (raw := members.get(member.name)) is not None:
+            found[member.field or member.name] = member.parse(raw)
+    if len(found) > 1 and (reason := conflict(kind, found)):
+        raise InvalidOperation(reason)
+    if kind == "delete":
+        found.pop("returning", None)
+    return found
 
 
 def _text(spec: TableSpec, key: Key, value: Json | bytes) -> bytes:
@@ -189,34 +128,6 @@ def _text(spec: TableSpec, key: Key, value: Json | bytes) -> bytes:
         text = values.encode(spec.key.without_key(value, key) if isinstance(value, dict) else value)
     spec.check_value(text)
     return text
-
-
-def _conditions(members: Members) -> tuple[tuple[str, ...] | None, bool]:
-    if_match, if_absent = members.get("if_match"), members.get("if_absent") or False
-    if isinstance(if_match, str):
-        if_match = (if_match,)
-    if if_match is not None and not isinstance(if_match, tuple):
-        raise InvalidOperation("if_match must be an etag")
-    if not isinstance(if_absent, bool):
-        raise InvalidOperation("if_absent must be true or false")
-    if if_match is not None and if_absent:
-        raise InvalidOperation("if_match and if_absent cannot be combined")
-    return if_match, if_absent
-
-
-def _modifiers(members: Members) -> tuple[float | None, Token | None, bool, int | None]:
-    returning = members.get("return") or False
-    if not isinstance(returning, bool):
-        raise InvalidOperation("return must be true or false")
-    return checked_ttl_s(members.get("ttl_s")), _token(members.get("token")), returning, order(members.get("order"))
-
-
-def _token(raw: object) -> Token | None:
-    if raw is None or isinstance(raw, Token):
-        return raw
-    if not isinstance(raw, dict) or raw.keys() != {"writer", "sequence"}:
-        raise InvalidOperation("a token must have the members writer and sequence")
-    return token(raw["writer"], raw["sequence"])
 
 
 REPEATED_BYTES_MAX = 256

@@ -11,8 +11,12 @@ from msgspec.structs import replace
 from ...core import Outcome, PartitionOutcome, Record, Results, TableError, TooLarge, Written, chunks_of
 from ...core.budget import NOT_PROJECTED
 from ...core.concurrency import PIECE_BYTES, Pieces
+from ...core.errors import InvalidOperation
 
 Fields = frozenset[str] | None
+"""The names of the requested members of values, None for all."""
+
+FIELDS_MAX = 1000
 
 VALUES_MIN = 100
 """A decoder is made for at least so many values: making it takes as long as 20 to 200 projections without it."""
@@ -49,6 +53,17 @@ _TOO_MUCH = TooLarge(
     f"the requested fields are in more than {DECODED_BYTES_MAX} bytes of values: request this record again",
     retriable=True,
 )
+
+
+def fields_of(raw: object) -> Fields:
+    """Return the fields in an array of names. Raise InvalidOperation if it is invalid."""
+    if raw is None:
+        return None
+    if not isinstance(raw, (list, tuple)) or len(raw) > FIELDS_MAX:
+        raise InvalidOperation(f"fields must be an array of at most {FIELDS_MAX} names")
+    if not all(isinstance(name, str) and name for name in raw):
+        raise InvalidOperation("fields must be an array of names")
+    return frozenset(raw)
 
 
 def project_value(value: bytes, fields: frozenset[str]) -> bytes:

@@ -5,12 +5,10 @@ import re
 import msgspec
 
 from ...core import InvalidOperation, MalformedRequest
-from ...core.operations import ANY_ETAG, Token
+from ...core.operations import ANY_ETAG, WRITER_CHARACTERS_MAX, Token, checked_token
 from ...core.transitions import checked_ttl_s
-from . import operation_members
-from .operation_members import WRITER_CHARACTERS_MAX
 from .problems import NotAcceptable
-from .projections import Fields
+from .projections import Fields, fields_of
 
 INTEGER_MAX = 10**18 - 1
 """The largest integer in a query."""
@@ -90,7 +88,7 @@ def parse_token(text: str) -> Token:
     writer, slash, sequence = text.rpartition("/")
     if not slash or not re.fullmatch("[0-9]{1,19}", sequence):
         raise InvalidOperation("Tableside-Token must be <writer>/<sequence>")
-    return operation_members.token(_utf8(writer), int(sequence))
+    return checked_token(_utf8(writer), int(sequence))
 
 
 def parse_idempotency_key(text: str) -> Token:
@@ -100,19 +98,19 @@ def parse_idempotency_key(text: str) -> Token:
             raise InvalidOperation("an Idempotency-Key that begins with a quote must be one quoted string")
         text = _unquoted(text)
     try:
-        return operation_members.token(_utf8(text), 1)
+        return checked_token(_utf8(text), 1)
     except InvalidOperation:
         raise InvalidOperation(f"Idempotency-Key must have 1 to {WRITER_CHARACTERS_MAX} characters") from None
 
 
-def parse_order(text: str) -> int | None:
-    """Parse `Tableside-Order`. Raise InvalidOperation if it is no signed 64-bit integer."""
-    return operation_members.order(int(text) if re.fullmatch("-?[0-9]{1,19}", text) else text)
+def parse_digits(text: str) -> int | str:
+    """Return the integer with these digits, or the text if it is something else."""
+    return int(text) if re.fullmatch("-?[0-9]{1,19}", text) else text
 
 
 def parse_fields(text: str) -> Fields:
     """Return the names in `?fields=`, which are separated by commas."""
-    return operation_members.fields([name for name in text.split(",") if name])
+    return fields_of([name for name in text.split(",") if name])
 
 
 def parse_ttl_s(text: str) -> float | None:

@@ -1,0 +1,232 @@
+"""The optional members of operations, each declared once.
+
+JSON, Arrow, headers, queries and the OpenAPI document read these declarations. To add a member, add its field to the
+operations in `core`, and one entry to `MEMBERS`.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from annotated_types import Len
+from fastapi import Header, Query
+from pydantic import BaseModel, Field, PlainValidator, RootModel, WithJsonSchema
+
+from ...core import INTEGER_MAX, INTEGER_MIN, Delete, Get, InvalidOperation, Operation, Put, Update, operations
+from ...core.operations import WRITER_CHARACTERS_MAX, checked_token
+from ...core.transitions import checked_ttl_s
+from . import request_headers as texts
+
+KINDS: dict[str, type[Operation]] = {"get": Get, "put": Put, "update": Update, "delete": Delete}
+
+EXACT_MAX = 2**53
+"""The largest order that may be written as a double. A larger one may have lost digits of its text."""
+
+ETAG = '"18798f0c2a51e3d4"'
+ETAGS = r'^(\*|(W/)?"[!#-~]*"(, *(W/)?"[!#-~]*")*)$'
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A member of some kinds of operations. Null is the same as absent.
+
+    `parse` returns the value of the `field` for a value of JSON or of one of the `parameters`, which are headers or
+    parts of queries, or raises InvalidOperation. `form` is its type in the document, `column` that in Arrow. Values of
+    the types `cells` are decoded together; `hashable` returns such a value. If it is `lenient`, an operation of any
+    kind may have it as null, and a flag also as false. Requests that cannot have it `refuse` its parameters.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    parse: Callable[[Any], Any]
+    form: Any
+    parameters: Mapping[str, Any] = MappingProxyType({})
+    cells: tuple[type, ...] = ()
+    column: str = ""
+    field: str = ""
+    hashable: Callable[[Any], Any] | None = None
+    lenient: bool = False
+    refuse: Literal["", "batch", "all"] = ""
+
+
+def _flag(name: str) -> Callable[[Any], bool]:
+    def parse(raw: Any) -> bool:
+        if not isinstance(raw := raw or False, bool):
+            raise InvalidOperation(f"{name} must be true or false")
+        return raw
+
+    return parse
+
+
+def _if_match(raw: Any) -> tuple[str, ...]:
+    if not isinstance(raw, (str, tuple)):
+        raise InvalidOperation("if_match must be an etag")
+    return (raw,) if isinstance(raw, str) else raw
+
+
+def _token(raw: Any) -> operations.Token:
+    if isinstance(raw, operations.Token):
+        return raw
+    if isinstance(raw, dict) and raw.keys() == {"writer", "sequence"}:
+        raw = (raw["writer"], raw["sequence"])
+    if not isinstance(raw, tuple):
+        raise InvalidOperation("a token must have the members writer and sequence")
+    return checked_token(*raw)
+
+
+def _pair(raw: Any) -> Any:
+    """Return the writer and the sequence of a token in JSON, or the value itself if it is something else."""
+    if type(raw) is dict and raw.keys() == {"writer", "sequence"}:
+        writer, sequence = raw["writer"], raw["sequence"]
+        return (writer, sequence) if type(writer) is str and type(sequence) is int else raw
+    return raw
+
+
+def _order(raw: Any) -> int:
+    if isinstance(raw, float) and raw.is_integer() and abs(raw) <= EXACT_MAX:
+        raw = int(raw)
+    if type(raw) is int and INTEGER_MIN <= raw <= INTEGER_MAX:
+        return raw
+    raise InvalidOperation("order must be an integer from -2^63 to 2^63-1")
+
+
+class TtlS(
+    RootModel[Annotated[float, Field(ge=-1)] | None], json_schema_extra={"format": "double", "examples": [3600]}
+):
+    """Seconds until the record expires: above 0, or -1 for never. Null is the same as absent."""
+
+
+class Token(BaseModel, extra="forbid", json_schema_extra={"examples": [{"writer": "w", "sequence": 7}]}):
+    """Identifies a write.
+
+    If the sequence is not above the writer's last one on this record, the write is acknowledged as replayed, and not
+    applied.
+    """
+
+    writer: Annotated[str, Len(1, WRITER_CHARACTERS_MAX)]
+    sequence: Annotated[int, Field(ge=0, le=INTEGER_MAX, json_schema_extra={"format": "int64"})]
+
+
+class Order(
+    RootModel[Annotated[int, Field(ge=INTEGER_MIN, le=INTEGER_MAX)] | None],
+    json_schema_extra={"format": "int64", "examples": [1732700000000000]},
+):
+    """The order of the write: it changes only members that no write with a higher order has written.
+
+    An ordered write has no conditions and no default. An ordered update sets and removes top-level members. Null is the
+    same as absent.
+    """
+
+
+IfNoneMatch: TypeAlias = Annotated[
+    bool | None,
+    PlainValidator(texts.parse_create_only),
+    WithJsonSchema({"type": "string", "enum": ["*"], "examples": ["*"]}),
+    Header(alias="If-None-Match", description="`*`: the write is applied only if the record does not exist."),
+]
+
+IfMatch: TypeAlias = Annotated[
+    tuple[str, ...] | None,
+    PlainValidator(texts.parse_if_match),
+    WithJsonSchema({"type": "string", "pattern": ETAGS, "examples": [ETAG]}),
+    Header(
+        alias="If-Match",
+        description="Comma-separated etags in quotes: the write is applied only if the record has one of these "
+        "versions. `*` is any version. For an absent record the response is 412.",
+    ),
+]
+
+TtlQuery: TypeAlias = Annotated[
+    float | None,
+    PlainValidator(texts.parse_ttl_s),
+    WithJsonSchema({"type": "number", "format": "double", "minimum": -1, "examples": [3600]}),
+    Query(
+        description="Seconds until the record expires; -1 is never. Without it a put takes the table's default, and an "
+        "update keeps the expiry that the record has. The body of an update must not have it as well.",
+    ),
+]
+
+TokenHeader: TypeAlias = Annotated[
+    operations.Token | None,
+    PlainValidator(texts.parse_token),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^.{{1,{WRITER_CHARACTERS_MAX}}}/[0-9]{{1,19}}$", "examples": ["etl-3/42"]}
+    ),
+    Header(
+        alias="Tableside-Token",
+        description="`<writer>/<sequence>`: identifies this write, so that a repetition is acknowledged and not "
+        "applied. The writer sends its sequences for one key in ascending order. A sequence is an integer from 0 to "
+        "2^63-1.",
+    ),
+]
+
+_KEY = rf'^([^"].{{0,{WRITER_CHARACTERS_MAX - 1}}}|"([^"\\]|\\["\\]){{1,{WRITER_CHARACTERS_MAX}}}")$'
+IdempotencyKey: TypeAlias = Annotated[
+    operations.Token | None,
+    PlainValidator(texts.parse_idempotency_key),
+    WithJsonSchema({"type": "string", "pattern": _KEY, "examples": ['"8e03978e-40d5-43e8-bc93-6894a57f9324"']}),
+    Header(
+        alias="Idempotency-Key",
+        description="Identifies this write: repeating the request with the same key does not apply the write again. "
+        "The same as the token `<key>/1`. Quotes around the key are not part of it. Cannot be combined with "
+        "`Tableside-Token`.",
+    ),
+]
+
+OrderHeader: TypeAlias = Annotated[
+    int | None,
+    PlainValidator(lambda text: _order(texts.parse_digits(text))),
+    WithJsonSchema({"type": "string", "pattern": "^-?[0-9]{1,19}$", "examples": ["1732700000000000"]}),
+    Header(
+        alias="Tableside-Order",
+        description="A signed 64-bit integer, for instance the time of an event in microseconds: the write changes "
+        "only members that no write with a higher order has written.",
+    ),
+]
+
+ForgetQuery: TypeAlias = Annotated[
+    bool | None,
+    PlainValidator(partial(texts.parse_boolean, what="forget")),
+    WithJsonSchema({"type": "boolean", "default": False}),
+    Query(
+        description="`true` also removes the tokens and orders that the record remembers, for example after a write "
+        "with a wrong order. Cannot be combined with a token or an order.",
+    ),
+]
+
+_OnlyNew = Annotated[bool | None, Field(description="Only if the record does not exist; not with `if_match`.")]
+_OnlyVersion = Annotated[
+    Annotated[str, Len(1)] | None, Field(description="Only if the record has this version; `*` is any version.")
+]
+_AlsoForget = Annotated[
+    bool | None, Field(description="Also remove the tokens and orders of the record; not with `token` and `order`.")
+]
+_PUT, _UPDATE, _WRITES = ("put",), ("put", "update"), ("put", "update", "delete")
+
+_TOKENS = {"Tableside-Token": TokenHeader, "Idempotency-Key": IdempotencyKey}
+_ORDERS = {"Tableside-Order": OrderHeader}
+_CREATE_ONLY = {"If-None-Match": IfNoneMatch}
+
+MEMBERS = (
+    Member("if_absent", _PUT, _flag("if_absent"), _OnlyNew, _CREATE_ONLY, (bool,), "bool", lenient=True),
+    Member("if_match", _WRITES, _if_match, _OnlyVersion, {"If-Match": IfMatch}, (str,), "utf8"),
+    Member("return", _WRITES, _flag("return"), bool | None, {}, (bool,), field="returning"),
+    Member("ttl_s", _UPDATE, checked_ttl_s, TtlS, {"ttl_s": TtlQuery}, (int, float), "integer or double"),
+    Member("token", _WRITES, _token, Token | None, _TOKENS, (tuple,), hashable=_pair, refuse="batch"),
+    Member("order", _WRITES, _order, Order, _ORDERS, (int,), "integer", lenient=True, refuse="all"),
+    Member("forget", ("delete",), _flag("forget"), _AlsoForget, {"forget": ForgetQuery}),
+)
+"""The members in the sequence in which they are checked."""
+
+BY_NAME = {member.name: member for member in MEMBERS}
+OF_KIND = {kind: tuple(member for member in MEMBERS if kind in member.kinds) for kind in KINDS}
+
+
+def conflict(kind: str, given: Mapping[str, Any]) -> str:
+    """Return why the members of an operation cannot be combined, or no text. `given` are the values of its fields."""
+    if kind == "put" and given.get("if_absent") and "if_match" in given:
+        return "if_match and if_absent cannot be combined"
+    if kind == "delete" and given.get("forget") and not given.keys().isdisjoint({"token", "order"}):
+        return "forget cannot be combined with a token or an order"
+    return ""
