@@ -513,6 +513,14 @@ async def test_tokens_are_unsupported_if_the_server_may_evict_keys(own_redis_url
         assert await scanned(store) == ["d"]
 
 
+@pytest.mark.parametrize(("policy", "possible"), [("volatile-lru", True), ("allkeys-lru", False)])
+async def test_a_server_that_evicts_any_key_has_no_generations(
+    own_redis_url: str, policy: str, *, possible: bool
+) -> None:
+    async with configured(own_redis_url, **{"maxmemory-policy": policy}), table(own_redis_url) as store:
+        assert store.capabilities.generations == possible
+
+
 async def test_a_single_server_is_rejected_as_a_cluster(redis_url: str, redis_cluster_urls: list[str]) -> None:
     async with connected(redis_url, cluster=True) as backend:
         with pytest.raises(InvalidOperation, match="cluster"):

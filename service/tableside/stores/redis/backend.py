@@ -39,6 +39,9 @@ PING_TIMEOUT_S = 1.8
 
 NO_EVICTION = "noeviction"
 
+ALL_KEYS = "allkeys-"
+"""The start of the policies that also evict keys that do not expire."""
+
 
 class RedisBackend:
     """The connections to one server or cluster."""
@@ -78,8 +81,16 @@ class RedisBackend:
         names, index = _names_and_index(spec, cluster=self._servers.is_cluster)
         if spec.create and spec.generation == 1:
             await self._run(Command(("SADD", TABLES_KEY, spec.name_in_store), (), slot_of(TABLES_KEY)), writes=True)
-        never_evicts = all(info.get("maxmemory_policy") == NO_EVICTION for info in infos)
-        return RedisStore(self._servers, spec, names, index, self._health, never_evicts=never_evicts)
+        policies = {info.get("maxmemory_policy", "") for info in infos}
+        return RedisStore(
+            self._servers,
+            spec,
+            names,
+            index,
+            self._health,
+            never_evicts=policies == {NO_EVICTION},
+            evicts_all=any(policy.startswith(ALL_KEYS) for policy in policies),
+        )
 
     async def tables(self) -> list[str]:
         """Return the names of the tables that were opened with `create`."""

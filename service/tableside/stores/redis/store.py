@@ -45,7 +45,11 @@ from .writes import RecordScripts, RecordWriter, RedisVersionedRecords
 
 
 class RedisStore:
-    """The records of one table. `never_evicts`: Redis keeps the data of tokens and of the indexes of partitions."""
+    """The records of one table.
+
+    `never_evicts`: Redis keeps the data of tokens and of the indexes of partitions. `evicts_all`: it may lose which
+    generation is current.
+    """
 
     updates_per_call_max = 100
     """Redis runs nothing else while a script updates so many records: about a millisecond."""
@@ -59,10 +63,13 @@ class RedisStore:
         health: WriteHealth,
         *,
         never_evicts: bool,
+        evicts_all: bool = False,
     ) -> None:
         exclusive = index is not None and index.exclusive and never_evicts
         self.spec = spec
-        self.capabilities = Capabilities(tokens=never_evicts, sorted_scan=False, partition_scan=exclusive)
+        self.capabilities = Capabilities(
+            tokens=never_evicts, sorted_scan=False, partition_scan=exclusive, generations=not evicts_all
+        )
         self._servers = servers
         self._names = names
         self._health = health
