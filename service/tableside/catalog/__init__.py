@@ -7,11 +7,12 @@ they are first used, and change with the configuration. Imports `core`, `telemet
 
 from .admission import AdmissionMetrics, InFlight, InFlightLimit, Reservation
 from .backends import log_start
-from .catalog import Catalog, Environment
+from .catalog import Catalog
 from .entry import CatalogEntry
 from .generations import Generation
 from .reloader import Reloader, load_for_joining_process, save_accepted
 from .stack import StackMetrics
+from .store_shares import Environment
 from .table import Table
 from .table_entry import TableEntry
 from .table_metrics import BUCKETS_S

@@ -5,7 +5,6 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
@@ -22,18 +21,13 @@ from ..core import (
     Unsupported,
     gather_bounded,
 )
-from ..core.backend import connections_of
 from ..core.store import GENERATION_IN_STORE
-from ..policies import RetryBudget
 from ..settings import Settings, TableLocation, TableSettings
-from ..stores import PartitionedBackend, PartitionedSettings
-from ..telemetry import Traces
-from .admission import InFlight
-from .backends import Reachability, ReplicaLinks, Stores, open_backend
+from ..stores import PartitionedBackend
+from .backends import Reachability, Stores, open_backend
 from .control_tables import CONTROL, ControlTables
 from .entry import RUNS_IN_STORE, CatalogEntry, open_all_or_none, open_or_defer
-from .stack import StackContext, StackMetrics
-from .store_in_flight import StoreInFlight
+from .store_shares import Environment, StoreShares
 from .table import Table
 from .table_entry import TableEntry
 
@@ -51,43 +45,21 @@ _GENERATION = re.compile(rf"(.+){GENERATION_IN_STORE}([0-9]{{1,18}})")
 """The name of a generation in a store: the name of its table, and its number."""
 
 
-class Environment(msgspec.Struct, frozen=True):
-    """The parts of a process that a catalog uses. Unlike the settings, they never change.
-
-    `workers` is the number of processes that share a table's limits. `in_flight` limits the work in flight in this
-    process.
-    """
-
-    metrics: StackMetrics
-    workers: int = 1
-    in_flight: InFlight | None = None
-    traces: Traces | None = None
-
-
 class Catalog:
     """The tables of the service, and the backends of their stores."""
 
-    def __init__(self, settings: Settings, backends: Mapping[str, Backend], environment: "Environment") -> None:
+    def __init__(self, settings: Settings, backends: Mapping[str, Backend], environment: Environment) -> None:
         self._settings = settings
         self._backends = backends
-        self._environment = environment
-        self._replicas = ReplicaLinks(settings.stores, environment.metrics.policies)
-        allowed = settings.retry_budget
-        self._budgets = {
-            name: RetryBudget(allowed.share, allowed.per_s / environment.workers)
-            for name, backend in backends.items()
-            if not isinstance(backend, PartitionedBackend)
-        }
-        self._in_flight = self._share_limits()
-        self._contexts = {name: self._stack_context(name) for name in backends}
-        self._controls = ControlTables(settings, backends, self._contexts)
+        self._shared = StoreShares(settings, backends, environment)
+        self._controls = ControlTables(settings, backends, self._shared.contexts)
         self._entries: dict[str, CatalogEntry] = {}
         self._closing: dict[TableLocation, asyncio.Task[None]] = {}
         self._reachability = Reachability(backends)
         self._entries.update({name: self._entry(settings, name) for name in settings.tables})
 
     @classmethod
-    async def open(cls, settings: Settings, environment: "Environment") -> "Catalog":
+    async def open(cls, settings: Settings, environment: Environment) -> "Catalog":
         """Open every store and table. If that fails, close all of them.
 
         An unreachable store is not a failure: its tables are opened when they are first used. If a table is missing
@@ -127,7 +99,7 @@ class Catalog:
         number = _number(suffix, generation)
         entry = base.runs if suffix == COMPANION else base.known_now(number)
         if entry is None or (table := entry.table) is None:
-            with self._waiting(base.store):
+            with self._shared.waiting(base.store):
                 entry = entry or await base.find(number)
                 table = await entry.opened()
             # The write that created the entry may have failed or been cancelled, and removed it from the catalog.
@@ -197,7 +169,7 @@ class Catalog:
             raise TooLarge(f"auto_create creates at most {AUTO_TABLES_MAX} tables")
         entry = self._add_automatic(name)
         try:
-            with self._waiting(entry.store):
+            with self._shared.waiting(entry.store):
                 return await (await entry.current()).opened()
         except BaseException:
             if entry.table is None and self._entries.get(name) is entry:
@@ -211,8 +183,7 @@ class Catalog:
         """
         if name not in self._entries and self._can_create(name.partition("@")[0]):
             return
-        if (in_flight := self._in_flight.get(self._named(name)[0].store)) is not None:
-            in_flight.check()
+        self._shared.check_admission(self._named(name)[0].store)
 
     def entries(self) -> list[CatalogEntry]:
         """Return the entries of all tables, of the current generation of each, sorted by name."""
@@ -259,28 +230,15 @@ class Catalog:
         for entry in self._entries.values():
             if isinstance(entry, TableEntry):
                 entry.sample()
-        for in_flight in self._in_flight.values():
-            in_flight.sample()
-        now, metrics = time.monotonic(), self._environment.metrics
-        for name, backend in self._backends.items():
-            if name in self._budgets:
-                metrics.policies.retry_budget.labels(name).set(self._budgets[name].remaining(now))
-            if (connections := connections_of(backend)) is not None:
-                for state, count in msgspec.structs.asdict(connections).items():
-                    metrics.connections.labels(name, state).set(count)
+        self._shared.sample()
 
     async def close(self) -> None:
         """Wait for the operations in flight, and close every table and store."""
         await asyncio.gather(*(entry.close() for entry in self._entries.values()), *set(self._closing.values()))
         await self._controls.close()
         self._reachability.close()
-        await self._replicas.close()
+        await self._shared.close()
         await _close(self._backends.values())
-
-    def _waiting(self, store: str) -> AbstractContextManager[None]:
-        """Return a context within which the wait for a store counts as work in flight in it."""
-        in_flight = self._in_flight.get(store)
-        return nullcontext() if in_flight is None else in_flight.entered()
 
     async def _discover(self, name: str) -> None:
         """Add a table that another process created by `auto_create`, if it has had more than one generation."""
@@ -291,7 +249,7 @@ class Catalog:
         if (control := self._controls.of(store)) is None:
             return
         if suffix or not control.knows(base):
-            with self._waiting(store):
+            with self._shared.waiting(store):
                 # Another process may just have created the generation that the name chooses.
                 await (control.read_since(time.monotonic()) if suffix else control.follow())
         if base in control.tables and base not in self._entries:
@@ -375,9 +333,7 @@ class Catalog:
     def _new_entry(self, spec: TableSpec, settings: TableSettings) -> CatalogEntry:
         store = settings.store
         locations = self._settings.locations(store, spec.name_in_store)
-        in_flight = self._environment.in_flight
-        operations = None if in_flight is None else in_flight.operations
-        parts = settings, self._backends[store], self._contexts[store], operations, locations
+        parts = settings, self._backends[store], self._shared.contexts[store], self._shared.operations, locations
         control = self._controls.of(store)
         return CatalogEntry(spec, *parts) if control is None else TableEntry(control, spec, *parts)
 
@@ -392,28 +348,6 @@ class Catalog:
                     del self._closing[location]
 
         task.add_done_callback(on_closed)
-
-    def _share_limits(self) -> dict[str, StoreInFlight]:
-        """Return the limits on the work in flight in each store, or none if there is only one store."""
-        limits = self._environment.in_flight
-        count = sum(not isinstance(backend, PartitionedBackend) for backend in self._backends.values())
-        return {} if limits is None or count < 2 else {name: StoreInFlight(limits, name) for name in self._backends}
-
-    def _stack_context(self, store: str) -> StackContext:
-        """Return the context that the tables of one store share."""
-        environment, options = self._environment, self._settings.stores[store].options
-        parts = options.partitions if isinstance(options, PartitionedSettings) else ()
-        return StackContext(
-            metrics=environment.metrics,
-            replicas=self._replicas,
-            kind=self._settings.stores[store].kind,
-            remote=not self._backends[store].single_process,
-            share=1 / environment.workers,
-            traces=environment.traces,
-            budget=self._budgets.get(store),
-            in_flight=self._in_flight.get(store),
-            partitions=tuple(self._stack_context(part) for part in parts),
-        )
 
 
 def _number(suffix: str, generation: int | None) -> int | None:

@@ -14,8 +14,9 @@ from support.virtual_time import in_virtual_time, now
 from tableside.catalog import catalog as catalog_module
 from tableside.catalog.admission import AdmissionMetrics, InFlight
 from tableside.catalog.backends import RESULT_AGE_MAX_S, RESULT_WAIT_MAX_S, Reachability
-from tableside.catalog.catalog import Catalog, Environment
+from tableside.catalog.catalog import Catalog
 from tableside.catalog.stack import StackMetrics
+from tableside.catalog.store_shares import Environment
 from tableside.core.backend import Backend
 from tableside.core.errors import Overloaded, StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from tableside.core.operations import Get, Record, Written

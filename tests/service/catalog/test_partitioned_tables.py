@@ -10,8 +10,9 @@ from prometheus_client import CollectorRegistry
 
 from contract import put, update
 from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics, InFlight
-from tableside.catalog.catalog import Catalog, Environment
+from tableside.catalog.catalog import Catalog
 from tableside.catalog.stack import StackMetrics
+from tableside.catalog.store_shares import Environment
 from tableside.catalog.table import Table
 from tableside.core import values
 from tableside.core.errors import (

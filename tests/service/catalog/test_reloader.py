@@ -23,7 +23,7 @@ from support.kinds import kind
 from support.running import Service, running
 from support.scripted import Scripted
 from support.waiting import eventually
-from tableside.catalog.catalog import Catalog, Environment
+from tableside.catalog.catalog import Catalog
 from tableside.catalog.reloader import (
     FAULTS_LOGGED_MAX,
     Reloader,
@@ -32,6 +32,7 @@ from tableside.catalog.reloader import (
     save_accepted,
 )
 from tableside.catalog.stack import StackMetrics
+from tableside.catalog.store_shares import Environment
 from tableside.catalog.table import Table
 from tableside.core.errors import StoreUnavailable, TableNotFound
 from tableside.core.operations import Get, Put, Record, Written
