@@ -26,7 +26,7 @@ def redis_cluster_urls(own_redis_cluster_urls: list[str]) -> list[str]:
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[tuple[dict[str, Any], Any]]:
     """The settings of a store, and the client of another tool."""
     if request.param == "single":
-        url = request.getfixturevalue("redis_url")
+        url = request.getfixturevalue("own_redis_url")
         async with Redis.from_url(url) as client:
             yield {"url": url}, client
     else:

@@ -54,7 +54,7 @@ class Script:
         with connection, suppress(OSError):
             while request := self._read(connection):
                 self.requests.append(request)
-                for step in self._replies.pop(0):
+                for step in self._replies.pop(0) if self._replies else [CLOSE]:
                     if isinstance(step, float):
                         time.sleep(step)
                     elif step is CLOSE:
