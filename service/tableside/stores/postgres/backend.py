@@ -184,7 +184,7 @@ class PostgresBackend:
             except CANNOT_ALTER as error:
                 if table is None or not _is_document(spec):
                     raise
-                log.warning("table %s: cannot add the columns for tokens, orders and expiry: %s", spec.name, error)
+                log.warning("table %s: cannot add the columns that remember writes and expiry: %s", spec.name, error)
                 return table
             except CREATED_CONCURRENTLY:
                 continue

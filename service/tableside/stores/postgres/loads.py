@@ -26,7 +26,7 @@ class RecordLoader:
         self._clock = clock
 
     def takes(self, batch: Batch) -> bool:
-        """Return whether all operations are puts without precondition, token and order."""
+        """Return whether all operations are puts that depend on nothing that is stored."""
         return batch.kind is Put and batch.has_only("key", "value", "ttl_s")
 
     async def put(self, puts: Batch, until: float) -> Sequence[Outcome]:

@@ -139,7 +139,7 @@ class RecordWriter:
     # Unconditional writes
 
     async def put_all(self, puts: Sequence[Any], until: float) -> list[Outcome]:
-        """Put documents without precondition, token and order."""
+        """Put documents that depend on nothing that is stored."""
         outcomes: list[Outcome] = []
         for chunk in chunks_of(puts, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes):
             decided = [self._decided(put, FoundRecord(), self._clock()) for put in chunk]
