@@ -54,7 +54,7 @@ class Script:
         with connection, suppress(OSError):
             while request := self._read(connection):
                 self.requests.append(request)
-                for step in self._replies.pop(0) if self._replies else [CLOSE]:
+                for step in self._replies.pop(0):
                     if isinstance(step, float):
                         time.sleep(step)
                     elif step is CLOSE:
@@ -132,7 +132,7 @@ async def test_a_reply_that_is_not_complete_and_valid_is_an_error_and_ends_the_c
 async def test_a_service_that_does_not_read_a_long_request_is_a_timeout(
     opened: Callable[..., Any], script: Callable[..., Script]
 ) -> None:
-    table = (await opened(script([60.0]).url, timeout_s=0.3, retries=ONCE)).table("t")
+    table = (await opened(script([60.0, CLOSE]).url, timeout_s=0.3, retries=ONCE)).table("t")
     with pytest.raises(TablesideError, match="Timeout"):
         await asyncio.wait_for(table.put("a", {"text": "x" * 16_000_000}), 30)
 
