@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from ..telemetry import Counter
 from .generations import STATES, Generation, Generations
 
-ACTIVATED = "replaced"
+REPLACED = "replaced"
 DELETED = "deleted"
 IDLE = "idle"
 

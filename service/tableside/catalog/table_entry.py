@@ -22,7 +22,7 @@ from ..core import (
 from ..settings import TableSettings
 from .control_table import ControlTable, Step
 from .entry import CatalogEntry
-from .generation_metrics import ACTIVATED, DELETED, IDLE
+from .generation_metrics import DELETED, IDLE, REPLACED
 from .generations import NOTE_CHARACTERS_MAX, Generation, Generations
 from .stack import SharedLimits
 
@@ -161,7 +161,7 @@ class TableEntry(CatalogEntry):
                 f"generation {number} was not created completely, or removed in the store"
             ) from None
         kept = self.settings.generations_kept
-        generations = await self._change(lambda known: known.activated(number, now_ms(), kept, expected), ACTIVATED)
+        generations = await self._change(lambda known: known.activated(number, now_ms(), kept, expected), REPLACED)
         self._see()
         await self._control.switched()
         return generations.find(number)
