@@ -58,8 +58,7 @@ class ControlTables:
     async def _follow(self, store: str, entries: Collection[TableEntry]) -> None:
         control = self._controls[store]
         try:
-            if control.required or control.forbidden or control.tables:
-                await control.read_since(time.monotonic())
+            await control.read_since(time.monotonic())
             for entry in entries:
                 if entry.store == store and entry.spec.first_name in control.tables:
                     await entry.maintain()

@@ -618,6 +618,16 @@ async def test_a_pointer_counts_whatever_the_settings_say() -> None:
 
 
 @in_virtual_time
+async def test_a_replica_with_older_settings_learns_of_the_first_pointer() -> None:
+    """While settings are rolled out, some replicas do not have `generations: true` yet."""
+    backend = RemoteBackend()
+    async with process(backend) as newer, process(backend, configured({"generations": False})) as older:
+        await put(older, "t", 1)
+        await replaced(newer, 2)
+        assert await get(older, "t") == [2]
+
+
+@in_virtual_time
 async def test_tables_without_generations_have_none() -> None:
     async with process(RemoteBackend(), configured({"generations": False})) as catalog:
         assert await get(catalog, "t") == [None]
