@@ -25,8 +25,12 @@ RECORDS = 50_000
 ROWS = 1000
 AT_ONCE = (1, 4)
 
-RATIOS_MIN = {"Redis": 1.0, "RocksDB": 2.0, "PostgreSQL, fsync on": 1.3}
-"""The lowest acceptable ratios over one connection. Over several, RocksDB syncs once for all of them."""
+RATIOS_MIN = {"Redis": 0.95, "RocksDB": 1.0, "PostgreSQL, fsync on": 1.3}
+"""The lowest acceptable ratios over one connection.
+
+A load into RocksDB saves the sync of each batch. The ratio is 1.1 where a sync takes 0.3 ms, 1.3 where it takes 2 ms,
+and 2.1 where it takes 5 ms. Redis executes the same commands for both, so its ratio only differs by noise.
+"""
 
 GENERATIONS = f"/v1/tables/{records.TABLE}/generations"
 
