@@ -119,6 +119,7 @@ CLAIMS = [
           "CREATE TABLE profiles"),
     Claim("docs/stores/postgres.md", "sql", "documentation/test_programs.py::test_a_manually_created_table_of_columns",
           "CREATE TABLE aircraft"),
+    Claim("docs/replacing-a-table.md", "sql", "documentation/test_programs.py::test_a_view_of_the_current_generation"),
     Claim("docs/stores/postgres.md", "yaml", "documentation/test_programs.py::test_a_manually_created_table_of_columns",
           "layout: columns"),
     # Configurations and parts of configurations.

@@ -14,10 +14,11 @@ from documentation.blocks import blocks
 from scripts.bootstrap import ROOT
 from servers.install import ensure_command
 from support.running import Service, running
+from tableside_client import Client
 
 pytestmark = pytest.mark.server
 
-REDIS, POSTGRES = "docs/stores/redis.md", "docs/stores/postgres.md"
+REDIS, POSTGRES, REPLACING = "docs/stores/redis.md", "docs/stores/postgres.md", "docs/replacing-a-table.md"
 
 
 def shown(page: str, language: str, containing: str) -> str:
@@ -59,6 +60,7 @@ def service(
     tables = {
         "visits": {"store": "cache", "key": {"user": "string", "day": "integer"}},
         "profiles": {"store": "orders"},
+        "prices": {"store": "orders", "create": True, "generations": True, "generations_kept": 0},
         **yaml.safe_load(shown(POSTGRES, "yaml", "layout: columns"))["tables"],
     }
     directory = tmp_path_factory.mktemp("page")
@@ -95,3 +97,19 @@ def test_a_manually_created_table_of_columns(service: Service) -> None:
     said = re.search(r"The value of `N10156` is then `(\{.*?\})`", text)
     assert said is not None
     assert value(service, "aircraft", "N10156") == yaml.safe_load(said[1])
+
+
+def test_a_view_of_the_current_generation(service: Service, orders_dsn: str) -> None:
+    def read() -> list[str]:
+        query = "SELECT key || ' ' || (value->>'cents') FROM prices_current ORDER BY key"
+        return psql(orders_dsn, query).splitlines()[:-1]
+
+    with Client(service.url) as client:
+        prices = client.table("prices")
+        prices.load([("apple", {"cents": 1}), ("pear", {"cents": 2})])
+        prices.replace([("apple", {"cents": 3})])
+        psql(orders_dsn, shown(REPLACING, "sql", "CREATE VIEW prices_current"))
+        assert read() == [" apple 3"]
+        prices.replace([("apple", {"cents": 4}), ("plum", {"cents": 5})])
+        prices.delete("plum", token="sold/1")
+        assert read() == [" apple 4"]
