@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import pytest
 from prometheus_client import CollectorRegistry
 
-from contract import PolicyContract, Time, put, update
+from contract import PolicyContract, Time, update
 from support.waiting import WAIT_MAX_S
 from tableside.core import values
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
-from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
+from tableside.core.operations import Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.coalesce import Coalesce
 from tableside.policies.metrics import PolicyMetrics
@@ -92,60 +92,6 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 KEYS = [f"k{index}" for index in range(12)]
 SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in (2, 3, 4))]
-
-
-def chosen(kind: int, key: str, number: int) -> Operation:
-    kinds: list[Operation] = [
-        Get(key),
-        Get(key),
-        put(key, {"n": number}),
-        put(key, {"n": number, "new": True}, if_absent=True),
-        update(key, {"$inc": {"n": 1}}),
-        update(key, {"$inc": {"n": 1}}, {"n": 0}, returning=True),
-        Delete(key),
-    ]
-    return kinds[kind]
-
-
-def batch(chance: random.Random, number: int) -> list[Operation]:
-    keys = chance.sample(KEYS, chance.choice([1, 1, 1, 1, 2, 5, 12]))
-    kind = chance.randrange(7)
-    return [chosen(kind, key, number) for key in keys]
-
-
-def seen(outcome: Outcome) -> object:
-    """Return the part of an outcome that does not depend on versions."""
-    match outcome:
-        case Record():
-            return outcome.value
-        case Written():
-            return (outcome.created, outcome.value)
-    return type(outcome)
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_concurrent_callers_get_the_outcomes_of_one_order(options: dict[str, Any], seed: int) -> None:
-    chance = random.Random(seed)
-    coalesce, plain = Coalesce(Erratic(chance, fails=False), **options), MemoryStore(TableSpec("t"))
-    order = asyncio.Lock()
-
-    async def caller(number: int) -> list[tuple[Sequence[Outcome], Sequence[Outcome]]]:
-        found: list[tuple[Sequence[Outcome], Sequence[Outcome]]] = []
-        for turn in range(10):
-            async with order:
-                operations = batch(chance, 100 * number + turn)
-                expected = await plain.apply(operations)
-                applied = asyncio.create_task(coalesce.apply(operations))
-            found.append((await applied, expected))
-        return found
-
-    answers = await asyncio.gather(*(caller(number) for number in range(30)))
-    await coalesce.close()
-    for outcomes, expected in (answer for found in answers for answer in found):
-        assert list(map(seen, outcomes)) == list(map(seen, expected))
-    for key in KEYS:
-        assert seen((await coalesce.apply([Get(key)]))[0]) == seen((await plain.apply([Get(key)]))[0])
 
 
 @pytest.mark.parametrize("options", [*OPTIONS, {**OPTIONS[1], "linger_s": None}], ids=str)

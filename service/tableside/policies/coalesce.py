@@ -1,0 +1,400 @@
+"""The coalescing policy: combines small calls of the store and divides large ones.
+
+A small call shares a call of the store with others. A large call is sent directly, in parts. So is a small one if
+waiting for others is probably useless.
+
+A shared call has operations of one kind on distinct keys, and the latest deadline of its callers. A caller with an
+earlier deadline gets DeadlineExceeded at that time. No call starts after its deadline. An exception of the store fails
+only the operations in that call.
+"""
+
+import asyncio
+import logging
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from opentelemetry.trace import Span
+
+from ..core import (
+    NO_DEADLINE,
+    Batch,
+    Budget,
+    Delete,
+    Get,
+    Internal,
+    Key,
+    Operation,
+    Outcome,
+    Put,
+    Store,
+    Update,
+    chunks_of,
+    gather_bounded,
+    joined_outcomes,
+)
+from ..core.changes import PackedChanges
+from ..core.deadlines import TIMER_RESOLUTION_S, Deadlines
+from ..core.directions import applied_if_unanswered, direction
+from ..core.operations import size_bytes
+from ..core.store import Policy
+from ..telemetry import Traces
+from .metrics import CoalesceMetrics, PolicyMetrics
+
+log = logging.getLogger(__name__)
+
+UNLIMITED = sys.maxsize
+
+DIRECT_SHARE = 4
+"""A call with at least this fraction of `operations_max` (a quarter), and two operations, is sent without waiting."""
+
+CONCURRENT_PARTS_MAX = 8
+"""Limit on the parts of one call that are in flight at the same time."""
+
+NEXT_ITERATION = -math.inf
+"""As `dispatch_at`: send the call in the next iteration of the event loop."""
+
+_KINDS: tuple[type[Operation], ...] = (Get, Put, Update, Delete)
+
+
+class Coalesce(Policy):
+    """A store that combines small calls and divides large ones.
+
+    Each call of the store has operations of one kind, at most `operations_max` operations and `bytes_max` bytes of
+    values and updates. A single operation with more bytes is sent alone.
+
+    `linger_s` is the time that an operation waits for others: with 0 it waits for one iteration of the event loop. With
+    None, only single operations of the kinds in `singles` share calls, at most so many of a kind in one call. They wait
+    for one iteration of the event loop. An operation sees the writes acknowledged before it, because its call is sent
+    after it has arrived.
+    """
+
+    def __init__(
+        self,
+        inner: Store,
+        *,
+        operations_max: int = UNLIMITED,
+        bytes_max: int = UNLIMITED,
+        linger_s: float | None = 0.0,
+        singles: Mapping[type[Operation], int] = MappingProxyType({}),
+        metrics: PolicyMetrics | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        super().__init__(inner)
+        self._operations_max, self._bytes_max, self._linger_s = operations_max, bytes_max, linger_s
+        self._metrics = CoalesceMetrics(metrics or PolicyMetrics(), inner.spec.name)
+        shared = singles if linger_s is None else dict.fromkeys(_KINDS, operations_max)
+        self._calls = {
+            kind: SharedCalls(inner, count_max, bytes_max, linger_s or 0.0, self._metrics, traces)
+            for kind, count_max in shared.items()
+        }
+        self._direct_min = 2 if linger_s is None else max(2, math.ceil(operations_max / DIRECT_SHARE))
+
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
+        """Do the operations, in calls of the store that may also have other callers' operations."""
+        calls = self._calls.get(_kind(operations)) if len(operations) < self._direct_min else None
+        if calls is None or (self._linger_s is None and _is_long(operations[0])):
+            return await self._in_parts(operations, budget)
+        if not calls.idle:
+            return await calls.outcomes(calls.join(operations, budget.until))
+        calls.direct += 1
+        try:
+            return await self._in_parts(operations, budget)
+        finally:
+            calls.direct -= 1
+
+    async def close(self) -> None:
+        """Send waiting operations, and return when no shared call is in flight. Later operations do not linger."""
+        for calls in self._calls.values():
+            calls.flush()
+        while tasks := [task for calls in self._calls.values() for task in calls.in_flight.values()]:
+            await asyncio.wait(tasks)
+        for calls in self._calls.values():
+            calls.stop()
+        await super().close()
+
+    async def _in_parts(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
+        """Divide a call if it is too large, without sharing it."""
+        if self._operations_max == UNLIMITED:
+            return await self._inner.apply(operations, budget)
+        bytes_max = None if direction(operations) == "read" else self._bytes_max
+        parts = list(chunks_of(operations, self._operations_max, bytes_max, size_bytes))
+        for part in parts:
+            self._metrics.direct(len(part))
+        if len(parts) < 2:  # the exceptions of the store pass unchanged then
+            return await self._inner.apply(operations, budget)
+        answers = await gather_bounded([call_store(self._inner, part, budget) for part in parts], CONCURRENT_PARTS_MAX)
+        return joined_outcomes(answers)
+
+
+def _kind(operations: Sequence[Operation]) -> type[Operation]:
+    return operations.kind if isinstance(operations, Batch) else type(operations[0])
+
+
+def _is_long(operation: Operation) -> bool:
+    """Return whether an update is too long to share a call that it did not linger for."""
+    return isinstance(operation, Update) and isinstance(operation.changes, PackedChanges)
+
+
+class Slot:
+    """One operation in a shared call, and its callers. Only a get can have several. `call` is None until it is sent."""
+
+    __slots__ = ("call", "callers", "operation")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.call: SharedCall | None = None
+        self.callers: list[Caller] = []
+
+
+class Caller:
+    """A caller that waits for the outcome of one operation.
+
+    `count` is the number of operations that it sent together. `span` covers its wait, if the trace is sampled. `timed`
+    means that a timer ends its wait at its deadline `until`.
+    """
+
+    __slots__ = ("count", "future", "slot", "span", "timed", "until")
+
+    def __init__(
+        self, slot: Slot, until: float, future: "asyncio.Future[Outcome]", count: int, span: Span | None
+    ) -> None:
+        self.slot = slot
+        self.until = until
+        self.future = future
+        self.count = count
+        self.span = span
+        self.timed = False
+        slot.callers.append(self)
+
+
+class SharedCall:
+    """A call of the store: it first collects operations and is then sent.
+
+    `until`, its deadline, and `waiting`, the number of callers without an outcome, are set when it is sent.
+    """
+
+    __slots__ = ("dispatch_at", "full", "since", "size_bytes", "slots", "timer", "until", "waiting")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.dispatch_at = math.inf
+        self.full = False
+        self.slots: dict[Key, Slot] = {}
+        self.size_bytes = self.waiting = 0
+        self.until = -math.inf
+        self.timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> list[Caller]:
+        """Drop the operations without a caller, and return the remaining callers. No get can join from now on."""
+        waiting = []
+        for slot in self.slots.values():
+            slot.call = self
+            slot.callers = [caller for caller in slot.callers if not caller.future.done()]
+            waiting += slot.callers
+        self.waiting = len(waiting)
+        self.until = max([caller.until for caller in waiting], default=self.until)
+        return waiting
+
+    def resolve(self, outcomes: Sequence[Outcome]) -> None:
+        """Give the outcome of each operation that has callers to all of them."""
+        sent = [slot for slot in self.slots.values() if slot.callers]
+        for slot, outcome in zip(sent, outcomes, strict=True):
+            for caller in slot.callers:
+                if not caller.future.done():
+                    caller.future.set_result(outcome)
+
+    def abandon(self) -> None:
+        """Cancel all callers: there will be no outcome."""
+        for slot in self.slots.values():
+            for caller in slot.callers:
+                caller.future.cancel()
+
+
+class SharedCalls:
+    """The calls for operations of one kind: the call that still collects operations, and the calls in flight.
+
+    A call has at most `operations_max` operations, and `bytes_max` bytes of values and updates. `direct` is the number
+    of calls that are sent without sharing.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        operations_max: int,
+        bytes_max: int,
+        linger_s: float,
+        metrics: CoalesceMetrics,
+        traces: Traces | None,
+    ) -> None:
+        self.direct = 0
+        self.in_flight: dict[SharedCall, asyncio.Task[None]] = {}
+        self._store = store
+        self._operations_max, self._bytes_max = operations_max, bytes_max
+        self._linger_s = linger_s
+        self._metrics = metrics
+        self._traces = traces
+        self._forming: SharedCall | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # `get_running_loop` makes a system call.
+        self._deadlines = Deadlines(self._expire)
+        self._last_was_unshared = False
+
+    @property
+    def idle(self) -> bool:
+        """Return whether waiting for others is probably useless.
+
+        Nothing else is in progress, and the last call that waited was not shared.
+        """
+        return self._last_was_unshared and not (self.in_flight or self.direct)
+
+    def join(self, operations: Sequence[Operation], until: float) -> list[Caller]:
+        """Give each operation a slot in the forming call. Gets of the same key share one."""
+        loop = self._loop = self._loop or asyncio.get_running_loop()
+        span = None if self._traces is None else self._traces.start_span("coalesce wait")
+        dispatch_at = self._dispatch_at(until) if self._linger_s else NEXT_ITERATION
+        callers = []
+        for operation in operations:
+            forming = None if self._forming is None else self._forming.slots.get(operation.key)
+            if forming is None or type(operation) is not Get:
+                forming = Slot(operation)
+                self._enqueue(forming)
+            callers.append(Caller(forming, until, loop.create_future(), len(operations), span))
+        if self._forming is not None and dispatch_at < self._forming.dispatch_at:
+            self._schedule(self._forming, dispatch_at)
+        return callers
+
+    async def outcomes(self, callers: Sequence[Caller]) -> list[Outcome]:
+        """Wait for the outcomes. If the wait is cancelled, operations that were not sent yet are never sent."""
+        try:
+            return [await caller.future for caller in callers]
+        finally:
+            for caller in callers:
+                self._forget(caller)
+            if (span := callers[0].span) is not None:
+                span.end()
+
+    def flush(self) -> None:
+        """Send the forming call immediately. Later operations do not linger."""
+        self._linger_s = 0.0
+        if self._forming is not None:
+            self._dispatch(self._forming)
+
+    def stop(self) -> None:
+        """Cancel the timer of deadlines. No caller waits."""
+        self._deadlines.stop()
+
+    def _enqueue(self, slot: Slot) -> None:
+        """Add an operation to the forming call. If that call has no room, send it and form a new one."""
+        call, key = self._forming, slot.operation.key
+        size = 0 if type(slot.operation) is Get else size_bytes(slot.operation)
+        if call is not None and (key in call.slots or call.size_bytes + size > self._bytes_max):
+            self._dispatch(call, full=key not in call.slots)
+            call = None
+        if call is None:
+            call = self._forming = SharedCall(time.monotonic())
+        call.slots[key] = slot
+        call.size_bytes += size
+        if len(call.slots) >= self._operations_max:
+            self._dispatch(call, full=True)
+
+    def _dispatch_at(self, until: float) -> float:
+        """Return when to send an operation: without lingering if its deadline would come first."""
+        dispatch_at = time.monotonic() + self._linger_s
+        return dispatch_at if dispatch_at + TIMER_RESOLUTION_S < until else NEXT_ITERATION
+
+    def _schedule(self, call: SharedCall, dispatch_at: float) -> None:
+        """Schedule the forming call for that time."""
+        call.dispatch_at = dispatch_at
+        if call.timer is not None:
+            call.timer.cancel()
+        if dispatch_at == NEXT_ITERATION:
+            self._start(call)
+        else:
+            call.timer = asyncio.get_running_loop().call_at(dispatch_at, self._dispatch, call)
+
+    def _dispatch(self, call: SharedCall, *, full: bool = False) -> None:
+        """Close the call to further operations, and start it."""
+        call.full = full
+        self._forming = None
+        if call.timer is not None:
+            call.timer.cancel()
+        self._start(call)
+
+    def _start(self, call: SharedCall) -> None:
+        """Create the call's task. If the call is still forming, it accepts operations until it is sent."""
+        if call not in self.in_flight:
+            self.in_flight[call] = asyncio.get_running_loop().create_task(self._run(call))
+
+    async def _run(self, call: SharedCall) -> None:
+        """Send a call, and give its callers their outcomes. More operations share it if others are in flight."""
+        try:
+            if len(self.in_flight) > 1:
+                await asyncio.sleep(0)
+            if self._forming is call:
+                self._forming = None
+            if callers := call.start():
+                await self._send(call, callers)
+        except BaseException:
+            call.abandon()
+            raise
+        finally:
+            del self.in_flight[call]
+
+    async def _send(self, call: SharedCall, callers: Sequence[Caller]) -> None:
+        operations = [slot.operation for slot in call.slots.values() if slot.callers]
+        self._metrics.shared(len(operations), len(callers), time.monotonic() - call.since, full=call.full)
+        alone = len(self.in_flight) == 1 and not self.direct
+        self._last_was_unshared = alone and not self._linger_s and len(callers) == callers[0].count
+        budget = Budget(call.until, self._store.spec.name)
+        earlier = call.until - TIMER_RESOLUTION_S
+        for caller in callers:
+            if caller.until < earlier:
+                caller.timed = True
+                self._deadlines.add(caller)
+        if self._traces is None:
+            call.resolve(await call_store(self._store, operations, budget))
+            return
+        spans = dict.fromkeys(caller.span for caller in callers if caller.span is not None)
+        with self._traces.shared_span("shared call", [*spans]):
+            outcomes = await call_store(self._store, operations, budget)
+        call.resolve(outcomes)
+
+    def _expire(self, caller: Caller) -> None:
+        """Resolve a caller whose call has a later deadline."""
+        if not caller.future.done():
+            applied = applied_if_unanswered([caller.slot.operation])
+            caller.future.set_result(Budget(caller.until, self._store.spec.name).exceeded(applied))
+            self._abandon(caller)
+
+    def _forget(self, caller: Caller) -> None:
+        """Remove a caller, whether or not it has its outcome."""
+        if caller.timed:
+            self._deadlines.remove(caller)
+        if caller.future.cancel() or caller.future.cancelled():
+            self._abandon(caller)
+
+    def _abandon(self, caller: Caller) -> None:
+        """Count one caller less. Cancel a call without callers."""
+        call = caller.slot.call
+        if call is None or caller not in caller.slot.callers:  # It was not sent, or dropped before.
+            return
+        call.waiting -= 1
+        if not call.waiting and call in self.in_flight:
+            self.in_flight[call].cancel()
+
+
+async def call_store(store: Store, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
+    """Call the store. If it raises, log the exception and return Internal for the operations of this call."""
+    if budget.is_over():
+        return [budget.exceeded()] * len(operations)
+    try:
+        outcomes = await store.apply(operations, budget)
+        if len(outcomes) != len(operations):
+            raise AssertionError(f"{len(operations)} operations had {len(outcomes)} outcomes")
+    except Exception:
+        log.exception("table %s: a call of the store failed", store.spec.name)
+        detail = f"table {store.spec.name!r}: the call of the store failed"
+        return [Internal(detail, applied=applied_if_unanswered(operations))] * len(operations)
+    return outcomes
