@@ -41,7 +41,7 @@ from .http import (
 )
 from .http.console import read_timed, routes as console_routes
 from .settings import Fault, LimitSettings, Settings, SettingsError
-from .telemetry import Exposition, logs, trace_export
+from .telemetry import Exposition, logs, traces
 
 SAMPLE_INTERVAL_S = 1.0
 """The interval at which each worker process publishes its counters and updates its gauges."""
@@ -69,7 +69,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         _import_for_arrow()
         try:
-            tracing = trace_export.open_tracing(settings.traces, os.environ)
+            tracing = traces.open_tracing(settings.traces, os.environ)
             if tracing is not None:
                 middleware.spans = RequestSpans(tracing.tracer, settings.traces)
             within = msgspec.structs.replace(environment, traces=tracing and tracing.traces)

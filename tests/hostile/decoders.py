@@ -18,8 +18,7 @@ from tableside.core.operations import Put
 from tableside.core.partitioner import parse_partitions
 from tableside.core.store import Scan, TableSpec
 from tableside.http.endpoints import routes
-from tableside.http.endpoints.requests import ServiceRequest
-from tableside.http.endpoints.routing import Endpoint
+from tableside.http.endpoints.routing import Endpoint, ServiceRequest
 from tableside.http.request_context import SCOPE_KEY, RequestContext
 from tableside.http.wire import arrow_batch, arrow_stream, json_batch, operation_members, pages
 from tableside.http.wire.operation_columns import DecodedBatch

@@ -11,7 +11,7 @@ from support.virtual_time import now
 from tableside.core.budget import Budget
 from tableside.core.operations import Operation
 from tableside.core.store import Store
-from tableside.telemetry.spans import Traces
+from tableside.telemetry.traces import Traces
 
 
 class Spans:

@@ -25,9 +25,8 @@ from ..core.store import GENERATION_IN_STORE
 from ..settings import Settings, TableLocation, TableSettings
 from ..stores import PartitionedBackend
 from .backends import Reachability, Stores, open_backend
-from .control_tables import CONTROL, ControlTables
 from .entry import RUNS_IN_STORE, CatalogEntry, open_all_or_none, open_or_defer
-from .store_shares import Environment, StoreShares
+from .store_shares import CONTROL, ControlTables, Environment, StoreShares
 from .table import Table
 from .table_entry import TableEntry
 

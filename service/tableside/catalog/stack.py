@@ -30,9 +30,9 @@ from ..settings import BatchSettings, CacheSettings, CostSettings, DirectionSett
 from ..stores import PartitionedStore
 from ..telemetry import Traces
 from . import table_metrics
+from .admission import PartitionLimit, StoreInFlight
 from .backends import ReplicaLinks
-from .generation_metrics import GenerationMetrics
-from .store_in_flight import PartitionLimit, StoreInFlight
+from .table_metrics import GenerationMetrics
 
 if TYPE_CHECKING:
     from ..policies.cache.channel import Channel

@@ -31,9 +31,8 @@ from ..core import (
 from ..core.bounded_reads import NOT_READ, not_read
 from ..core.budget import in_pieces
 from ..core.directions import all_succeeded
-from .admission import InFlightLimit
+from .admission import InFlightLimit, StoreInFlight
 from .combining import set_outcomes, steps_by_key
-from .store_in_flight import StoreInFlight
 from .table_metrics import TableMetrics
 
 Result = TypeVar("Result")

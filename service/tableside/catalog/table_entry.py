@@ -22,9 +22,9 @@ from ..core import (
 from ..settings import TableSettings
 from .control_table import ControlTable, Step
 from .entry import CatalogEntry
-from .generation_metrics import DELETED, IDLE, REPLACED
 from .generations import NOTE_CHARACTERS_MAX, Generation, Generations
 from .stack import SharedLimits
+from .table_metrics import DELETED, IDLE, REPLACED
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,20 @@ The settings of stores, authentication, logs and traces are in their own package
 
 from .faults import NAME, Fault, SettingsError
 from .loader import default_settings, load, load_text, tokens_file_of, validate
-from .settings import ROOT_PATH, ConsoleSettings, LimitSettings, RetryBudgetSettings, Settings, StoreSettings
-from .tables import BatchSettings, CacheSettings, CostSettings, DirectionSettings, TableLocation, TableSettings
+from .settings import (
+    ROOT_PATH,
+    BatchSettings,
+    CacheSettings,
+    ConsoleSettings,
+    CostSettings,
+    DirectionSettings,
+    LimitSettings,
+    RetryBudgetSettings,
+    Settings,
+    StoreSettings,
+    TableLocation,
+    TableSettings,
+)
 from .yaml_file import read_text
 
 __all__ = [

@@ -5,8 +5,7 @@ Independent of HTTP: `http` observes requests and reports them through this pack
 
 from .logs import REQUEST_LOGGER, EventLogLimiter, LogSettings
 from .metrics import DIRECTORY_VARIABLE, Counter, Exposition, Histogram
-from .spans import Attribute, Traces, current_context, current_link, wait_span
-from .trace_export import TraceSettings
+from .traces import Attribute, Traces, TraceSettings, current_context, current_link, wait_span
 
 __all__ = [
     "DIRECTORY_VARIABLE",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tableside.auth import IssuerSettings
-from tableside.auth.claim_rules import ClaimRules, VerifiedToken, caller_name
+from tableside.auth.signed_tokens import ClaimRules, VerifiedToken, caller_name
 
 ID = "https://id.example"
 

@@ -18,7 +18,7 @@ from support.issuing import Issuer, SigningKey, claims, issuing
 from support.running import Service, running
 from support.waiting import until
 from tableside.auth import AuthSettings
-from tableside.auth.claim_rules import ClaimRules
+from tableside.auth.signed_tokens import ClaimRules
 from tableside.settings import validate
 
 pytestmark = pytest.mark.server

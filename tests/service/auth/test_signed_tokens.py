@@ -13,10 +13,9 @@ from prometheus_client import CollectorRegistry
 
 from support.issuing import SigningKey, claims, tampered, unsigned
 from tableside.auth import IssuerSettings, KeysMissing, TokenRejected
-from tableside.auth.claim_rules import VerifiedToken
 from tableside.auth.key_source import IssuerMetrics, KeySource
 from tableside.auth.keys import KeysLocation, parse_key_set
-from tableside.auth.signed_tokens import KID_LENGTH_MAX, TOKEN_BYTES_MAX, Verifier, verify_token
+from tableside.auth.signed_tokens import KID_LENGTH_MAX, TOKEN_BYTES_MAX, VerifiedToken, Verifier, verify_token
 
 ID, OTHER = "https://id.example", "https://other.example"
 RSA, P256, ED = SigningKey("rsa", "RSA"), SigningKey("p256"), SigningKey("ed", "Ed25519")

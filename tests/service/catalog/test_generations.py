@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from support.virtual_time import in_virtual_time, now
 from tableside.catalog import Catalog, Environment, Generation, StackMetrics, control_table, generations, table_entry
 from tableside.catalog.control_table import KEY, STALE_S
-from tableside.catalog.control_tables import CONTROL
+from tableside.catalog.store_shares import CONTROL
 from tableside.core import (
     NO_DEADLINE,
     Budget,

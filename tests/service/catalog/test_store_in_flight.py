@@ -7,8 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from contract import put
 from support.scripted import Scripted
-from tableside.catalog.admission import AdmissionMetrics, InFlight
-from tableside.catalog.store_in_flight import PartitionLimit, StoreInFlight
+from tableside.catalog.admission import AdmissionMetrics, InFlight, PartitionLimit, StoreInFlight
 from tableside.core.errors import Overloaded
 from tableside.core.operations import Get, Update, Written
 from tableside.core.store import Scan

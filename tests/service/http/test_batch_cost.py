@@ -31,7 +31,6 @@ from tableside.http.wire import (
     arrow_batch,
     arrow_stream,
     json_batch,
-    operation_texts,
     projections,
 )
 from tableside.http.wire.answers import answer
@@ -150,7 +149,7 @@ def body_of(operations: list[str]) -> bytes:
 def test_an_error_in_a_large_body_names_its_byte_or_its_operation(last: str, detail: str) -> None:
     put = '{"op":"put","key":"a","value":{"text":"%s"}}' % ("x" * MIB)
     body = body_of([put, put, put, last])
-    assert len(body) > operation_texts.LOCATED_BYTES_MAX
+    assert len(body) > json_batch.LOCATED_BYTES_MAX
     with pytest.raises(NotJson, match=detail):
         finish(json_batch.decode(body, SPEC, 100))
 

@@ -36,7 +36,7 @@ from tableside.core.errors import (
     Unsupported,
 )
 from tableside.core.operations import Operation
-from tableside.http.endpoints.requests import SHORT_BODY_BYTES_MAX
+from tableside.http.endpoints.routing import SHORT_BODY_BYTES_MAX
 from tableside.settings import validate
 from tableside.stores.memory import MemoryBackend
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from service.http.api_client import ON_EVERY_STORE, ApiClient, check_refused, fresh
-from tableside.http.endpoints.requests import SHORT_BODY_BYTES_MAX
+from tableside.http.endpoints.routing import SHORT_BODY_BYTES_MAX
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}

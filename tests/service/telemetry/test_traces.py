@@ -18,7 +18,7 @@ from service.telemetry.collector import Collector, Seen, collecting
 from support.running import Service, running
 from tableside import __version__
 from tableside.core.errors import InvalidOperation, Unsupported
-from tableside.telemetry import TraceSettings, trace_export
+from tableside.telemetry import TraceSettings, traces
 
 pytestmark = pytest.mark.server
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -314,10 +314,8 @@ def test_a_hung_collector_delays_neither_requests_nor_the_shutdown(tmp_path: Pat
 )
 def test_the_endpoint_of_traces(file: str | None, variables: dict[str, str], expected: str | None) -> None:
     environment = {f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()}
-    assert trace_export.trace_endpoint(TraceSettings(endpoint=file), environment) == expected
-    assert (
-        trace_export.trace_endpoint(TraceSettings(endpoint=file), environment | {"OTEL_SDK_DISABLED": "true"}) is None
-    )
+    assert traces.trace_endpoint(TraceSettings(endpoint=file), environment) == expected
+    assert traces.trace_endpoint(TraceSettings(endpoint=file), environment | {"OTEL_SDK_DISABLED": "true"}) is None
 
 
 @pytest.mark.parametrize(
@@ -344,7 +342,7 @@ def test_a_variable_that_the_service_cannot_follow_is_named(
     for name, text in variables.items():
         monkeypatch.setenv(name, text)
     with pytest.raises(InvalidOperation) as raised:
-        trace_export.open_tracing(TraceSettings(), variables)
+        traces.open_tracing(TraceSettings(), variables)
     assert words in raised.value.detail
 
 
@@ -357,7 +355,7 @@ def test_a_variable_that_the_service_cannot_follow_is_named(
     ],
 )
 def test_variables_disable_traces(variables: dict[str, str]) -> None:
-    assert trace_export.trace_endpoint(TraceSettings(endpoint="http://a"), {**URL, **variables}) is None
+    assert traces.trace_endpoint(TraceSettings(endpoint="http://a"), {**URL, **variables}) is None
 
 
 def test_a_variable_without_effect_is_logged_at_start(tmp_path: Path) -> None:
@@ -371,5 +369,5 @@ def test_without_the_extra_the_start_names_the_package_to_install(monkeypatch: p
     monkeypatch.delattr("tableside.telemetry.span_exporter", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with pytest.raises(Unsupported, match=r"pip install 'tableside\[traces\]'"):
-        trace_export.open_tracing(TraceSettings(endpoint="http://a"), {})
-    assert trace_export.open_tracing(TraceSettings(), {}) is None
+        traces.open_tracing(TraceSettings(endpoint="http://a"), {})
+    assert traces.open_tracing(TraceSettings(), {}) is None

@@ -26,7 +26,7 @@ from tableside.policies.bulkhead import Bulkhead
 from tableside.policies.cache import Cache
 from tableside.policies.coalesce import Coalesce
 from tableside.settings import TableSettings
-from tableside.telemetry.spans import Traces, current_link, wait_span
+from tableside.telemetry.traces import Traces, current_link, wait_span
 
 
 class Watch:

@@ -1,17 +1,174 @@
-"""The state that the pages of one process share: the history of its metrics, which are sampled regularly."""
+"""The state that the pages of one process share: the history of its metrics, which are sampled regularly.
+
+A reading of the metrics has the counters of each table since the service started. Pages show differences.
+"""
 
 import asyncio
 import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
+from typing import TypeAlias
 
 import msgspec
 from prometheus_client import Metric
 
-from .counts import Change, Counts, Reading, read
+from ...catalog import BUCKETS_S
+from ...core import FLAGS
+
+SUCCESSES = ("found", "absent", "written", *reversed(FLAGS), "dropped")
+
+FAILURES = (
+    "throttled",
+    "overloaded",
+    "store_unavailable",
+    "deadline_exceeded",
+    "contended",
+    "record_unreadable",
+    "internal",
+)
+"""Outcomes that count as failures: their cause is not the request."""
+
+REFUSED = "refused"
+"""All other outcomes. The operation was rejected because of the request, so the table is not at fault."""
+
+BOUNDS_S = (*BUCKETS_S, float("inf"))
+
+SHED = "shed"
+"""Requests that were shed. Only the counters of all tables together have it, because such requests name no table."""
+
+_BUCKETS = tuple(f"le {bound}" for bound in BOUNDS_S)
+_CACHE_OUTCOMES = ("cache hit", "cache miss", "cache coalesced", "cache bypassed")
+
+Counts: TypeAlias = dict[str, float]
+"""The counters of one table, by name. They never decrease, and an absent counter is 0."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """The difference between two states of the counters, `seconds` apart."""
+
+    seconds: float
+    before: Counts
+    after: Counts
+
+    def __getitem__(self, name: str) -> float:
+        """Return the increase of a counter, or 0 if it decreased, which means that it was reset."""
+        return max(0.0, self.after.get(name, 0.0) - self.before.get(name, 0.0))
+
+    def sum(self, names: Iterable[str]) -> float:
+        """Return the total increase of several counters."""
+        return sum(self[name] for name in names)
+
+    def per_s(self, *names: str) -> float:
+        """Return the total increase of several counters per second."""
+        return self.sum(names) / self.seconds
+
+    @property
+    def operations(self) -> float:
+        """Return the number of completed operations."""
+        return self["reads"] + self["writes"]
+
+    @property
+    def failed_share(self) -> float | None:
+        """Return the share of operations that failed, or None if there were no operations."""
+        return self.sum(FAILURES) / self.operations if self.operations else None
+
+    @property
+    def hit_share(self) -> float | None:
+        """Return the share of gets that were cache hits, or None if there were no gets."""
+        gets = self.sum(_CACHE_OUTCOMES)
+        return self["cache hit"] / gets if gets else None
+
+    def latency_s(self, share: float) -> float | None:
+        """Return a quantile of the latency, such as 0.99, or None if there were no operations."""
+        return quantile(share, [(bound, self[name]) for bound, name in zip(BOUNDS_S, _BUCKETS, strict=True)])
+
+
+def quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float | None:
+    """Return the quantile of a histogram as PromQL's `histogram_quantile` does, or None if it has no observations.
+
+    `buckets` are pairs of an upper bound and the cumulative number of observations. The last bound is infinite. The
+    value is interpolated linearly within a bucket. For the last bucket, the bound before it is the result.
+    """
+    count = buckets[-1][1]
+    if not count:
+        return None
+    rank, lower, below = share * count, 0.0, 0.0
+    for bound, cumulative in buckets[:-1]:
+        if cumulative >= rank and cumulative > below:
+            return lower + (bound - lower) * (rank - below) / (cumulative - below)
+        lower, below = bound, cumulative
+    return lower
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """The counters of each table and of all tables together, and the gauges of requests in flight."""
+
+    tables: dict[str, Counts]
+    total: Counts
+    in_flight: dict[str, float]
+
+
+def read(families: Iterable[Metric]) -> Reading:
+    """Read the metrics. Ignore metrics that no page shows."""
+    reading = Reading({}, {}, {})
+    for family in families:
+        if family.name == "tableside_in_flight":
+            reading.in_flight.update({sample.labels["what"]: sample.value for sample in family.samples})
+        elif family.name == "tableside_shed":
+            reading.total[SHED] = sum(one.value for one in family.samples if one.name.endswith("_total"))
+        elif family.name in FAMILIES:
+            _add(family, reading)
+    return reading
+
+
+def _add(family: Metric, reading: Reading) -> None:
+    for sample in family.samples:
+        if (names := _NAMES.get(sample.name)) is None:
+            continue
+        row = reading.tables.setdefault(sample.labels["table"], {})
+        for name in names(sample.labels) if sample.value else ():
+            for counts in (row, reading.total):
+                counts[name] = counts.get(name, 0.0) + sample.value
+
+
+def _operation(labels: Mapping[str, str]) -> Sequence[str]:
+    direction = "writes" if labels["operation"] in ("put", "update", "delete") else "reads"
+    return direction, labels["outcome"] if labels["outcome"] in _KNOWN else REFUSED
+
+
+_KNOWN = frozenset((*SUCCESSES, *FAILURES))
+
+
+@lru_cache(maxsize=64)
+def _bucket(bound: str) -> str:
+    return f"le {float(bound)}"
+
+
+_NAMES: Mapping[str, Callable[[Mapping[str, str]], Sequence[str]]] = {
+    "tableside_operations_total": _operation,
+    "tableside_operation_duration_seconds_bucket": lambda labels: (_bucket(labels["le"]),),
+    "tableside_cache_gets_total": lambda labels: (f"cache {labels['outcome']}",),
+    "tableside_store_call_duration_seconds_count": lambda labels: (
+        ("calls",) if labels["outcome"] == "ok" else ("calls", "calls failed")
+    ),
+    "tableside_store_call_duration_seconds_sum": lambda labels: ("calls seconds",),
+    "tableside_rate_limit_throttled_total": lambda labels: (f"{labels['direction']} limit",),
+    "tableside_caller_limit_throttled_total": lambda labels: (f"{labels['direction']} limit",),
+    "tableside_retries_total": lambda labels: ("retries",),
+    "tableside_retries_given_up_total": lambda labels: ("given up",),
+    "tableside_bulkhead_calls_total": lambda labels: ("waited" if labels["outcome"] == "waited" else "crowded out",),
+    "tableside_attempt_timeouts_total": lambda labels: ("timeouts",),
+}
+"""By sample name, a function from the sample's labels to the counters that it increases."""
+
+FAMILIES = frozenset(
+    name.removesuffix("_total").removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for name in _NAMES
+)
+
 
 log = logging.getLogger(__name__)
 

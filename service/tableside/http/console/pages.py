@@ -14,10 +14,9 @@ from ...core import Json, JsonObject, StoreUnavailable
 from ...settings import LimitSettings
 from ..endpoints.service import describe
 from ..request_context import context_of
-from ..wire.outcome_members import OUTCOME_MEMBERS
+from ..wire.members import OUTCOME_MEMBERS
 from . import numbers
-from .console import Console, History
-from .counts import FAILURES, REFUSED, SHED, SUCCESSES, Change
+from .console import FAILURES, REFUSED, SHED, SUCCESSES, Change, Console, History
 from .plots import Spark, build_plots, spark
 from .records import summary
 

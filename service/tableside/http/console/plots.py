@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from . import numbers
-from .console import SPAN_S, History
-from .counts import Change
+from .console import SPAN_S, Change, History
 
 WIDTH, HEIGHT = 320.0, 132.0
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 8.0, 8.0, 20.0

@@ -4,11 +4,15 @@ A page of another site can make a browser send a form to the console, together w
 add a custom header, or claim to be of the same origin, so changes require both.
 """
 
+import hashlib
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,11 +24,11 @@ from ...core import MalformedRequest, TableError
 from ..request_context import context_of
 from ..responses import problem_response
 from ..wire import problems
+from ..wire.problems import NotFound
 from ..wire.request_headers import INTEGER_MAX, parse_integer
-from . import generations, pages, records
+from . import generations, numbers, pages, plots, records
 from .console import Console
 from .records import Address, View, describe_error
-from .rendering import PAGE_HEADERS, Rendering
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -63,7 +67,7 @@ def routes(console: Console) -> list[Route]:
 class _Pages:
     """The endpoints of the console."""
 
-    def __init__(self, console: Console, rendering: Rendering) -> None:
+    def __init__(self, console: Console, rendering: "Rendering") -> None:
         self._console = console
         self._rendering = rendering
 
@@ -276,3 +280,64 @@ def _caller(request: Request) -> str:
 
 def _settings(request: Request) -> Any:
     return request.app.state.settings
+
+
+HERE = Path(__file__).parent
+
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+PAGE_HEADERS = {**HEADERS, "Cache-Control": "no-store", "Vary": "HX-Request"}
+
+
+class Rendering:
+    """Renders pages and keeps the static files."""
+
+    def __init__(self) -> None:
+        paths = [path for path in sorted((HERE / "static").iterdir()) if path.suffix in _TYPES]
+        self._files = {path.name: path.read_bytes() for path in paths}
+        self._digest = hashlib.sha256(b"".join(self._files.values())).hexdigest()[:12]
+        self._templates = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._templates.filters |= {
+            "count": numbers.count,
+            "rate": numbers.rate,
+            "seconds": numbers.seconds,
+            "share": numbers.share,
+            "size": numbers.size_bytes,
+        }
+        self._templates.globals |= {"plots": plots, "host": socket.gethostname()}
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)  # load now, so that later changes of the files have no effect
+
+    def page(self, request: Request, template: str, values: Mapping[str, Any], status: int = 200) -> Response:
+        """Render a page, or a fragment of one."""
+        root = request.scope.get("root_path", "")
+        text = self._templates.get_template(template).render(
+            root=root, base=f"{root}/console", url=str(request.base_url).rstrip("/"), digest=self._digest, **values
+        )
+        return Response(text, status, PAGE_HEADERS, media_type="text/html")
+
+    def file(self, name: str) -> Response:
+        """Return a static file. Clients may cache it, because its URL contains its digest. Raise NotFound."""
+        if (content := self._files.get(name)) is None:
+            raise NotFound("no such file")
+        headers = {**HEADERS, "Cache-Control": "public, max-age=86400"}
+        return Response(content, media_type=_TYPES[Path(name).suffix], headers=headers)

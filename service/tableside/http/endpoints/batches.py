@@ -30,16 +30,14 @@ from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch
 from ..wire.answers import RECORD_NOT_FOUND, answers, with_errors, with_max_age
 from ..wire.body_parts import Encoded
-from ..wire.members import MEMBERS
+from ..wire.members import MEMBERS, OUTCOME_MEMBERS, OutcomeMember, answered
 from ..wire.operation_columns import DecodedBatch
-from ..wire.outcome_members import OUTCOME_MEMBERS, OutcomeMember, answered
 from ..wire.projections import Fields, common_projection, project_outcomes
 from ..wire.request_headers import Preferences, check_accepts, parse_boolean, parse_fields
 from . import models
 from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
 from .parameters import Accept, CacheControl, Prefer, TableName, text
-from .requests import SHORT_BODY_BYTES_MAX, TableRequest, check_any
-from .routing import new_router
+from .routing import SHORT_BODY_BYTES_MAX, TableRequest, check_any, new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 

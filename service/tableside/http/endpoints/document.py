@@ -14,7 +14,7 @@ from pydantic_core import core_schema
 from starlette.routing import BaseRoute
 
 from ..wire import problems
-from ..wire.outcome_members import OUTCOME_MEMBERS
+from ..wire.members import OUTCOME_MEMBERS
 from . import models
 
 Fragment: TypeAlias = dict[str, Any]

@@ -20,8 +20,7 @@ from ..wire.request_headers import INTEGER_MAX, parse_integer
 from .document import TABLE_ERRORS, errors, json_body, request_body, response
 from .models import GenerationEntry, GenerationList, NewGeneration
 from .parameters import AcceptJson, Segments, TableName
-from .requests import TableRequest, check_read, check_write
-from .routing import new_router
+from .routing import TableRequest, check_read, check_write, new_router
 
 JSON = json_batch.MEDIA_TYPE
 

@@ -14,8 +14,7 @@ from ...core.keys import STRING_BYTES_MAX
 from ...core.update_operators import OPERATORS
 from ...core.values import RESERVED_PREFIX
 from ..wire import members, problems
-from ..wire.members import OF_KIND
-from ..wire.outcome_members import OUTCOME_MEMBERS
+from ..wire.members import OF_KIND, OUTCOME_MEMBERS
 from ..wire.projections import FIELDS_MAX
 
 ABSENT: Any = None

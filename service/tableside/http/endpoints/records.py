@@ -26,9 +26,8 @@ from ...core import (
 from ..responses import problem_response
 from ..wire import json_batch, operation_members
 from ..wire.answers import Answer, answer, rfc3339
-from ..wire.members import OF_KIND
+from ..wire.members import OF_KIND, OUTCOME_MEMBERS
 from ..wire.operation_members import choose_partitions, operation_partitions, update_members
-from ..wire.outcome_members import OUTCOME_MEMBERS
 from ..wire.request_headers import Preferences, check_accepts, matches_etag
 from . import parameters
 from .document import (
@@ -43,8 +42,7 @@ from .document import (
     without_bodies,
 )
 from .models import MergePatch, UpdateRequest, Value
-from .requests import SHORT_BODY_BYTES_MAX, TableRequest, check_read, check_write
-from .routing import new_router
+from .routing import SHORT_BODY_BYTES_MAX, TableRequest, check_read, check_write, new_router
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
 

@@ -18,8 +18,7 @@ from ..wire.request_headers import parse_integer, preferred_media_type
 from .document import TABLE_ERRORS, binary, errors, link, response
 from .models import DeletedPage, Page, Splits
 from .parameters import Accept, AcceptJson, FieldsQuery, Prefer, TableName, count, text
-from .requests import TableRequest, check_read, check_write
-from .routing import new_router
+from .routing import TableRequest, check_read, check_write, new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 

@@ -22,8 +22,7 @@ from ..wire.problems import NotFound
 from .document import DESCRIPTION_ERRORS, errors, response
 from .models import Liveness, Readiness, Table, Tables
 from .parameters import AcceptJson, TableName
-from .requests import ServiceRequest, TableRequest, check_any
-from .routing import new_router
+from .routing import ServiceRequest, TableRequest, check_any, new_router
 
 JSON = json_batch.MEDIA_TYPE
 PUBLIC: dict[str, Any] = {"security": []}

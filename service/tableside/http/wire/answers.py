@@ -23,7 +23,7 @@ from ...core import (
 from ...core.bounded_reads import NOT_READ
 from ...core.concurrency import PIECE_OPERATIONS, Pieces
 from ...core.errors import RecordNotFound
-from .outcome_members import Given, given_by
+from .members import Given, given_by
 from .problems import status
 from .projections import Fields, project_value
 

@@ -12,7 +12,7 @@ from ...core import Record, Results, TableError
 from ...core.concurrency import Pieces
 from .answers import RECORD_NOT_FOUND, Answer
 from .body_parts import Encoded, binary_column, encode_stream
-from .outcome_members import OUTCOME_MEMBERS, OutcomeMember
+from .members import OUTCOME_MEMBERS, OutcomeMember
 from .problems import status
 
 Members: TypeAlias = Collection[OutcomeMember]

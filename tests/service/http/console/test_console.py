@@ -18,9 +18,10 @@ from tableside.http.console.console import (
     UNWATCHED_EVERY_S,
     WATCHED_S,
     Console,
+    Counts,
     History,
+    Reading,
 )
-from tableside.http.console.counts import Counts, Reading
 
 
 def at_cost(cost_s: float, times: list[float]) -> Callable[[], Awaitable[tuple[Reading, float]]]:

@@ -14,7 +14,7 @@ from tableside.catalog.table_metrics import TableMetrics
 from tableside.core.budget import Budget
 from tableside.core.operations import Get, Written
 from tableside.core.store import TableSpec
-from tableside.http.console.counts import FAILURES, FAMILIES, SHED, Change, Counts, quantile, read
+from tableside.http.console.console import FAILURES, FAMILIES, SHED, Change, Counts, quantile, read
 from tableside.settings import TableSettings
 from tableside.stores.memory import MemoryStore
 

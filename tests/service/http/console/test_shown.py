@@ -8,7 +8,7 @@ import pytest
 
 from tableside.core.errors import StoreUnavailable
 from tableside.http.console import numbers, plots
-from tableside.http.console.counts import BOUNDS_S, Change, Counts
+from tableside.http.console.console import BOUNDS_S, Change, Counts
 from tableside.http.console.pages import load_shedding, table_health
 
 MINUS = "\N{MINUS SIGN}"
