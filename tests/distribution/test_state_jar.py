@@ -13,7 +13,7 @@ import pytest
 from scripts.bootstrap import ROOT
 from servers.jdk import ensure_javac
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.daily, pytest.mark.jvm]
 SOURCE = "spark_client/state_store/tableside/state/Small.java"
 JAR = "spark_client/tableside_spark/state/tableside-state.jar"
 SMALL = "package tableside.state;\n/** Small. */\nfinal class Small {\n  private Small() {}\n}\n"

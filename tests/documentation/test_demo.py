@@ -13,7 +13,7 @@ from scripts.bootstrap import ROOT
 from servers.process import free_port
 from tableside_client import Client
 
-pytestmark = [pytest.mark.server, pytest.mark.xdist_group("documents")]
+pytestmark = [pytest.mark.daily, pytest.mark.server, pytest.mark.xdist_group("documents")]
 
 STORES = ("redis", "postgres", "dynamodb")
 ON_STORES = """

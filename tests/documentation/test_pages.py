@@ -114,6 +114,7 @@ async def _search(page: Page, words: str) -> None:
     await expect(page.get_by_text("results").first).to_be_visible(timeout=BROWSER_S * 1000)
 
 
+@pytest.mark.daily
 @pytest.mark.browser
 async def test_a_browser_loads_nothing_from_other_hosts_even_in_searches(site: Path) -> None:
     program, asked = chromium.chromium(), list[str]()

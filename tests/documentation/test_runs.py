@@ -68,6 +68,7 @@ def test_the_blocks_of_a_page_without_spark_print_the_documented_output(page: st
         pass
 
 
+@pytest.mark.daily
 def test_a_stream_counts_from_a_default(spark: SparkSession, tmp_path: Path) -> None:
     # A running Spark resolves relative file names against its own working directory.
     said = {'json("clicks")': f'json("{tmp_path}/clicks")', 'start("checkpoint"': f'start("{tmp_path}/checkpoint"'}
@@ -76,6 +77,7 @@ def test_a_stream_counts_from_a_default(spark: SparkSession, tmp_path: Path) -> 
         assert tables.table("page_counts").record("/new").value == {"clicks": 1, "last": 4}
 
 
+@pytest.mark.daily
 def test_the_records_of_a_dapr_app_are_moved_once(redis_url: str, tmp_path: Path) -> None:
     page, heading = "docs/migrating.md", "Dapr's state API"
     states = {"shop||ada": '{"items": ["book", "pen"]}', "shop||visits": "7", "shop||brief": "{}", "other||ada": "{}"}
@@ -100,6 +102,7 @@ def test_the_records_of_a_dapr_app_are_moved_once(redis_url: str, tmp_path: Path
         dapr.delete(*states, "shop||", "shop||no hash")
 
 
+@pytest.mark.daily
 def test_features_are_written_and_read(spark: SparkSession, tmp_path: Path) -> None:
     with (
         followed("docs/migrating.md#Feast's online store", tmp_path, {"spark": spark}) as run,

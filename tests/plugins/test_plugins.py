@@ -42,18 +42,6 @@ def collected(suite: pytest.Pytester, *options: str) -> list[str]:
     return [line.removeprefix("tests/test_").replace(".py::test_", " ") for line in lines if "::" in line]
 
 
-def test_files_that_start_servers_run_first(suite: pytest.Pytester) -> None:
-    assert collected(suite) == ["pear yellow", "pear green", "apple red", "apple green"]
-
-
-def test_the_longest_groups_run_before_files_that_start_servers(suite: pytest.Pytester) -> None:
-    for name, group in {"fig": "state", "lime": "spark", "plum": "dark"}.items():
-        file = suite.path / "tests" / f"test_{name}.py"
-        file.write_text(f"import pytest\npytestmark = pytest.mark.xdist_group('{group}')\ndef test_one(): pass\n")
-    suite.makeini(MARKS + " xdist_group\n")
-    assert [case.split()[0] for case in collected(suite)] == ["lime", "fig", "plum", "pear", "pear", "apple", "apple"]
-
-
 def test_a_full_run_has_all_cases_and_a_quick_run_no_servers(suite: pytest.Pytester) -> None:
     assert "pear brown" in collected(suite, "--full")
     assert collected(suite, "--quick") == ["apple red", "apple green", "pear green"]
@@ -108,12 +96,6 @@ def test_a_changed_file_is_collected_again(suite: pytest.Pytester, changed: str)
 def deselected(suite: pytest.Pytester, words: str) -> int:
     """Return the number of cases that were collected and then deselected."""
     return int(suite.runpytest(*OPTIONS, "-k", words).parseoutcomes().get("deselected", 0))
-
-
-def test_a_report_with_half_a_surrogate_pair_can_be_sent(suite: pytest.Pytester) -> None:
-    (suite.path / "tests" / "test_plum.py").write_text("def test_blue(): print(chr(0xD800)); assert chr(0xDFFF) == 0\n")
-    options = [*OPTIONS, "-pxdist", "-n1", "--dist=loadfile", "tests/test_plum.py"]
-    assert suite.runpytest(*options).parseoutcomes()["failed"] == 1
 
 
 def test_the_cases_of_a_file_and_the_files_of_a_group_run_in_one_process(suite: pytest.Pytester) -> None:

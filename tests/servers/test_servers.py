@@ -1,30 +1,26 @@
 """Tests of the real servers (each responds, on loopback only, and stops at the end) and of the proxy's faults."""
 
-import asyncio
 import contextlib
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
 import pyspark
 import pytest
 
-from scripts.bootstrap import ROOT, SetupError
-from servers import install
+from scripts.bootstrap import ROOT
 from servers.dynamodb import dynalite, dynamodb_local
 from servers.kafka import kafka, spark_kafka_jars
 from servers.postgres import postgres
 from servers.process import ServerFailed
-from servers.proxy import FaultProxy
 from servers.redis import redis, redis_cluster
-from support.waiting import WAIT_MAX_S, eventually, until
+from support.waiting import WAIT_MAX_S, until
 
 
 @contextlib.contextmanager
@@ -94,165 +90,6 @@ def test_a_manually_started_server_prints_its_url_and_stops_on_a_signal(tmp_path
         assert process.wait(WAIT_MAX_S) == 0
     assert "refused" in output("redis-cli", "-u", url, "ping", check=False)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_package_is_named_if_it_cannot_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(SetupError, match=r"^no-such-program is missing: install the package no-such-package$"):
-        install.ensure_command("no-such-program", "no-such-package")
-
-
-def test_the_newest_of_several_versions_is_found(tmp_path: Path) -> None:
-    for version in ("9", "15", "13"):
-        program = tmp_path / version / "bin" / "no-such-program"
-        program.parent.mkdir(parents=True)
-        program.touch(0o755)
-    assert install.find_command("no-such-program", f"{tmp_path}/*/bin") == tmp_path / "15" / "bin" / "no-such-program"
-    assert install.find_command("no-such-program") is None
-
-
-def test_a_folder_is_filled_once_and_again_when_its_source_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(install, "CACHE", tmp_path / "cache")
-    source = tmp_path / "source"
-    filled: list[str] = []
-
-    def fill(folder: Path) -> None:
-        filled.append(source.read_text())
-        (folder / f"file {filled[-1]}").touch()
-
-    for text in ("one", "one", "two"):
-        source.write_text(text)
-        folder = install.ensure_folder("folder", (source,), fill)
-    assert filled == ["one", "two"]
-    assert {file.name for file in folder.iterdir()} == {"file two", "stamp"}
-
-
-def test_a_folder_whose_filling_failed_is_filled_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(install, "CACHE", tmp_path / "cache")
-
-    def fail(folder: Path) -> None:
-        (folder / "half").touch()
-        raise SetupError("no network")
-
-    with pytest.raises(SetupError):
-        install.ensure_folder("folder", (), fail)
-    assert not (tmp_path / "cache" / "folder").exists()
-    assert (install.ensure_folder("folder", (), lambda folder: (folder / "all").touch()) / "all").exists()
-
-
-async def test_the_proxy_forwards_and_counts() -> None:
-    async with echo() as (proxy, heard):
-        async with client(proxy) as (reader, writer), client(proxy):
-            assert await asked(reader, writer, b"one") == b"one"
-            assert await asked(reader, writer, b"two") == b"two"
-            await eventually(lambda: proxy.open_connections == 2)
-        await eventually(lambda: proxy.open_connections == 0)
-        assert proxy.connections_total == 2
-        assert heard == [b"one", b"two"]
-
-
-async def test_held_data_arrives_when_the_fault_ends() -> None:
-    async with echo() as (proxy, heard):
-        proxy.hang()
-        async with client(proxy) as (reader, writer):
-            with pytest.raises(TimeoutError):
-                await asked(reader, writer, b"one", seconds=0.1)
-            assert heard == []
-            assert proxy.open_connections == 1
-            proxy.forward()
-            assert await asyncio.wait_for(reader.read(100), WAIT_MAX_S) == b"one"
-
-
-async def test_held_data_is_lost_if_the_client_leaves_or_the_proxy_cuts() -> None:
-    async with echo() as (proxy, heard):
-        proxy.hang()
-        async with client(proxy) as (_, writer):
-            writer.write(b"one")
-            await writer.drain()
-        await eventually(lambda: proxy.open_connections == 0 and proxy.connections_total == 1)
-        async with client(proxy) as (reader, writer):
-            with pytest.raises(TimeoutError):
-                await asked(reader, writer, b"two", seconds=0.1)
-            proxy.cut()
-        proxy.forward()
-        async with client(proxy) as (reader, writer):
-            assert await asked(reader, writer, b"three") == b"three"
-        assert heard == [b"three"]
-
-
-async def test_a_delay_delays_each_answer_and_keeps_their_order() -> None:
-    async with echo() as (proxy, heard), client(proxy) as (reader, writer):
-        assert await asked(reader, writer, b"one") == b"one"
-        proxy.delay(0.2)
-        started = time.monotonic()
-        writer.write(b"two")
-        await eventually(lambda: heard[-1] == b"two")
-        proxy.forward()
-        writer.write(b"three")
-        assert await asyncio.wait_for(reader.readexactly(len("twothree")), WAIT_MAX_S) == b"twothree"
-        assert time.monotonic() - started >= 0.2
-
-
-@pytest.mark.parametrize("once", [True, False])
-async def test_a_request_with_a_lost_answer_takes_effect(once: bool) -> None:
-    async with echo() as (proxy, heard):
-        proxy.answer_lost(once=once)
-        async with client(proxy) as (reader, writer):
-            assert await asked(reader, writer, b"one") is None
-        assert heard == [b"one"]
-        async with client(proxy) as (reader, writer):
-            assert await asked(reader, writer, b"two") == (b"two" if once else None)
-        assert heard == [b"one", b"two"]
-
-
-async def test_an_unreachable_server_ends_the_clients_connection() -> None:
-    async with echo() as (proxy, _):
-        pass
-    async with FaultProxy(*proxy.server) as again, client(again) as (reader, writer):
-        assert await asked(reader, writer, b"one") is None
-
-
-@asynccontextmanager
-async def echo() -> AsyncIterator[tuple[FaultProxy, list[bytes]]]:
-    """A proxy in front of an echo server, and the data that the echo server has received."""
-    heard: list[bytes] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(1_000_000):
-                heard.append(data)
-                writer.write(data)
-                await writer.drain()
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server, FaultProxy("127.0.0.1", server.sockets[0].getsockname()[1]) as proxy:
-        yield proxy, heard
-
-
-@asynccontextmanager
-async def client(proxy: FaultProxy) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-
-
-async def asked(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes, *, seconds: float = WAIT_MAX_S
-) -> bytes | None:
-    """Return the response, or None if the connection ends."""
-    try:
-        writer.write(data)
-        return await asyncio.wait_for(reader.read(1000), seconds) or None
-    except ConnectionError:
-        return None
 
 
 def listening(process: psutil.Process) -> Iterator[str]:

@@ -46,7 +46,7 @@ def expected_failures(count: int) -> Counter[int]:
 def test_a_stream_writes_one_dead_letter_for_every_failed_row(
     spark: SparkSession, service: Service, tmp_path: Path, verb: str, full: bool
 ) -> None:
-    count, timeout_s = (1_000_000, 1_800) if full else (4_000, 120)
+    count, timeout_s = (1_000_000, 1_800) if full else (1_000, 120)
     table, letters = Table(f"failed_{verb}", service.url), Table(f"failed_{verb}_letters", service.url)
     texts = F.concat(lit("text"), (col("id") % 100).cast("string"))
     table.put(spark.range(100).select(texts.alias("k"), lit("text").alias("n")), "k")

@@ -41,18 +41,6 @@ def occupied(bound: InFlightLimit, count: int) -> Iterator[None]:
     bound.leave(count)
 
 
-def test_requests_up_to_the_limit_are_admitted(in_flight: InFlight, registry: CollectorRegistry) -> None:
-    operations = in_flight.operations
-    operations.enter(6)
-    assert not refused(operations, 4)
-    assert refused(operations, 5)
-    assert under_way(registry, in_flight, "operations") == 6
-    operations.leave(6)
-    assert not refused(operations, 10)
-    assert under_way(registry, in_flight, "operations") == 0
-    assert registry.get_sample_value("tableside_shed_total", {"reason": "operations"}) == 1
-
-
 def test_a_request_above_the_limit_is_admitted_alone(in_flight: InFlight) -> None:
     operations = in_flight.operations
     assert not refused(operations, 1000)
@@ -60,36 +48,6 @@ def test_a_request_above_the_limit_is_admitted_alone(in_flight: InFlight) -> Non
         assert refused(operations, 1000)
     with occupied(operations, 1000):
         assert refused(operations, 1)
-
-
-def test_a_rejected_request_is_not_counted(in_flight: InFlight, registry: CollectorRegistry) -> None:
-    with occupied(in_flight.requests, 2), pytest.raises(Overloaded), occupied(in_flight.requests, 1):
-        pass
-    assert under_way(registry, in_flight, "requests") == 0
-
-
-def test_a_rejection_is_not_applied_and_has_a_retry_delay(in_flight: InFlight) -> None:
-    with occupied(in_flight.operations, 10), pytest.raises(Overloaded) as raised:
-        in_flight.operations.enter(1)
-    error = raised.value
-    assert (error.applied, error.retriable, error.retry_after_s) == ("no", True, 1)
-
-
-def test_the_check_rejects_only_at_the_limit(in_flight: InFlight) -> None:
-    with occupied(in_flight.operations, 9):
-        in_flight.operations.check()
-    with occupied(in_flight.operations, 10), pytest.raises(Overloaded):
-        in_flight.operations.check()
-
-
-def test_a_reservation_grows_and_does_not_shrink(in_flight: InFlight, registry: CollectorRegistry) -> None:
-    share = Reservation(in_flight)
-    for count, expected in ((30, 30), (10, 30), (50, 50)):
-        share.grow_body_to(count)
-        assert under_way(registry, in_flight, "bytes") == expected
-    share.leave()
-    share.leave()
-    assert under_way(registry, in_flight, "bytes") == 0
 
 
 def test_a_reservation_grows_beyond_the_limit_only_alone(in_flight: InFlight, registry: CollectorRegistry) -> None:

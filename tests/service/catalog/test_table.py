@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from contract import COMPOSITE, put, same, update
 from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX
 from tableside.catalog.table import Table
-from tableside.core import concurrency, values
+from tableside.core import values
 from tableside.core.budget import NO_DEADLINE, Budget
-from tableside.core.changes import PackedChanges, packed
 from tableside.core.errors import (
     DeadlineExceeded,
     InvalidOperation,
@@ -26,7 +24,6 @@ from tableside.core.errors import (
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
 from tableside.core.store import Capabilities, Page, Policy, Scan, TableSpec
-from tableside.core.updates import parse
 from tableside.stores.memory import MemoryStore
 
 
@@ -301,11 +298,6 @@ async def test_a_put_and_later_updates_are_combined(table: Table, store: Recordi
     assert len({written.etag for written in (first, *later)}) == 4
 
 
-async def test_alternating_puts_and_updates_are_combined(table: Table, store: RecordingStore) -> None:
-    ok(await table.batch([put("a", {"n": 1}), increment(), put("a", {"n": 5}), put("a", {"n": 7}), increment()]))
-    assert store.calls == [[put("a", {"n": 8})]]
-
-
 async def test_an_update_of_a_replaced_put_is_refused_if_it_does_not_fit(table: Table, store: RecordingStore) -> None:
     outcomes = await table.batch([put("a", {"n": "x"}), increment(), put("a", {"n": 5}), increment()])
     assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation, Written, Written]
@@ -316,32 +308,6 @@ async def test_the_size_of_combined_updates_is_limited(table: Table, store: Reco
     large = {"$set": {"s": "x" * (COMBINED_BYTES_MAX // 4)}}
     ok(await table.batch([update("a", large, {}) for _ in range(6)]))
     assert len(store.calls) == 2
-
-
-async def test_a_put_of_any_size_is_replaced_by_a_later_one(table: Table, store: RecordingStore) -> None:
-    ok(await table.batch([put("a", {"s": "x" * COMBINED_BYTES_MAX}) for _ in range(9)]))
-    assert len(store.calls) == 1
-
-
-async def test_large_updates_are_combined_as_text(table: Table, store: RecordingStore) -> None:
-    changes = [update("a", {"$push": {"l": f"{n}" * 500}}, {}) for n in range(3)]
-    large = [replace(one, changes=packed(one.changes)) for one in changes]
-    ok(await table.batch(large))
-    [[combined]] = store.calls
-    assert isinstance(combined, Update)
-    assert isinstance(combined.changes, PackedChanges)
-    assert [*combined.changes] == [*parse({"$push": {"l": {"$each": [f"{n}" * 500 for n in range(3)]}}})]
-
-
-async def test_a_batch_whose_combining_takes_too_long_ends_at_its_deadline(
-    table: Table, store: RecordingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
-    outcomes = await table.batch([increment() for _ in range(100)], Budget(time.monotonic() + 1e-6))
-    assert [(type(outcome), getattr(outcome, "applied", "")) for outcome in outcomes] == [
-        (DeadlineExceeded, "no")
-    ] * 100
-    assert not store.calls
 
 
 async def test_an_update_of_a_member_named_like_the_key_is_not_combined_with_a_put() -> None:
@@ -492,19 +458,3 @@ async def test_cancellation_passes_through(table: Table, store: RecordingStore) 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def test_other_tasks_run_between_the_rounds_of_one_key(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    counting = asyncio.create_task(count())
-    await table.batch([Delete("a", if_match=("x",))] * 50)
-    counting.cancel()
-    assert turns >= 49

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import pytest
-
-from tableside.core import NOT_READ, READ_BYTES_MAX, BoundedReads, Outcome, ReadBudget, Record, bounded_reads
+from tableside.core import NOT_READ, READ_BYTES_MAX, BoundedReads, Outcome, ReadBudget, Record
 
 
 class Records:
@@ -37,14 +35,6 @@ async def test_the_first_is_always_read_and_then_as_many_as_fit() -> None:
     assert records.calls == [100, 1, 2, 4, 4, 4]
 
 
-async def test_a_record_beyond_every_limit_is_read_alone() -> None:
-    records, reads = Records({1: 20 * READ_BYTES_MAX}), BoundedReads()
-    assert isinstance((await reads.read([1, 2], records.read))[0], Record)
-    assert isinstance((await reads.read([1], records.read))[0], Record)
-    assert isinstance((await reads.read([1, 2], records.read))[0], Record)
-    assert records.calls == [2, 1, 1, 1]
-
-
 async def test_the_number_doubles_over_small_records() -> None:
     records, reads = Records({50: 20 * READ_BYTES_MAX}), BoundedReads()
     waiting = [*range(100)]
@@ -52,11 +42,3 @@ async def test_the_number_doubles_over_small_records() -> None:
         outcomes = await reads.read(waiting, records.read)
         waiting = [item for item, outcome in zip(waiting, outcomes, strict=True) if outcome is NOT_READ]
     assert len(records.calls) < 25
-
-
-async def test_all_are_read_at_once_again_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_reads, "LARGE_RECORDS_S", 0.0)
-    records, reads = Records({0: 20 * READ_BYTES_MAX}), BoundedReads()
-    await reads.read([0, 1], records.read)
-    await reads.read([*range(1, 50)], records.read)
-    assert records.calls == [2, 1, 49]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contract import StoreContract, Time, put, same, update
-from tableside.core import compare_and_set, concurrency, values
+from tableside.core import compare_and_set, values
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.compare_and_set import CompareAndSet, Replacement, VersionedRecord, VersionedRecords
 from tableside.core.errors import Contended, DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
@@ -126,12 +126,6 @@ async def test_a_batch_takes_one_read_round_and_one_write_round(writes: CompareA
     assert (dictionary.reads, dictionary.replacements) == (1, 1)
 
 
-async def test_an_update_without_a_change_is_not_written(writes: CompareAndSet, dictionary: Dictionary) -> None:
-    outcomes = await writes.apply([Delete("a"), update("b", {"n": 1})], math.inf)
-    assert [type(outcome).__name__ for outcome in outcomes] == ["Written", "RecordNotFound"]
-    assert dictionary.replacements == 0
-
-
 async def test_local_writers_of_one_record_conflict_at_most_once_each(
     writes: CompareAndSet, dictionary: Dictionary
 ) -> None:
@@ -168,17 +162,6 @@ async def test_it_gives_up_at_the_deadline(dictionary: Dictionary) -> None:
     assert asyncio.get_running_loop().time() - started < 1
 
 
-async def test_waiting_for_a_record_ends_at_the_deadline(writes: CompareAndSet, dictionary: Dictionary) -> None:
-    until = asyncio.get_running_loop().time() + 0.05
-    lock = writes._locks.setdefault("a", asyncio.Lock())
-    async with lock:
-        [outcome, other] = await writes.apply([increment("a"), increment("b")], until)
-    assert isinstance(outcome, DeadlineExceeded)
-    assert outcome.applied == "no"
-    assert isinstance(other, Written)
-    assert "a" not in dictionary.records
-
-
 async def test_a_rejection_of_the_store_is_not_retried(writes: CompareAndSet, dictionary: Dictionary) -> None:
     dictionary.refusal = StoreUnavailable("gone", applied="unknown")
     assert await writes.apply([increment()], math.inf) == [dictionary.refusal]
@@ -208,21 +191,3 @@ async def test_no_write_is_decided_after_the_deadline(dictionary: Dictionary, wr
     ] * 3
     assert not dictionary.replacements
     assert not dictionary.records
-
-
-async def test_other_tasks_run_while_many_writes_are_decided(
-    writes: CompareAndSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(concurrency, "SLICE_S", 0.0)
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    await writes.apply([put(str(number), {"n": 1}) for number in range(100)], math.inf)
-    task.cancel()
-    assert turns >= 100

@@ -18,16 +18,6 @@ from tableside.core.errors import DeadlineExceeded
 
 
 @pytest.mark.parametrize(
-    ("count", "count_max", "sizes"), [(0, 3, []), (1, 3, [1]), (3, 3, [3]), (7, 3, [3, 3, 1])], ids=str
-)
-def test_items_are_cut_by_their_number(count: int, count_max: int, sizes: list[int]) -> None:
-    items = list(range(count))
-    cut = list(chunks_of(items, count_max))
-    assert [len(part) for part in cut] == sizes
-    assert [item for part in cut for item in part] == items
-
-
-@pytest.mark.parametrize(
     ("items", "cut"),
     [
         ([], []),

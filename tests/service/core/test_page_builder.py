@@ -38,33 +38,10 @@ def test_a_page_ends_when_its_keys_reach_the_limit_of_bytes() -> None:
     assert PageBuilder(Scan(1000, bytes_max=100_000)).add_all([WIDE] * 2, results([RECORD] * 2))
 
 
-KEYS = [f"{index}" for index in range(6)]
-RECORDS = [Record(b'{"n":%d}' % index, f"e{index}") for index in range(6)]
-
-
 def results(records: Sequence[Record | None]) -> Results:
     found = Results.of(records)
     assert found is not None
     return found
-
-
-def test_records_of_several_calls_are_one_page() -> None:
-    page, expiring = PageBuilder(Scan(1000)), Record(b"{}", "e", 5)
-    assert page.add_all(KEYS[:3], results(RECORDS[:3]))
-    page.add("x", expiring)
-    assert page.add_all(KEYS[3:], results(RECORDS[3:]))
-    each = [*zip(KEYS, RECORDS, strict=True)]
-    assert [*page.records] == [*each[:3], ("x", expiring), *each[3:]]
-    assert (page.count, page.room) == (7, 993)
-
-
-def test_a_page_takes_all_records_of_a_call_or_none() -> None:
-    page = PageBuilder(Scan(5))
-    assert not page.add_all(KEYS, results(RECORDS))
-    assert not page.add_all(KEYS[:2], results([RECORDS[0], None]))
-    assert not page.complete
-    assert page.add_all(KEYS[:5], results(RECORDS[:5]))
-    assert page.complete
 
 
 async def test_pages_of_long_keys_contain_every_record_once() -> None:

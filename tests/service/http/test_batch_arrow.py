@@ -1,6 +1,5 @@
 """Batches as Arrow: the outcomes are the same as in JSON, in columns."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from service.http.api_client import ARROW, JSON, ON_EVERY_STORE, ApiClient, check_refused, fresh, read, statuses, stream
 from support.pieces import finish
 from tableside.http.wire.arrow_stream import decompressed_bytes
-from tableside.http.wire.projections import VALUES_MIN
 
 T = "arrow"
 
@@ -121,18 +119,6 @@ def test_a_key_that_is_too_long_fails_only_its_row(api: ApiClient, of: Callable[
     assert rows[2]["detail"] == api.rows(T, {"key": of([key, None])}, op="get")[1]["detail"]
 
 
-@pytest.mark.parametrize("of", KEY_TYPES[:4])
-def test_a_part_that_is_too_long_fails_only_its_row(api: ApiClient, of: Callable[[list[str]], Any]) -> None:
-    user = fresh("user")
-    api.put("pages", (user, 7), {})
-    users = of(["before", "x" * 100_000, user, user])
-    key = pa.StructArray.from_arrays([users, pa.array([1, 2, 3, 7])], names=["book", "page"])
-    absent = pa.array([False, False, False, True])
-    null = pa.StructArray.from_arrays([users, pa.array([1, 2, 3, 7])], names=["book", "page"], mask=absent)
-    assert statuses(api.rows("pages", {"key": key[1:]}, op="get")) == [422, 404, 200]
-    assert statuses(api.rows("pages", {"key": null}, op="get")) == [404, 422, 404, 422]
-
-
 def test_a_null_key_fails_only_its_row(api: ApiClient) -> None:
     key = fresh()
     api.put(T, key, {})
@@ -215,23 +201,6 @@ def test_the_number_of_operations_in_a_batch_is_limited(api: ApiClient) -> None:
     api.put(T, fresh(), {})
     assert len(api.rows(T, {"key": ["a"] * 200}, op="get")) == 200
     check_refused(api.post(T, stream({"key": ["a"] * 201}), ARROW, params={"op": "get"}), 413, "too_large")
-
-
-def test_fields_select_the_members_of_every_returned_value(api: ApiClient) -> None:
-    key = fresh()
-    columns = {"op": ["put", "get"], "key": [key] * 2, "value": ['{"a":1,"b":2}', None]}
-    rows = api.rows(T, columns, fields="a", **{"return": "true"})
-    assert [row["value"] for row in rows] == [b'{"a":1}', b'{"a":1}']
-
-
-@pytest.mark.parametrize("absent", [0, 1])
-def test_many_gets_with_fields_equal_single_gets(api: ApiClient, absent: int) -> None:
-    keys = [fresh() for _ in range(VALUES_MIN)]
-    values = [json.dumps({"a": [number], "b": 2}) for number in range(len(keys))]
-    assert set(statuses(api.rows(T, {"key": keys, "value": values}, op="put"))) == {204}
-    rows = api.rows(T, {"key": keys + [fresh()] * absent}, op="get", fields="a,x")
-    assert [row["value"] for row in rows] == [b'{"a":[%d]}' % number for number in range(len(keys))] + [None] * absent
-    assert [row["code"] for row in rows] == [None] * len(keys) + ["record_not_found"] * absent
 
 
 def test_return_false_is_the_default(api: ApiClient) -> None:

@@ -1,16 +1,14 @@
 """The cost of a batch is proportional to its size: decoding is limited in advance, and done in pieces."""
 
 import json
-import tracemalloc
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from starlette.types import Message
 
 from service.http.api_client import ARROW, ApiClient, check_refused, read, stream
-from support.pieces import counted, finish
+from support.pieces import finish
 from tableside.core import (
     DeadlineExceeded,
     InvalidOperation,
@@ -22,34 +20,21 @@ from tableside.core import (
     TooLarge,
     Written,
 )
-from tableside.core.budget import NOT_PROJECTED
 from tableside.core.concurrency import PIECE_BYTES
 from tableside.core.json_text import NotJson
 from tableside.http.responses import encoded_response
 from tableside.http.wire import (
     arrow_answers,
-    arrow_batch,
     arrow_stream,
     json_batch,
     projections,
 )
 from tableside.http.wire.answers import answer
-from tableside.http.wire.body_parts import PART_BYTES_MIN
 
-T = "costs"
 SPEC = TableSpec("t")
 BYTES_MAX = 16 * 2**20
 OPERATIONS_MAX = 10_000
 MIB = 2**20
-
-
-def peak_bytes(work: Callable[[], Any]) -> int:
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def batches(schema: pa.Schema, count: int) -> bytes:
@@ -126,12 +111,6 @@ def test_the_partitions_of_a_batch_are_limited_in_number() -> None:
         finish(arrow_stream.read(stream({"key": ["a"], "partitions": partitions}), BYTES_MAX, OPERATIONS_MAX))
 
 
-def test_rows_are_counted_before_they_are_validated() -> None:
-    keys = pa.Array.from_buffers(pa.utf8(), 11, pa.array([b"\xff"] * 11).buffers())
-    with pytest.raises(TooLarge, match="at most 10 operations"):
-        finish(arrow_stream.read(stream({"key": keys}), BYTES_MAX, 10))
-
-
 # JSON
 
 
@@ -154,29 +133,6 @@ def test_an_error_in_a_large_body_names_its_byte_or_its_operation(last: str, det
         finish(json_batch.decode(body, SPEC, 100))
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_large_values_are_not_copied_into_a_json_response(count: int) -> None:
-    large = b'{"text":"%b"}' % (b"x" * PART_BYTES_MIN)
-    answers = [answer(Record(value, "e")) for value in (b"{}", *[large] * count, b"{}", b"{}")]
-    parts = finish(json_batch.encode(answers))
-    assert not isinstance(parts, bytes)
-    assert [part for part in parts if part is large] == [large] * count
-    assert len(parts) == 2 * count + 1
-    values = [one["value"] for one in json.loads(b"".join(parts))["results"]]
-    assert values == [{}, *[json.loads(large)] * count, {}, {}]
-
-
-@pytest.mark.parametrize("text", [b"0,", b'"",', b"[],"])
-def test_many_tiny_operations_are_counted_before_they_become_objects(text: bytes) -> None:
-    body = b'{"operations":[%b0]}' % (text * (8 * MIB // len(text)))
-
-    def refused() -> None:
-        with pytest.raises(TooLarge, match="at most 10000 operations"):
-            finish(json_batch.decode(body, SPEC, OPERATIONS_MAX))
-
-    assert peak_bytes(refused) < 2 * len(body)
-
-
 # Fields
 
 N = frozenset({"n"})
@@ -196,28 +152,6 @@ def test_extracting_fields_ends_at_the_deadline() -> None:
     assert found[2:] == [Written("e"), None], "the write has taken effect, and has no value"
 
 
-def test_extracting_fields_from_small_records_ends_at_the_deadline_too() -> None:
-    value = b'{"n":1,"text":"%b"}' % (b"x" * (PIECE_BYTES // 8))
-    outcomes = [None, *[Record(value, "e")] * 100, None]
-    found, turns = counted(projections.project_outcomes(outcomes, [N] * 102, never))
-    assert found == [None, *[Record(b'{"n":1}', "e")] * 100, None]
-    assert turns >= 100 * len(value) // PIECE_BYTES
-    found, turns = counted(projections.project_outcomes(outcomes, [N] * 102, lambda: True))
-    assert turns == 1
-    assert sum(isinstance(outcome, Record) for outcome in found) < 8
-    assert found[-2:] == [NOT_PROJECTED, None]
-
-
-def test_the_bytes_that_fields_are_extracted_from_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(projections, "DECODED_BYTES_MAX", 2 * MIB)
-    monkeypatch.setattr(projections, "COLUMN_BYTES_MAX", 2 * MIB)
-    outcomes = [Record(bytes(bytearray(LARGE)), "e") for _ in range(4)]
-    *whole, last = finish(projections.project_outcomes(outcomes, [N] * 4, never))
-    assert isinstance(last, TooLarge)
-    assert last.retriable
-    assert whole[0] == Record(b'{"n":1}', "e")
-
-
 def test_fields_apply_to_every_value_of_an_outcome() -> None:
     value = b'{"m":2,"n":1}'
     failed = StoreUnavailable("away")
@@ -230,15 +164,6 @@ def test_fields_apply_to_every_value_of_an_outcome() -> None:
     assert found[1].partitions is not None
     assert found[1].partitions[0] == part
     assert failed.partitions[0].outcome == Written("e", value=value), "the outcome itself is unchanged"
-
-
-@pytest.mark.parametrize("size", [10, 2 * MIB])
-def test_a_large_arrow_answer_has_absent_values(size: int) -> None:
-    outcomes = [Record(b"x" * size, "e"), None, Record(b"", "e")]
-    encoded = finish(arrow_answers.encode([answer(outcome) for outcome in outcomes]))
-    found = read(encoded if isinstance(encoded, bytes) else b"".join(encoded))
-    assert found.column("value").to_pylist() == [b"x" * size, None, b""]
-    assert found.column("status").to_pylist() == [200, 404, 200]
 
 
 async def test_a_large_arrow_answer_is_sent_in_parts_with_its_length() -> None:
@@ -277,14 +202,3 @@ def test_operations_of_a_large_body_are_not_decoded_after_the_deadline() -> None
     assert 0 < decoded * 4000 <= 3 * PIECE_BYTES
     assert [*batch.errors] == [*range(decoded, 1025)]
     assert {type(error) for error in batch.errors.values()} == {DeadlineExceeded}
-
-
-def test_the_updates_of_a_large_batch_take_no_more_memory_than_its_size() -> None:
-    deep = '{"a":' * 28 + "1" + "}" * 28
-    patch = "{" + ",".join(f'"{number}":{deep}' for number in range(8)) + "}"
-    body = body_of([f'{{"op":"update","key":"a","update":{patch}}}'] * 400)
-    assert peak_bytes(lambda: finish(json_batch.decode(body, SPEC, OPERATIONS_MAX))) < 8 * len(body)
-    columns = {"key": ["a"] * 400, "update": [patch.replace('"7"', f'"{n}"') for n in range(1000, 1400)]}
-    table = pa.table(columns)
-    settings = arrow_batch.RowSettings("update")
-    assert peak_bytes(lambda: finish(arrow_batch.decode(table, SPEC, settings))) < 8 * len(body)

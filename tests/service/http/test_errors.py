@@ -72,18 +72,6 @@ def test_an_unknown_path_is_not_found(api: ApiClient, method: str, path: str) ->
     check_refused(api.client.request(method, path), 404, "not_found")
 
 
-def test_a_route_matches_whole_paths_only(api: ApiClient) -> None:
-    api.put("t", "a", {})
-    paths = get_paths()
-    for path in paths:
-        assert api.client.get(path).status_code in (200, 307), path
-        ends = ("%0A", "%0D", "%0D%0A", "%20", "%00", "x", "/", "//")
-        others = {f"/{path}", f"/%0A{path}", path.replace("/", "//"), *(f"{path}{end}" for end in ends)}
-        for other in others - paths:
-            response = api.client.get(str(api.client.base_url).rstrip("/") + other)
-            assert response.status_code in (404, 422), other
-
-
 def test_there_are_three_kinds_of_not_found(api: ApiClient) -> None:
     api.put(T, fresh(), {})
     check_refused(api.get(T, fresh()), 404, "record_not_found")
@@ -263,48 +251,6 @@ def test_no_response_names_the_server_software(api: ApiClient) -> None:
         assert "Server" not in api.client.get(path).headers
 
 
-def counted(api: ApiClient, table: str, operation: str, outcome: str) -> float:
-    text = api.client.get("/metrics").text
-    labels = f'operation="{operation}",outcome="{outcome}",table="{table}"'
-    found = re.search(rf"^tableside_operations_total\{{{labels}\}} (\S+)$", text, re.MULTILINE)
-    return float(found[1]) if found else 0.0
-
-
-@ON_EVERY_STORE
-def test_metrics_count_operations_by_table_operation_and_outcome(api: ApiClient) -> None:
-    table = fresh("counted")
-    keys = [fresh() for _ in range(5)]
-    api.batch(table, *({"op": "put", "key": key, "value": {}} for key in keys))
-    api.put(table, keys[0], {}, headers={"If-None-Match": "*"})
-    api.put(table, fresh(), {}, headers={"If-None-Match": "*"})
-    api.batch(table, *({"op": "get", "key": key} for key in [*keys, "none"]))
-    api.update(table, "absent", {"update": {}})
-    token = {"Tableside-Token": "w/1"}
-    api.delete(table, keys[0], headers=token)
-    api.delete(table, keys[0], headers=token)
-    for operation, outcome, count in (
-        ("put", "written", 5),
-        ("put", "created", 1),
-        ("put", "precondition_failed", 1),
-        ("get", "found", 5),
-        ("get", "absent", 1),
-        ("update", "record_not_found", 1),
-        ("delete", "written", 1),
-        ("delete", "replayed", 1),
-    ):
-        assert counted(api, table, operation, outcome) == count, (operation, outcome)
-
-
-def test_metrics_time_operations_and_name_no_key(api: ApiClient) -> None:
-    table, key = fresh("timed"), fresh("very-own-key")
-    api.put(table, key, {})
-    response = api.client.get("/metrics")
-    assert response.headers["Content-Type"].startswith("text/plain")
-    sample = rf'tableside_operation_duration_seconds_count\{{operation="put",outcome="written",table="{table}"\}} 1\.0'
-    assert re.search(sample, response.text)
-    assert key not in response.text
-
-
 def test_every_route_with_get_accepts_head(api: ApiClient) -> None:
     api.put("t", "a", {})
     for path in get_paths():
@@ -383,40 +329,6 @@ async def test_an_exception_is_internal_and_reveals_no_details(site: Site) -> No
     assert "secret" not in response.text
 
 
-@pytest.mark.parametrize(
-    ("error", "held_back"),
-    [
-        (StoreUnavailable("x"), True),
-        (StoreUnavailable("x", applied="unknown"), True),
-        (Contended("x"), True),
-        (RecordUnreadable("x"), False),
-        (TooLarge("x"), False),
-    ],
-)
-async def test_after_a_retriable_or_unknown_failure_later_operations_on_the_key_are_not_attempted(
-    site: Site, error: TableError, held_back: bool
-) -> None:
-    site.fail(error)
-    results = await site.batch(
-        {"op": "get", "key": "other"},
-        {"op": "put", "key": "k", "value": {}, "if_absent": True},
-        {"op": "delete", "key": "k"},
-        {"op": "put", "key": "other", "value": {}},
-        {"op": "get", "key": "k"},
-    )
-    assert [result.get("error", {}).get("code") for result in results] == [
-        "record_not_found",
-        error.code,
-        error.code,
-        None,
-        error.code,
-    ]
-    assert results[1]["error"]["applied"] == error.applied
-    assert site.keys.count("k") == (1 if held_back else 3)
-    if held_back:
-        assert [results[index]["error"]["applied"] for index in (2, 4)] == ["no", "no"]
-
-
 async def test_a_deadline_ends_unfinished_operations_without_further_calls(site: Site) -> None:
     site.store.takes_s = lambda operations: 20
     results = await site.batch(
@@ -429,12 +341,6 @@ async def test_a_deadline_ends_unfinished_operations_without_further_calls(site:
     assert [result["error"]["code"] for result in results] == ["deadline_exceeded"] * 3
     assert [result["error"]["applied"] for result in results] == ["no", "unknown", "no"]
     assert sorted(site.keys) == ["a", "b"]
-
-
-async def test_an_expired_deadline_causes_no_store_call(site: Site) -> None:
-    response = await site.client.get("/v1/tables/t/records/a", headers={"Prefer": "wait=0"})
-    check_refused(response, 504, "deadline_exceeded")
-    assert site.keys == []
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])

@@ -11,7 +11,6 @@ from service.http.api_client import ARROW, stream
 from support.raw_http import Answer, Connection
 from support.served import BATCH, RECORD, Served, connected, served
 from support.waiting import eventually
-from tableside.http import middleware
 
 BYTES_MAX = 10_000
 PROBES = ("/livez", "/readyz", "/metrics")
@@ -89,24 +88,6 @@ async def test_a_client_that_retries_too_early_is_served_only_after_the_delay(se
         assert asyncio.get_running_loop().time() - started >= 1
         assert answers[-1].status == 404
         assert service.metric("tableside_shed_total", reason="requests") < 4
-
-
-async def test_a_rejection_respects_the_headers_and_method_of_its_request(service: Served) -> None:
-    service.store.takes_s = lambda operations: 0.5
-    async with connected(service, 6) as [first, second, third, named, headed, closing]:
-        for caller in (first, second, third):
-            caller.send("GET", RECORD)
-        await service.called(3)
-        assert (await named.ask("GET", RECORD, x_request_id="mine-1")).headers["x-request-id"] == "mine-1"
-        headed.send("HEAD", RECORD)
-        head = (await headed.reader.readuntil(b"\r\n\r\n")).decode()
-        assert head.startswith("HTTP/1.1 503 ")
-        await asyncio.sleep(0.1)
-        assert headed.reader._buffer == b""  # type: ignore[attr-defined]  # there is no public way to look
-        answer = await closing.ask("GET", RECORD, connection="close")
-        check_shed(answer)
-        assert answer.last
-        assert await closing.reader.read() == b""
 
 
 async def test_operations_above_the_limit_are_rejected_before_any_is_attempted(service: Served) -> None:
@@ -215,18 +196,6 @@ async def test_a_rejected_client_that_expects_100_continue_is_disconnected(servi
         check_shed(answer)
         assert answer.last
         assert await other.reader.read() == b""
-
-
-async def test_a_stalled_body_times_out(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "BODY_TIMEOUT_S", 0.2)
-    async with connected(service, 1) as [slow]:
-        slow.send("PUT", RECORD, None, content_length="8000")
-        slow.writer.write(b"{")
-        answer = await slow.answer()
-        assert (answer.status, answer.json()["code"], answer.json()["applied"]) == (504, "deadline_exceeded", "no")
-        await service.idle()
-        slow.writer.write(b" " * 7999)
-        assert (await slow.ask("GET", RECORD)).status == 404
 
 
 async def test_slow_bodies_occupy_no_slot(service: Served) -> None:

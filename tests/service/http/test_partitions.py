@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,32 +62,6 @@ def in_each(shards: ApiClient, key: object, table: str = "t") -> list[Any]:
 
 
 # Single records
-
-
-def test_a_put_goes_to_the_partitions_in_the_query(shards: ApiClient) -> None:
-    for query, went_to in {"0,2": "0,2", "2,0,2": "0,2", "1": "1", "all": "0,1,2", "-1": "0,1,2"}.items():
-        key = fresh()
-        response = shards.put("t", key, {"n": 1}, params={"partitions": query})
-        assert response.status_code == 204
-        assert response.headers["Tableside-Partitions"] == went_to
-        assert ("ETag" in response.headers) == (len(went_to) == 1)
-        assert in_each(shards, key) == [{"n": 1} if str(index) in went_to else None for index in range(COUNT)]
-
-
-@pytest.mark.parametrize("params", [{}, {"partitions": "default"}])
-def test_a_record_is_found_in_the_partition_of_its_key(shards: ApiClient, params: dict[str, str]) -> None:
-    key = fresh()
-    place = str(default_partition(key, COUNT))
-    for response, status in (
-        (shards.put("t", key, {"n": 1}, params=params), 204),
-        (shards.get("t", key, params=params), 200),
-        (shards.update("t", key, {"update": {"n": 2}}, params=params), 204),
-        (shards.client.head(f"/v1/tables/t/records/{key}", params=params), 200),
-        (shards.delete("t", key, params=params), 204),
-        (shards.get("t", key, params=params), 404),
-    ):
-        assert (response.status_code, response.headers["Tableside-Partitions"]) == (status, place)
-        assert "Tableside-Dropped" not in response.headers
 
 
 def test_a_write_to_no_partition_is_acknowledged_as_dropped(shards: ApiClient) -> None:
@@ -430,19 +403,6 @@ def test_arrow_returns_the_outcome_of_each_partition(shards: ApiClient) -> None:
     assert (part["status"], part["code"], part["applied"], part["replayed"]) == (204, None, None, False)
     [found] = shards.rows("t", {"key": columns["key"].slice(1, 1)}, op="get")
     assert (found["status"], found["partitions"], found["dropped"]) == (404, None, False)
-
-
-def test_arrow_returns_the_expiry_of_each_partition(shards: ApiClient) -> None:
-    columns = {
-        "key": pa.array([fresh(), fresh()]),
-        "value": pa.array(["{}"] * 2),
-        "ttl_s": pa.array([100, None], pa.int64()),
-        "partitions": pa.array([[0, 2], [0, 2]]),
-    }
-    rows = read(shards.post("t", stream(columns), ARROW, params={"op": "put", "return": "true"}).content).to_pylist()
-    expiring, lasting = ([part["expires_at"] for part in row["partitions"]] for row in rows)
-    assert [re.fullmatch(r"20\d\d-.*Z", text) is not None for text in expiring] == [True, True]
-    assert lasting == [None, None]
 
 
 def test_arrow_may_carry_a_writer_in_every_row(shards: ApiClient) -> None:

@@ -48,16 +48,6 @@ def test_a_page_contains_keys_values_and_etags(api: ApiClient, filled: str) -> N
     assert response.headers["Tableside-Cursor"] == page["cursor"]
 
 
-@pytest.mark.parametrize("limit", [1, 10, 50, COUNT + 5, COUNT + 6, COUNT + 7, 1_000_000])
-@ON_EVERY_STORE
-def test_pages_return_every_record_once(api: ApiClient, filled: str, limit: int) -> None:
-    records = api.walk(filled, limit=limit)
-    assert len(records) == COUNT + 6
-    if not api.partitioned:
-        assert keys(records) == sorted(keys(records), key=lambda key: str(key).encode())
-    assert len(set(keys(records))) == COUNT + 6
-
-
 @ON_EVERY_STORE
 def test_the_last_page_has_no_cursor(api: ApiClient, filled: str) -> None:
     response = api.scan(filled, prefix="z")
@@ -80,14 +70,6 @@ def test_a_prefix_limits_the_scan(api: ApiClient, filled: str, prefix: str, coun
 def test_fields_choose_members(api: ApiClient, filled: str) -> None:
     [record] = api.walk(filled, prefix="record-007", fields="m,x")
     assert record["value"] == {"m": -7}
-
-
-@ON_EVERY_STORE
-def test_an_empty_table_has_one_empty_page(api: ApiClient) -> None:
-    table = fresh("emptied")
-    api.put(table, "a", {})
-    api.delete(table, "a")
-    assert api.scan(table).json() == {"records": [], "cursor": None}
 
 
 # Composite keys

@@ -79,17 +79,6 @@ async def test_a_cancelled_call_leaves_the_queue_or_frees_its_slot() -> None:
 
 
 @in_virtual_time
-async def test_a_call_cancelled_on_admission_passes_its_slot_on() -> None:
-    store = slow(1)
-    policy = Bulkhead(store, 1)
-    calls = [asyncio.create_task(policy.apply([put(f"{index}")])) for index in range(3)]
-    calls[0].add_done_callback(lambda done: calls[1].cancel())
-    assert isinstance((await calls[2])[0], Written)
-    assert [operation.key for [operation] in store.calls][-1] == "2"
-    assert isinstance((await policy.apply([put("d")], Budget(now() + 2)))[0], Written)
-
-
-@in_virtual_time
 async def test_an_exception_in_a_call_frees_its_slot() -> None:
     class Broken(Scripted):
         async def scan(self, scan: Scan) -> Page:
@@ -117,11 +106,6 @@ async def test_scans_are_calls_too() -> None:
     assert now() == started + 3
     waited = {"table": "t", "outcome": "waited"}
     assert registry.get_sample_value("tableside_bulkhead_calls_total", waited) == 3
-
-
-def test_at_least_one_call_is_admitted() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        Bulkhead(Scripted(), 0)
 
 
 @in_virtual_time

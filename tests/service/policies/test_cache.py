@@ -248,21 +248,6 @@ def test_the_size_of_the_cache_is_limited_and_exact() -> None:
     assert evicted > 100
 
 
-@in_virtual_time
-async def test_the_counted_size_is_close_to_the_used_memory() -> None:
-    tracemalloc = pytest.importorskip("tracemalloc")
-    kept = Entries(records_max=10**6, bytes_max=2**30, ttl_s=1.0, absent_ttl_s=1.0)
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        for number in range(20_000):
-            kept.put([(f"user-{number:06}", Record(b"%d" % number + b"x" * 95, f"{number:016x}"))], 0.0)
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert 0.75 < kept.size_bytes / (after - before) < 1.33
-
-
 # Concurrent gets share one load
 
 
@@ -318,31 +303,6 @@ async def test_a_read_without_waiting_gets_is_cancelled() -> None:
     assert await site.value() == n(0)
     assert site.store.cancelled == 1
     assert now() == pytest.approx(1000.1)
-
-
-@in_virtual_time
-async def test_gets_that_share_a_read_keep_their_own_deadlines() -> None:
-    site = await Site.made()
-    site.takes(5.0)
-    first = asyncio.create_task(site.one(Get("a")))
-    await asyncio.sleep(0.5)
-    assert isinstance(await site.one(Get("a"), within_s=1.0), DeadlineExceeded)
-    assert now() == pytest.approx(1001.5)
-    assert isinstance(await first, Record)
-    assert now() == pytest.approx(1005.0)
-
-
-@in_virtual_time
-async def test_a_batch_at_its_deadline_returns_finished_outcomes() -> None:
-    site = await Site.made()
-    await site.elsewhere(put("b", {"n": 2}))
-    site.takes(5.0, 0.1)
-    slow = asyncio.create_task(site.one(Get("a")))
-    await asyncio.sleep(0)
-    outcomes = await site.cache.apply([Get("a"), Get("b")], Budget(now() + 1.0))
-    assert list(map(type, outcomes)) == [DeadlineExceeded, Record]
-    assert outcomes[0].applied == "no"  # type: ignore[union-attr]  # just seen
-    assert isinstance(await slow, Record)
 
 
 @in_virtual_time
@@ -408,15 +368,6 @@ async def test_an_error_of_one_key_does_not_affect_other_keys() -> None:
 
 
 @in_virtual_time
-async def test_an_error_does_not_remove_fresh_records() -> None:
-    site = await Site.made()
-    await site.value()
-    site.store.fault = lambda operation, call: StoreUnavailable("x")
-    assert isinstance(await site.one(Get("a", 0)), StoreUnavailable)
-    assert await site.value() == n(0)
-
-
-@in_virtual_time
 async def test_an_exception_reaches_all_waiting_gets_and_the_next_get_reads() -> None:
     site = await Site.made()
     site.takes(1.0)
@@ -478,35 +429,6 @@ def test_a_cached_record_is_never_returned_after_a_write_with_unknown_outcome(er
     test()
 
 
-def test_a_read_before_a_cancelled_write_is_not_cached() -> None:
-    class Uncancelled(Policy):
-        """A store that applies its operations although the call was cancelled."""
-
-        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
-            if isinstance(operations[0], Get):
-                return await self._inner.apply(operations, budget)
-            try:
-                await asyncio.sleep(1.0)
-            finally:
-                await self._inner.apply(operations, budget)
-            return []
-
-    @in_virtual_time
-    async def test() -> None:
-        site = await Site.made()
-        site.cache._inner = Uncancelled(site.store)
-        await site.value()
-        task = asyncio.create_task(site.cache.apply([put("a", {"n": 1})]))
-        await asyncio.sleep(0.5)
-        assert await site.value() == n(0)  # read during the write, and not cached
-        task.cancel()
-        await asyncio.wait([task])
-        await asyncio.sleep(0)
-        assert await site.value() == n(1)
-
-    test()
-
-
 class Early(Policy):
     """A store that reads immediately and returns later, as over a slow network."""
 
@@ -520,35 +442,6 @@ class Early(Policy):
         outcomes = await self._inner.apply(operations, budget)
         await asyncio.sleep(self.takes_s[not isinstance(operations[0], Get)])
         return outcomes
-
-
-@in_virtual_time
-async def test_a_read_before_a_write_does_not_replace_the_written_record() -> None:
-    """W19: the slow read begins first and ends last."""
-    site = await Site.made()
-    site.cache._inner = early = Early(site.memory, reads_s=3.0)
-    slow = asyncio.create_task(site.value())
-    await asyncio.sleep(1.0)
-    await site.one(put("a", {"n": 1}))
-    assert await slow == n(0)
-    early.takes_s = (0.0, 0.0)
-    assert await site.value() == n(1)
-    assert early.calls == 3
-
-
-@in_virtual_time
-async def test_a_get_after_a_write_does_not_join_an_earlier_read() -> None:
-    site = await Site.made()
-    site.cache._inner = early = Early(site.memory, reads_s=3.0)
-    slow = asyncio.create_task(site.value())
-    await asyncio.sleep(1.0)
-    await site.one(put("a", {"n": 1}))
-    early.takes_s = (0.5, 0.0)
-    assert await site.value() == n(1)
-    assert not slow.done()
-    assert await slow == n(0)
-    assert await site.value() == n(1)
-    assert early.calls == 3
 
 
 @in_virtual_time
@@ -570,18 +463,6 @@ async def test_a_read_during_a_write_is_neither_cached_nor_shared_afterwards() -
     assert await site.value() is None
     assert await during == n(2)
     assert early.calls == 3
-
-
-@in_virtual_time
-async def test_of_concurrent_writes_the_last_one_to_end_counts() -> None:
-    site = await Site.made()
-    site.takes(5.0, 1.0)
-    slow = asyncio.create_task(site.one(put("a", {"n": 1})))
-    await asyncio.sleep(0)
-    await site.one(put("a", {"n": 2}))
-    assert await site.value() == n(2)  # not cached: the other write has not ended
-    await slow
-    assert await site.value() == n(1)
 
 
 # The maximum age that a get accepts
@@ -646,16 +527,3 @@ async def test_a_get_joins_a_read_only_if_the_result_is_recent_enough() -> None:
     assert isinstance(outcome, Record)
     assert outcome.age_s is None
     assert len(site.asked) == 4
-
-
-# Calls that bypass the cache, and metrics
-
-
-@in_virtual_time
-async def test_a_cached_record_is_returned_without_yielding() -> None:
-    site = await Site.made()
-    await site.value()
-    answering = site.cache.apply([Get("a"), Get("a")])
-    with pytest.raises(StopIteration) as answered:
-        answering.send(None)
-    assert len(answered.value.value) == 2

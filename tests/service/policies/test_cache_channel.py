@@ -30,11 +30,8 @@ from tableside.policies.cache import Cache
 from tableside.policies.cache.channel import Channel
 from tableside.policies.cache.messages import (
     KEYS_MAX,
-    MESSAGE_BYTES_MAX,
-    Message,
     PendingInvalidations,
     decode_message,
-    encode_messages,
 )
 from tableside.policies.metrics import PolicyMetrics
 from tableside.stores.memory import MemoryStore
@@ -43,7 +40,6 @@ from tableside.stores.redis.settings import RedisSettings
 pytestmark = pytest.mark.server
 
 SOON_S = 5.0
-COMPOSITE: list[Key] = ["a", 7, -(2**63), ("user", 3), "ü\n"]
 
 
 @pytest.fixture(scope="module")
@@ -166,24 +162,6 @@ async def test_a_write_is_acknowledged_after_its_invalidation_was_sent(pair: lis
         assert (message.table, message.keys) == (one.cache.spec.name_in_store, ["a"])
 
 
-async def test_a_replica_keeps_its_own_writes(redis_url: str) -> None:
-    async with replicas(redis_url) as [one]:
-        one.cache._through = True
-        await one.one(put("a", {"n": 1}))
-        await asyncio.sleep(0.1)
-        assert one.has_cached()
-        assert (one.counted("sent"), one.counted("received")) == (1, 0)
-
-
-@pytest.mark.parametrize("key", COMPOSITE, ids=repr)
-async def test_every_kind_of_key_is_invalidated(key: Key, pair: list[Replica]) -> None:
-    one, other = pair
-    other.cache._entries.put([(key, Record(b"{}", "e")), ("kept", Record(b"{}", "e"))], math.inf)
-    one.cache._subscription.publish([key])  # type: ignore[union-attr]  # it has a channel
-    await until(lambda: not other.has_cached(key))
-    assert other.has_cached("kept")
-
-
 async def test_writes_to_other_tables_invalidate_nothing(pair: list[Replica]) -> None:
     one, other = pair
     await other.value()
@@ -271,25 +249,6 @@ async def test_a_very_large_batch_invalidates_the_whole_table(pair: list[Replica
     await one.cache.apply([put(f"k{number}") for number in range(KEYS_MAX + 1)])
     await until(lambda: not other.has_cached("kept"))
     assert (one.counted("sent"), other.counted("received")) == (KEYS_MAX + 1, KEYS_MAX + 1)
-
-
-async def test_a_closed_cache_receives_nothing(pair: list[Replica]) -> None:
-    one, other = pair
-    await other.cache.close()
-    await one.one(put("a", {"n": 1}))
-    await asyncio.sleep(0.05)
-    assert other.counted("received") == 0
-    assert not other.channel._subscriptions
-
-
-async def test_closing_the_channel_delivers_pending_invalidations(pair: list[Replica]) -> None:
-    one, other = pair
-    await other.value()
-    one.cache._subscription.publish(["a"])  # type: ignore[union-attr]  # it has a channel
-    await one.channel.close()
-    await one.channel.close()
-    await until(lambda: not other.has_cached())
-    assert one.shown("channel_up", store="bus") == 0
 
 
 # When the channel fails
@@ -398,15 +357,6 @@ async def test_after_a_failover_the_channel_uses_the_new_primary(tmp_path: Path)
             await until(lambda: one.counted("received") == 1)
 
 
-async def test_a_unix_socket_is_a_channel_too(tmp_path: Path) -> None:
-    path = tmp_path / "redis.sock"
-    with running(tmp_path / "redis", ["--port", "0", "--unixsocket", str(path)]):
-        async with replicas(f"unix://{path}", f"unix://{path}") as [one, other]:
-            await other.value()
-            await one.one(put("a", {"n": 1}))
-            await until(lambda: not other.has_cached())
-
-
 async def test_a_hung_network_is_detected_and_blocks_no_write(redis_url: str) -> None:
     async with proxied(redis_url) as (proxy, way), replicas(way, redis_url) as [one, other]:
         for replica in (one, other):
@@ -426,22 +376,6 @@ async def test_a_hung_network_is_detected_and_blocks_no_write(redis_url: str) ->
         proxy.forward()
         await until(lambda: one.channel.up and not other.has_cached())
         assert not one.has_cached()  # it may have missed invalidations
-        assert await other.value() == n(1)
-
-
-@pytest.mark.parametrize("fault", [FaultProxy.cut, FaultProxy.garbage, FaultProxy.answer_lost])
-async def test_the_channel_recovers_from_every_network_fault(
-    fault: Callable[[FaultProxy], None], redis_url: str
-) -> None:
-    async with proxied(redis_url) as (proxy, way), replicas(way, redis_url) as [one, other]:
-        await one.value()
-        await other.value()
-        fault(proxy)
-        await one.one(put("a", {"n": 1}))
-        await until(lambda: not one.channel.up)
-        proxy.forward()
-        await until(lambda: one.channel.up and not other.has_cached())
-        assert not one.has_cached()
         assert await other.value() == n(1)
 
 
@@ -517,12 +451,6 @@ async def test_a_node_of_a_cluster_is_a_channel_too(redis_cluster_urls: list[str
 # Messages
 
 
-def test_no_message_is_longer_than_its_bound() -> None:
-    keys = [f"{number:01000}" for number in range(1000)]
-    assert encode_messages(b"me", {"t": keys})["t"] == (msgspec.msgpack.encode(Message(b"me", "t", None)), 1)
-    assert len(encode_messages(b"me", {"t": keys[:250]})["t"][0]) <= MESSAGE_BYTES_MAX
-
-
 def test_pending_invalidations_are_limited_and_merged() -> None:
     unsaid, later = PendingInvalidations(), PendingInvalidations()
     unsaid.add("t", list(range(KEYS_MAX)))
@@ -533,6 +461,3 @@ def test_pending_invalidations_are_limited_and_merged() -> None:
     assert later.tables == {"t": None, "u": {"x"}}
     later.add("t", ["y"])
     assert later.tables["t"] is None
-
-
-# Two processes

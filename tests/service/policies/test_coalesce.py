@@ -104,17 +104,6 @@ async def test_an_operation_with_a_close_deadline_sends_the_call_early() -> None
     assert store.sizes == [2]
 
 
-@in_virtual_time
-async def test_a_duplicate_get_with_a_close_deadline_sends_the_call_early() -> None:
-    coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=0.5)
-    began = now()
-    patient = asyncio.create_task(one(coalesce, Get("a")))
-    await turns()
-    await coalesce.apply([Get("a")], Budget(began + 0.2))
-    assert now() == began
-    await patient
-
-
 @pytest.mark.parametrize("linger_s", [0.0, 0.5])
 @in_virtual_time
 async def test_a_full_call_is_sent_immediately(linger_s: float) -> None:
@@ -142,18 +131,6 @@ async def test_an_operation_too_large_for_a_shared_call_is_sent_alone() -> None:
     store.calls.clear()
     await coalesce.apply([put(f"{index}") for index in range(30)] + large[:1])
     assert store.sizes == [30, 1]
-
-
-@in_virtual_time
-async def test_a_large_call_does_not_wait() -> None:
-    store = RecordingStore()
-    coalesce = Coalesce(store, operations_max=100, bytes_max=1000, linger_s=10.0)
-    began = now()
-    await coalesce.apply([Get(f"{index}") for index in range(25)])
-    await coalesce.apply([put(f"{index}") for index in range(25)])
-    assert (store.sizes, now()) == ([25, 25], began)
-    await coalesce.apply([Get(f"{index}") for index in range(24)])
-    assert now() == began + 10.0
 
 
 @pytest.mark.parametrize("linger_s", [0.0, None])
@@ -283,16 +260,6 @@ async def test_a_call_has_the_latest_deadline_and_each_caller_its_own() -> None:
     assert isinstance(await one(store, Get("b")), Record)
 
 
-@in_virtual_time
-async def test_an_operation_with_an_expired_deadline_is_not_sent() -> None:
-    store = RecordingStore()
-    coalesce = Coalesce(store, operations_max=10, bytes_max=1000)
-    for operations in ([Get("a")], [put("a")], LARGE_WRITE):
-        outcomes = await coalesce.apply(operations, Budget(now()))
-        assert all(isinstance(each, DeadlineExceeded) and each.applied == "no" for each in outcomes)
-    assert store.calls == []
-
-
 # Cancelled callers
 
 
@@ -310,21 +277,6 @@ async def test_cancelling_a_caller_removes_its_unsent_operations() -> None:
     ]
     assert store.calls == [[put("a"), put("c")]]
     await coalesce.close()
-
-
-@in_virtual_time
-async def test_callers_do_not_hang_if_the_store_cancels_a_call() -> None:
-    store = RecordingStore()
-    coalesce = Coalesce(store, **LARGE)
-
-    def fails(operations: Sequence[Operation]) -> list[Outcome] | None:
-        raise asyncio.CancelledError
-
-    store.fails = fails
-    ended = await asyncio.gather(*(one(coalesce, Get(key)) for key in "ab"), return_exceptions=True)
-    assert [type(each) for each in ended] == [asyncio.CancelledError] * 2
-    store.fails = lambda operations: None
-    assert await one(coalesce, Get("a")) is None
 
 
 @pytest.mark.parametrize("operation", [Get, put])
@@ -427,30 +379,6 @@ async def test_on_close_everything_queued_is_sent_and_answered() -> None:
     assert store.at_once == 0
     assert {type(outcome) for outcome in await asyncio.gather(*tasks)} == {Written}
     await large
-
-
-@in_virtual_time
-async def test_after_close_operations_do_not_linger_and_no_timer_remains() -> None:
-    coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=60.0)
-    await coalesce.close()
-    began = now()
-    await asyncio.gather(*(coalesce.apply([put(key)], Budget(began + 10)) for key in "ab"))
-    await coalesce.close()
-    assert now() == began
-    timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]  # there is no other way to see them
-    assert timers == []
-
-
-@in_virtual_time
-async def test_closing_one_table_does_not_affect_others() -> None:
-    one_table, other = (Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=5.0) for _ in "ab")
-    began = now()
-    task = asyncio.create_task(one(other, put("a")))
-    await turns()
-    await one_table.close()
-    assert now() == began
-    await task
-    assert now() == began + 6.0
 
 
 def test_calls_are_counted_by_size_and_reason() -> None:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from support.virtual_time import in_virtual_time, now
 from tableside.policies.metrics import PolicyMetrics
 from tableside.policies.rate_limit import Rate
-from tableside.policies.rate_limit.shared import KEEP_S, LEASE_S, Lease, LeasedBucket
+from tableside.policies.rate_limit.shared import LEASE_S, Lease, LeasedBucket
 
 
 class Limiter:
@@ -67,52 +67,6 @@ async def test_a_busy_caller_takes_larger_leases_up_to_the_limit() -> None:
         await asyncio.sleep(0.001)
     assert max(limiter.given) <= 1000 * LEASE_S + 1e-6
     assert limiter.questions <= 60
-
-
-@in_virtual_time
-async def test_unused_credits_are_dropped_soon() -> None:
-    limiter = Limiter(1000)
-    leased = bucket(limiter, per_s=1000)
-    await asyncio.gather(*(take_credits(leased) for _ in range(10)))
-    while not leased.try_take(2):
-        await take_credits(leased)
-    left = leased._credits
-    assert left > 0
-    await asyncio.sleep(KEEP_S + 0.01)
-    assert not leased.try_take(min(left, 0.5))
-    assert leased.take_some([0.5]) == 0
-
-
-@in_virtual_time
-async def test_a_call_that_gathers_credits_is_not_overtaken() -> None:
-    limiter = Limiter(0, per_s=10)
-    leased = bucket(limiter, per_s=10)
-    large = asyncio.create_task(take_credits(leased, 5))
-    await asyncio.sleep(0.35)
-    assert leased._credits > 0
-    assert not leased.try_take(0.01)
-    assert leased.take_some([0.01]) == 0
-    small = asyncio.create_task(take_credits(leased, 0.1))
-    started = now()
-    assert await large == 1
-    assert not small.done()
-    assert await small == 1
-    assert now() - started < 0.5
-
-
-@in_virtual_time
-async def test_a_cancelled_call_leaves_its_credits_to_the_next() -> None:
-    limiter = Limiter(0, per_s=10)
-    leased = bucket(limiter, per_s=10)
-    started = now()
-    large = asyncio.create_task(take_credits(leased, 5))
-    await asyncio.sleep(0)
-    next_one = asyncio.create_task(take_credits(leased, 1))
-    await asyncio.sleep(0.3)
-    large.cancel()
-    assert await next_one == 1
-    assert now() - started < 0.2 + 1, "some two tenths of a second's credits were there already"
-    assert leased._wanted == 0
 
 
 @in_virtual_time

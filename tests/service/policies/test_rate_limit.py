@@ -90,15 +90,6 @@ async def test_a_large_batch_does_not_starve_others() -> None:
 
 
 @in_virtual_time
-async def test_a_part_does_not_wait_for_the_part_before_it() -> None:
-    store = Scripted()
-    store.takes_s = lambda operations: 5
-    started = now()
-    await RateLimit(store, read=Rate(10, 1), write=None).apply(gets(5), Budget(now() + 60))
-    assert now() == pytest.approx(started + 5.4)
-
-
-@in_virtual_time
 async def test_a_waiting_write_does_not_delay_a_read() -> None:
     """Samza: one thread waited for reads and writes alike, and a write of 0.8 s delayed every read (W28)."""
     store = Scripted()
@@ -158,24 +149,6 @@ async def test_a_call_cancelled_while_waiting_returns_its_credits() -> None:
     assert now() == pytest.approx(started + 2)
 
 
-@in_virtual_time
-async def test_a_call_cancelled_on_admission_takes_no_credits() -> None:
-    store = Scripted()
-    policy = RateLimit(store, read=Rate(1, 1), write=None)
-    await policy.apply([Get("a")])
-    started = now()
-    first = asyncio.create_task(policy.apply([Get("b")], Budget(now() + 60)))
-    await asyncio.sleep(0)
-    asyncio.get_running_loop().call_at(
-        started + 1 + 5e-10, first.cancel
-    )  # later in the same iteration of the event loop
-    second = asyncio.create_task(policy.apply([Get("c")], Budget(now() + 60)))
-    await asyncio.gather(first, second, return_exceptions=True)
-    assert first.cancelled()
-    assert [operation.key for [operation] in store.calls] == ["a", "c"]
-    assert now() == pytest.approx(started + 1)
-
-
 async def waiting_for_ten(policy: RateLimit) -> asyncio.Task[Sequence[Outcome]]:
     """Take all credits, then start a batch that waits for 10, and return when half of them are available."""
     await policy.apply(gets(100))
@@ -193,18 +166,6 @@ async def test_a_call_that_waits_for_more_credits_is_not_overtaken() -> None:
     await policy.apply(gets(2), Budget(now() + 60))
     assert [count for _, count in arrivals(store)] == [100, 10, 1, 2]
     await batch
-
-
-@in_virtual_time
-async def test_if_a_large_waiting_call_is_cancelled_the_next_proceeds() -> None:
-    policy = RateLimit(Scripted(), read=Rate(100), write=None)
-    batch = await waiting_for_ten(policy)
-    one = asyncio.create_task(policy.apply([Get("one")], Budget(now() + 60)))
-    await asyncio.sleep(0)
-    started = now()
-    batch.cancel()
-    await one
-    assert now() == started
 
 
 @in_virtual_time
@@ -251,15 +212,6 @@ async def test_with_any_callers_at_most_the_burst_and_the_rate_pass() -> None:
     bucket = policy._gates["read"]._credits_of(NO_DEADLINE)
     assert isinstance(bucket, Bucket)
     assert bucket._queued_cost == 0
-
-
-@in_virtual_time
-async def test_coarse_timers_lose_no_credits() -> None:
-    store = Scripted()
-    policy = RateLimit(store, read=Rate(10_000, 1), write=None)
-    started = now()
-    await policy.apply(gets(5000), Budget(now() + 10))
-    assert now() - started == pytest.approx(0.5, abs=0.01)
 
 
 @pytest.mark.parametrize(("per_s", "burst"), [(0, 1), (-1, 1), (math.inf, 1), (math.nan, 1), (5, 0.5), (5, 0)])

@@ -20,7 +20,6 @@ from tableside.core.budget import Budget
 from tableside.core.errors import (
     Contended,
     DeadlineExceeded,
-    Internal,
     InvalidOperation,
     Overloaded,
     PreconditionFailed,
@@ -86,15 +85,6 @@ TOKEN = Token("w", 1)
 
 
 @in_virtual_time
-async def test_three_attempts_are_three_calls() -> None:
-    """Samza: a limit of n attempts made n + 1 calls (W26)."""
-    for attempts_max in (1, 2, 3, 7):
-        store = failing()
-        assert isinstance(await one(retry(store, attempts_max), Get("a")), StoreUnavailable)
-        assert len(store.calls) == attempts_max
-
-
-@in_virtual_time
 async def test_reads_and_writes_have_separate_numbers_of_attempts() -> None:
     store = failing()
     policy = Retry(store, read=RetrySchedule(4), write=RetrySchedule(2))
@@ -117,22 +107,6 @@ async def test_only_failed_operations_are_retried_and_count_once() -> None:
         assert isinstance(outcome, Written)
         assert outcome.value is not None
         assert same(values.decode(outcome.value), {"n": 1})
-
-
-@pytest.mark.parametrize("kind", [Throttled, StoreUnavailable, Contended])
-@in_virtual_time
-async def test_a_retriable_error_is_retried(kind: type[TableError]) -> None:
-    store = failing(kind, 2)
-    assert isinstance(await one(retry(store), put("a")), Written)
-    assert len(store.calls) == 3
-
-
-@pytest.mark.parametrize("kind", [InvalidOperation, PreconditionFailed, RecordNotFound, Internal, TooLarge])
-@in_virtual_time
-async def test_a_permanent_error_is_not_retried(kind: type[TableError]) -> None:
-    store = failing(kind)
-    assert isinstance(await one(retry(store), Get("a")), kind)
-    assert len(store.calls) == 1
 
 
 @in_virtual_time
@@ -219,23 +193,6 @@ async def test_a_write_with_an_order_is_repeated_without_effect(write: Operation
     assert found is None if isinstance(write, Delete) else isinstance(found, Record) and found.value == b'{"n":1}'
 
 
-@in_virtual_time
-async def test_a_retried_first_update_starts_from_the_default() -> None:
-    """Samza: with retries on, a first update failed instead of starting from its default (W5)."""
-    for applied, token in (("no", None), ("no", TOKEN), ("unknown", TOKEN)):
-        store = failing(StoreUnavailable, 1, applied=applied)
-        policy = retry(RateLimit(store, read=Rate(10), write=Rate(10)))
-        outcomes = await policy.apply(
-            [update("a", {"$inc": {"n": 1}}, {"n": 10}, token=token), update("b", {"$inc": {"n": 1}})]
-        )
-        assert isinstance(outcomes[0], Written)
-        found = await one(store, Get("a"))
-        assert isinstance(found, Record)
-        assert same(values.decode(found.value), {"n": 11})
-        assert isinstance(outcomes[1], TableError)
-        assert isinstance(outcomes[1], RecordNotFound) == (applied == "no"), "no token, so not asked again"
-
-
 @pytest.mark.parametrize("last", [Throttled, StoreUnavailable, PreconditionFailed, RecordNotFound, DeadlineExceeded])
 @in_virtual_time
 async def test_an_unknown_earlier_attempt_makes_the_outcome_unknown(last: type[TableError]) -> None:
@@ -270,26 +227,6 @@ async def test_pauses_grow_and_have_full_jitter() -> None:
 
 
 @in_virtual_time
-async def test_pauses_may_be_fixed_or_none() -> None:
-    store = failing()
-    assert await pauses(retry(store, 4, backoff="fixed", pause_s=0.3), store) == [0.3] * 3
-    store = failing()
-    assert await pauses(retry(store, 4, backoff="none", pause_s=2), store) == [0] * 3
-
-
-@in_virtual_time
-async def test_no_pause_passes_the_deadline() -> None:
-    store = failing()
-    policy = retry(store, 9, backoff="fixed", pause_s=1)
-    started = now()
-    outcome = await one(policy, Get("a"), started + 2.5)
-    assert isinstance(outcome, StoreUnavailable)
-    assert now() == started + 2, "the error is the answer as soon as another attempt cannot be in time"
-    assert len(store.calls) == 3
-    assert store.untils == [started + 2.5] * 3
-
-
-@in_virtual_time
 async def test_the_delay_of_the_store_is_respected() -> None:
     store = failing(Throttled, retry_after_s=3.0)
     assert await pauses(retry(store, pause_s=0.1, jitter=lambda: 1.0), store) == [3.1, 3.2]
@@ -297,16 +234,6 @@ async def test_the_delay_of_the_store_is_respected() -> None:
     store = failing(Throttled, retry_after_s=3.0)
     assert isinstance(await one(retry(store), Get("a"), started + 2), Throttled)
     assert now() == started, "a pause that passes the deadline is not begun"
-
-
-@in_virtual_time
-async def test_the_default_retry_delay_for_callers_adds_no_pause() -> None:
-    for kind in (Throttled, StoreUnavailable):
-        assert kind("x").retry_after_s == 1
-        store = failing(kind)
-        assert await pauses(retry(store, pause_s=0.1, jitter=lambda: 1.0), store) == [0.1, 0.2]
-        store = failing(kind, retry_after_s=1)
-        assert await pauses(retry(store, pause_s=0.1, jitter=lambda: 1.0), store) == [1.1, 1.2], "the same, but said"
 
 
 @in_virtual_time
@@ -324,31 +251,10 @@ async def test_an_operation_with_a_long_delay_does_not_prevent_retries_of_others
 
 
 @in_virtual_time
-async def test_a_rejection_by_the_rate_limit_is_not_retried() -> None:
-    store = Scripted()
-    policy = retry(RateLimit(store, read=Rate(1, 1), write=None))
-    started = now()
-    await one(policy, Get("a"), started + 0.5)
-    assert isinstance(await one(policy, Get("b"), started + 0.5), Throttled)
-    assert now() == started
-
-
-@in_virtual_time
 async def test_every_attempt_pays_the_rate_limit() -> None:
     store = failing()
     policy = retry(RateLimit(store, read=Rate(1, 2), write=None), backoff="none")
     assert await pauses(policy, store) == [0, 1]
-
-
-@in_virtual_time
-async def test_cancellation_ends_the_pause() -> None:
-    store = failing()
-    task = asyncio.create_task(one(retry(store, backoff="fixed", pause_s=2), Get("a")))
-    await asyncio.sleep(1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert len(store.calls) == 1
 
 
 # The total time
@@ -435,12 +341,6 @@ def test_a_budget_earns_a_share_fades_and_has_a_reserve() -> None:
     assert not budget.spend(1, 200), "credit that was earned long ago has expired"
 
 
-@pytest.mark.parametrize("arguments", [{"share": -1}, {"per_s": -1}, {"window_s": 0}])
-def test_a_budget_is_not_negative(arguments: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="at least 0"):
-        RetryBudget(**arguments)
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -457,10 +357,6 @@ def test_invalid_settings_are_rejected_at_construction(arguments: dict[str, Any]
     """Samza: a delay beyond its limit was detected only at run time (W45)."""
     with pytest.raises(ValueError, match=told):
         retry(Scripted(), **arguments)
-
-
-def test_one_attempt_need_not_fit_a_pause() -> None:
-    assert RetrySchedule(1, backoff="fixed", pause_s=2, total_s=1).attempts_max == 1
 
 
 @in_virtual_time

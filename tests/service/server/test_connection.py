@@ -12,7 +12,6 @@ from tableside.http import BODY_BYTES_MAX_KEY
 from tableside.server.connection import HttpConnection
 from tableside.server.exchange import SharedState
 from tableside.server.response_sender import PIECE_BYTES, TURN_BYTES, UnreadResponses
-from tableside.server.server import close_late
 
 GET = b"GET /%b HTTP/1.1\r\nhost: test\r\n\r\n"
 ALWAYS = b"cache-control: no-cache\r\nx-content-type-options: nosniff\r\n"
@@ -217,17 +216,6 @@ async def test_other_requests_have_a_turn_while_a_response_is_sent_to_a_fast_cli
     assert sent.partition(b"\r\n\r\n")[2] == b"".join(body[at::parts] for at in range(parts))
     protocol.data_received(GET % b"next")
     assert protocol.server_state.tasks
-
-
-async def test_what_a_client_has_read_is_measured_from_its_first_pause() -> None:
-    recorder, protocol = connected(answering(b"x" * 4 * TURN_BYTES))
-    fills_up(recorder, protocol, 2 * TURN_BYTES + PIECE_BYTES)
-    await answered(recorder, protocol)
-    while protocol.sender.writable.is_set() or protocol.sender.read_progress.sending:
-        await asyncio.sleep(0)
-    now = asyncio.get_running_loop().time()
-    assert not protocol.is_late(now + 29)
-    assert protocol.is_late(now + 31)
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
@@ -484,48 +472,6 @@ async def test_above_the_limit_of_unread_bytes_the_slowest_readers_are_disconnec
     third[1].sender.read_progress.sent_bytes += 100_000
     unread.count(third[1].sender)
     assert [recorder.done for recorder, _ in connections] == [["aborted"], ["aborted"], []]
-
-
-async def test_of_equally_slow_readers_the_first_is_disconnected() -> None:
-    now = 0.0
-    unread = UnreadResponses(lambda: now, 1000)
-    connections = [connected(answering(b"")) for _ in range(3)]
-    for recorder, protocol in connections:
-        now += 0.01
-        recorder.unread = 500
-        unread.count(protocol.sender)
-    assert [recorder.done for recorder, _ in connections] == [["aborted"], [], []]
-
-
-async def test_read_responses_and_ended_connections_are_not_counted() -> None:
-    unread = UnreadResponses(lambda: 0.0, 1000)
-    connections = [connected(answering(b"")) for _ in range(3)]
-    for recorder, protocol in connections:
-        recorder.unread = 900
-        unread.count(protocol.sender)
-        recorder.unread = 0
-    assert [recorder.done for recorder, _ in connections] == [[], [], []], "each was read before the next"
-    for recorder, protocol in connections:
-        recorder.unread = 900
-        unread.count(protocol.sender)
-        unread.forget(protocol.sender)
-    assert [recorder.done for recorder, _ in connections] == [[], [], []]
-
-
-async def test_late_connections_are_closed_and_small_responses_are_counted() -> None:
-    recorder, protocol = connected(answering(b"body"))
-    await answered(recorder, protocol)
-    recorder.done.clear()
-    recorder.unread, now = 600, asyncio.get_running_loop().time()
-    protocol.server_state.unread = UnreadResponses(lambda: now, 1000)
-    close_late(protocol.server_state, now)
-    assert recorder.done == []
-    recorder.unread = 1001
-    close_late(protocol.server_state, now)
-    assert recorder.done == ["aborted"]
-    recorder.done.clear()
-    close_late(protocol.server_state, now + 31)
-    assert recorder.done == ["aborted"]
 
 
 async def test_bytes_that_are_no_request_do_not_keep_a_connection_alive() -> None:

@@ -19,16 +19,13 @@ from contract import (
     Time,
     Tokens,
     Updates,
-    put,
 )
 from contract.opening import Opens
 from service.test_stateful import Machine
 from support.dynamodb_tables import fresh_store, settings
 from support.naive import Naive
 from tableside.catalog.table import Table
-from tableside.core import NOT_READ, Get, Operation, Record
-from tableside.core.store import Store, TableSpec, now_ms
-from tableside.stores.dynamodb import calls
+from tableside.core.store import Store, TableSpec
 from tableside.stores.dynamodb.client import Client
 
 
@@ -94,19 +91,6 @@ class TestDynalite(Dynalite, Updates, Preconditions):
 @pytest.mark.full
 class TestTheRestOnDynalite(Dynalite, Basics, KeysAndValues, Expiry, Tokens, Orders, Scans):
     """Features that are the same on both servers."""
-
-
-async def test_a_batch_stops_reading_when_its_responses_are_large_together(
-    dynamodb_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calls, "READ_BYTES_MAX", 1)
-    monkeypatch.setattr(calls, "CALLS_CONCURRENCY", 1)
-    async with fresh_store(dynamodb_client, TableSpec("t"), now_ms) as store:
-        gets: list[Operation] = [Get(f"{index}") for index in range(2 * calls.GET_KEYS_MAX + 1)]
-        await store.apply([put("0")])
-        outcomes = await store.apply(gets)
-    assert isinstance(outcomes[0], Record)
-    assert outcomes[1:] == [None] * (calls.GET_KEYS_MAX - 1) + [NOT_READ] * (calls.GET_KEYS_MAX + 1)
 
 
 class DynamodbMachine(Machine):

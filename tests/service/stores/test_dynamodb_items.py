@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from contract import Time, one, pages, put, record, refused, same, scanned, update, value, written
+from contract import Time, one, put, record, refused, same, scanned, update, value, written
 from contract.ordered_writes import KEPT_FOR_S, MEMORY_S
 from support.dynamodb_tables import fresh_table, get_item, opened, put_item
-from tableside.core import page_builder, values
+from tableside.core import values
 from tableside.core.errors import InvalidOperation, RecordNotFound, RecordUnreadable, TooLarge
 from tableside.core.operations import Delete, Get, Record, Token, Written
 from tableside.core.store import Scan, now_ms
-from tableside.stores.dynamodb import scans
 from tableside.stores.dynamodb.backend import DynamodbTableOptions
 from tableside.stores.dynamodb.client import Client
 
@@ -218,24 +217,6 @@ async def test_a_scan_names_a_key_that_no_record_can_have(
         with pytest.raises(RecordUnreadable, match="the scan cannot continue at the key ") as caught:
             await store.scan(Scan(10))
         assert re.search(named, caught.value.detail), caught.value.detail
-
-
-async def test_a_page_ends_early_among_expired_items(
-    dynamodb_client: Client, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    time = Time(real=False)
-    store = await opened(dynamodb_client, name, time.now_ms)
-    await store.apply([put(f"{index}", {}, ttl_s=1) for index in range(20)] + [put("live")])
-    await time.passes(1.0)
-    with monkeypatch.context() as patch:
-        patch.setattr(page_builder, "PAGE_SKIPPED_MAX", 5)
-        found = await pages(store, Scan(100))
-        assert len(found) >= 4
-        assert [key for page in found for key, _ in page.records] == ["live"]
-    monkeypatch.setattr(scans, "PAGE_SEARCH_S", 0.0)
-    found = await pages(store, Scan(2))
-    assert len(found) >= 10
-    assert [key for page in found for key, _ in page.records] == ["live"]
 
 
 async def test_an_item_that_another_tool_lets_expire_does(dynamodb_client: Client, name: str) -> None:

@@ -1,7 +1,6 @@
 """Orders as attributes of items: DynamoDB deletes an item only when its orders are no longer needed."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import pytest
 
@@ -58,24 +57,6 @@ async def test_dynamodb_deletes_an_item_when_its_orders_are_no_longer_needed(
     item, now = await get_item(dynamodb_client, name, KEY), time.now_ms()
     assert item.get("_ts_x") == (None if expires_s is None else {"N": f"{now + round(1000 * expires_s)}"})
     assert item.get("_ts_expires") == (None if deleted_s is None else {"N": f"{now // 1000 + deleted_s}"})
-
-
-async def test_an_update_of_an_item_with_orders_is_one_call(
-    dynamodb_client: Client, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = await opened(dynamodb_client, name)
-    await written(store, put("a", ttl_s=60, order=5))
-    calls: list[str] = []
-    write = store._calls.write
-
-    async def counted(verb: str, *rest: Any) -> Any:
-        calls.append(verb)
-        return await write(verb, *rest)
-
-    monkeypatch.setattr(store._calls, "write", counted)
-    await written(store, update("a", {"n": 1}))
-    assert calls == ["update_item"]
-    assert (await written(store, put("a", order=4))).superseded
 
 
 async def test_orders_count_for_the_size_of_an_item(dynamodb_client: Client, name: str) -> None:

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from contract import one, put, record, same, update, value, written
+from contract import one, put, same, update, value
 from service.test_stateful import Machine
 from support.dynamodb_tables import a_name, fresh_table, make, opened, settings as client_settings
 from tableside.core import updates, values
 from tableside.core.backend import Backend
-from tableside.core.budget import Budget
 from tableside.core.errors import InvalidOperation
 from tableside.core.operations import Get, Operation, Record, Written
-from tableside.core.store import TableSpec, now_ms
+from tableside.core.store import TableSpec
 from tableside.stores.dynamodb.backend import DynamodbBackend
 from tableside.stores.dynamodb.client import Client
 from tableside.stores.dynamodb.store import DynamodbStore
@@ -115,35 +114,6 @@ async def test_an_update_by_expression(store: DynamodbStore, before: Any, docume
     await check(store, [(before, document)])
 
 
-async def test_an_update_as_expression_is_one_call(store: DynamodbStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    client = store._calls._client
-    call = client.call
-
-    async def counted(verb: str, *rest: Any, **more: Any) -> Any:
-        calls.append(verb)
-        return await call(verb, *rest, **more)
-
-    await written(store, put("counted", {"a": {"b": 1}, "l": []}))
-    await one(store, Get("new"))
-    monkeypatch.setattr(client, "call", counted)
-    await written(store, update("counted", {"a": {"b": 2}}, {"never": 1}, ttl_s=60))
-    await written(store, update("counted", {"$push": {"l": 1}, "$unset": ["a.b"]}))
-    assert calls == ["update_item", "update_item"]
-    calls.clear()
-    assert (await written(store, update("new", {"a": 1}, {"b": 2}))).created
-    assert calls == ["update_item", "put_item"]
-    for document in ({"$inc": {"n": 1}}, {"$max": {"n": 1}}, {"$addToSet": {"l": 1}}, [{"n": 1}, {"n": 1}]):
-        calls.clear()
-        await written(store, update("counted", document))
-        assert calls[0] == "get_item", document
-    monkeypatch.undo()
-    assert same(await value(store, "counted"), {"a": {}, "l": [1], "n": 1})
-    assert (await record(store, "counted")).expires_ms > now_ms()
-    await written(store, update("counted", {"n": None}, ttl_s=-1))
-    assert (await record(store, "counted")).expires_ms == 0
-
-
 @pytest.mark.parametrize(
     "document", [{"$inc": {"n": 1}}, {"$push": {"seen": 1}}, {"$inc": {"n": 1}, "$push": {"seen": 1}}], ids=str
 )
@@ -156,15 +126,6 @@ async def test_concurrent_first_updates_lose_nothing(store: DynamodbStore, docum
         assert (len(created), created.count(True)) == (64, 1), outcomes
         count = {"n": 100 + 64 * ("$inc" in document), "seen": [1] * 64 * ("$push" in document)}
         assert same(await value(store, key), count)
-
-
-async def test_an_update_of_many_members_ends_before_its_deadline(store: DynamodbStore) -> None:
-    """It has too many for an expression. The time to find that must not grow with the square of their number."""
-    key, added = a_name(), {f"m{number}": 1 for number in range(25_000)}
-    await one(store, put(key, {"old": 1}))
-    [outcome] = await store.apply([update(key, {"$inc": added})], Budget(asyncio.get_running_loop().time() + 4))
-    assert isinstance(outcome, Written), outcome
-    assert await value(store, key) == {"old": 1, **added}
 
 
 async def test_updates_of_several_replicas_lose_nothing(dynamodb_client: Client) -> None:

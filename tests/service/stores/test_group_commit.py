@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 
 from support.waiting import WAIT_MAX_S, eventually
-from tableside.stores.rocksdb import group_commit
-from tableside.stores.rocksdb.group_commit import BYTES_PER_TURN_MAX, OPERATIONS_PER_TURN_MAX, GroupCommit, Turn
+from tableside.stores.rocksdb.group_commit import BYTES_PER_TURN_MAX, GroupCommit, Turn
 
 
 class Disk:
@@ -69,30 +68,6 @@ async def test_waiting_writes_share_one_sync(group: GroupCommit[str], disk: Disk
     disk.open.set()
     await asyncio.gather(first, *others)
     assert disk.syncs == 2
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "count", "turn_s", "syncs"),
-    [(0, OPERATIONS_PER_TURN_MAX // 2, 60.0, 3), (BYTES_PER_TURN_MAX // 2, 1, 60.0, 3), (0, 1, -1.0, 5)],
-    ids=["operations", "bytes", "time"],
-)
-async def test_a_turn_is_limited(
-    group: GroupCommit[str],
-    disk: Disk,
-    monkeypatch: pytest.MonkeyPatch,
-    size_bytes: int,
-    count: int,
-    turn_s: float,
-    syncs: int,
-) -> None:
-    monkeypatch.setattr(group_commit, "TURN_S", turn_s)
-
-    def work(turn: Turn) -> str:
-        turn.spend(size_bytes, count)
-        return "x"
-
-    await asyncio.gather(*(group.run(work) for _ in range(5)))
-    assert disk.syncs == syncs
 
 
 async def test_work_of_several_turns_alternates_with_other_work(group: GroupCommit[str], disk: Disk) -> None:

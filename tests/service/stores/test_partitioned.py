@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from contract import Basics, Preconditions, Scans, StoreContract, Time, one, pages, put, scanned, update, value, written
+from contract import Basics, Preconditions, Scans, StoreContract, Time, one, put, scanned, update, value, written
 from support.scripted import Scripted
 from tableside.core.backend import Backend
 from tableside.core.bounded_reads import NOT_READ
@@ -27,7 +27,7 @@ from tableside.core.errors import (
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Operation, Outcome, PartitionOutcome, Token, Write, Written
 from tableside.core.partitioner import default_partition
-from tableside.core.store import Capabilities, Scan, Store, TableSpec
+from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores import partitioned
 from tableside.stores.memory import MemoryBackend, MemoryStore
 from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore, combine_outcomes
@@ -330,36 +330,6 @@ async def test_a_page_ends_before_an_unavailable_partition_and_the_next_one_fail
     assert (rest.records, rest.position) == ([], None)
 
 
-async def test_a_page_with_records_does_not_wait_for_a_hung_partition(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tableside.stores.partitioned.NEXT_PARTITION_TIMEOUT_S", 0.05)
-    monkeypatch.setattr("tableside.stores.partitioned.PAGE_SEARCH_S", 60.0)
-    store, _ = await three()
-    await one(store, put("a", {}, partitions=EVERY))
-    watched = [Scripted(part) for part in store.partitions]
-    watched[1].takes_s = lambda operations: 0.5
-    read = store.with_policies(watched)
-    page = await read.scan(Scan(100))
-    assert page.partitions == [0]
-    rest = await read.scan(Scan(100, position=page.position))
-    assert (rest.partitions, rest.position) == ([1, 2], None)
-
-
-async def test_the_bytes_of_the_keys_of_all_partitions_limit_a_page() -> None:
-    spec = TableSpec("t", KeySchema((KeyField("a"), *(KeyField(f"k{index}") for index in range(7)))))
-    store = await composed(*(MemoryBackend() for _ in EVERY)).store(spec)
-    await one(store, put(("\1" * 1024,) * 8, {}, partitions=EVERY))
-    assert [page.partitions for page in await pages(store, Scan(1000, bytes_max=90_000))] == [[0, 1], [2]]
-
-
-async def test_a_page_that_searches_for_too_long_ends_with_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tableside.stores.partitioned.PAGE_SEARCH_S", 0.0)
-    store, _ = await three()
-    await one(store, put("a", {}, partitions=(2,)))
-    assert [page.partitions or [] for page in await pages(store, Scan(100))] == [[], [], [2]]
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 100])
 async def test_splits_are_shared_out_and_cover_every_partition(count: int) -> None:
     store, _ = await three()
@@ -423,12 +393,6 @@ async def test_concurrent_operations_open_a_partition_once() -> None:
     assert sleeping.opened == 2
 
 
-async def test_a_table_that_a_partition_cannot_have_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryStore, "capabilities", Capabilities(ttl=False))
-    with pytest.raises(Unsupported, match=r"partition 0, in store 'part-0': ttl"):
-        await composed(MemoryBackend(), MemoryBackend()).store(TableSpec("t", ttl_s=60))
-
-
 class IntegerKeyBackend(MemoryBackend):
     """A backend whose tables have an integer key."""
 
@@ -441,20 +405,6 @@ async def test_partitions_with_different_keys_are_rejected() -> None:
         await composed(IntegerKeyBackend(), MemoryBackend()).store(TableSpec("t"))
     found = await composed(IntegerKeyBackend(), IntegerKeyBackend()).store(TableSpec("t"))
     assert found.spec.key.fields == (KeyField("id", "integer"),)
-
-
-async def test_a_table_has_the_common_capabilities_of_its_partitions(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(MemoryStore, "capabilities", Capabilities(tokens=False, native_update=True))
-    backend = await RocksdbBackend.open(RocksdbSettings(path=str(tmp_path / "data")))
-    both = await composed(MemoryBackend(), backend).store(TableSpec("t"))
-    common = Capabilities(partitions=True, generations=False)
-    several = msgspec.structs.replace(common, tokens=False, sorted_scan=False, partition_scan=False)
-    assert both.capabilities == several
-    single = await composed(backend).store(TableSpec("t"))
-    assert single.capabilities == common
-    await backend.close()
 
 
 async def test_it_is_reachable_if_all_partitions_are_and_names_others() -> None:

@@ -22,7 +22,6 @@ from contract import (
     Time,
     etag,
     one,
-    pages,
     put,
     record,
     refused,
@@ -34,7 +33,6 @@ from contract import (
 )
 from contract.opening import Opens
 from service.test_stateful import Machine
-from support import large_records
 from support.postgres_tables import database, new_name, psql, settings
 from support.waiting import WAIT_MAX_S
 from tableside.core import values
@@ -52,7 +50,7 @@ from tableside.core.errors import (
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.postgres import backend as postgres_backend, connections, reads, scans
+from tableside.stores.postgres import backend as postgres_backend, connections, reads
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
 
@@ -101,23 +99,6 @@ async def test_a_table_created_with_psql_stores_records(backend: PostgresBackend
         assert refused(await one(store, refused_one), Unsupported)
     with pytest.raises(Unsupported):
         await backend.store(spec(name, create=False, ttl_s=5.0))
-
-
-async def test_a_page_ends_early_among_expired_records(
-    backend: PostgresBackend, direct: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scans, "PAGE_SKIPPED_MAX", 100)
-    name = new_name()
-    store = await backend.store(spec(name))
-    await direct.execute(
-        f"""INSERT INTO {quoted(name)} (key, value, _ts_expires)
-        SELECT to_char(n, 'FM0000'), '{{}}', CASE WHEN n % 250 > 0 THEN 1 END FROM generate_series(1, 1000) AS n"""
-    )
-    for limit, empty in ((1, 4), (3, 4), (100, 0)):
-        found = await pages(store, Scan(limit))
-        assert [key for page in found for key, _ in page.records] == ["0250", "0500", "0750", "1000"]
-        assert sum(not page.records for page in found) >= empty
-        assert len(found) <= 14
 
 
 async def test_rows_of_psql_are_records_and_psql_reads_records(
@@ -227,15 +208,6 @@ async def test_concurrent_replicas_create_one_table(postgres_dsn: str) -> None:
         await asyncio.gather(*(one(store, update("a", {"$inc": {"n": 1}}, {"n": 0})) for store in stores))
         assert same(await value(stores[0], "a"), {"n": 8})
         assert name in await backends[0].tables()
-
-
-async def test_large_records_are_read_in_pieces(backend: PostgresBackend) -> None:
-    store = await backend.store(spec(new_name()))
-    await large_records.write(store)
-    await large_records.assert_read_in_pieces(store)
-    await large_records.assert_scanned(store)
-    await large_records.assert_updated_in_pieces(store)
-    await large_records.delete(store)
 
 
 async def test_names_are_any_but_too_long(backend: PostgresBackend) -> None:

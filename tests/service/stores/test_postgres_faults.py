@@ -19,7 +19,6 @@ from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Scan, TableSpec
-from tableside.stores.postgres import store as postgres_store
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
 from tableside.stores.postgres.store import PostgresStore
@@ -139,17 +138,6 @@ async def test_without_a_connection_no_operation_is_applied(behind: Behind) -> N
     await behind.recovers()
 
 
-async def test_a_sweep_without_a_response_times_out(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_store, "SWEEP_MAX_S", 0.2)
-    behind.proxy.hang()
-    async with asyncio.timeout(2):
-        with pytest.raises(DeadlineExceeded):
-            await behind.store.sweep()
-    behind.proxy.forward()
-    await behind.recovers()
-    await behind.store.sweep()
-
-
 async def test_a_read_is_retried_once_on_a_new_connection(behind: Behind) -> None:
     behind.proxy.answer_lost(once=True)
     [outcome] = await behind.apply(Get("a"), deadline_s=2)
@@ -189,19 +177,6 @@ def losing_answer(proxy: FaultProxy, number: int, monkeypatch: pytest.MonkeyPatc
         patch.setattr(ProxyConnection, "answered", counted)
         yield
     proxy.forward()
-
-
-async def test_a_delay_within_the_deadline_is_tolerated(behind: Behind) -> None:
-    behind.proxy.delay(0.05)
-    outcomes = await behind.apply(Get("a"), put("b", {"n": 2}), update("c", {"$inc": {"n": 1}}), deadline_s=3)
-    assert isinstance(outcomes[0], Record)
-    assert isinstance(outcomes[1], Written)
-    assert isinstance(outcomes[2], Written)
-    behind.proxy.delay(2.0)
-    for outcome in await behind.apply(Get("a"), put("b", {"n": 3}), update("c", {"$inc": {"n": 1}})):
-        assert isinstance(outcome, DeadlineExceeded)
-    behind.proxy.forward()
-    await behind.recovers()
 
 
 async def test_operations_finished_at_the_deadline_keep_their_outcomes(behind: Behind) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hiredis import pack_command
 from pydantic import ValidationError
 from redis.asyncio import Redis
 from redis.crc import key_slot
@@ -33,7 +32,6 @@ from contract import (
 from contract.ordered_writes import KEPT_FOR_S, MEMORY_S
 from servers.process import free_port
 from servers.redis import redis
-from support import large_records
 from support.redis_tables import connected, own, redis_key, table, user
 from support.waiting import WAIT_MAX_S
 from tableside.catalog import Table
@@ -51,7 +49,6 @@ from tableside.core.store import Scan, Store, TableSpec, now_ms
 from tableside.stores.redis import scans
 from tableside.stores.redis.keys import KeyNames, side_key
 from tableside.stores.redis.scans import scan_node
-from tableside.stores.redis.scripts import LONG_WORD_BYTES, Command, Script
 from tableside.stores.redis.settings import RedisSettings, RedisTableOptions
 
 pytestmark = pytest.mark.server
@@ -226,14 +223,6 @@ async def test_names_in_another_form_are_not_in_scans(redis_url: str, tool: Any)
         assert set(await scanned(pairs)) == {("u", 1), (":", 2)}
 
 
-async def test_names_that_are_no_keys_do_not_hide_others_from_scans(store: Any, tool: Any) -> None:
-    await store.apply([put("a"), put("x" * 1024), put("ü")])
-    for foreign in (b"", b"\xff", b"x" * 1025, "ü".encode() * 513, b"a\0b"):
-        await tool.set(redis_key(store, "").encode() + foreign, "{}")
-        assert set(await scanned(store)) == {"a", "x" * 1024, "ü"}
-        await tool.delete(redis_key(store, "").encode() + foreign)
-
-
 # Side keys
 
 
@@ -273,15 +262,6 @@ async def test_a_side_key_expires_with_its_record(store: Any, tool: Any) -> None
     await written(store, update("a", {}, {}, ttl_s=50))
     assert json.loads(await tool.get(side)) == [1, ["v", 2], ["w", 2]]
     assert await tool.pexpiretime(side) == (await record(store, "a")).expires_ms > 0
-
-
-async def test_puts_without_expiry_and_tokens_are_one_command(own_redis_url: str) -> None:
-    async with table(own_redis_url) as store, Redis.from_url(own_redis_url) as client:
-        await client.config_resetstat()
-        await store.apply([put(f"{index}", {"n": index}) for index in range(100)])
-        statistics = await client.info("commandstats")
-        assert statistics["cmdstat_mset"]["calls"] == 1
-        assert "cmdstat_set" not in statistics
 
 
 async def test_puts_need_no_permission_for_many_keys_at_once(own_redis_url: str) -> None:
@@ -351,15 +331,6 @@ async def test_a_record_that_another_tool_makes_unreadable_keeps_its_tokens(stor
 # Scans
 
 
-async def test_every_page_of_a_slow_server_has_records(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page whose time is over after its first SCAN must not begin the same SCAN again, without an end."""
-    keys = [f"{index:04}" for index in range(402)]
-    await store.apply([put(key, {}) for key in keys])
-    monkeypatch.setattr(scans, "PAGE_SEARCH_S", -1.0)
-    found = await pages(store, Scan(100), 3000)
-    assert {key for page in found for key, _ in page.records} == set(keys)
-
-
 async def test_a_scan_of_few_records_in_a_large_database_ends(redis_url: str, store: Any) -> None:
     async with table(redis_url) as many:
         await many.apply([put(f"{index}") for index in range(1500)])
@@ -398,35 +369,6 @@ async def test_a_page_has_a_record_once_that_successive_scans_find(store: Any, m
     found = [[key for key, _ in page.records] for page in await pages(store, Scan(10_000))]
     assert {key for keys in found for key in keys} == {f"{index}" for index in range(3000)}
     assert all(len(keys) == len({*keys}) for keys in found)
-
-
-@pytest.mark.parametrize("failing", range(1, 6))
-async def test_a_failed_scan_fails_the_page(store: Any, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
-    await store.apply([put(f"{index}") for index in range(3000)])
-    replies = iter(range(1, 10))
-
-    async def fails(*arguments: Any) -> Any:
-        if next(replies) == failing:
-            raise StoreUnavailable("lost")
-        return await scan_node(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(scans, "scan_node", fails)
-        with pytest.raises(StoreUnavailable, match="lost"):
-            await store.scan(Scan(10_000))
-    assert len({*await scanned(store, limit=10_000)}) == 3000
-
-
-async def test_a_page_that_searches_for_too_long_ends_early(
-    redis_url: str, store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with table(redis_url) as many:
-        await many.apply([put(f"{index}") for index in range(1500)])
-    await store.apply([put("a"), put("b")])
-    monkeypatch.setattr(scans, "PAGE_SEARCH_S", 0.0)
-    found = await pages(store, Scan(10))
-    assert len(found) > 3
-    assert {key for page in found for key, _ in page.records} == {"a", "b"}
 
 
 @pytest.mark.parametrize(
@@ -652,51 +594,3 @@ async def test_many_long_values_are_sent_and_received_in_several_requests(store:
     found = await pages(store, Scan(100, bytes_max=3_000_000))
     assert {key for page in found for key, _ in page.records} == {f"{index}" for index in range(20)}
     assert all(len(page.records) <= 4 for page in found)
-
-
-@pytest.mark.parametrize("count", [1, 500])
-def test_a_long_value_is_sent_without_being_copied(count: int) -> None:
-    long, script = b"x" * (LONG_WORD_BYTES + 1), Script("return 1")
-    names, arguments = [f"{number}" for number in range(count)], [b"", long, b"\r\n" * LONG_WORD_BYTES]
-    parts = Command((), script=script, names=[names], arguments=[arguments]).packed()
-    assert any(part is long for part in parts)
-    command: Any = ("EVALSHA", script.sha, count, *names, *arguments)
-    assert b"".join(parts) == pack_command(command)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        [f"t:{number:04d}" for number in range(500)],
-        [f"t:{number}" for number in range(500)],
-        [f"t:\u00e9{number}" if number % 2 else f"t:e{number}" for number in range(500)],
-        ["t:\r\n$4"] * 500,
-        [""] * 500,
-    ],
-    ids=["one length", "several lengths", "beyond ASCII", "lines", "empty"],
-)
-@pytest.mark.parametrize("arguments", [[], [b"x" * length for length in range(200)]], ids=["none", "bytes"])
-def test_long_commands_are_packed_like_the_driver_packs_them(names: list[str], arguments: list[bytes]) -> None:
-    words: Any = ("MGET", *names, *arguments)
-    assert b"".join(Command(("MGET",), names=[names], arguments=[arguments]).packed()) == pack_command(words)
-
-
-async def test_operations_on_a_closed_backend_fail(redis_url: str) -> None:
-    async with connected(redis_url) as backend:
-        store = await backend.store(own(TableSpec("t")))
-        await backend.close()
-        for operation in (Get("a"), put("a"), update("a", {})):
-            outcome = await one(store, operation)
-            assert isinstance(outcome, StoreUnavailable)
-            assert outcome.applied == "no"
-
-
-async def test_large_records_are_read_in_pieces(store: Store, tool: Any) -> None:
-    await large_records.write(store)
-    await large_records.assert_read_in_pieces(store)
-    await large_records.assert_scanned(store)
-    await large_records.assert_updated_in_pieces(store)
-    await tool.set("expiring", "1", ex=600)  # so that reads are by the script
-    await large_records.assert_read_in_pieces(store)
-    await tool.delete("expiring")
-    await large_records.delete(store)

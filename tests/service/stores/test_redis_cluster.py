@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -34,19 +34,13 @@ from contract import (
     value,
 )
 from contract.opening import Opens
-from servers.process import HOST
-from servers.proxy import FaultProxy
 from servers.redis import redis_cluster
-from support import large_records
-from support.redis_tables import connected, own, redis_key, table, unopened
+from support.redis_tables import connected, own, redis_key, table
 from tableside.core.budget import Budget
-from tableside.core.errors import DeadlineExceeded, InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
+from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.redis.connection import Node
 from tableside.stores.redis.keys import ALL_SLOTS, KeyNames, PartitionIndex, parse_slots, slot_of
-from tableside.stores.redis.scripts import Command
-from tableside.stores.redis.servers import Cluster
 from tableside.stores.redis.settings import RedisTableOptions
 
 pytestmark = pytest.mark.server
@@ -305,59 +299,6 @@ async def test_partitions_in_one_slot_are_indexed(redis_cluster_urls: list[str])
             await backend.store(own(TableSpec("t", COMPOSITE), exclusive=True))
 
 
-async def test_discovering_slots_ends_at_the_deadline(redis_cluster_urls: list[str]) -> None:
-    async with FaultProxy.before(redis_cluster_urls[0]) as proxy:
-        proxy.hang()
-        started = asyncio.get_running_loop().time()
-
-        async def answered(store: Store, patience_s: float) -> TableError:
-            [outcome] = await store.apply([put("k")], Budget(started + patience_s))
-            assert asyncio.get_running_loop().time() - started < patience_s + 4
-            assert isinstance(outcome, TableError)
-            return outcome
-
-        with unopened(f"redis://{HOST}:{proxy.port}", cluster=True) as behind:
-            patient, hasty = await asyncio.gather(answered(behind, 5), answered(behind, 0.2))
-        assert isinstance(patient, StoreUnavailable)
-        assert isinstance(hasty, DeadlineExceeded)
-        assert patient.applied == hasty.applied == "no"
-
-
-class FakeNode:
-    """A connection to a node that serves every slot, or does not respond."""
-
-    def __init__(self, port: int, silent: set[int]) -> None:
-        self._port = port
-        self._silent = silent
-
-    async def send(self, packed: bytes, count: int, until: float) -> list[Any]:
-        if self._port not in self._silent:
-            return [[[0, 16383, [HOST.encode(), 2]]]]
-        await asyncio.sleep(max(0.0, until - asyncio.get_running_loop().time()))
-        return [DeadlineExceeded("silent")]
-
-    async def run(self, commands: Sequence[Command], until: float, **_: Any) -> list[Any]:
-        return [self._port] * len(commands)
-
-    def close(self) -> None:
-        pass
-
-
-async def test_a_hung_node_is_not_queried_repeatedly_by_callers_with_short_deadlines() -> None:
-    silent: set[int] = set()
-    cluster = Cluster((HOST, 1), lambda address: cast("Node", FakeNode(address[1], silent)))
-    loop = asyncio.get_running_loop()
-    commands = [Command(("PING",))]
-    assert await cluster.run(commands, loop.time() + 1) == [2]
-    for port in (1, 2):
-        silent.clear()
-        silent.add(port)
-        cluster._stale = True
-        replies = [await cluster.run(commands, loop.time() + 0.05) for _ in range(4)]
-        assert [2] in replies
-        assert cluster._stale is False
-
-
 async def test_only_the_records_of_a_lost_node_are_unavailable(tmp_path: Path) -> None:
     async with own_cluster(tmp_path) as (urls, clients), connected(urls[0], cluster=True) as backend:
         store: Any = await backend.store(own(TableSpec("t")))
@@ -378,11 +319,3 @@ async def test_only_the_records_of_a_lost_node_are_unavailable(tmp_path: Path) -
         await backend.ping()
         with pytest.raises(StoreUnavailable):
             await pages(store, Scan(10))
-
-
-async def test_large_records_are_read_in_pieces(store: Any) -> None:
-    await large_records.write(store)
-    await large_records.assert_read_in_pieces(store)
-    await large_records.assert_scanned(store)
-    await large_records.assert_updated_in_pieces(store)
-    await large_records.delete(store)

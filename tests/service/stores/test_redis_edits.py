@@ -1,17 +1,16 @@
 """Redis applies updates of members, and puts with new tokens, in one round trip, with the same results as otherwise."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from contract import one, put, record, refused, update, value, written
-from support.redis_tables import connected, own, redis_key, table
+from contract import one, put, record, update, value, written
+from support.redis_tables import redis_key, table
 from tableside.core import values
-from tableside.core.errors import InvalidOperation, RecordUnreadable
-from tableside.core.keys import KeyField, KeySchema
+from tableside.core.errors import InvalidOperation
 from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
 from tableside.core.store import Store, TableSpec
 from tableside.stores.memory import MemoryStore
@@ -110,15 +109,6 @@ async def test_an_edit_takes_one_round_trip(
     assert (await record(store, "a")).etag == outcome.etag
 
 
-async def test_a_default_takes_one_round_trip(store: Store, requests: list[int]) -> None:
-    await written(store, update("new", {"n": 1}, {}))  # loads the script
-    await written(store, Delete("new"))
-    requests.clear()
-    outcome = await written(store, update("new", {"$inc": {"n": 1}}, {"n": 5}))
-    assert (outcome.created, requests) == (True, [1])
-    assert await value(store, "new") == {"n": 6}
-
-
 NO_TOKENS: list[tuple[str, int]] = []
 
 
@@ -174,27 +164,6 @@ async def test_a_write_with_a_token_takes_one_round_trip_if_the_token_is_certain
     assert found[0] == found[1]
 
 
-async def test_a_default_with_a_token_counts_once(store: Store, requests: list[int]) -> None:
-    await written(store, Delete("new"))
-    requests.clear()
-    outcomes = [
-        await written(store, update("new", {"$inc": {"n": 1}}, {"n": 5}, token=Token("w", 1))) for _ in range(2)
-    ]
-    assert ([(outcome.created, outcome.replayed) for outcome in outcomes]) == [(True, False), (False, True)]
-    assert requests == [1, 1, 1]
-    assert await value(store, "new") == {"n": 6}
-
-
-async def test_puts_with_tokens_are_decided_one_by_one(store: Store, requests: list[int]) -> None:
-    await store.apply([put("replayed", {"n": 1}, token=Token("w", 5)), Delete("absent"), put("present", {"n": 1})])
-    requests.clear()
-    keys = ["replayed", "absent", "present"]
-    outcomes: Sequence[Any] = await store.apply([put(key, {"n": 2}, token=Token("w", 5)) for key in keys])
-    assert [outcome.replayed for outcome in outcomes] == [True, False, False]
-    assert requests == [1, 1], "one for all, and one to read the record of the replay"
-    assert [await value(store, key) for key in keys] == [{"n": 1}, {"n": 2}, {"n": 2}]
-
-
 WRITES: list[Callable[[Token], Operation]] = [
     lambda token: update("a", {"$inc": {"n": 1}}, token=token),
     lambda token: put("a", {"n": 2}, token=token),
@@ -233,37 +202,3 @@ async def test_an_uncertain_edit_takes_the_general_path(
     await written(store, update("a", {"$inc": {"n": 1}}))
     assert requests == [1, 1, 1]
     assert await value(store, "a") == {**document, "n": document["n"] + 1}
-
-
-async def test_text_of_another_tool_takes_the_general_path(store: Any, tool: Any) -> None:
-    name = redis_key(store, "a")
-    for text, expected in [('{"n" : 1}', {"n": 2}), ('{"n":1, "n":2}', {"n": 3}), ('{"n":1.0}', {"n": 2})]:
-        await tool.set(name, text)
-        await written(store, update("a", {"$inc": {"n": 1}}))
-        assert await value(store, "a") == expected
-    await tool.delete(name)
-    await tool.rpush(name, "x")
-    assert refused(await one(store, update("a", {"$inc": {"n": 1}}, {})), RecordUnreadable)
-
-
-async def test_a_member_that_repeats_the_key_takes_the_general_path(redis_url: str) -> None:
-    async with connected(redis_url) as backend:
-        named = own(TableSpec("edits", KeySchema((KeyField("id", "string"),))))
-        plain = await backend.store(TableSpec("edits", options=named.options))
-        store = await backend.store(named)
-        await plain.apply([put("same", {"id": "same", "n": 1}), put("other", {"id": "x", "n": 1})])
-        outcomes = await store.apply([update(key, {"$inc": {"n": 1}}) for key in ("same", "other")])
-        assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation]
-        assert await value(store, "same") == {"n": 2}
-
-
-async def test_concurrent_edits_of_a_record_all_count(store: Store) -> None:
-    await written(store, Delete("hot"))
-    writes: list[Operation] = [
-        update("hot", {"$inc": {"n": 1}} if index % 3 else {"$inc": {"n": 1}, "$push": {"list": 1}}, {"n": 0})
-        for index in range(60)
-    ]
-    outcomes = await asyncio.gather(*(store.apply([write]) for write in writes))
-    assert {type(outcome) for [outcome] in outcomes} == {Written}
-    found = await value(store, "hot")
-    assert (found["n"], len(found["list"])) == (60, 20)

@@ -11,14 +11,13 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from contract import COMPOSITE, STRINGS, one, pages, put, scanned, update, written
+from contract import COMPOSITE, STRINGS, one, put, scanned, update, written
 from support.redis_tables import connected, table, user
 from support.running import running
-from tableside.core.errors import InvalidOperation, MalformedRequest, StoreUnavailable, TableError, Throttled
+from tableside.core.errors import InvalidOperation, StoreUnavailable, TableError, Throttled
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Key, Operation, Token
-from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.redis import scans
+from tableside.core.store import Store, TableSpec
 from tableside.stores.redis.partition_scans import COMPLETE_SCRIPT
 from tableside.stores.redis.scans import Position
 from tableside.stores.redis.scripts import EXPIRED_MAX
@@ -231,17 +230,6 @@ async def test_an_index_expires_with_the_last_of_its_records(store: Any, tool: A
     assert await in_partition(store) == [1]
 
 
-async def test_a_record_in_its_last_millisecond_is_in_the_index(store: Any, tool: Any) -> None:
-    for round_ in range(30):
-        await written(store, put(("u", round_), ttl_s=0.002))
-        await written(store, put(("u", -1 - round_), ttl_s=100))
-        async with tool.pipeline() as both:
-            both.zrange("_tsi:visits:u:", 0, -1)
-            both.exists(f"visits:u:{round_}")
-            members, exists = await both.execute()
-        assert not exists or round_ in days(members)
-
-
 # Records without an index
 
 
@@ -296,29 +284,6 @@ async def test_only_the_run_that_was_scanned_is_marked(tool: Any) -> None:
     assert await tool.get("_tsc:x") == b"1"
 
 
-async def test_completing_the_index_of_a_large_database_takes_several_pages(
-    store: Any, tool: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scans, "ROUNDS_MAX", 3)
-    await tool.mset({f"filler:{index}": "" for index in range(20_000)})
-    await tool.mset({f"visits:u:{day}": "{}" for day in range(100)})
-    found = await pages(store, Scan(1000, partition="u"))
-    assert len(found) > 2
-    assert [key[1] for page in found for key, _ in page.records] == list(range(100))  # type: ignore[index]  # composite
-    assert not any(page.records for page in found[:-1])
-
-
-@pytest.mark.parametrize("text", [b"", b"x", b"{}", b"[1]", b'["99999"]'], ids=repr)
-async def test_an_invalid_position_is_rejected(store: Any, text: bytes) -> None:
-    with pytest.raises(MalformedRequest):
-        await store.scan(Scan(10, partition="u", position=text))
-
-
-async def test_a_prefix_of_an_integer_is_refused(store: Any) -> None:
-    with pytest.raises(InvalidOperation):
-        await store.scan(Scan(10, partition="u", prefix="1"))
-
-
 # Cost
 
 
@@ -338,15 +303,6 @@ async def test_the_cost_of_a_scan_does_not_depend_on_the_size_of_the_database(ex
     await exclusive.apply([put((f"u{user}", day)) for user in range(50) for day in range(50)])
     assert await commands_of(tool, exclusive) == few
     assert "scan" not in few
-
-
-async def test_a_page_of_a_partition_continues_in_the_index(exclusive: Any, tool: Any) -> None:
-    await exclusive.apply([put(("u", day), {"long": "x" * 1000}) for day in range(100)])
-    await in_partition(exclusive)
-    found = await pages(exclusive, Scan(1000, partition="u", bytes_max=5000))
-    assert len(found) >= 15
-    assert [key[1] for page in found for key, _ in page.records] == list(range(100))  # type: ignore[index]  # composite
-    assert [len(page.records) for page in await pages(exclusive, Scan(50, partition="u"))] == [50, 50, 0]
 
 
 # Configuration

@@ -11,18 +11,14 @@ from rocksdict import Options, Rdict
 
 from contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
 from support.waiting import WAIT_MAX_S, eventually
-from tableside.core import NOT_READ, READ_BYTES_MAX, value_bytes
 from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.key_ranges import Range
 from tableside.core.keys import KeyField, KeySchema
-from tableside.core.memory import Memory
 from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.core.transitions import Stored
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 from tableside.stores.rocksdb.database import FIRST_RECORD
 from tableside.stores.rocksdb.group_commit import Turn
-from tableside.stores.rocksdb.records import pack, unpack
 
 
 class TestRocksdb(StoreContract):
@@ -201,26 +197,6 @@ async def test_a_failing_database_gives_outcomes_instead_of_exceptions(tmp_path:
             await store.splits(4)
 
 
-async def test_a_failed_sweep_is_retried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    time = Time(real=False)
-    async with database(tmp_path, time, sweep_every_s=0.02) as backend:
-        store = await backend.store(TableSpec("t"))
-        await store.apply([put("a", ttl_s=1), put("b")])
-        await time.passes(1.0)
-
-        def fails(*_: object) -> None:
-            raise OSError("unreadable")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(backend._database, "items", fails)
-            await eventually(lambda: "the next sweep retries" in caplog.text)
-        await swept(backend, 1)
-    async with raw(tmp_path) as found:
-        assert [key for key, _ in found.items(from_key=FIRST_RECORD)] == [b"t\0b"]
-
-
 async def test_the_sweep_removes_only_expired_records(tmp_path: Path) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.05) as backend:
@@ -332,37 +308,6 @@ async def test_after_a_failed_sync_outcomes_are_unknown(tmp_path: Path, monkeypa
         assert not isinstance(outcomes[1], TableError)
         assert outcomes[2] is not None
         await written(store, put("b", {"n": 2}))
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        Stored(b'{"n":1}', "00000000000000ff"),
-        Stored(b"{}", "ffffffffffffffff", 1_700_000_000_000),
-        Stored(None, "0000000000000001", 1, Memory((("w", 0),))),
-        Stored(b"{}", "0123456789abcdef", 0, Memory((("ü" * 128, 2**63 - 1), ("🛫" * 128, 7)), b'{"":5}')),
-        Stored(b"{}", "0123456789abcdef", 5, Memory(tuple((f"w{index}", index) for index in range(8)))),
-    ],
-    ids=str,
-)
-def test_packing_keeps_everything(stored: Stored) -> None:
-    assert unpack(pack(stored)) == stored
-
-
-@pytest.mark.parametrize(("writes", "beyond_mib"), [(0, 1), (1, 9)])  # a turn of the writer ends after 8 MiB
-async def test_a_call_stops_reading_when_its_values_are_large_together(
-    tmp_path: Path, writes: int, beyond_mib: int
-) -> None:
-    mib = 2**20
-    async with database(tmp_path) as backend:
-        store = await backend.store(TableSpec("t"))
-        for index in range(60):
-            await written(store, put(str(index), {"text": "x" * (mib - 100)}))
-        gets: list[Operation] = [Get(str(index)) for index in range(60)]
-        outcomes = await store.apply([put("other"), *gets] if writes else gets)
-        found = [outcome for outcome in outcomes if outcome is not NOT_READ]
-        assert READ_BYTES_MAX < value_bytes(found) <= READ_BYTES_MAX + beyond_mib * mib
-        assert outcomes.count(NOT_READ) == 60 + writes - len(found)
 
 
 async def test_the_space_of_a_dropped_table_is_reclaimed(tmp_path: Path) -> None:

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rocksdict import WriteBatch
 
 from contract import Time, pages, put, scanned, written
 from service.stores.test_rocksdb import database
 from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded
-from tableside.core.operations import Get, Operation, Token, Written
+from tableside.core.operations import Get, Operation, Written
 from tableside.core.page_builder import PAGE_SKIPPED_MAX
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.rocksdb import RocksdbBackend, group_commit, scans
-from tableside.stores.rocksdb.scans import BYTES_PER_TURN_MAX, KEYS_PER_TURN_MAX
+from tableside.stores.rocksdb import RocksdbBackend, group_commit
+from tableside.stores.rocksdb.scans import KEYS_PER_TURN_MAX
 
 
 @pytest.fixture
@@ -69,32 +68,6 @@ async def test_a_page_ends_early_among_expired_records(store: Store, time: Time,
     assert max(examined) <= KEYS_PER_TURN_MAX + 1
 
 
-@pytest.mark.parametrize("token", [None, Token("w", 1)])
-async def test_a_turn_writes_a_bounded_number_of_bytes(
-    store: Store, token: Token | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text, written_bytes = "x" * (2**20 - 100), list[int]()
-    database_write = type(store._database).write  # type: ignore[attr-defined]
-
-    def write(self: Any, batch: WriteBatch) -> None:
-        written_bytes.append(batch.size_in_bytes())
-        database_write(self, batch)
-
-    monkeypatch.setattr(type(store._database), "write", write)  # type: ignore[attr-defined]
-    outcomes = await store.apply([put(f"k{index}", {"text": text}, token=token) for index in range(30)])
-    assert {type(outcome) for outcome in outcomes} == {Written}
-    assert len(written_bytes) == 4
-    assert max(written_bytes) <= group_commit.BYTES_PER_TURN_MAX + 2**20
-    assert len(await scanned(store)) == 30
-
-
-async def test_a_turn_of_a_scan_examines_a_bounded_number_of_bytes(store: Store, examined: list[int]) -> None:
-    size_bytes = BYTES_PER_TURN_MAX // 4
-    await store.apply([put(f"{index:02}", {"long": "x" * size_bytes}) for index in range(12)])
-    assert len(await scanned(store)) == 12
-    assert max(examined) <= 5
-
-
 async def test_a_cancelled_scan_ends_with_its_turn(store: Store, time: Time, examined: list[int]) -> None:
     await fill_expired(store, time, 3 * KEYS_PER_TURN_MAX)
     scan = asyncio.create_task(store.scan(Scan(1)))
@@ -104,13 +77,6 @@ async def test_a_cancelled_scan_ends_with_its_turn(store: Store, time: Time, exa
     await asyncio.wait([scan])
     assert await store.apply([Get(f"missing-{index}") for index in range(100)]) == [None] * 100
     assert len(examined) == 1
-
-
-async def test_splits_are_fewer_if_the_time_is_over(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    await store.apply([put(f"{index:05}") for index in range(3000)])
-    monkeypatch.setattr(scans, "SPLITS_S", 0.0)
-    [part] = await store.splits(64)
-    assert await scanned(store, split=part) == await scanned(store)
 
 
 async def test_other_writes_run_between_the_turns_of_a_large_batch(

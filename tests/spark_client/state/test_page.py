@@ -39,6 +39,7 @@ def feed(directory: Path) -> None:
         (directory / f"{batch}.json").write_text("\n".join(rows))
 
 
+@pytest.mark.daily
 @pytest.mark.jvm
 @pytest.mark.usefixtures("small_spark")
 def test_the_programs_and_commands_have_the_documented_effects(tmp_path: Path) -> None:

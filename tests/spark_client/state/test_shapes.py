@@ -34,8 +34,9 @@ DAILY = ("v1", "v1 fetching and tidying")
 """Checkpoints of the older format, which share most code with the newer one."""
 
 ALIKE = [
-    *("counted complete", "windows update", "distinct then counted", "joined inner", "joined full"),
-    *("grouped", "counted twice"),
+    *("counted complete", "windows update", "chained append", "distinct then counted", "distinct within", "limited"),
+    *("sessions by number", "joined inner", "joined full", "joined for ever", "counted twice"),
+    *("grouped", "grouped processing time"),
 ]
 """Queries that use their state like another one. They run daily."""
 

@@ -9,7 +9,7 @@ from servers.jdk import ensure_javac
 from spark_client.connecting import printed_by
 from support.running import Service
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.daily, pytest.mark.jvm]
 
 
 @pytest.mark.usefixtures("small_spark")

@@ -18,7 +18,7 @@ OF_ANY_PROVIDER = [
     for case in names(class_name)
     if case not in OF_OURS
 ]
-SEQUENCES, SEQUENCES_FULL = 15, 50
+SEQUENCES, SEQUENCES_FULL = 8, 50
 OF_SPARKS_OWN = 5
 
 

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, expect
 from service.http.console.looking import WITHIN_MS, looking
 from support.running import Service
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.daily, pytest.mark.browser, pytest.mark.xdist_group("browser")]
 GETS = 400
 COLOUR = "([selector, member]) => getComputedStyle(document.querySelector(selector))[member]"
 

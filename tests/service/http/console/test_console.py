@@ -3,18 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from itertools import pairwise
 
 import pytest
 
 from support.virtual_time import in_virtual_time, now
 from tableside.http.console.console import (
     EVERY_S,
-    NOW_S,
     ROWS_MAX,
     SAMPLES_MAX,
     SHARE_MAX,
-    SPAN_S,
     UNWATCHED_EVERY_S,
     WATCHED_S,
     Console,
@@ -40,14 +37,6 @@ async def running(console: Console) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-@in_virtual_time
-async def test_it_samples_rarely_without_open_pages() -> None:
-    times: list[float] = []
-    async with running(Console(at_cost(0.0, times))):
-        await asyncio.sleep(10 * UNWATCHED_EVERY_S + 1)
-    assert [after - before for before, after in pairwise(times)] == [UNWATCHED_EVERY_S] * 10
 
 
 @in_virtual_time
@@ -113,34 +102,6 @@ def filled(samples: int, every_s: float = 2.0) -> History:
     return history
 
 
-def test_the_current_values_cover_the_last_seconds() -> None:
-    history = filled(100)
-    now = history.now("t")
-    assert now is not None
-    assert now.seconds == NOW_S + 1  # samples are two seconds apart
-    assert now.per_s("reads") == 5
-    assert filled(1).now("t") is None
-    assert (start := filled(3).now("t")) is not None
-    assert start.seconds == 4
-
-
-def test_a_new_table_starts_at_zero() -> None:
-    history = History()
-    history.add(0.0, reading_of())
-    history.add(2.0, reading_of(t=8.0))
-    assert (now := history.now("t")) is not None
-    assert now.per_s("reads") == 4
-    assert (total := history.now()) is not None
-    assert total.per_s("reads") == 4
-
-
-def test_samples_older_than_ten_minutes_are_removed() -> None:
-    history = History()
-    for at in range(0, 3000, 10):
-        history.add(at, reading_of(t=1.0))
-    assert len(history) == SPAN_S / 10 + 1
-
-
 def test_the_number_of_samples_is_limited() -> None:
     assert len(filled(1000, every_s=0.1)) == SAMPLES_MAX
 
@@ -150,17 +111,3 @@ def test_a_thousand_tables_take_no_more_memory_than_a_few() -> None:
     for at in range(200):
         history.add(at, reading_of(**{f"t{number}": float(at) for number in range(1000)}))
     assert len(history) == ROWS_MAX / 1000
-
-
-def test_steps_are_aligned_to_the_clock_so_that_plots_are_stable() -> None:
-    history = filled(50)
-    before = {round(98 - ago_s, 6): change.per_s("reads") for ago_s, change in history.changes("t", step_s=10)}
-    history.add(100.0, reading_of(t=500.0))
-    after = {round(100 - ago_s, 6): change.per_s("reads") for ago_s, change in history.changes("t", step_s=10)}
-    assert before.items() <= after.items()
-    assert len(after) == len(before) + 1
-
-
-@pytest.mark.parametrize("samples", [0, 1])
-def test_the_first_plot_is_empty(samples: int) -> None:
-    assert list(filled(samples).changes("t", step_s=10)) == []

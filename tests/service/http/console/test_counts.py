@@ -7,14 +7,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import put
-from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
 from tableside.catalog.table_metrics import TableMetrics
 from tableside.core.budget import Budget
-from tableside.core.operations import Get, Written
+from tableside.core.operations import Get
 from tableside.core.store import TableSpec
-from tableside.http.console.console import FAILURES, FAMILIES, SHED, Change, Counts, quantile, read
+from tableside.http.console.console import FAILURES, FAMILIES, Change, Counts, read
 from tableside.settings import TableSettings
 from tableside.stores.memory import MemoryStore
 
@@ -30,13 +29,6 @@ def change(before: Counts, after: Counts, seconds: float = 10.0) -> Change:
     return Change(seconds, before, after)
 
 
-def test_rates_use_the_increase_within_the_interval() -> None:
-    now = change(counts(reads=100, writes=5), counts(reads=150, writes=10))
-    assert now.per_s("reads") == 5
-    assert now.per_s("reads", "writes") == 5.5
-    assert now.operations == 55
-
-
 def test_a_decreased_counter_was_reset() -> None:
     assert change(counts(reads=100), counts(reads=7))["reads"] == 0
 
@@ -49,12 +41,6 @@ def test_the_failed_share_excludes_errors_of_callers() -> None:
     assert "refused" not in FAILURES
 
 
-def test_the_hit_share_is_relative_to_gets_through_a_cache() -> None:
-    after = counts(cache_hit=6, cache_miss=1, cache_coalesced=2, cache_bypassed=1)
-    assert change(Counts(), after).hit_share == 0.6
-    assert change(Counts(), Counts()).hit_share is None
-
-
 def test_latency_uses_the_observations_within_the_interval() -> None:
     before, after = Counts(), Counts()
     for bound in (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, math.inf):
@@ -62,19 +48,6 @@ def test_latency_uses_the_observations_within_the_interval() -> None:
         after[f"le {bound}"] = 1000 + (100 if bound >= 0.1 else 0)
     assert change(before, after).latency_s(0.5) == pytest.approx(0.075)
     assert change(after, after).latency_s(0.5) is None
-
-
-@pytest.mark.parametrize(
-    ("share", "expected"),
-    [(0.25, 0.5), (0.5, 1.0), (0.75, 1.5), (0.9, 1.8), (1.0, 2.0)],
-)
-def test_a_quantile_lies_evenly_within_its_bucket(share: float, expected: float) -> None:
-    assert quantile(share, [(1.0, 10.0), (2.0, 20.0), (math.inf, 20.0)]) == pytest.approx(expected)
-
-
-def test_a_quantile_beyond_the_last_bound_is_that_bound() -> None:
-    assert quantile(0.99, [(1.0, 5.0), (2.0, 5.0), (math.inf, 10.0)]) == 2.0
-    assert quantile(0.99, [(1.0, 0.0), (math.inf, 0.0)]) is None
 
 
 def table(metrics: StackMetrics, name: str = "t", **settings: object) -> Table:
@@ -99,33 +72,6 @@ async def test_a_row_contains_the_operations_of_a_table() -> None:
     assert 0 < row["calls seconds"] < 10
     assert 0 < (row.latency_s(0.99) or 0.0) < 10
     assert row["le inf"] == 6
-
-
-async def test_the_total_is_of_all_tables() -> None:
-    registry = CollectorRegistry()
-    metrics = StackMetrics(registry)
-    for name in ("one", "two"):
-        await table(metrics, name).one(Get("a"))
-    reading = read(registry.collect())
-    assert sorted(reading.tables) == ["one", "two"]
-    assert reading.total["reads"] == 2
-
-
-def test_shed_requests_count_in_the_total() -> None:
-    registry = CollectorRegistry()
-    metrics = InFlightMetrics(registry)
-    for reason in ("requests", "operations", "operations"):
-        metrics.shed.labels(reason).inc()
-    reading = read(registry.collect())
-    assert reading.total[SHED] == 3
-    assert reading.tables == {}
-
-
-async def test_a_write_to_no_partition_is_not_refused() -> None:
-    registry = CollectorRegistry()
-    TableMetrics(StackMetrics(registry).operations, "t").one(put("a"), Written(None, partitions=()), 0.001)
-    row = Change(1.0, {}, read(registry.collect()).tables["t"])
-    assert (row["writes"], row["dropped"], row["refused"]) == (1, 1, 0)
 
 
 async def test_metrics_of_policies_are_read() -> None:

@@ -13,6 +13,7 @@ from support.running import Service
 pytestmark = pytest.mark.xdist_group("browser")
 
 
+@pytest.mark.daily
 @pytest.mark.browser
 async def test_the_page_shows_the_interface_without_blocked_requests(browser: Browser, service: Service) -> None:
     said: list[str] = []

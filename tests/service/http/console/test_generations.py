@@ -144,6 +144,7 @@ def test_changes_need_the_rights_the_configuration_and_a_page_of_the_console(
     client.delete(f"{api}/{number}")
 
 
+@pytest.mark.daily
 @pytest.mark.browser
 async def test_a_generation_is_activated_and_deleted_in_a_browser(
     browser: Browser, service: Service, client: httpx.Client, loaded: int

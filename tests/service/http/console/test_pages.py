@@ -1,11 +1,9 @@
 """Pages without a browser: response headers, rejected requests, and that content of records is escaped."""
 
 import html
-import json
 import re
 import socket
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -15,12 +13,11 @@ import pytest
 
 from support.running import Service, running
 from support.waiting import until
-from tableside.http.console.records import COMPARED_LINES_MAX, SHOWN_CHARACTERS_MAX
+from tableside.http.console.records import SHOWN_CHARACTERS_MAX
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("browser")]  # the group shares the services
 
 FROM_A_PAGE = {"HX-Request": "true", "Sec-Fetch-Site": "same-origin"}
-TOKEN = f'{{name: all, sha256: "{sha256(b"all").hexdigest()}", read: ["*"], write: ["*"]}}'
 RECORD = "/console/tables/quiet/record?k0="
 
 
@@ -48,17 +45,6 @@ def test_a_page_is_not_cached_and_runs_only_its_own_scripts(client: httpx.Client
     assert answer.headers["Referrer-Policy"] == "no-referrer"
     assert answer.headers["Cache-Control"] == "no-store"
     assert not re.search(r"<script(?![^>]* src=)|<style|style=| on[a-z]+=", answer.text)
-
-
-def test_the_files_of_a_page_exist(client: httpx.Client) -> None:
-    paths = re.findall(r'(?:src|href)="(/console/static/[^"]+)"', client.get("/console").text)
-    assert len(paths) == 4
-    for path in paths:
-        answer = client.get(path)
-        assert answer.status_code == 200
-        assert answer.headers["Cache-Control"] == "public, max-age=86400"
-        assert answer.headers["Content-Type"].startswith(("text/", "image/svg+xml"))
-    assert client.get("/console/static/htmx.LICENSE").status_code == 404
 
 
 def test_an_absent_table_has_an_error_page(client: httpx.Client) -> None:
@@ -148,11 +134,6 @@ def test_a_cached_record_shows_its_age_unless_the_cache_is_bypassed(client: http
     assert re.search("Read from</dt><dd>the store", client.get(f"{path}&fresh=on").text)
 
 
-def test_settings_and_capabilities_are_shown(client: httpx.Client) -> None:
-    found = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", client.get("/console/tables/limited").text))
-    assert (found["read.rate_per_s"], found["deadline_s"], found["capabilities.if_match"]) == ("1", "0.05", "yes")
-
-
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 def test_other_methods_are_rejected(client: httpx.Client, method: str) -> None:
     assert client.request(method, f"{RECORD}a", headers=FROM_A_PAGE).status_code == 405
@@ -189,15 +170,6 @@ def test_an_invalid_value_is_shown_again_with_the_reason(
     assert "The record is unchanged." in answer.text
     assert members["value"].replace('"', "&#34;") in answer.text
     assert client.get("/v1/tables/quiet/records/faulty").status_code == 404
-
-
-def test_long_versions_are_compared_in_part(client: httpx.Client) -> None:
-    stored = list(range(2 * COMPARED_LINES_MAX))
-    put(client, "quiet", "compared", {"n": stored})
-    page = form(client, "compared", {"etag": "other", "value": json.dumps({"n": stored[1:]})}).text
-    versions = [html.unescape(version) for version in re.findall(r"<figure>.*?<pre[^>]*>(.*?)</pre>", page, re.DOTALL)]
-    assert [len(version.strip().splitlines()) for version in versions] == [COMPARED_LINES_MAX] * 2
-    assert re.findall("<mark>(.*)</mark>", versions[1]) == ["    0,"]
 
 
 def test_the_form_decides_whether_the_expiry_is_kept(client: httpx.Client) -> None:
@@ -262,59 +234,6 @@ def test_a_record_is_looked_up_in_one_partition(client: httpx.Client, partitions
     assert "<code>invalid_operation</code>" in page
 
 
-@pytest.mark.parametrize(
-    ("table", "label"),
-    [
-        ("quiet", "Key begins with"),
-        ("numbers", None),
-        ("visits", "user begins with"),
-        ("days", 'note begins with <span class="quiet">within one day</span>'),
-        ("notes", 'user begins with <span class="quiet">or note, if user is given</span>'),
-        ("points", None),
-    ],
-)
-def test_a_prefix_is_offered_for_strings(client: httpx.Client, table: str, label: str | None) -> None:
-    labels = re.findall(r'<label for="prefix">(.*?)</label>', client.get(f"/console/tables/{table}").text)
-    assert labels == ([] if label is None else [label])
-
-
-def test_every_figure_has_an_explanation(client: httpx.Client) -> None:
-    put(client, "quiet", "explained", {"n": 1})
-    for path in ("/console", "/console/tables/quiet", f"{RECORD}explained"):
-        page = client.get(path).text
-        figures = re.findall(r'<tr[^>]*>.*?</tr>|<dl class="facts">.*?</dl>|<figure[^>]*>', page, re.DOTALL)
-        assert figures
-        for figure in figures:
-            for cell in re.findall(r'<td class="number"[^>]*>', figure):
-                assert "title=" in cell or figure.startswith("<tr title="), figure
-            assert not figure.startswith(("<figure>", '<figure class="plot">')), figure
-            assert "<div>" not in figure or "facts" not in figure, figure
-
-
-def test_the_amounts_in_flight_have_their_limits(client: httpx.Client) -> None:
-    until(lambda: "In flight" in client.get("/console").text)
-    text = " ".join(re.sub("<[^>]*>", "", client.get("/console").text).split())
-    assert re.search(r"In flight: \S+ of 1,024 requests, \S+ of 100,000 operations, \S+ \S+ of 256 MiB", text)
-
-
-def test_pages_link_the_http_api_and_the_metrics(client: httpx.Client) -> None:
-    page = client.get("/console").text
-    for path in ("/docs", "/metrics"):
-        assert f'<a href="{path}">' in page
-        assert client.get(path).status_code == 200
-
-
-def test_responses_that_are_not_pages_have_an_icon(client: httpx.Client) -> None:
-    answer = client.get("/favicon.ico")
-    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "image/svg+xml")
-
-
-def test_an_empty_table_shows_how_to_write_a_record(client: httpx.Client) -> None:
-    page = client.get("/console/tables/points/records").text
-    assert f"curl -X PUT {client.base_url}".rstrip("/") + "/v1/tables/points/records/1/1" in page
-    assert "No matching records." in client.get("/console/tables/points/records?partition=7").text
-
-
 def test_an_empty_service_shows_how_to_write_the_first_record(tmp_path: Path) -> None:
     with running(tmp_path) as started, httpx.Client(base_url=started.url) as client:
         page = html.unescape(client.get("/console").text)
@@ -324,17 +243,6 @@ def test_an_empty_service_shows_how_to_write_the_first_record(tmp_path: Path) ->
         assert body is not None
         assert client.put(url[1], content=body[1], headers={"Content-Type": "application/json"}).status_code == 204
         assert "curl" not in client.get("/console").text
-
-
-def test_a_configuration_without_tables_shows_how_to_add_one(tmp_path: Path) -> None:
-    config = tmp_path / "tableside.yaml"
-    config.write_text(f"stores: {{local: {{kind: memory}}}}\nauth: {{tokens: [{TOKEN}], metrics: admin}}\n")
-    with running(tmp_path, config) as started:
-        page = httpx.get(f"{started.url}/console", headers={"Authorization": "Bearer all"}).text
-    assert "profiles: {store: local}" in page
-    assert "Authorization: Bearer $TABLESIDE_TOKEN" in page
-    assert 'href="/docs"' in page
-    assert 'href="/metrics"' not in page
 
 
 def test_shed_requests_are_shown(tmp_path: Path) -> None:

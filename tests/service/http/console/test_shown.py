@@ -68,21 +68,6 @@ def test_shares(number: float | None, expected: str) -> None:
     assert numbers.share(number) == expected
 
 
-def test_rates_have_a_unit() -> None:
-    assert [numbers.rate(number) for number in (None, 0, 7.5, 12_345)] == [numbers.NONE, "0/s", "7.5/s", "12.3k/s"]
-
-
-def test_sizes() -> None:
-    assert [numbers.size_bytes(size) for size in (0, 1023, 3482, 2**24)] == ["0 B", "1023 B", "3.4 KiB", "16 MiB"]
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(1, 1), (1.01, 2), (2.2, 2.5), (30, 50), (0.00071, 0.001), (999, 1000), (1000, 1000)]
-)
-def test_an_axis_ends_at_a_round_number(value: float, expected: float) -> None:
-    assert plots.round_up(value) == pytest.approx(expected)
-
-
 def plotted(write: Callable[[float | None], str], points: plots.Points, top: float = 0.0) -> plots.Plot:
     """Return a plot of one line, whose current value is the last point. Its axis ends at `top` or above."""
     definition = plots.PlotDefinition("t", "about t", write, top_min=top, top_max=top or math.inf)
@@ -101,27 +86,6 @@ def test_a_line_connects_its_points_and_has_gaps_for_missing_ones() -> None:
     assert [mark.text for mark in drawn.rows] == ["0", "50", "100"]
     assert [mark.text for mark in drawn.columns] == [f"{MINUS}10 min", f"{MINUS}5 min", "now"]
     assert not drawn.empty
-
-
-def test_an_empty_plot_has_a_message() -> None:
-    drawn = plotted(numbers.share, [(0, None)], top=1)
-    assert drawn.empty
-    assert [mark.text for mark in drawn.rows] == ["0", "50 %", "100 %"]
-    assert drawn.lines[0]["now"] == numbers.NONE
-
-
-def test_labels_of_an_axis_fit_between_its_line_and_the_edge() -> None:
-    character = 6.2  # the widest digit at the font size of labels, in units of the plot
-    for top in (0.0125, 0.025, 0.25, 2.5e3, 25e3, 2.5):
-        for write in (numbers.seconds, numbers.rate, numbers.share):
-            drawn = plotted(write, [(0, top)])
-            if write is not numbers.share or top <= 1:
-                assert max(len(mark.text) for mark in drawn.rows) * character <= plots.LEFT - 6
-
-
-def test_a_sparkline_states_its_scale() -> None:
-    assert plots.spark([(20, 3.0), (0, 12.0)]).top == 12.0
-    assert plots.spark([]).top == 0.0
 
 
 def test_only_errors_above_zero_are_drawn_as_alerts() -> None:
