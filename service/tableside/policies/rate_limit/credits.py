@@ -8,9 +8,9 @@ until the bucket is full and leaves a debt, and later calls wait for it.
 import asyncio
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -30,35 +30,59 @@ TIMER_LATENESS_S = 0.01
 """Delay of a timer that loses no credits: for waiting calls, the bucket fills this much above the burst."""
 
 
-class Credits(Protocol):
-    """The credits of one limit. Calls wait for them in a fair queue, and none overtakes it."""
+class Credits(ABC):
+    """The credits of one limit, which gains `per_s` per second. Calls wait for them in a fair queue.
+
+    A cost above `burst` is paid alone, when so many credits are available.
+    """
+
+    def __init__(self, per_s: float, burst: float, credit: float) -> None:
+        self.burst = burst
+        self._per_s = per_s
+        self._credits = credit
 
     def try_take(self, cost: float) -> bool:
         """Take the credits if they are available and no call waits. Return whether they were taken."""
-        ...
+        if self._free() + ROUNDING < cost:
+            return False
+        self._credits -= cost
+        return True
 
     def take_some(self, costs: Sequence[float]) -> int:
         """Pay as many of the first of these costs as there are credits for, if no call waits. Return their number."""
-        ...
+        count, cost = affordable(costs, self._free(), self.burst)
+        self._credits -= cost
+        return count
 
+    @abstractmethod
     async def take(self, costs: Sequence[float], until: float) -> int:
         """Wait for credits to pay the first of these costs, and possibly more. Return their number, or 0.
 
         It is 0 if no credits arrive by `until`, a time of `time.monotonic`. A cancelled call has taken nothing.
         """
-        ...
-
-    def refund(self, cost: float) -> None:
-        """Return credits that were taken and not used."""
-        ...
 
     def charge(self, cost: float) -> None:
         """Take credits that may not be available yet. Later calls wait for them, but never longer than `DEBT_S`."""
-        ...
+        self._update()
+        self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
 
+    @abstractmethod
     def wait_s(self, cost: float) -> float:
         """Return the seconds until, at the earliest, an operation of this cost can pass after all waiting calls."""
-        ...
+
+    @property
+    @abstractmethod
+    def _busy(self) -> bool:
+        """Whether calls wait."""
+
+    @abstractmethod
+    def _update(self) -> None:
+        """Update the available credits to the current time."""
+
+    def _free(self) -> float:
+        """Return the credits that a new call may take."""
+        self._update()
+        return -math.inf if self._busy else self._credits
 
 
 def affordable(costs: Sequence[float], credit: float, burst: float) -> tuple[int, float]:
@@ -82,14 +106,12 @@ class _Waiter(msgspec.Struct, frozen=True):
     granted: asyncio.Future[None]
 
 
-class Bucket:
+class Bucket(Credits):
     """A bucket that gains `per_s` credits per second, up to `burst`. It starts full."""
 
     def __init__(self, per_s: float, burst: float) -> None:
-        self.burst = burst
-        self._per_s = per_s
+        super().__init__(per_s, burst, burst)
         self._share = max(1.0, min(burst, per_s * SHARE_S))
-        self._credits = burst
         self._counted_at = -math.inf
         self._queue: deque[_Waiter] = deque()
         self._queued_cost = 0.0
@@ -98,32 +120,18 @@ class Bucket:
     @property
     def full(self) -> bool:
         """Return whether the bucket is full and has no queue, like a new one."""
-        self._fill()
-        return not self._queue and self._credits + ROUNDING >= self.burst
+        return self._free() + ROUNDING >= self.burst
 
-    def try_take(self, cost: float) -> bool:
-        """Take the credits if they are available and no call waits. Return whether they were taken."""
-        self._fill()
-        if self._queue or self._credits + ROUNDING < cost:
-            return False
-        self._credits -= cost
-        return True
-
-    def take_some(self, costs: Sequence[float]) -> int:
-        """Pay as many of the first of these costs as there are credits for, if no call waits. Return their number."""
-        self._fill()
-        if self._queue:
-            return 0
-        count, cost = affordable(costs, self._credits, self.burst)
-        self._credits -= cost
-        return count
+    @property
+    def _busy(self) -> bool:
+        return bool(self._queue)
 
     async def take(self, costs: Sequence[float], until: float) -> int:
         """Wait for credits to pay the first of these costs, at most one share. Return their number.
 
         Return 0 immediately if the credits cannot be available by `until`.
         """
-        self._fill()
+        self._update()
         available = self._credits - self._queued_cost + (until - self._counted_at) * self._per_s
         count, cost = affordable(costs, min(available, self._share), self.burst)
         if not count:
@@ -133,19 +141,9 @@ class Bucket:
         await self._wait_in_queue(cost)
         return count
 
-    def refund(self, cost: float) -> None:
-        """Return credits that were taken and not used."""
-        self._credits += cost
-        self._grant()
-
-    def charge(self, cost: float) -> None:
-        """Take credits that may not be available yet. Later calls wait for them."""
-        self._fill()
-        self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
-
     def wait_s(self, cost: float) -> float:
         """Return the seconds until an operation of this cost can pass, after all waiting calls."""
-        self._fill()
+        self._update()
         return max(0.0, (self._queued_cost + self._need(cost) - self._credits) / self._per_s)
 
     def _need(self, cost: float) -> float:
@@ -161,12 +159,12 @@ class Bucket:
         except asyncio.CancelledError:
             if waiter.granted.cancelled():
                 self._queued_cost -= cost
-                self._grant()
             else:
-                self.refund(cost)
+                self._credits += cost
+            self._grant()
             raise
 
-    def _fill(self) -> None:
+    def _update(self) -> None:
         now = time.monotonic()
         most = self.burst + (self._per_s * TIMER_LATENESS_S if self._queue else 0)
         if self._credits < most:
@@ -178,7 +176,7 @@ class Bucket:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._fill()
+        self._update()
         while self._queue:
             waiter = self._queue[0]
             if not waiter.granted.done():

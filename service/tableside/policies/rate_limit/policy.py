@@ -5,9 +5,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -79,16 +77,12 @@ class Gated(Policy):
 
     _gates: Mapping[Direction, "Gate"]
 
-    def around(self, inner: Store) -> Self:
-        """Return a policy with the same credits around another store."""
-        twin = super().around(inner)
-        twin._gates = {way: gate.around(inner) for way, gate in self._gates.items()}  # noqa: SLF001
-        return twin
-
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations as their credits arrive. Operations without credits in time get Throttled."""
         gate = self._gates.get(direction(operations))
-        return await (self._inner if gate is None else gate).apply(operations, budget)
+        return await (
+            self._inner.apply(operations, budget) if gate is None else gate.apply(self._inner, operations, budget)
+        )
 
 
 class RateLimit(Gated):
@@ -124,7 +118,7 @@ class RateLimit(Gated):
         credit = self._credits(way, rate)
         name = f"table {table!r}: its {way} limit (rate_per_s) of {rate.per_s:g} credits per second"
         counters = self._metrics.throttled.labels(table, way), self._metrics.throttle_seconds.labels(table, way)
-        return Gate(self._inner, lambda budget: credit, name, *counters, self._traces, self._cost)
+        return Gate(lambda budget: credit, name, *counters, self._traces, self._cost)
 
     def _credits(self, way: Direction, rate: Rate) -> Credits:
         if self._shared is None:
@@ -141,7 +135,6 @@ class Gate:
 
     def __init__(
         self,
-        inner: Store,
         credits_of: Callable[[Budget], Credits],
         name: str,
         throttled: Counter,
@@ -149,7 +142,6 @@ class Gate:
         traces: Traces | None,
         cost: Cost,
     ) -> None:
-        self._inner = inner
         self._credits_of = credits_of
         self._name = name
         self._throttled_count = throttled
@@ -158,39 +150,33 @@ class Gate:
         self._cost = cost
         self._uniform = cost.uniform
 
-    def around(self, inner: Store) -> "Gate":
-        """Return a gate with the same credits before another store."""
-        twin = copy(self)
-        twin._inner = inner  # noqa: SLF001
-        return twin
-
-    async def apply(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
-        """Send the operations when they are paid. Operations that cannot be paid in time get Throttled."""
+    async def apply(self, store: Store, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
+        """Send the operations to a store when they are paid. Operations that cannot be paid in time get Throttled."""
         credit = self._credits_of(budget)
         if self._uniform:
             if credit.try_take(len(operations)):
-                return await self._inner.apply(operations, budget)
-            return await self._in_parts(operations, [1.0] * len(operations), budget, credit)
+                return await store.apply(operations, budget)
+            return await self._in_parts(store, operations, [1.0] * len(operations), budget, credit)
         costs = [self._cost.of(operation) for operation in operations]
         total, charged_later = sum(costs), self._cost.kib > 0 and direction(operations) == "read"
         if (total == 0 and not charged_later) or credit.try_take(total):
-            return await self._send(operations, budget, credit)
-        return await self._in_parts(operations, costs, budget, credit)
+            return await self._send(store, operations, budget, credit)
+        return await self._in_parts(store, operations, costs, budget, credit)
 
     async def _in_parts(
-        self, operations: Sequence[Operation], costs: list[float], budget: Budget, credit: Credits
+        self, store: Store, operations: Sequence[Operation], costs: list[float], budget: Budget, credit: Credits
     ) -> Sequence[Outcome]:
         """Send each part when its credits have arrived, without waiting for the outcomes of earlier parts."""
         taken = await self._take(costs, budget.until, credit)
         if taken == len(operations):
-            return await self._send(operations, budget, credit)
+            return await self._send(store, operations, budget, credit)
         parts: list[asyncio.Task[Sequence[Outcome]]] = []
         sent = 0
         try:
             async with asyncio.TaskGroup() as group:
                 while taken:
                     part = operations[sent : sent + taken]
-                    parts.append(group.create_task(self._send(part, budget, credit)))
+                    parts.append(group.create_task(self._send(store, part, budget, credit)))
                     sent += taken
                     taken = await self._take(costs[sent:], budget.until, credit)
                 throttled = self._throttled(costs[sent:], credit)
@@ -198,8 +184,10 @@ class Gate:
             raise errors.exceptions[0] from None
         return [outcome for part in parts for outcome in part.result()] + throttled
 
-    async def _send(self, operations: Sequence[Operation], budget: Budget, credit: Credits) -> Sequence[Outcome]:
-        outcomes = await self._inner.apply(operations, budget)
+    async def _send(
+        self, store: Store, operations: Sequence[Operation], budget: Budget, credit: Credits
+    ) -> Sequence[Outcome]:
+        outcomes = await store.apply(operations, budget)
         if self._cost.kib:
             credit.charge(self._cost.found_cost(outcomes))
         return outcomes
@@ -247,21 +235,18 @@ class CallerLimit(Gated):
         super().__init__(inner)
         if callers_max < 1:
             raise ValueError("callers_max is at least 1")
-        metrics, table = metrics or PolicyMetrics(), inner.spec.name
-        self._gates = gates = dict[Direction, Gate]()
+        self._metrics = metrics or PolicyMetrics()
+        self._traces = traces
         rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
-        for way, rate in rates:
-            if rate is None:
-                continue
-            limit = f"table {table!r}: the {way} limit of each caller (caller_rate_per_s)"
-            name = f"{limit} of {rate.per_s:g} operations per second"
-            counters = metrics.caller_throttled.labels(table, way), metrics.caller_throttle_seconds.labels(table, way)
-            buckets = Buckets(rate, callers_max)
-            gates[way] = Gate(inner, partial(_of_caller, buckets), name, *counters, traces, Cost())
+        self._gates = {way: self._gate(way, rate, callers_max) for way, rate in rates if rate is not None}
 
-
-def _of_caller(buckets: "Buckets", budget: Budget) -> Bucket:
-    return buckets.of(budget.caller)
+    def _gate(self, way: Direction, rate: Rate, callers_max: int) -> "Gate":
+        table, buckets = self.spec.name, Buckets(rate, callers_max)
+        limit = f"table {table!r}: the {way} limit of each caller (caller_rate_per_s)"
+        name = f"{limit} of {rate.per_s:g} operations per second"
+        throttled, waited_s = self._metrics.caller_throttled, self._metrics.caller_throttle_seconds
+        counters = throttled.labels(table, way), waited_s.labels(table, way)
+        return Gate(lambda budget: buckets.of(budget.caller), name, *counters, self._traces, Cost())
 
 
 class Buckets:

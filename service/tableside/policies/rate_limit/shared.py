@@ -29,7 +29,7 @@ from redis.exceptions import AuthenticationError, RedisClusterException, Respons
 from ...core.directions import Direction
 from ...telemetry import Counter
 from ..metrics import PolicyMetrics
-from .credits import DEBT_S, ROUNDING, Bucket, Credits, Rate, affordable
+from .credits import ROUNDING, Bucket, Credits, Rate, affordable
 
 log = logging.getLogger(__name__)
 
@@ -215,18 +215,17 @@ class SharedWindow:
         return left_s + (over * self._seconds / current if over > 0 else 0.0)
 
 
-class LeasedBucket:
+class LeasedBucket(Credits):
     """The credits of one direction of a table that this process has leased."""
 
     def __init__(self, request_lease: RequestLease, most: float, rate: Rate, own: Bucket, fallbacks: Counter) -> None:
         """Lease credits of `rate`, at most `most` at once. While the limiter is unreachable, use the `own` credits."""
+        super().__init__(rate.per_s, math.inf, 0.0)
         self._request_lease = request_lease
         self._most = most
-        self._per_s = rate.per_s
         self._own = own
         self._fallbacks = fallbacks
         self._lease_size = min(max(rate.per_s * LEASE_S, min(1.0, most * LEASE_WINDOW_SHARE)), own.burst)
-        self._credits = 0.0
         self._leased = 0.0
         self._leased_at = -math.inf
         self._ready_at = -math.inf
@@ -234,20 +233,9 @@ class LeasedBucket:
         self._waiting = 0
         self._wanted = 0.0
 
-    def try_take(self, cost: float) -> bool:
-        """Take the credits if they are leased already and no call waits. Return whether they were taken."""
-        if self._waiting or self._available() + ROUNDING < cost:
-            return False
-        self._credits -= cost
-        return True
-
-    def take_some(self, costs: Sequence[float]) -> int:
-        """Pay as many of the first of these costs as the leased credits allow, if no call waits. Return how many."""
-        if self._waiting:
-            return 0
-        count, cost = affordable(costs, self._available(), math.inf)
-        self._credits -= cost
-        return count
+    @property
+    def _busy(self) -> bool:
+        return self._waiting > 0
 
     async def take(self, costs: Sequence[float], until: float) -> int:
         """Wait for credits to pay the first of these costs. Return their number, 0 if they do not arrive by `until`."""
@@ -270,14 +258,6 @@ class LeasedBucket:
             self._waiting -= 1
             self._wanted = self._wanted - cost if self._waiting else 0.0
 
-    def refund(self, cost: float) -> None:
-        """Return credits that were taken and not used."""
-        self._credits += cost
-
-    def charge(self, cost: float) -> None:
-        """Take credits that may not be leased yet. Later calls in this process wait for them."""
-        self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
-
     def wait_s(self, cost: float) -> float:
         """Return the seconds until, at the earliest, an operation of this cost can pass, or 0 if that is unknown."""
         left_s = self._ready_at - time.monotonic()
@@ -288,14 +268,14 @@ class LeasedBucket:
     def _need(self, cost: float) -> float:
         return min(cost, self._most)
 
-    def _available(self) -> float:
+    def _update(self) -> None:
+        """Drop leased credits that were not used in time."""
         if self._credits > 0 and time.monotonic() > self._leased_at + KEEP_S:
             self._credits = 0.0
-        return self._credits
 
     async def _lease_until(self, need: float, until: float) -> bool:
         """Lease until the needed credits are here. Return False as soon as that is impossible by `until`."""
-        self._available()
+        self._update()
         while (missing := need - self._credits) > ROUNDING:
             lease = await self._lease(missing)
             self._credits += lease.credits
