@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -36,12 +37,54 @@ PAUSE_S = 0.05
 PAUSE_MAX_S = 1.0
 
 
-class Publisher:
+class Link(ABC):
+    """A connection that is established again whenever it fails, with pauses that grow until it works.
+
+    `on_changed` is called with None when the link works, and with the error when it fails.
+    """
+
+    def __init__(self, connect: "Connect", name: str, on_changed: Callable[[BaseException | None], None]) -> None:
+        self._name = name
+        self._connect = connect
+        self._on_changed = on_changed
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            try:
+                async with self._connect() as connection:
+                    await self._work(connection)
+            except Exception as error:  # noqa: BLE001  # an unexpected error must not end the work
+                self._on_changed(error)
+            self._failures += 1
+            await asyncio.sleep(self._pause_s())
+
+    @abstractmethod
+    async def _work(self, connection: Connection) -> None:
+        """Use a new connection, and call `_works` when it works."""
+
+    def _works(self) -> None:
+        self._failures = 0
+        self._on_changed(None)
+
+    def _pause_s(self) -> float:
+        """Return how long to wait before connecting: not after the first failure, later for a random time."""
+        if self._failures == 1:
+            return 0.0
+        return exponential_backoff_s(
+            self._failures,
+            PAUSE_S,
+            PAUSE_MAX_S,
+            lambda: random.uniform(0.5, 1),  # noqa: S311  # no secret
+        )
+
+
+class Publisher(Link):
     """A connection that publishes. Without a connection, the keys are collected up to the limits of the protocol.
 
     A server that is a replica, as after a failover, is rejected unless `replicas_allowed`: in a cluster, messages reach
     all nodes. `on_sent` is called with the table and the number of keys of each message that the server accepted.
-    `on_changed` is called with None when the server accepted messages, and with the error when publishing fails.
     """
 
     def __init__(
@@ -53,13 +96,10 @@ class Publisher:
         on_sent: Callable[[str, int], None],
         on_changed: Callable[[BaseException | None], None],
     ) -> None:
-        self._connect = connect
-        self._name = name
+        super().__init__(connect, name, on_changed)
         self._sender = sender
         self._replicas_allowed = replicas_allowed
         self._on_sent = on_sent
-        self._on_changed = on_changed
-        self._backoff = ReconnectBackoff()
         self._pending = PendingInvalidations()
         self._publishing = PendingInvalidations()
         self._wake = asyncio.Event()
@@ -83,17 +123,7 @@ class Publisher:
         if not future.done():
             self._healthy = False  # Writes do not wait until publishing succeeds again.
 
-    async def run(self) -> None:
-        """Publish until cancelled."""
-        while True:
-            try:
-                async with self._connect() as connection:
-                    await self._publish_pending(connection)
-            except Exception as error:  # noqa: BLE001  # an unexpected error must not end publishing
-                self._on_changed(error)
-            await asyncio.sleep(self._backoff.next_s())
-
-    async def _publish_pending(self, connection: Connection) -> None:
+    async def _work(self, connection: Connection) -> None:
         while True:
             self._publishing, self._pending = self._pending, PendingInvalidations()
             self._wake.clear()
@@ -106,9 +136,8 @@ class Publisher:
             finally:
                 published, self._publishing = self._publishing, PendingInvalidations()
             published.acknowledge()
-            self._backoff.succeeded()
             self._healthy = True
-            self._on_changed(None)
+            self._works()
             for table, count in counts.items():
                 self._on_sent(table, count)
             with contextlib.suppress(TimeoutError):
@@ -116,7 +145,7 @@ class Publisher:
 
     async def _send(self, connection: Connection, pending: "PendingInvalidations") -> dict[str, int]:
         """Publish, and return the number of keys by table. Without keys, only check that the server responds."""
-        messages = encode_messages(self._sender, pending.tables)
+        messages = {table: encode_message(self._sender, table, keys) for table, keys in pending.tables.items()}
         commands: list[tuple[str | bytes, ...]] = [("PUBLISH", self._name, raw) for raw, _ in messages.values()]
         await connection.send_packed_command(connection.pack_commands([*commands, ("ROLE",)]), check_health=False)
         for _ in commands:
@@ -127,12 +156,10 @@ class Publisher:
         return {table: count for table, (_, count) in messages.items()}
 
 
-class Subscriber:
-    """A subscription that is established again whenever it is lost.
+class Subscriber(Link):
+    """A subscription. When it is established (again), messages may have been missed before.
 
-    `on_message` is called with each message, or with None for one that cannot be read. `on_changed` is called with None
-    when the subscription is established, because messages may have been missed before, and with the error when it
-    fails.
+    `on_message` is called with each message, or with None for one that cannot be read.
     """
 
     def __init__(
@@ -142,33 +169,20 @@ class Subscriber:
         on_message: "Callable[[Message | None], None]",
         on_changed: Callable[[BaseException | None], None],
     ) -> None:
-        self._connect = connect
-        self._name = name
+        super().__init__(connect, name, on_changed)
         self._on_message = on_message
-        self._on_changed = on_changed
-        self._backoff = ReconnectBackoff()
         self._outdated = False
 
     def renew(self) -> None:
         """Reconnect soon, because another server is the primary now."""
         self._outdated = True
 
-    async def run(self) -> None:
-        """Receive messages until cancelled."""
-        while True:
-            try:
-                self._outdated = False
-                async with self._connect() as connection:
-                    await connection.send_command("SUBSCRIBE", self._name, check_health=False)
-                    await self._receive(connection)
-            except Exception as error:  # noqa: BLE001  # an unexpected error must not end the subscription
-                self._on_changed(error)
-            await asyncio.sleep(self._backoff.next_s())
-
-    async def _receive(self, connection: Connection) -> None:
+    async def _work(self, connection: Connection) -> None:
+        await connection.send_command("SUBSCRIBE", self._name, check_health=False)
         pinged = False
         while True:
             if self._outdated:
+                self._outdated = False
                 raise Demoted
             try:
                 async with asyncio.timeout(IDLE_CHECK_S):
@@ -188,8 +202,7 @@ class Subscriber:
             case [b"message", _, raw]:
                 self._on_message(decode_message(raw))
             case [b"subscribe", _, _]:
-                self._backoff.succeeded()
-                self._on_changed(None)
+                self._works()
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
@@ -228,9 +241,13 @@ class PendingInvalidations:
                 future.set_result(None)
 
 
-def encode_messages(sender: bytes, pending: Mapping[str, Iterable[Key] | None]) -> dict[str, tuple[bytes, int]]:
-    """Return for each table a message and the number of its keys (1 for all)."""
-    return {table: _encode(sender, table, keys) for table, keys in pending.items()}
+def encode_message(sender: bytes, table: str, keys: Iterable[Key] | None) -> tuple[bytes, int]:
+    """Return a message, and the number of its keys (1 for all)."""
+    listed = None if keys is None else list(keys)
+    raw = msgspec.msgpack.encode(Message(sender, table, listed))
+    if listed is None or len(raw) > MESSAGE_BYTES_MAX:
+        return msgspec.msgpack.encode(Message(sender, table, None)), 1
+    return raw, len(listed)
 
 
 def decode_message(raw: object) -> Message | None:
@@ -239,14 +256,6 @@ def decode_message(raw: object) -> Message | None:
         return _DECODER.decode(raw) if isinstance(raw, bytes) else None
     except msgspec.DecodeError:
         return None
-
-
-def _encode(sender: bytes, table: str, keys: Iterable[Key] | None) -> tuple[bytes, int]:
-    listed = None if keys is None else list(keys)
-    raw = msgspec.msgpack.encode(Message(sender, table, listed))
-    if listed is None or len(raw) > MESSAGE_BYTES_MAX:
-        return msgspec.msgpack.encode(Message(sender, table, None)), 1
-    return raw, len(listed)
 
 
 _DECODER = msgspec.msgpack.Decoder(Message)
@@ -291,26 +300,3 @@ async def _connected(
         yield connection
     finally:
         await connection.disconnect(nowait=True)
-
-
-class ReconnectBackoff:
-    """The pauses between attempts to connect: they grow with each failure, and start again after a success."""
-
-    def __init__(self) -> None:
-        self._failures = 0
-
-    def succeeded(self) -> None:
-        """Start again."""
-        self._failures = 0
-
-    def next_s(self) -> float:
-        """Return the next pause in seconds: none after the first failure, later a random one."""
-        self._failures += 1
-        if self._failures == 1:
-            return 0.0
-        return exponential_backoff_s(
-            self._failures,
-            PAUSE_S,
-            PAUSE_MAX_S,
-            lambda: random.uniform(0.5, 1),  # noqa: S311  # no secret
-        )
