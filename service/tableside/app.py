@@ -30,7 +30,6 @@ from .http import (
     Console,
     Observer,
     PathPrefix,
-    ReadinessLog,
     RequestMetrics,
     RequestMiddleware,
     RequestSpans,
@@ -83,7 +82,7 @@ def create_app(
             background_tasks.append(Reloader(file, settings, change, exposition.registry, accepted=accepted).run())
         if pages is not None:
             background_tasks.append(pages.run())
-        background_tasks += [auth.run(), catalog.follow_generations()]
+        background_tasks += [auth.run(), catalog.follow_generations(), catalog.watch_stores()]
         tasks = [asyncio.create_task(work) for work in background_tasks]
         try:
             yield
@@ -124,7 +123,6 @@ def create_app(
     app.state.settings = settings
     app.state.auth = auth
     app.state.exposition = exposition
-    app.state.readiness = ReadinessLog()
     app.openapi = partial(openapi, __version__)  # type: ignore[method-assign]  # FastAPI's documented way
     observers: list[Observer] = [RequestMetrics(exposition.registry), access_log]
     bytes_max = settings.limits.body_bytes_max

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from prometheus_client import Gauge
+
 from .. import stores
 from ..core import Backend, StoreUnavailable, TableError
 from ..core.backend import place_of
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PING_TIMEOUT_S = 2.0
+
+CHECK_EVERY_S = 10.0
+"""How often stores are checked, even if no probe or page requests it."""
 
 RESULT_AGE_MAX_S = 2.0
 """How long a page reuses the result of a check, so that the number of viewers does not affect the load on stores."""
@@ -52,16 +57,24 @@ def log_start(settings: Settings, tables: Sequence[str]) -> None:
 
 
 class Reachability:
-    """Checks all backends concurrently. Concurrent calls share one check.
+    """Checks all backends concurrently, and logs and measures which can be reached. Concurrent calls share one check.
 
     Clients can request this check at any rate, and it takes connections.
     """
 
-    def __init__(self, backends: Mapping[str, Backend]) -> None:
+    def __init__(self, backends: Mapping[str, Backend], reachable: Gauge) -> None:
         self._backends = backends
+        self._reachable = reachable
         self._checking: asyncio.Task[Stores] | None = None
         self._result: Stores = {}
         self._checked_at = float("-inf")
+
+    async def run(self) -> None:
+        """Check all backends regularly, until cancelled."""
+        while True:
+            if time.monotonic() - self._checked_at >= CHECK_EVERY_S:
+                await self.check()
+            await asyncio.sleep(1)
 
     async def check(self) -> Stores:
         """Check all backends, and return the result."""
@@ -88,7 +101,14 @@ class Reachability:
 
     async def _check(self) -> Stores:
         errors = await asyncio.gather(*map(_ping, self._backends.values()))
-        self._result, self._checked_at = dict(zip(self._backends, errors, strict=True)), time.monotonic()
+        before, self._result = self._result, dict(zip(self._backends, errors, strict=True))
+        self._checked_at = time.monotonic()
+        for name, error in self._result.items():
+            self._reachable.labels(name).set(error is None)
+            if error is not None and before.get(name) is None:
+                log.error("store %s cannot be reached: %s", name, error.detail)
+            elif error is None and before.get(name) is not None:
+                log.info("store %s can be reached again", name)
         return self._result
 
 

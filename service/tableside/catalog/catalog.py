@@ -54,7 +54,7 @@ class Catalog:
         self._controls = ControlTables(settings, backends, self._shared.contexts)
         self._entries: dict[str, CatalogEntry] = {}
         self._closing: dict[TableLocation, asyncio.Task[None]] = {}
-        self._reachability = Reachability(backends)
+        self._reachability = Reachability(backends, environment.metrics.reachable)
         self._entries.update({name: self._entry(settings, name) for name in settings.tables})
 
     @classmethod
@@ -194,9 +194,17 @@ class Catalog:
             await asyncio.sleep(FOLLOW_EVERY_S)
             await self._controls.follow([one for one in self._entries.values() if isinstance(one, TableEntry)])
 
+    async def watch_stores(self) -> None:
+        """Check regularly whether each store can be reached, until cancelled."""
+        await self._reachability.run()
+
     async def ping(self) -> Stores:
         """Check whether each store can be reached."""
         return await self._reachability.check()
+
+    def can_answer(self, stores: Stores) -> bool:
+        """Return whether any operation may succeed: if a store can be reached, or a table has a cache."""
+        return None in stores.values() or any(entry.settings.cache is not None for entry in self._entries.values())
 
     async def recent_ping(self) -> Stores:
         """Return whether each store could be reached recently, with little delay. Stores may be missing at first."""

@@ -53,6 +53,13 @@ class StackMetrics:
             registry=registry,
             multiprocess_mode="livesum",
         )
+        self.reachable = Gauge(
+            "tableside_store_reachable",
+            "1 if the last check of a store, at least every 10 seconds, reached it, else 0.",
+            ("store",),
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
 
 
 class StackContext(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from .request_context import (
     Observer,
     RequestContext,
 )
-from .request_observers import AccessLog, ReadinessLog, RequestMetrics, RequestSpans
+from .request_observers import AccessLog, RequestMetrics, RequestSpans
 
 __all__ = [
     "BODY_BYTES_MAX_KEY",
@@ -30,7 +30,6 @@ __all__ = [
     "Console",
     "Observer",
     "PathPrefix",
-    "ReadinessLog",
     "RequestContext",
     "RequestMetrics",
     "RequestMiddleware",

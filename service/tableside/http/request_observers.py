@@ -1,4 +1,4 @@
-"""What is recorded about requests: metrics, the access log, spans, and changes of readiness.
+"""What is recorded about requests: metrics, the access log and spans.
 
 Metrics are by route, method and status. The log has one line for each failed request, each slow one, and a sample of
 the others. Lines, labels and spans contain the route instead of the path, so never a key or a value.
@@ -7,7 +7,7 @@ the others. Lines, labels and spans contain the route instead of the path, so ne
 import logging
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from opentelemetry import context as contexts
 from opentelemetry.context import Context
@@ -17,7 +17,6 @@ from prometheus_client import CollectorRegistry
 from starlette.types import Scope
 
 from ..catalog import BUCKETS_S
-from ..core import TableError
 from ..core.errors import Overloaded
 from ..telemetry import REQUEST_LOGGER, Attribute, Counter, EventLogLimiter, Histogram, LogSettings, TraceSettings
 from .request_context import PROBES, RequestContext
@@ -41,7 +40,7 @@ SPAN_KEY = "tableside.span"
 
 _PARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
 
-log, readiness_log = logging.getLogger(REQUEST_LOGGER), logging.getLogger(__name__)
+log = logging.getLogger(REQUEST_LOGGER)
 
 
 class RequestMetrics:
@@ -124,7 +123,7 @@ class AccessLog:
     def _kind(self, context: RequestContext) -> str | None:
         """Return the event to log, None for a slow probe, a failed /readyz and shed requests outside the sample."""
         if context.route == READYZ and context.status == READYZ_FAILED:
-            return None  # `ReadinessLog` logs the changes.
+            return None  # The log has a line when a store can no longer be reached.
         if context.status < 500:
             return None if context.route in PROBES else SLOW
         if context.code != Overloaded.code:
@@ -150,28 +149,6 @@ def _fields(context: RequestContext) -> dict[str, object]:
         "bytes_in": context.bytes_in,
         "bytes_out": context.bytes_out,
     }
-
-
-class ReadinessLog:
-    """Logs when the service stops being ready and when it is ready again, once each.
-
-    Probes ask every few seconds. A line for each failing probe would hide the other lines of the log.
-    """
-
-    def __init__(self) -> None:
-        self._ready = True
-
-    def checked(self, stores: Mapping[str, TableError | None]) -> bool:
-        """Return whether any store can be reached. `stores` has the error of each. Log a change since the last call."""
-        ready = None in stores.values()
-        if ready != self._ready:
-            self._ready = ready
-            if ready:
-                readiness_log.info("ready again")
-            else:
-                reasons = {name: error.detail for name, error in stores.items() if error is not None}
-                readiness_log.error("not ready: no store can be reached", extra={"stores": reasons})
-        return ready
 
 
 class RequestSpans:

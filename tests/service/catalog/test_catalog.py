@@ -13,7 +13,7 @@ from contract import put
 from support.virtual_time import in_virtual_time, now
 from tableside.catalog import catalog as catalog_module
 from tableside.catalog.admission import AdmissionMetrics, InFlight
-from tableside.catalog.backends import RESULT_AGE_MAX_S, RESULT_WAIT_MAX_S, Reachability
+from tableside.catalog.backends import CHECK_EVERY_S, RESULT_AGE_MAX_S, RESULT_WAIT_MAX_S, Reachability
 from tableside.catalog.catalog import Catalog
 from tableside.catalog.stack import StackMetrics
 from tableside.catalog.store_shares import Environment
@@ -286,7 +286,35 @@ class SlowStore:
 
 def reachability(store: SlowStore) -> Reachability:
     backends: Any = {"local": store}
-    return Reachability(backends)
+    return Reachability(backends, StackMetrics(CollectorRegistry()).reachable)
+
+
+@in_virtual_time
+async def test_a_store_without_requests_is_checked_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    registry, backend = CollectorRegistry(), PingedStore()
+    settings = validate({"stores": {"idle": {"kind": "memory"}}})
+    catalog = Catalog(settings, {"idle": backend}, Environment(StackMetrics(registry)))
+    watching = asyncio.create_task(catalog.watch_stores())
+    seen = []
+    for failing in (False, True, True, False):
+        backend.failing = failing
+        await asyncio.sleep(CHECK_EVERY_S + 1)
+        seen.append(registry.get_sample_value("tableside_store_reachable", {"store": "idle"}))
+    watching.cancel()
+    assert seen == [1, 0, 0, 1]
+    assert caplog.messages == ["store idle cannot be reached: no route to host", "store idle can be reached again"]
+    await catalog.close()
+
+
+class PingedStore(MemoryBackend):
+    """A backend whose checks fail while it is `failing`."""
+
+    failing = False
+
+    async def ping(self) -> None:
+        if self.failing:
+            raise StoreUnavailable("no route to host")
 
 
 @in_virtual_time

@@ -168,3 +168,15 @@ def test_a_table_without_a_cache_returns_no_age(api: ApiClient) -> None:
     for headers in ({}, NO_CACHE, {"Cache-Control": "max-age=5"}):
         response = api.get(T, key, headers=headers)
         assert (response.json(), response.headers.get("Age")) == ({"n": 1}, None)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+async def test_a_replica_whose_cache_may_answer_stays_ready_without_a_store(cached: bool) -> None:
+    table = {"store": "away", **({"cache": {"records_max": 9, "ttl_s": 60}} if cached else {})}
+    stores = {"away": {"kind": "redis", "url": "redis://127.0.0.1:1/0"}}
+    app = create_app(validate({"stores": stores, "tables": {"t": table}}))
+    transport = ASGITransport(app)
+    async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
+        answer = await client.get("/readyz")
+    assert answer.status_code == (200 if cached else 503)
+    assert answer.json()["stores"]["away"]["ready"] is False

@@ -15,7 +15,6 @@ from ...core import Capabilities, JsonObject, StoreUnavailable, run_in_thread
 from ...core.errors import Overloaded
 from ...settings import LimitSettings, TableSettings
 from ..request_context import DRAINING_KEY
-from ..request_observers import ReadinessLog
 from ..responses import json_response, page_policy, problem_response
 from ..wire import json_batch
 from ..wire.problems import NotFound
@@ -113,10 +112,9 @@ async def check_readiness(request: ServiceRequest) -> Response:
     stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
     if request.scope.get("state", {}).get(DRAINING_KEY):
         return problem_response(Overloaded("the service is shutting down"), members={"stores": stores})
-    readiness: ReadinessLog = request.app.state.readiness
-    if readiness.checked(reached):
+    if request.catalog.can_answer(reached):
         return json_response({"status": "ready", "stores": stores})
-    error = StoreUnavailable("no store can be reached", retry_after_s=2)
+    error = StoreUnavailable("no store can be reached, and no table has a cache", retry_after_s=2)
     return problem_response(error, members={"stores": stores})
 
 
