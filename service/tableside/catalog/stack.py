@@ -16,17 +16,15 @@ from ..policies import (
     Cache,
     CallerLimit,
     Coalesce,
-    Cost,
     PolicyMetrics,
     Rate,
     RateLimit,
     Retry,
     RetryBudget,
-    RetrySchedule,
     StoreCalls,
     Timeout,
 )
-from ..settings import BatchSettings, CacheSettings, CostSettings, DirectionSettings, TableSettings
+from ..settings import BatchSettings, CacheSettings, TableSettings
 from ..stores import PartitionedStore
 from ..telemetry import Traces
 from . import table_metrics
@@ -157,7 +155,7 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext, limits: 
             RateLimit,
             read=_rate(read.rate_per_s, read.burst, part),
             write=_rate(write.rate_per_s, write.burst, part),
-            cost=_cost(settings.cost),
+            cost=settings.cost,
             shared=shared,
             share=share,
             metrics=metrics,
@@ -167,8 +165,8 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext, limits: 
     if remote or read.retries_configured or write.retries_configured:
         inner = Retry(
             inner,
-            read=_attempts(read),
-            write=_attempts(write),
+            read=read,
+            write=write,
             budget=context.budget,
             metrics=metrics,
             traces=traces,
@@ -227,19 +225,5 @@ def _channel(settings: CacheSettings, replicas: ReplicaLinks | None) -> "Channel
     return replicas.channel(settings.channel) if replicas is not None and settings.channel is not None else None
 
 
-def _attempts(direction: DirectionSettings) -> RetrySchedule:
-    return RetrySchedule(
-        direction.attempts_max,
-        direction.backoff,
-        direction.pause_s,
-        direction.pause_max_s,
-        direction.retry_total_s,
-    )
-
-
 def _rate(per_s: float | None, burst: float | None, share: float) -> Rate | None:
     return None if per_s is None else Rate(per_s, burst).scaled(share)
-
-
-def _cost(settings: CostSettings) -> Cost:
-    return Cost(**settings.model_dump())

@@ -26,8 +26,6 @@ class Bulkhead(Policy):
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
-        if concurrency_max < 1:
-            raise ValueError("concurrency_max must be at least 1")
         self._slots = asyncio.Semaphore(concurrency_max)
         self._concurrency_max = concurrency_max
         self._traces = traces

@@ -22,9 +22,9 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from typing import Literal, Self
 
-import msgspec
+from pydantic import BaseModel, Field, model_validator
 
 from ..core import (
     NO_DEADLINE,
@@ -46,33 +46,33 @@ from ..core.store import Policy
 from ..telemetry import Traces, wait_span
 from .metrics import PolicyMetrics
 
-BackoffKind = Literal["exponential", "fixed", "none"]
 
+class RetrySchedule(BaseModel, frozen=True, extra="forbid"):
+    """When to retry. `attempts_max` counts all attempts, including the first. 1 disables retries.
 
-class RetrySchedule(msgspec.Struct, frozen=True):
-    """When to retry. `attempts_max` counts all attempts, including the first.
-
-    The pause before attempt n + 1 depends on the strategy. "exponential": random between 0 and `pause_s` * 2 ** (n - 1)
-    seconds, at most `pause_max_s`. "fixed": `pause_s`. "none": no pause. All attempts end `total_s` after the first one
-    began, if that is given.
+    The pause before attempt n + 1 depends on `backoff`. "exponential": random between 0 and `pause_s` * 2 ** (n - 1)
+    seconds, at most `pause_max_s`. "fixed": `pause_s`. "none": no pause. Attempts and pauses end `retry_total_s` after
+    the start of the first attempt, by default at the deadline.
     """
 
-    attempts_max: int = 3
-    backoff: BackoffKind = "exponential"
-    pause_s: float = 0.05
-    pause_max_s: float = 2.0
-    total_s: float | None = None
+    attempts_max: int = Field(default=3, ge=1, le=100)
+    backoff: Literal["exponential", "fixed", "none"] = "exponential"
+    pause_s: float = Field(default=0.05, ge=0, le=60)
+    pause_max_s: float = Field(default=2.0, ge=0, le=600)
+    retry_total_s: float | None = Field(default=None, gt=0, le=3600)
 
-    def __post_init__(self) -> None:
-        """Reject values that are out of range or contradict each other."""
-        if self.attempts_max < 1:
-            raise ValueError("attempts_max must be at least 1")
-        if not (0 <= self.pause_s <= self.pause_max_s < math.inf):
-            raise ValueError("pause_s must be at least 0 s and at most pause_max_s")
-        if self.total_s is not None and not self.total_s > 0:
-            raise ValueError("retry_total_s must be above 0 s")
-        if self.backoff == "fixed" and self.attempts_max > 1 and self.pause_s >= self.ends_at(0.0):
-            raise ValueError("retry_total_s must be above a fixed pause_s: otherwise no attempt is repeated")
+    @model_validator(mode="after")
+    def _check_pauses(self) -> Self:
+        if self.pause_s > self.pause_max_s:
+            raise ValueError("pause_s must be at most pause_max_s")
+        if self.backoff == "fixed" and self.retry_total_s is not None and self.pause_s >= self.retry_total_s:
+            raise ValueError("a fixed pause_s must be less than retry_total_s: otherwise there is no retry")
+        return self
+
+    @property
+    def retries_configured(self) -> bool:
+        """Whether the configuration sets `attempts_max`, and above 1."""
+        return "attempts_max" in self.model_fields_set and self.attempts_max > 1
 
     def pause(self, attempt: int, jitter: Callable[[], float]) -> float:
         """Return the pause after an attempt, in seconds. `jitter` returns a random number from 0 to 1."""
@@ -86,7 +86,7 @@ class RetrySchedule(msgspec.Struct, frozen=True):
 
     def ends_at(self, started: float) -> float:
         """Return the end of the total time of attempts that began at `started`, or infinity if there is no limit."""
-        return math.inf if self.total_s is None else started + self.total_s
+        return math.inf if self.retry_total_s is None else started + self.retry_total_s
 
 
 class RetryBudget:
@@ -98,8 +98,6 @@ class RetryBudget:
     """
 
     def __init__(self, share: float = 0.2, per_s: float = 10.0, window_s: float = 10.0) -> None:
-        if share < 0 or per_s < 0 or not window_s > 0:
-            raise ValueError("a budget's share and rate are at least 0, its window above 0 s")
         self._share = share
         self._per_s = per_s
         self._window_s = window_s
@@ -200,7 +198,7 @@ class Retry(Policy):
         """Convert DeadlineExceeded of the total time, but not of the caller's deadline, to StoreUnavailable."""
         if not isinstance(outcome, DeadlineExceeded):
             return outcome
-        total_s = self._schedules[way].total_s
+        total_s = self._schedules[way].retry_total_s
         detail = f"table {self.spec.name!r}: the store did not finish the {way} within the retry_total_s of {total_s} s"
         return StoreUnavailable(detail, applied=outcome.applied)
 

@@ -34,7 +34,7 @@ class Timeout(Policy):
         self, inner: Store, *, read_s: float | None, write_s: float | None, metrics: PolicyMetrics | None = None
     ) -> None:
         super().__init__(inner)
-        self._timeouts_s: dict[Direction, float] = {"read": _checked(read_s), "write": _checked(write_s)}
+        self._timeouts_s: dict[Direction, float] = {"read": read_s or math.inf, "write": write_s or math.inf}
         counter = (metrics or PolicyMetrics()).timeouts
         self._counters = {way: counter.labels(inner.spec.name, way) for way in self._timeouts_s}
 
@@ -63,11 +63,3 @@ class Timeout(Policy):
         self._counters[way].inc()
         detail = f"table {self.spec.name!r}: the store did not finish the {way} within the timeout_s of {timeout_s:g} s"
         return StoreUnavailable(detail, applied=outcome.applied)
-
-
-def _checked(timeout_s: float | None) -> float:
-    if timeout_s is None:
-        return math.inf
-    if not timeout_s > 0:
-        raise ValueError("a timeout must be above 0 s")
-    return timeout_s

@@ -1,7 +1,7 @@
 """The configuration: its members with their units, limits and defaults, and the validation of a whole file.
 
 The settings of stores, authentication, logs and traces are in their own packages. Imports `core`, `telemetry`,
-`stores` and `auth`.
+`policies`, `stores` and `auth`.
 """
 
 from .faults import NAME, Fault, SettingsError
@@ -11,7 +11,6 @@ from .settings import (
     BatchSettings,
     CacheSettings,
     ConsoleSettings,
-    CostSettings,
     DirectionSettings,
     LimitSettings,
     RetryBudgetSettings,
@@ -28,7 +27,6 @@ __all__ = [
     "BatchSettings",
     "CacheSettings",
     "ConsoleSettings",
-    "CostSettings",
     "DirectionSettings",
     "Fault",
     "LimitSettings",

@@ -10,6 +10,7 @@ from .. import stores
 from ..auth import AuthSettings
 from ..core import KeyField, KeySchema, PartType, TableSpec
 from ..core.store import DELETE_MEMORY_S, VALUE_BYTES_MAX
+from ..policies import Cost, RetrySchedule
 from ..stores import PartitionedSettings
 from ..telemetry import LogSettings, TraceSettings
 from .faults import NAME
@@ -18,21 +19,7 @@ KEY_FIELD_LENGTH_MAX = 255
 """Maximum length of the name of a key field."""
 
 
-class CostSettings(BaseModel, frozen=True, extra="forbid"):
-    """The credits that an operation of each kind costs, and the credits for each KiB of values (`kib`).
-
-    A partial KiB counts as a full one. `kib` applies to the values that are sent, and to the values that a get finds,
-    which are paid afterwards.
-    """
-
-    get: float = Field(default=1.0, ge=0, le=1e6)
-    put: float = Field(default=1.0, ge=0, le=1e6)
-    update: float = Field(default=1.0, ge=0, le=1e6)
-    delete: float = Field(default=1.0, ge=0, le=1e6)
-    kib: float = Field(default=0.0, ge=0, le=1e6)
-
-
-class DirectionSettings(BaseModel, frozen=True, extra="forbid"):
+class DirectionSettings(RetrySchedule, frozen=True):
     """Limits, timeouts and retries of a table's reads or writes. Rates are in credits per second.
 
     `rate_per_s` limits one replica, or all replicas together if the table has a `limiter`. `burst` is the number of
@@ -47,28 +34,14 @@ class DirectionSettings(BaseModel, frozen=True, extra="forbid"):
     caller_rate_per_s: float | None = Field(default=None, gt=0, le=1e9)
     caller_burst: float | None = Field(default=None, ge=1, le=1e9)
     timeout_s: float | None = Field(default=None, gt=0, le=3600)
-    attempts_max: int = Field(default=3, ge=1, le=100)
-    backoff: Literal["exponential", "fixed", "none"] = "exponential"
-    pause_s: float = Field(default=0.05, ge=0, le=60)
-    pause_max_s: float = Field(default=2.0, ge=0, le=600)
-    retry_total_s: float | None = Field(default=None, gt=0, le=3600)
 
     @model_validator(mode="after")
-    def _consistent(self) -> "DirectionSettings":
+    def _check_bursts(self) -> "DirectionSettings":
         if self.burst is not None and self.rate_per_s is None:
             raise ValueError("burst requires rate_per_s")
         if self.caller_burst is not None and self.caller_rate_per_s is None:
             raise ValueError("caller_burst requires caller_rate_per_s")
-        if self.pause_s > self.pause_max_s:
-            raise ValueError("pause_s must be at most pause_max_s")
-        if self.backoff == "fixed" and self.retry_total_s is not None and self.pause_s >= self.retry_total_s:
-            raise ValueError("a fixed pause_s must be less than retry_total_s: otherwise there is no retry")
         return self
-
-    @property
-    def retries_configured(self) -> bool:
-        """Whether the configuration sets `attempts_max`, and above 1."""
-        return "attempts_max" in self.model_fields_set and self.attempts_max > 1
 
 
 class BatchSettings(BaseModel, frozen=True, extra="forbid"):
@@ -117,7 +90,7 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
     deadline_s: float = Field(default=10.0, gt=0, le=3600)
     read: DirectionSettings = DirectionSettings()
     write: DirectionSettings = DirectionSettings()
-    cost: CostSettings = CostSettings()
+    cost: Cost = Cost()
     limiter: str | None = None
     batch: BatchSettings | None = None
     cache: CacheSettings | None = None

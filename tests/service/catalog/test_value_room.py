@@ -145,7 +145,7 @@ async def test_a_single_get_is_sent_until_it_is_read() -> None:
 
 
 async def test_retries_do_not_repeat_gets_that_were_left_out(store: PiecewiseStore) -> None:
-    schedule = RetrySchedule(4)
+    schedule = RetrySchedule(attempts_max=4)
     outcomes = await Retry(store, read=schedule, write=schedule).apply(gets(3))
     assert outcomes[2] is NOT_READ
     assert isinstance(outcomes[2], TooLarge)

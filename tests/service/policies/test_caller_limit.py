@@ -116,12 +116,6 @@ async def test_callers_beyond_the_maximum_share_one_bucket() -> None:
     assert [kinds(each) for each in outcomes] == [[type(None)], [type(None)], [Throttled]]
 
 
-@pytest.mark.parametrize("callers_max", [0, -1])
-def test_the_maximum_number_of_callers_is_at_least_1(callers_max: int) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        CallerLimit(Scripted(), read=None, write=None, callers_max=callers_max)
-
-
 @in_virtual_time
 async def test_refusals_and_waits_are_counted_by_direction_and_never_by_caller() -> None:
     registry = CollectorRegistry()

@@ -205,11 +205,6 @@ class Rate(msgspec.Struct, frozen=True):
     per_s: float
     burst: float | None = None
 
-    def __post_init__(self) -> None:
-        """Reject rates that would let no operation pass."""
-        if not 0 < self.per_s < math.inf or (self.burst is not None and not 1 <= self.burst < math.inf):
-            raise ValueError("a rate must be above 0 per second, its burst at least 1, and both finite")
-
     @property
     def burst_credits(self) -> float:
         """Return the burst, or its default."""

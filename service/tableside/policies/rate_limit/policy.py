@@ -1,13 +1,12 @@
 """Limits of tables and of callers: calls pay for their operations with credits, or wait for them."""
 
 import asyncio
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
+from pydantic import BaseModel, Field
 
 from ...core import NO_DEADLINE, Budget, Delete, Get, Operation, Outcome, Put, Record, Store, Throttled, Update
 from ...core.directions import Direction, direction
@@ -30,22 +29,18 @@ EVICTION_CANDIDATES_MAX = 8
 KIB = 1024
 
 
-class Cost(msgspec.Struct, frozen=True):
-    """Credits for an operation of each kind, and for each started KiB that a write sends or a get finds.
+class Cost(BaseModel, frozen=True, extra="forbid"):
+    """The credits that an operation of each kind costs, and the credits for each KiB of values (`kib`).
 
-    0 means free.
+    A partial KiB counts as a full one. `kib` applies to the values that are sent, and to the values that a get finds,
+    which are paid afterwards.
     """
 
-    get: float = 1.0
-    put: float = 1.0
-    update: float = 1.0
-    delete: float = 1.0
-    kib: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Reject costs that are negative or infinite."""
-        if not all(0 <= cost < math.inf for cost in (self.get, self.put, self.update, self.delete, self.kib)):
-            raise ValueError("a cost must be at least 0, and finite")
+    get: float = Field(default=1.0, ge=0, le=1e6)
+    put: float = Field(default=1.0, ge=0, le=1e6)
+    update: float = Field(default=1.0, ge=0, le=1e6)
+    delete: float = Field(default=1.0, ge=0, le=1e6)
+    kib: float = Field(default=0.0, ge=0, le=1e6)
 
     @property
     def uniform(self) -> bool:
@@ -233,8 +228,6 @@ class CallerLimit(Gated):
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
-        if callers_max < 1:
-            raise ValueError("callers_max is at least 1")
         self._metrics = metrics or PolicyMetrics()
         self._traces = traces
         rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
