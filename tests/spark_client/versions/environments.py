@@ -6,14 +6,7 @@ import sys
 from pathlib import Path
 
 from scripts import bootstrap
-from scripts.bootstrap import LOCKED, ROOT
-from servers.install import ensure_command, ensure_folder
-
-
-def ensure_pyspark(version: str) -> Path:
-    """Return a folder with the locked PySpark of a version and with Py4J. Install it the first time."""
-    locked = ROOT / "requirements" / f"pyspark-{version}.txt"
-    return ensure_folder(f"pyspark-{version}", (locked,), lambda folder: _install(version, locked, folder))
+from servers.install import ensure_command
 
 
 def environment(version: str, packages: Path) -> dict[str, str]:
@@ -31,11 +24,3 @@ def _ensure_java_17() -> Path:
     printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     assert bootstrap.java_version(printed) <= 17, "PySpark 3.5 needs Java 17: install openjdk-17-jre-headless"
     return java.resolve().parents[1]
-
-
-def _install(version: str, locked: Path, folder: Path) -> None:
-    arguments = ["--no-deps", "--require-hashes", "--requirement", str(locked), "--target", str(folder)]
-    # PySpark is released as source.
-    build = ["--build-constraints", str(LOCKED)] if bootstrap.UV.exists() else []
-    command = [*bootstrap.pip(bootstrap.UV.exists()), *arguments, *build]
-    bootstrap.step(f"installing PySpark {version} (large: minutes, not seconds)", command)

@@ -7,9 +7,9 @@ import pytest
 
 from scripts.bootstrap import ROOT
 from scripts.state_jar import SOURCES, compile_java, find_spark_jars, sources
+from servers.install import ensure_packages
 from servers.jdk import ensure_javac
 from spark_client.versions.cases import FEATURES, NEWEST, OLDER, has
-from spark_client.versions.environments import ensure_pyspark
 
 [STATE_STORE] = [feature for feature in FEATURES if feature.name == "State store"]
 SERVED = [version for version in OLDER if has(STATE_STORE, version)]
@@ -21,7 +21,7 @@ SERVED = [version for version in OLDER if has(STATE_STORE, version)]
 def test_the_classes_are_the_same_for_an_older_spark(version: str, tmp_path: Path) -> None:
     newest = find_spark_jars()
     assert newest is not None
-    assert compiled(tmp_path / version, ensure_pyspark(version) / "pyspark" / "jars") == compiled(
+    assert compiled(tmp_path / version, ensure_packages(f"pyspark-{version}") / "pyspark" / "jars") == compiled(
         tmp_path / NEWEST, newest
     )
 

@@ -15,8 +15,9 @@ from packaging.requirements import Requirement
 
 from documentation.blocks import blocks
 from scripts.bootstrap import ROOT
+from servers.install import ensure_packages
 from spark_client.versions.cases import FEATURES, NEWEST, OLDER, has, nodes
-from spark_client.versions.environments import ensure_pyspark, environment
+from spark_client.versions.environments import environment
 from tableside_spark import versions
 from tableside_spark.versions import PySparkVersionError
 
@@ -38,7 +39,7 @@ def test_every_feature_works_or_names_the_version_that_it_needs(version: str, tm
     # The warnings are those of PySpark's own modules.
     options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", f"--basetemp={tmp_path / 'cases'}"]
     command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *nodes(version), LACKING]
-    packages = ensure_pyspark(version)
+    packages = ensure_packages(f"pyspark-{version}")
     done = subprocess.run(
         command,
         cwd=ROOT,

@@ -149,7 +149,7 @@ def _check_server(info: dict[str, str], *, cluster: bool) -> None:
     version = info.get("redis_version", "")
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < VERSION_MIN:
         raise Unsupported(f"Redis {version} is too old: 7.0 or newer is required")
-    if not cluster and info.get("redis_mode") == "cluster":
+    if not cluster and info.get("cluster_enabled") == "1":  # Valkey has no `redis_mode`
         raise InvalidOperation("this Redis is a cluster: its `stores` entry needs `cluster: true`")
 
 
