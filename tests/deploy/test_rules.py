@@ -129,8 +129,8 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
     ),
     (
         "TablesideReloadRefused",
-        {series("tableside_settings_reloads_total", outcome="refused"): "0x5 1x60"},
-        8,
+        {series("tableside_settings_current"): "1x5 0x60"},
+        40,
         WHERE,
     ),
     ("TablesideGenerationLoads", loading("21000+60x60"), 25, {"job": "tableside", "table": "t"}),
@@ -171,7 +171,7 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
     ("TablesideIssuerUnreachable", fetches(failed="0x60", fetched="1x60"), 40),
     ("TablesideIssuerUnreachable", fetches(failed="0+1x60", fetched="0+1x60"), 40),
     ("TablesideIssuerUnreachable", fetches(failed="0x5 0+1x3 3x60", fetched="1x60"), 26),  # no more fetches
-    ("TablesideReloadRefused", {series("tableside_settings_reloads_total", outcome="applied"): "0+1x60"}, 30),
+    ("TablesideReloadRefused", {series("tableside_settings_current"): "1x5 0x5 1x60"}, 30),
     ("TablesideGenerationLoads", loading("21000+60x15 0x60"), 30),
     ("TablesideGenerationStays", generations("removed", "0x5 1x30 0x60"), 70),
     ("TablesideGenerationStays", generations("kept", "1x90"), 80),

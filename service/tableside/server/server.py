@@ -32,7 +32,7 @@ from ..http.wire import problems
 from ..settings import LimitSettings
 from .connection import HttpConnection
 from .exchange import SharedState
-from .tls import RenewedContext, TlsFiles
+from .tls import RenewedContext, TlsFiles, expiry_gauge
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the application's stores, then listen."""
         if self.config.address.tls is not None:
-            self.config.ssl = self._certificates = RenewedContext(self.config.address.tls)
+            registry = self.config.loaded_app.state.exposition.registry
+            self.config.ssl = self._certificates = RenewedContext(self.config.address.tls, expiry_gauge(registry))
         await super().startup(sockets)
         self._log_pages()
         self.servers += [await self._listen_for_probes(probes) for probes in self._probes]

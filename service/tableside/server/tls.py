@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+from cryptography import x509
+from prometheus_client import CollectorRegistry, Gauge
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,11 @@ class TlsFiles(msgspec.Struct, frozen=True):
         stats = (file.stat() for file in self._files())
         return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats]
 
+    def expires_s(self) -> float:
+        """Return when the first certificate of the chain expires, in Unix seconds."""
+        chain = x509.load_pem_x509_certificates(self.certificate.read_bytes())
+        return min(one.not_valid_after_utc.timestamp() for one in chain)
+
     def _files(self) -> list[Path]:
         return [file for file in (self.certificate, self.key, self.authorities) if file is not None]
 
@@ -70,15 +77,16 @@ class RenewedContext(ssl.SSLContext):
     that it was given, and the sessions of the clients that it accepted.
     """
 
-    def __new__(cls, files: TlsFiles) -> Self:
+    def __new__(cls, files: TlsFiles, expiry: Gauge) -> Self:
         """Create a context of the server's side."""
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
-    def __init__(self, files: TlsFiles) -> None:
-        """Load the files. Raise TlsError as `TlsFiles.load` does."""
+    def __init__(self, files: TlsFiles, expiry: Gauge) -> None:
+        """Load the files, and set the gauge `expiry`. Raise TlsError as `TlsFiles.load` does."""
         self._files = files
+        self._expiry = expiry
         self._version = files.version()
-        self._current = files.load()
+        self._load()
 
     def check(self) -> None:
         """Load the files if they have changed. Files that cannot be used are ignored until they change again."""
@@ -87,15 +95,29 @@ class RenewedContext(ssl.SSLContext):
             if version == self._version:
                 return
             self._version = version
-            self._current = self._files.load()
+            self._load()
         except (OSError, TlsError) as error:
             log.error("the certificate was not renewed, the previous one remains in use: %s", error)
         else:
             log.info("the certificate was renewed from %s", self._files.certificate)
 
+    def _load(self) -> None:
+        self._current = self._files.load()
+        self._expiry.set(self._files.expires_s())
+
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
         """Start a connection. Event loops use this method."""
         return self._current.wrap_bio(*args, **options)
+
+
+def expiry_gauge(registry: CollectorRegistry) -> Gauge:
+    """Return the gauge of the time when the certificate in use expires."""
+    return Gauge(
+        "tableside_certificate_expiry_timestamp_seconds",
+        "When the certificate of the service, or one of its chain, expires, in Unix seconds.",
+        registry=registry,
+        multiprocess_mode="livemin",
+    )
 
 
 def _reason(error: Exception) -> str:

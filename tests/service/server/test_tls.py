@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from cryptography import x509
 from psutil import Process, wait_procs
 from typer.testing import CliRunner
 
@@ -155,6 +156,10 @@ def test_new_connections_get_a_renewed_certificate_with_any_kind_of_key(tmp_path
         for kind in ("RSA", "EC"):
             pem = authority.sign("server", kind=kind).certificate.read_text()
             until(lambda pem=pem: served_certificate(service, authority) == ssl.PEM_cert_to_DER_cert(pem))  # type: ignore[misc]
+        metrics = httpx.get(f"{service.url}/metrics", verify=authority.trusting()).text
+    expiry = re.search(r"^tableside_certificate_expiry_timestamp_seconds (\S+)$", metrics, re.MULTILINE)
+    assert expiry is not None
+    assert float(expiry[1]) == x509.load_pem_x509_certificate(pem.encode()).not_valid_after_utc.timestamp()
 
 
 def test_a_client_certificate_of_a_removed_authority_is_rejected(tmp_path: Path) -> None:
