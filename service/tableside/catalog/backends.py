@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from prometheus_client import Gauge
 
-from .. import stores
+from .. import __version__, stores
 from ..core import Backend, StoreUnavailable, TableError
 from ..core.backend import place_of
 from ..policies import PolicyMetrics
@@ -48,7 +48,8 @@ async def open_backend(name: str, store: StoreSettings) -> Backend:
 
 
 def log_start(settings: Settings, tables: Sequence[str]) -> None:
-    """Log the kind and place of each store, and the number and names of the tables."""
+    """Log the version and whether callers are authenticated, each store's kind and place, and the tables."""
+    log.info("tableside %s, %s", __version__, "no authentication" if settings.auth is None else "with authentication")
     for name, store in settings.stores.items():
         place = place_of(store.options)
         log.info("store %s: %s%s", name, store.kind, f", {place}" if place else "")

@@ -7,11 +7,12 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from ..settings import Fault, Settings, SettingsError, load, load_text, read_text, tokens_file_of
 
@@ -24,6 +25,9 @@ POLL_INTERVAL_S = 1.0
 
 FAULTS_LOGGED_MAX = 100
 """Maximum number of faults of one configuration that are logged."""
+
+CHANGES_NAMED_MAX = 20
+"""At most so many changed members are named in the log."""
 
 _RESTART_ONLY = ("stores", "auto_create", "default_store", "retry_budget", "traces", "console")
 _TABLE_RELOADED = {
@@ -51,16 +55,30 @@ def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
     return faults
 
 
+def changed_members(old: object, new: object, path: str = "") -> Iterator[str]:
+    """Yield the paths of the members that differ, without their values, which may be secret."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted(old.keys() | new.keys()):
+            yield from changed_members(old.get(name), new.get(name), f"{path}.{name}" if path else name)
+    elif old != new:
+        yield path
+
+
+def _first(paths: Iterator[str]) -> str:
+    named = [*islice(paths, CHANGES_NAMED_MAX)]
+    return ", ".join([*named, "…"] if next(paths, None) else named)
+
+
 def load_for_joining_process(file: Path, accepted: Path) -> Settings:
     """Return the settings for a worker process that joins running ones.
 
     They are those of `file` if the running processes could apply them. The file is then saved as accepted. Otherwise
     they are those of `accepted`, the last configuration that was applied.
     """
-    served = load(accepted)
+    served = load(accepted, directory=file.parent)
     try:
         text = read_text(file)
-        settings = load_text(text)
+        settings = load_text(text, directory=file.parent)
     except SettingsError:
         return served
     if beyond_reloading(served, settings):
@@ -106,6 +124,13 @@ class Reloader:
             ("outcome",),
             registry=registry,
         )
+        self._current = Gauge(
+            "tableside_settings_current",
+            "1 if the service uses the configuration file, 0 if it refused the last change of it.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self._current.set(1)
 
     async def run(self) -> None:
         """Check for changes until cancelled. On SIGHUP, read the file even if it looks unchanged."""
@@ -125,7 +150,7 @@ class Reloader:
         text = ""
         try:
             text = await asyncio.to_thread(read_text, self._file)
-            settings = await asyncio.to_thread(load_text, text)
+            settings = await asyncio.to_thread(load_text, text, directory=self._file.parent)
             if faults := beyond_reloading(self._settings, settings):
                 raise SettingsError(faults)
             await self._apply(settings)
@@ -134,16 +159,20 @@ class Reloader:
                 log.error("%s is not applied: %s", self._file, fault)
             if (more := len(error.faults) - FAULTS_LOGGED_MAX) > 0:
                 log.error("%s is not applied: %d more faults", self._file, more)
-            self._refused_tokens_file = await asyncio.to_thread(tokens_file_of, text)
+            self._refused_tokens_file = await asyncio.to_thread(tokens_file_of, text, self._file.parent)
         except Exception:  # an unexpected error must not end the watch
             log.exception("%s is not applied", self._file)
         else:
+            before, after = (each.model_dump(exclude={"options"}) for each in (self._settings, settings))
+            changes = changed_members(before, after)
             self._settings, self._refused_tokens_file = settings, None
             self._reloads.labels("applied").inc()
-            log.info("%s is applied", self._file)
+            self._current.set(1)
+            log.info("%s is applied: %s", self._file, _first(changes) or "nothing has changed")
             await self._save_accepted(text)
             return True
         self._reloads.labels("refused").inc()
+        self._current.set(0)
         return False
 
     async def _save_accepted(self, text: str) -> None:

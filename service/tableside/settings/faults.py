@@ -1,7 +1,7 @@
 """Faults in a configuration, in the words of the file. Validation collects them, so that one run reports all."""
 
 import difflib
-from collections.abc import Iterator, Set as AbstractSet
+from collections.abc import Iterable, Iterator, Set as AbstractSet
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 import msgspec
@@ -102,7 +102,12 @@ def _suggestion(place: tuple[int | str, ...], models: list[type[BaseModel]]) -> 
             fields = [each.model_fields[part] for each in found if part in each.model_fields]
             found = [nested for field in fields for nested in _models(field.annotation)]
     known = [option for each in found for option in each.model_fields]
-    near = difflib.get_close_matches(str(name), known, n=1, cutoff=_SIMILARITY_MIN)
+    return similar(str(name), known)
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Return a question about the most similar known name, or an empty text."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILARITY_MIN)
     return f": did you mean {near[0]}?" if near else ""
 
 

@@ -14,7 +14,7 @@ from ..auth import AuthSettings, Tokens
 from ..core import TableError, TableSpec
 from ..core.backend import ChecksTables, HasDirectory
 from ..core.store import GENERATION_IN_STORE
-from .faults import NAME, Fault, FaultCollector, SettingsError
+from .faults import NAME, Fault, FaultCollector, SettingsError, similar
 from .settings import ServiceSettings, Settings, StoreSettings, TableLocation, TableSettings, partition_stores
 from .yaml_file import expand_variables, parse_yaml, read_text
 
@@ -24,31 +24,38 @@ def default_settings(path: str = "./tableside-data") -> Settings:
     return validate({"stores": {"local": {"kind": "rocksdb", "path": path}}, "auto_create": True})
 
 
-def load(file: str | Path, environment: Mapping[str, str] | None = None) -> Settings:
-    """Read a configuration file. Raise SettingsError with every fault in it."""
-    return load_text(read_text(file), environment)
+def load(file: str | Path, environment: Mapping[str, str] | None = None, *, directory: Path | None = None) -> Settings:
+    """Read a configuration file. Raise SettingsError with every fault in it.
+
+    A relative `auth.tokens_file` is in the `directory`, by default that of the file.
+    """
+    return load_text(read_text(file), environment, directory=Path(file).parent if directory is None else directory)
 
 
-def load_text(text: str, environment: Mapping[str, str] | None = None) -> Settings:
+def load_text(text: str, environment: Mapping[str, str] | None = None, *, directory: Path) -> Settings:
     """Return the settings for the text of a configuration file. Raise SettingsError with every fault in it."""
     faults: list[Fault] = []
     data = parse_yaml(text, "", faults)
-    return validate(data, os.environ if environment is None else environment, faults)
+    return validate(data, os.environ if environment is None else environment, faults, directory=directory)
 
 
-def tokens_file_of(text: str) -> str | None:
+def tokens_file_of(text: str, directory: Path) -> str | None:
     """Return the `auth.tokens_file` of a configuration that may have faults, None if it cannot be found."""
     try:
         data = expand_variables(parse_yaml(text, "", []), os.environ, "", [])
     except SettingsError:
         return None
-    auth = data.get("auth") if isinstance(data, dict) else None
-    file = auth.get("tokens_file") if isinstance(auth, dict) else None
-    return file if isinstance(file, str) else None
+    return _locate_tokens_file(data, directory) if isinstance(data, dict) else None
 
 
-def validate(data: object, environment: Mapping[str, str] | None = None, faults: Sequence[Fault] = ()) -> Settings:
-    """Return the settings for the data of a configuration file. Raise SettingsError with every fault.
+def validate(
+    data: object,
+    environment: Mapping[str, str] | None = None,
+    faults: Sequence[Fault] = (),
+    *,
+    directory: Path = Path(),  # immutable
+) -> Settings:
+    """Return the settings for the data of a configuration file in a directory. Raise SettingsError with every fault.
 
     `faults` are the faults that were found when the file was read.
     """
@@ -56,11 +63,22 @@ def validate(data: object, environment: Mapping[str, str] | None = None, faults:
     data = expand_variables(data, environment or {}, "", earlier)
     if not isinstance(data, dict):
         raise SettingsError([*earlier, Fault("", "the configuration must be a mapping with stores and tables")])
+    _locate_tokens_file(data, directory)
     collector = FaultCollector({fault.path for fault in earlier})
     settings = _Builder(data, collector).settings()
     if found := {*earlier, *collector.found}:
         raise SettingsError(sorted(found))
     return settings
+
+
+def _locate_tokens_file(data: dict[str, Any], directory: Path) -> str | None:
+    """Replace the path of the file with tokens by one that does not depend on the current directory. Return it."""
+    auth = data.get("auth")
+    file = auth.get("tokens_file") if isinstance(auth, dict) else None
+    if not isinstance(auth, dict) or not isinstance(file, str):
+        return None
+    auth["tokens_file"] = located = str(directory / file)
+    return located
 
 
 class _FileModel(ServiceSettings, frozen=True):
@@ -134,7 +152,7 @@ class _Builder:
             return self._faults.validate(TableSettings, entry, path)
         store = entry.get("store")
         if isinstance(store, str) and store not in self._known:
-            self._faults.add(f"{path}.store", f"there is no store {store!r}")
+            self._faults.add(f"{path}.store", f"there is no store {store!r}" + similar(store, self._known))
         options_type = self._table_options(store) if isinstance(store, str) else None
         if options_type is None:
             return self._faults.validate(TableSettings, entry, path)
@@ -237,7 +255,7 @@ def check_defaults(
 ) -> None:
     """Check that the tables which `auto_create` creates on their first write have a store."""
     if default_store is not None and default_store not in known:
-        faults.add("default_store", f"there is no store {default_store!r}")
+        faults.add("default_store", f"there is no store {default_store!r}" + similar(default_store, known))
     if auto_create and default_store is None and len(known) > 1:
         faults.add("default_store", "is required by auto_create if there are several stores")
 
@@ -327,7 +345,7 @@ def check_shared_stores(tables: Mapping[str, TableSettings], known: Mapping[str,
 def _partition_fault(part: str, before: list[object], known: Mapping[str, Any]) -> str | None:
     """Return the fault of a partition that comes after the partitions in `before`, or None."""
     if part not in known:
-        return f"there is no store {part!r}"
+        return f"there is no store {part!r}" + similar(part, known)
     if part in before:
         return f"{part!r} is already partition {before.index(part)}"
     if known[part].get("kind") == "partitioned":

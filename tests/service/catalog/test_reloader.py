@@ -323,7 +323,9 @@ async def test_an_exception_in_the_reader_refuses_only_that_version_of_the_file(
         watched.write(tables={"t": {"store": "local"}})
         await eventually(lambda: watched.reloads("refused") == 1)
         watched.write(tables={"t": {"store": "local", "deadline_s": 3}})
+        assert watched.registry.get_sample_value("tableside_settings_current") == 0
         await eventually(lambda: watched.reloads("applied") == 1)
+        assert watched.registry.get_sample_value("tableside_settings_current") == 1
     assert len(watched.applied) == 2
     assert "is not applied" in caplog.text
 
@@ -366,6 +368,8 @@ async def test_a_new_table_on_a_hung_store_does_not_delay_other_changes(
 async def test_a_full_disk_does_not_stop_the_reloader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
+
     def refuse(text: str, accepted: Path) -> None:
         raise OSError(28, "No space left on device")
 
@@ -375,6 +379,7 @@ async def test_a_full_disk_does_not_stop_the_reloader(
         watched.write(tables=tables)
         assert await watched.reloader.reload()
     assert [len(one.tables) for one in watched.applied] == [1, 0]
+    assert caplog.text.count("is applied: tables.t\n") == 2
     assert "cannot be saved for workers that start later" in caplog.text
 
 
@@ -391,7 +396,7 @@ def tokens_of(*names: str) -> list[dict[str, str]]:
 
 
 async def test_a_file_of_tokens_is_watched_too(tmp_path: Path) -> None:
-    watched = Watched(tmp_path, auth={"tokens_file": str(tmp_path / "tokens.yaml")})
+    watched = Watched(tmp_path, auth={"tokens_file": "tokens.yaml"})  # in the directory of the configuration
     async with watched.running():
         await asyncio.sleep(0.05)
         watched.write_tokens("second")
@@ -401,12 +406,12 @@ async def test_a_file_of_tokens_is_watched_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", [None, "- {name: faulty}", "- ["])
 async def test_a_file_of_tokens_of_a_rejected_configuration_is_watched(tmp_path: Path, before: str | None) -> None:
-    watched = Watched(tmp_path, auth={"tokens_file": str(tmp_path / "tokens.yaml")})
+    watched = Watched(tmp_path, auth={"tokens_file": "tokens.yaml"})
     async with watched.running():
         watched.tokens = tmp_path / "second.yaml"
         if before is not None:
             watched.tokens.write_text(before)
-        watched.write(auth={"tokens_file": str(watched.tokens)})
+        watched.write(auth={"tokens_file": watched.tokens.name})
         await eventually(lambda: watched.reloads("refused") >= 1)
         watched.write_tokens("a")
         await eventually(lambda: len(watched.applied) >= 1)

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from service.telemetry.lines import logged
 from support.running import Service
 from support.waiting import eventually
+from tableside import __version__
 from tableside.app import create_app
 from tableside.catalog import log_start
 from tableside.core.backend import place_of
@@ -49,6 +50,7 @@ def started(tables: list[str]) -> list[str]:
 
 def test_the_place_of_each_store_is_logged_without_secrets() -> None:
     assert started([]) == [
+        f"tableside {__version__}, no authentication",
         *(f"store {name}: {store['kind']}, {place}" for name, (store, place) in PLACES.items()),
         "tables: 0",
     ]

@@ -3,6 +3,7 @@
 import copy
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -59,7 +60,7 @@ def places(data: Any) -> list[tuple[Any, Any]]:
 
 def refusal(text: str) -> list[Fault]:
     """Return the faults of a text. Any exception but SettingsError fails the test."""
-    return _faults(lambda: load_text(text, ENVIRONMENT))
+    return _faults(lambda: load_text(text, ENVIRONMENT, directory=Path()))
 
 
 def _faults(validated: Callable[[], Settings]) -> list[Fault]:

@@ -157,6 +157,7 @@ MEMORY = "stores: {fast: {kind: memory}}"
         (f"{MEMORY}\nhosts: a", "hosts", "must be a list"),
         (f"{MEMORY}\nauto_create: some", "auto_create", "must be true or false"),
         (f"{MEMORY}\ndefault_store: b", "default_store", "there is no store 'b'"),
+        (f"{MEMORY}\ntables: {{a: {{store: fats}}}}", "tables.a.store", "no store 'fats': did you mean fast?"),
         ("{stores: {a: {kind: memory}, b: {kind: memory}}, auto_create: true}", "default_store", "is required by"),
         (
             "stores: {a: {kind: dynamodb, endpoint_url: 'ftp://h'}}",
