@@ -112,36 +112,21 @@ class _YamlReader:
     def __init__(self, faults: list[Fault]) -> None:
         self._faults = faults
         self._constructor = SafeConstructor()
-        self._collections: dict[yaml.Node, tuple[Any, int, int]] = {}
-        self._nodes = self._deepest = 0
+        self._nodes = 0
 
     def value(self, node: yaml.Node, path: str, depth: int) -> Any:
         """Return the value of a node. Raise SettingsError if the data exceed a limit or contain themselves."""
-        if node in self._collections:  # An alias repeats the value, its number of nodes and its depth.
-            value, nodes, height = self._collections[node]
-            self._count(nodes, depth + height, path)
-            return value
-        self._count(1, depth, path)
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, path)
-        if node.tag not in _COLLECTIONS:
-            self._add(path, _NOT_TEXT)
-        before, deepest, self._deepest = self._nodes, self._deepest, depth
-        value = (
-            self._mapping(node, path, depth) if isinstance(node, yaml.MappingNode) else self._list(node, path, depth)
-        )
-        self._collections[node] = value, self._nodes - before + 1, self._deepest - depth
-        self._deepest = max(self._deepest, deepest)
-        return value
-
-    def _count(self, nodes: int, depth: int, path: str) -> None:
-        self._nodes += nodes
-        self._deepest = max(self._deepest, depth)
+        self._nodes += 1
         if self._nodes > NODES_MAX:
             message = f"here the file exceeds {NODES_MAX:,} values, with aliases counted in full"
             raise SettingsError([Fault(path, message)])
         if depth > DEPTH_MAX:
             raise SettingsError([Fault(path, f"is nested deeper than {DEPTH_MAX} levels")])
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if node.tag not in _COLLECTIONS:
+            self._add(path, _NOT_TEXT)
+        return self._mapping(node, path, depth) if isinstance(node, yaml.MappingNode) else self._list(node, path, depth)
 
     def _list(self, node: yaml.Node, path: str, depth: int) -> list[Any]:
         return [self.value(each, _below(path, index), depth + 1) for index, each in enumerate(node.value)]

@@ -29,14 +29,17 @@ MULTIPLYING = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 def test_a_small_file_whose_aliases_multiply_is_refused_where_it_exceeds_the_limit() -> None:
     assert len(MULTIPLYING) < 1000
     _, faults = data_and_faults(MULTIPLYING)
-    assert faults == {"a5.7": f"here the file exceeds {NODES_MAX:,} values, with aliases counted in full"}
+    [(path, message)] = faults.items()
+    assert path.startswith("a5.7.")
+    assert message == f"here the file exceeds {NODES_MAX:,} values, with aliases counted in full"
 
 
 def test_merge_keys_that_multiply_are_refused_too() -> None:
     lines = ["m0: &m0 {a: 1, b: 1, c: 1}"]
     lines += [f"m{level}: &m{level} {{<<: [{', '.join([f'*m{level - 1}'] * 20)}]}}" for level in range(1, 6)]
     _, faults = data_and_faults("\n".join(lines))
-    assert list(faults) == ["m5.<<.0"]
+    [path] = faults
+    assert path.startswith("m5.<<.0.")
 
 
 def test_a_file_at_the_limit_of_values_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +61,7 @@ def test_deep_nesting_is_refused_with_its_line(opening: str) -> None:
 
 def test_depth_counts_the_values_of_aliases() -> None:
     text = "a0: &a0 [x]\n" + "".join(f"a{level}: &a{level} [*a{level - 1}]\n" for level in range(1, DEPTH_MAX + 1))
-    assert list(data_and_faults(text)[1]) == [f"a{DEPTH_MAX - 2}.0"]
+    assert list(data_and_faults(text)[1]) == [f"a{DEPTH_MAX - 2}" + ".0" * (DEPTH_MAX - 1)]
     assert data_and_faults("[" * (DEPTH_MAX - 1) + "x" + "]" * (DEPTH_MAX - 1))[1] == {}
 
 
