@@ -7,7 +7,6 @@ import math
 from collections import Counter, deque
 from collections.abc import Sequence
 from functools import cache
-from itertools import chain
 
 import msgspec
 
@@ -16,14 +15,12 @@ from ..core import (
     Budget,
     Changes,
     Get,
-    InvalidOperation,
     Key,
     Operation,
     Outcome,
     PartitionOutcome,
     Put,
     TableError,
-    TooLarge,
     Update,
     Written,
     Yielder,
@@ -33,7 +30,6 @@ from ..core.bounded_reads import NOT_READ
 from ..core.changes import PackedChanges, packed
 from ..core.operations import size_bytes
 from ..core.update_folding import fold
-from ..core.updates import apply
 
 COMBINED_OPERATIONS_MAX = 256
 """Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""
@@ -72,7 +68,7 @@ async def steps_by_key(
     for key, of_key in runs.items():
         steps = waiting[key] = deque()
         for run in of_key:
-            steps.extend(run.steps(operations))
+            steps.append(run.step(operations))
             if yielder.due:
                 await _yield_within(yielder, budget)
     return waiting
@@ -85,7 +81,7 @@ async def _yield_within(yielder: Yielder, budget: Budget) -> None:
 
 
 class _Run:
-    """Operations on one key that follow each other and become one step, if possible.
+    """Operations of one kind on one key that follow each other and become one step.
 
     Not combined are:
     - updates of a member named like a key field: the store may reject the value that such an update leaves, and a later
@@ -95,89 +91,54 @@ class _Run:
     """
 
     def __init__(self, position: int, first: Operation) -> None:
-        self._first = self._last = first
+        self._first = first
         self._positions = [position]
-        self._bytes = 0
+        self._bytes = size_bytes(first)
 
     def add(self, position: int, operation: Operation, key_names: frozenset[str], *, folding: bool) -> bool:
         """Add the next operation on the key. Return False, with nothing changed, if it cannot be combined."""
-        if len(self._positions) >= COMBINED_OPERATIONS_MAX or self._first.partitions != operation.partitions:
+        first = self._first
+        if type(operation) is not type(first) or first.partitions != operation.partitions:
             return False
-        if isinstance(operation, Get):
-            fits = isinstance(self._first, Get)
+        if len(self._positions) >= COMBINED_OPERATIONS_MAX:
+            return False
+        if isinstance(operation, Put | Update) and isinstance(first, Put | Update):
+            fits = folding and _plain(first) and _plain(operation) and self._may_fold(operation, key_names)
         else:
-            fits = folding and self._fits(operation, key_names)
+            fits = isinstance(operation, Get)
         if fits:
             self._positions.append(position)
-            self._last = operation
         return fits
 
-    def steps(self, operations: Sequence[Operation]) -> list[Step]:
-        """Return the one step that combines the operations, or a step for each if one of them does not fit."""
-        parts = [operations[position] for position in self._positions]
-        combined = parts[0] if len(parts) == 1 else _combined(parts)
-        if combined is not None:
-            return [Step(combined, tuple(self._positions))]
-        return [Step(part, (position,)) for part, position in zip(parts, self._positions, strict=True)]
+    def step(self, operations: Sequence[Operation]) -> Step:
+        """Return the step that combines the operations."""
+        return Step(_combined([operations[position] for position in self._positions]), tuple(self._positions))
 
-    def _fits(self, later: Operation, key_names: frozenset[str]) -> bool:
-        earlier = self._last
-        if not (isinstance(earlier, Put | Update) and isinstance(later, Put | Update)):
-            return False
-        if not (_plain(earlier) and _plain(later)):
-            return False
-        if isinstance(later, Put):
-            return isinstance(self._first, Put)
-        return not (_touches(key_names, earlier) or _touches(key_names, later)) and self._has_room(later)
-
-    def _has_room(self, update: Update) -> bool:
-        """Count an update and the value that it is applied to. A put that another put replaces costs nothing."""
-        size = size_bytes(update)
-        if isinstance(self._last, Put) or len(self._positions) == 1:
-            size += size_bytes(self._last)
-        self._bytes += size
-        return self._bytes <= COMBINED_BYTES_MAX
+    def _may_fold(self, write: Put | Update, key_names: frozenset[str]) -> bool:
+        """Return whether a write may follow the first. A put that another put replaces costs nothing."""
+        if isinstance(write, Put):
+            return True
+        self._bytes += size_bytes(write)
+        touches = key_names and any(_touches(key_names, one) for one in (self._first, write))
+        return not touches and self._bytes <= COMBINED_BYTES_MAX
 
 
-def _combined(operations: Sequence[Operation]) -> Operation | None:
-    """Return one operation with the effect of several, or None if an update does not fit the put before it."""
+def _combined(operations: Sequence[Operation]) -> Operation:
+    """Return one operation with the effect of several of one kind."""
     first = operations[0]
     if isinstance(first, Get):
         return min((get for get in operations if isinstance(get, Get)), key=_age_max_s)
-    if isinstance(first, Update):
-        each = [update.changes for update in operations if isinstance(update, Update)]
-        folded: Changes = fold(each)
-        if any(isinstance(one, PackedChanges) for one in each):
-            folded = packed(folded)
-        return msgspec.structs.replace(first, changes=folded)
-    return _combined_put(operations)
+    if len(operations) == 1 or not isinstance(first, Update):
+        return operations[-1]
+    each = [update.changes for update in operations if isinstance(update, Update)]
+    folded: Changes = fold(each)
+    if any(isinstance(one, PackedChanges) for one in each):
+        folded = packed(folded)
+    return msgspec.structs.replace(first, changes=folded)
 
 
-def _combined_put(operations: Sequence[Operation]) -> Put | None:
-    put: Put | None = None
-    updates: list[Changes] = []
-    for operation in operations:
-        if isinstance(operation, Update):
-            updates.append(operation.changes)
-        elif isinstance(operation, Put):
-            if put is not None and _updated(put, updates) is None:
-                return None
-            put, updates = operation, []
-    return None if put is None else _updated(put, updates)
-
-
-def _touches(names: frozenset[str], write: Put | Update) -> bool:
-    return bool(names) and isinstance(write, Update) and not names.isdisjoint(touched_members(write.changes))
-
-
-def _updated(put: Put, updates: Sequence[Changes]) -> Put | None:
-    """Return the put with the updates applied to its value, or None if one is invalid."""
-    if not updates:
-        return put
-    try:
-        return msgspec.structs.replace(put, value=apply(put.value, tuple(chain.from_iterable(updates))))
-    except (InvalidOperation, TooLarge):
-        return None
+def _touches(names: frozenset[str], write: Operation) -> bool:
+    return isinstance(write, Update) and not names.isdisjoint(touched_members(write.changes))
 
 
 def _age_max_s(get: Get) -> float:
