@@ -1,4 +1,4 @@
-# The service with every store. docs/image.md shows how to build, run and check it.
+# The service with every store. docs/kubernetes.md shows how to build, run and check it.
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS builder

@@ -46,8 +46,6 @@ CLAIMS = [
     Claim("README.md", "python", "documentation/test_readme.py::test_the_spark_example_runs", "tableside_spark"),
     Claim("README.md", "python", "documentation/test_readme.py::test_the_python_example_runs", "tableside_client"),
     Claim(".github/CONTRIBUTING.md", "sh", "distribution/test_scripts.py::test_the_commands_for_contributors_succeed"),
-    Claim("docs/first-change.md", "sh", "distribution/test_scripts.py::test_the_commands_for_contributors_succeed",
-          not_run="the last one runs every quick case, also of this test"),
     # Pages that a test follows from the first block to the last.
     *(
         Claim(f"docs/{page}.md", language, RUN, "tableside serve" if language == "sh" else "")
@@ -149,8 +147,11 @@ CLAIMS = [
           "git clone"),
     Claim("docs/releasing.md", "sh", "distribution/test_distribution.py::test_an_extra_installs_the_dependencies_of_its_store",
           "requirements.txt"),
-    Claim("docs/image.md", "sh", CONTAINED,
-          not_run="there is no container engine; tests/deploy/image builds and runs the image"),
+    *(
+        Claim("docs/kubernetes.md", "sh", CONTAINED, containing,
+              not_run="there is no container engine; tests/deploy/image builds and runs the image")
+        for containing in ("docker build", "docker run")
+    ),
     # Spark on a cluster.
     Claim("docs/spark-deployment.md", "dockerfile", BASED, not_run="it is on top of an image of yours"),
     Claim("docs/spark-deployment.md", "sh",

@@ -46,7 +46,7 @@ def test_container_commands_use_existing_options(block: Block) -> None:
             assert (ROOT / given[-1] / "Dockerfile").is_file()
         else:
             assert verb == "run"
-            check_command(after_image(given), has_program="--entrypoint" in given)
+            check_command(after_image(given))
 
 
 def after_image(given: list[str]) -> list[str]:
@@ -55,11 +55,8 @@ def after_image(given: list[str]) -> list[str]:
     return given[image + 1 :]
 
 
-def check_command(command: list[str], *, has_program: bool) -> None:
-    if has_program:
-        assert command[0] == "-c"
-        compile(command[1], "the page", "exec")
-    elif command:
+def check_command(command: list[str]) -> None:
+    if command:
         assert {word for word in command if word.startswith("--")} <= options_of(command)
 
 

@@ -77,7 +77,8 @@ def test_commands_of_a_page_use_the_chart_and_existing_values() -> None:
 
 
 def test_a_page_installs_the_image_that_it_built_and_pushed() -> None:
-    made, pushed = ([words[-1] for words in commands() if words[0] == tool] for tool in ("scripts/image", "docker"))
+    made = [words[-1] for words in commands() if words[0] == "scripts/image"]
+    pushed = [words[-1] for words in commands() if words[:2] == ["docker", "push"]]
     [install] = [words for words in commands() if any(word.startswith("image.repository=") for word in words)]
     asked = dict(after.split("=", 1) for before, after in pairwise(install) if before == "--set")
     [image] = made

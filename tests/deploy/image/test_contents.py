@@ -150,7 +150,7 @@ def test_the_documentation_states_its_size(tableside_image: Built) -> None:
     size_mb = sum((root / OURS / file).lstat().st_size for file in files(root / OURS)) / 1e6
     packages = sorted(distributions(root))
     report(f"{size_mb:.0f} MB beside the base, {len(packages)} packages", *map("==".join, packages))
-    quoted = re.search(r"It adds (\d+) MB to the base image", (ROOT / "docs" / "image.md").read_text())
+    quoted = re.search(r"It adds (\d+) MB to the base image", (ROOT / "docs" / "kubernetes.md").read_text())
     assert quoted
     assert float(quoted[1]) == pytest.approx(size_mb, rel=0.1)
 
