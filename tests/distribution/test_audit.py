@@ -15,7 +15,7 @@ import pytest
 from scripts import auditing
 from scripts.bootstrap import ROOT
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.daily, pytest.mark.server]
 
 NO_VULNERABILITIES = "no known vulnerabilities in the locked packages\n"
 FIXED = {"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "99"}]}]}

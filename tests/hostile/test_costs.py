@@ -7,6 +7,7 @@ kind. A measurement that breaks the rule is repeated, because other processes di
 import asyncio
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -49,16 +50,20 @@ USUAL_OF_STORES = (
 )
 """Inputs of the usual run for the other stores."""
 
-USUAL_STORES = ("rocksdb", "redis", "postgres")
+DAILY_STORES = ("redis", "postgres")
 TRIES = 3
 
 
 @pytest.fixture(scope="module")
 def places(
-    tmp_path_factory: pytest.TempPathFactory, shared_servers: Servers | Connected, full: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    shared_servers: Servers | Connected,
+    pytestconfig: pytest.Config,
+    full: bool,
 ) -> Iterator[Places]:
     """A service with a table in each kind of store. DynamoDB is only in a full run."""
-    remote = [name for name in REMOTE if full or name in USUAL_STORES]
+    daily = pytestconfig.getoption("daily")
+    remote = [name for name in REMOTE if full or (daily and name in DAILY_STORES)]
     addresses = {name: str(shared_servers.address(name)) for name in remote}
     with service(tmp_path_factory.mktemp("costs"), addresses) as started:
         yield started
@@ -66,13 +71,19 @@ def places(
 
 @pytest.mark.parametrize(
     ("table", "name"),
-    [*(("memory", name) for name in USUAL), *((table, name) for table in USUAL_STORES for name in USUAL_OF_STORES)],
+    [
+        *(("memory", name) for name in USUAL),
+        *(("rocksdb", name) for name in USUAL_OF_STORES),
+        *(pytest.param(*each, marks=pytest.mark.daily) for each in product(DAILY_STORES, USUAL_OF_STORES)),
+    ],
 )
 def test_a_costly_request_keeps_the_limits_on_time_and_memory(places: Places, table: str, name: str) -> None:
     assert not faults(places, table, name)
 
 
-@pytest.mark.parametrize("table", ["memory", *USUAL_STORES])
+@pytest.mark.parametrize(
+    "table", ["memory", "rocksdb", *(pytest.param(name, marks=pytest.mark.daily) for name in DAILY_STORES)]
+)
 def test_the_largest_records_keep_the_limits(places: Places, table: str) -> None:
     found = {one.name: faults(places, table, one.name) for one in of_largest(places.bounds[table])}
     assert not {name: texts for name, texts in found.items() if texts}

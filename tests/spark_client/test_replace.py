@@ -315,6 +315,7 @@ def test_readers_see_no_mixture_while_a_table_is_replaced(spark: SparkSession, s
     assert stored(service, "read") == values(ROWS - last[0], last[0])
 
 
+@pytest.mark.daily
 def test_a_killed_job_leaves_the_old_records_and_can_run_again(service: Service, tmp_path: Path) -> None:
     @contextmanager
     def job(wait_s: float) -> Iterator[Driver]:

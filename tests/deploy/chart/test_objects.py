@@ -26,7 +26,7 @@ from deploy.chart.rendering import (
     workload,
 )
 
-pytestmark = pytest.mark.chart
+pytestmark = [pytest.mark.daily, pytest.mark.chart]
 
 VERSIONS = ["1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
 CUSTOM = {"HTTPRoute", "PrometheusRule", "ServiceMonitor"}

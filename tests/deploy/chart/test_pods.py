@@ -17,7 +17,7 @@ from servers.process import free_port
 from support.certificates import Authority
 from support.waiting import until
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.daily, pytest.mark.server]
 
 GUARDED: Values = {
     "insecure": False,

@@ -12,7 +12,7 @@ from servers.install import ensure_command
 from servers.process import Server, free_port, running
 from support.running import Service, running as running_service
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.daily, pytest.mark.server]
 
 KEYS = ["a%2Fb", "%2F", "a%2F%2Fb", "50%25", "a%3Fb%23c%3Bd", "%C3%BC%20x", "a%5Cb", "a+b"]
 

@@ -22,7 +22,11 @@ STORES = {
     "  other: {kind: rocksdb, path: ./data}",
 }
 
-ON_EVERY_STORE = pytest.mark.parametrize("api", list(STORES), indirect=True)
+ON_EVERY_STORE = pytest.mark.parametrize(
+    "api",
+    [pytest.param(name, marks=[pytest.mark.daily] if name == "rocksdb" else []) for name in STORES],
+    indirect=True,
+)
 """For tests of stores. Requests that the service rejects before it calls a store need only one of them."""
 
 Result: TypeAlias = dict[str, Any]

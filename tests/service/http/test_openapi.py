@@ -203,6 +203,7 @@ def test_random_requests_get_documented_responses(fuzzed: Service, full: bool) -
     assert seen[JSON, 200] > 100
 
 
+@pytest.mark.daily
 def test_random_requests_to_a_partitioned_table_get_documented_responses(fuzzed: Service, full: bool) -> None:
     seen = checked_run(loaded(fuzzed, full, table="spread"))
     assert {status for _, status in seen} >= {200, 204, 400, 404, 405, 412, 415, 422}

@@ -194,6 +194,7 @@ async def test_the_shutdown_of_several_workers_loses_nothing(tmp_path: Path, red
         await check(service, clients)
 
 
+@pytest.mark.daily
 async def test_a_shutdown_while_a_worker_starts_succeeds(tmp_path: Path, redis_url: str) -> None:
     config = configured(tmp_path, f"{{kind: redis, url: '{redis_url}'}}", drain_s=0, shutdown_s=5)
     with running(tmp_path, config, workers=2) as service:
@@ -292,7 +293,7 @@ async def test_a_hung_store_does_not_delay_the_shutdown(tmp_path: Path, redis_ur
         assert time.monotonic() - told_at < 3 + SLACK_S
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.daily)])
 async def test_a_second_signal_ends_the_service_immediately(
     tmp_path: Path, redis_url: str, workers: int, opened: AsyncExitStack
 ) -> None:

@@ -110,6 +110,7 @@ def test_the_probe_port_serves_only_probes(tmp_path: Path) -> None:
         assert httpx.get(f"{service.url}/readyz").status_code == 200
 
 
+@pytest.mark.daily
 def test_workers_share_both_ports_and_the_certificate(tmp_path: Path, authority: Authority, redis_url: str) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(f"stores: {{r: {{kind: redis, url: '{redis_url}'}}}}\ntables: {{t: {{store: r, name: tls}}}}\n")
