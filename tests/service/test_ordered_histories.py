@@ -157,7 +157,8 @@ def nearly_in_sequence(sent: Sequence[Event], dice: random.Random) -> list[Event
 @pytest.mark.parametrize(
     "store",
     [
-        *("rocksdb", "redis", "postgres", "dynamodb"),
+        *("rocksdb", "redis", "postgres"),
+        pytest.param("dynamodb", marks=pytest.mark.daily),
         *(pytest.param(store, marks=pytest.mark.daily) for store in ("redis-cluster", "postgres-columns")),
     ],
 )

@@ -355,7 +355,7 @@ def test_sums_beyond_64_bits_fail_their_key_alone(spark: SparkSession, service: 
 
 
 @pytest.mark.parametrize("fold", [True, False])
-@pytest.mark.parametrize("operator", ["$inc", "$addToSet"])
+@pytest.mark.parametrize("operator", ["$inc", pytest.param("$addToSet", marks=pytest.mark.daily)])
 def test_a_null_operand_fails_its_row_alone_and_the_error_names_the_option(
     spark: SparkSession, service: Service, operator: str, fold: bool
 ) -> None:

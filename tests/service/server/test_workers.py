@@ -40,7 +40,7 @@ def test_the_workers_share_the_connections_of_a_client(tmp_path: Path, config: P
     assert min(counts.values()) >= 4, counts
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.daily)])
 def test_another_service_cannot_use_the_port(tmp_path: Path, config: Path, workers: int) -> None:
     with running(tmp_path, config, workers=2, ready=False) as service:
         port = str(urlsplit(service.url).port)

@@ -61,7 +61,7 @@ def test_expressions_give_the_result_of_the_update_language(
         runner.run(make(client, name, {"id": "S"}))
         store = runner.run(opened(client, name))
 
-        @settings(max_examples=5 if full else 2, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=5 if full else 1, deadline=None, suppress_health_check=list(HealthCheck))
         @given(pairs=st.lists(st.tuples(objects, documents.filter(legal)), min_size=20, max_size=40))
         def agrees(pairs: list[tuple[Any, Any]]) -> None:
             runner.run(check(store, pairs))

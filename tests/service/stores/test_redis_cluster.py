@@ -63,12 +63,12 @@ class OnCluster(Opens):
         return table(self.url, spec, cluster=True)
 
 
-class TestRedisCluster(OnCluster, Basics, Tokens, Orders, Scans):
+class TestRedisCluster(OnCluster, Basics, Tokens, Scans):
     """Calls of many records, which are on several nodes, and records with a side key."""
 
 
 @pytest.mark.daily
-class TestTheRestOnCluster(OnCluster, KeysAndValues, Updates, Preconditions, Expiry):
+class TestTheRestOnCluster(OnCluster, KeysAndValues, Updates, Preconditions, Expiry, Orders):
     """Features that are the same on a single server."""
 
 
@@ -237,7 +237,7 @@ async def test_a_scan_loses_nothing_to_slots_that_move(tmp_path: Path) -> None:
             move.port = int(urls[move.target].rpartition(":")[2].partition("/")[0])
 
 
-@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("exclusive", [pytest.param(False, marks=pytest.mark.daily), True])
 async def test_an_indexed_partition_loses_nothing_to_its_slot_that_moves(tmp_path: Path, exclusive: bool) -> None:
     spec = own(TableSpec("t", COMPOSITE), hash_tag=True, exclusive=exclusive)
     async with own_cluster(tmp_path) as (urls, clients), table(urls[0], spec, cluster=True) as store:

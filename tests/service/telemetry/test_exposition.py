@@ -208,7 +208,7 @@ def test_every_worker_returns_sums_that_include_ended_workers(request: pytest.Fi
     assert left.get_sample_value("tableside_http_requests_total", requests) == 80
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.daily)])
 def test_the_directory_of_metrics_is_made(request: pytest.FixtureRequest, tmp_path: Path, workers: int) -> None:
     file, directory = tmp_path / "tableside.yaml", tmp_path / "new" / "metrics"
     file.write_text(yaml.safe_dump(kind("redis", request, tmp_path).configuration()))

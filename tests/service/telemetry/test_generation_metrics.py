@@ -23,7 +23,7 @@ def found(client: httpx.Client, table: str) -> dict[str, float]:
     return {name: value for name, value in samples.items() if "_created" not in name}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.daily), 2])
 def test_every_worker_shows_the_generations_of_a_table(workers: int, redis_url: str, tmp_path: Path) -> None:
     config, table = tmp_path / "tableside.yaml", f"measured-{workers}"
     path = f"/v1/tables/{table}/generations"
