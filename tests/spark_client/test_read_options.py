@@ -1,23 +1,12 @@
 """The options of the data source for reading."""
 
-import os
-
 import pytest
 
 from tableside_client.table_schema import TableSchema
-from tableside_spark.datasource.options import SPLITS_DEFAULT_MAX, SPLITS_MAX, ReadOptions, parse_read_options
+from tableside_spark.datasource.options import parse_read_options
 
 PLAIN = TableSchema()
 PAIR = TableSchema(("who", "at"), ("string", "integer"))
-
-
-@pytest.mark.parametrize(("cpus", "splits"), [(1, 2), (2, 4), (8, 16), (64, SPLITS_DEFAULT_MAX), (None, 2)])
-def test_the_default_number_of_splits_follows_from_the_cpus(
-    monkeypatch: pytest.MonkeyPatch, cpus: int | None, splits: int
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: cpus)
-    assert parse_read_options({}, PLAIN) == ReadOptions(splits)
-    assert parse_read_options({"splits": str(SPLITS_MAX)}, PLAIN).splits == SPLITS_MAX
 
 
 def test_partition_is_a_first_part_of_the_key_or_an_index_of_a_partitioned_table() -> None:

@@ -2,15 +2,10 @@
 
 import logging
 import random
-import re
-from collections.abc import Iterator
 
 import pytest
 
-from servers.process import free_port
-from tableside_client import Client, TablesideError
 from tableside_client.retries import DEFAULT_RETRIES, REPORT_INTERVAL_S, Retries, RetryBudget, Waits
-from tableside_spark.executor import task_client
 
 PAUSE_MAX_S = 3.0
 """How long an idle client may take to notice that the service has restarted."""
@@ -69,22 +64,3 @@ def test_long_waits_are_logged_with_their_reason_at_intervals(caplog: pytest.Log
     lines = [record.getMessage() for record in caplog.records]
     expected = [f"waited {times * REPORT_INTERVAL_S:.1f} s for retries so far" for times in (1, 2, 3)]
     assert lines == [f"{line}; the last failure: service_unreachable: refused" for line in expected]
-
-
-def test_the_waits_of_a_task_are_logged_at_its_end(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(task_client, "REPORT_MIN_S", 0.002)
-    retries = Retries(attempts_max=20, first_s=0.01, longest_s=0.01)
-    with Client(f"http://127.0.0.1:{free_port()}", retries=retries) as client:
-
-        def pages(waits: bool) -> Iterator[int]:
-            yield 1
-            if waits:
-                with pytest.raises(TablesideError):
-                    client.table("t").record("a")
-
-        for waits in (True, False):
-            assert list(task_client.TaskWaits(client).logged("t", pages(waits))) == [1]
-        [line] = [record.getMessage() for record in caplog.records if record.name == task_client.__name__]
-    assert re.fullmatch(r"table t: the task waited \d+\.\d s for retries", line)

@@ -130,11 +130,6 @@ async def test_a_table_is_created_although_its_creator_was_cancelled(monkeypatch
         assert await second is await catalog.table("t")
 
 
-async def test_closing_twice_has_no_effect(tmp_path: Path) -> None:
-    async with opened({"stores": {"local": rocksdb(tmp_path)}}) as catalog:
-        await catalog.close()
-
-
 async def test_a_store_that_fails_to_open_closes_the_others(tmp_path: Path) -> None:
     one, other = rocksdb(tmp_path / "one"), rocksdb(tmp_path / "other")
     async with opened({"stores": {"other": other}}):

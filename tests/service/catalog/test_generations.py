@@ -32,7 +32,6 @@ from tableside.core import (
     Written,
 )
 from tableside.core.errors import (
-    Contended,
     GenerationNotFound,
     GenerationSealed,
     InvalidOperation,
@@ -699,14 +698,3 @@ async def test_a_cursor_belongs_to_its_generation() -> None:
         await replaced(catalog, 3)
         with pytest.raises(GenerationNotFound):
             await catalog.table("t", 1)
-
-
-@in_virtual_time
-async def test_a_change_gives_up_if_other_processes_always_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_table, "CHANGES_MAX", 3)
-    async with process(RemoteBackend()) as catalog:
-        control = catalog._controls.of("s")
-        assert control is not None
-        monkeypatch.setattr(control, "_replaced", lambda name, after: asyncio.sleep(0, result=False))
-        with pytest.raises(Contended):
-            await (await catalog.generations("t")).create()

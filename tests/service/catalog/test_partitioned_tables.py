@@ -16,9 +16,7 @@ from tableside.catalog.store_shares import Environment
 from tableside.catalog.table import Table
 from tableside.core import values
 from tableside.core.errors import (
-    DeadlineExceeded,
     Overloaded,
-    StoreUnavailable,
     TableError,
     TableNotFound,
     Throttled,
@@ -28,7 +26,6 @@ from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.partitioner import default_partition
 from tableside.core.store import TableSpec
 from tableside.settings import validate
-from tableside.stores.memory import MemoryBackend
 
 STORES: dict[str, Any] = {
     "a": {"kind": "memory"},
@@ -255,15 +252,3 @@ async def test_a_write_creates_no_table_with_the_stored_name_of_a_partition() ->
         async with opened(data) as catalog:
             with pytest.raises(TableNotFound):
                 await catalog.table_to_write("kept")
-
-
-async def test_a_hung_store_is_distinguished_from_responding_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(settings()) as catalog:
-
-        async def hangs(backend: MemoryBackend) -> None:
-            raise DeadlineExceeded("no answer within 1.8 s")
-
-        monkeypatch.setattr(MemoryBackend, "ping", hangs)
-        answers = await catalog.ping()
-        assert {name: type(answer) for name, answer in answers.items()} == dict.fromkeys(STORES, StoreUnavailable)
-        assert str(answers["a"]) == "no answer within 1.8 s"

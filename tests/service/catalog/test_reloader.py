@@ -308,28 +308,6 @@ async def test_a_file_that_changed_while_the_service_started_is_applied(watched:
     assert [one.tables["t"].deadline_s for one in watched.applied] == [2]
 
 
-async def test_an_exception_in_the_reader_refuses_only_that_version_of_the_file(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Failing(Watched):
-        async def apply(self, changed: Settings) -> None:
-            await super().apply(changed)
-            if len(self.applied) == 1:
-                raise KeyError("t")
-
-    watched = Failing(tmp_path)
-    async with watched.running():
-        await asyncio.sleep(0.05)
-        watched.write(tables={"t": {"store": "local"}})
-        await eventually(lambda: watched.reloads("refused") == 1)
-        watched.write(tables={"t": {"store": "local", "deadline_s": 3}})
-        assert watched.registry.get_sample_value("tableside_settings_current") == 0
-        await eventually(lambda: watched.reloads("applied") == 1)
-        assert watched.registry.get_sample_value("tableside_settings_current") == 1
-    assert len(watched.applied) == 2
-    assert "is not applied" in caplog.text
-
-
 MULTIPLYING = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{level}: &a{level} [{','.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 12)
 )
@@ -363,24 +341,6 @@ async def test_a_new_table_on_a_hung_store_does_not_delay_other_changes(
     assert catalog.entry("hanging").table is None
     answers.set()
     assert isinstance(await (await catalog.table("hanging")).one(put("a", {})), Written)
-
-
-async def test_a_full_disk_does_not_stop_the_reloader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-
-    def refuse(text: str, accepted: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("tableside.catalog.reloader.save_accepted", refuse)
-    watched = Watched(tmp_path, tmp_path / "accepted.yaml")
-    for tables in ({"t": {"store": "local"}}, {}):
-        watched.write(tables=tables)
-        assert await watched.reloader.reload()
-    assert [len(one.tables) for one in watched.applied] == [1, 0]
-    assert caplog.text.count("is applied: tables.t\n") == 2
-    assert "cannot be saved for workers that start later" in caplog.text
 
 
 async def test_the_log_of_a_faulty_file_is_limited(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,18 +1,14 @@
 """Batches of large values: a store reads them in pieces, and a table asks for more while the response has room."""
 
 import json
-import math
-import time
 from collections.abc import Sequence
 
 import pytest
 
 from contract import put, update
-from support.pieces import counted
 from tableside.catalog import Table
-from tableside.core import NOT_READ, DeadlineExceeded, Get, Operation, Outcome, Record, TableSpec, TooLarge, Written
-from tableside.core.budget import NO_DEADLINE, NOT_PROJECTED, Budget, Reduce, ValueRoom
-from tableside.core.concurrency import PIECE_BYTES, PIECE_OPERATIONS
+from tableside.core import NOT_READ, Get, Operation, Outcome, Record, TableSpec, TooLarge, Written
+from tableside.core.budget import NO_DEADLINE, Budget, Reduce, ValueRoom
 from tableside.core.store import Policy
 from tableside.policies.retry import Retry, RetrySchedule
 from tableside.stores.memory import MemoryStore
@@ -72,36 +68,6 @@ async def test_values_are_reduced_before_they_are_counted(store: PiecewiseStore)
     outcomes = await Table(store).batch(gets(10), Budget(room=room))
     assert [outcome.value for outcome in outcomes if isinstance(outcome, Record)] == [b'{"n":1}'] * 10
     assert len(reductions) == 1
-
-
-@pytest.mark.parametrize(("count", "size"), [(1024, 2), (16, PIECE_BYTES)])
-def test_other_tasks_run_while_values_are_reduced(count: int, size: int) -> None:
-    room = ValueRoom(math.inf, lambda: lambda value: b"{}")
-    kept, turns = counted(room.keep([Record(b"x" * size, "e")] * count))
-    assert kept == [Record(b"{}", "e")] * count
-    assert turns == max(-(-count // PIECE_OPERATIONS), count * size // PIECE_BYTES)
-
-
-def test_no_values_are_reduced_after_the_deadline() -> None:
-    outcomes = [Record(b"x", "e"), Written("e", value=b"x"), None, NOT_READ]
-    kept, _ = counted(ValueRoom(math.inf, lambda: pytest.fail("a value was reduced")).keep(outcomes, -math.inf))
-    assert kept == [NOT_PROJECTED, Written("e"), None, NOT_READ]
-
-
-async def test_reducing_the_values_of_a_batch_ends_at_the_deadline(store: PiecewiseStore) -> None:
-    store.attempted_max = 1000
-    await store.apply([put(f"k{index}", {"text": "x" * PIECE_BYTES}) for index in range(10)])
-    reduced: list[bytes] = []
-
-    def reduce(value: bytes) -> bytes:
-        reduced.append(value)
-        time.sleep(0.5)
-        return b"{}"
-
-    room = ValueRoom(math.inf, lambda: reduce)
-    outcomes = await Table(store).batch([*gets(10), Get("k0")], Budget(time.monotonic() + 0.5, room=room))
-    assert isinstance(outcomes[9], DeadlineExceeded)
-    assert len(reduced) <= 1
 
 
 async def test_values_that_writes_return_are_reduced_too(store: PiecewiseStore) -> None:

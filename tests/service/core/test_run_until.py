@@ -57,17 +57,6 @@ async def test_each_of_several_tasks_ends_at_its_own_deadline() -> None:
     assert ended[3] >= 1
 
 
-@pytest.mark.parametrize("waits_first", [False, True])
-async def test_an_exception_of_the_work_is_raised(waits_first: bool) -> None:
-    async def fails() -> None:
-        if waits_first:
-            await asyncio.sleep(0)
-        raise LookupError("of its own")
-
-    with pytest.raises(LookupError, match="of its own"):
-        await run_until(fails(), soon())
-
-
 async def test_waiting_work_can_be_cancelled() -> None:
     seen = []
 

@@ -37,20 +37,6 @@ def test_the_tables_default_applies_to_puts_without_a_ttl(api: ApiClient) -> Non
         assert 3590 < expires_in_s(api.get("hour", key).headers["Tableside-Expires-At"]) < 3601
 
 
-@ON_EVERY_STORE
-def test_an_update_keeps_the_expiry_unless_it_sets_one(api: ApiClient) -> None:
-    key = fresh()
-    api.put(T, key, {}, params={"ttl_s": 100})
-    before = api.get(T, key).headers["Tableside-Expires-At"]
-    api.merge(T, key, {"n": 1})
-    api.update(T, key, {"update": {"n": 2}, "ttl_s": None})
-    assert api.get(T, key).headers["Tableside-Expires-At"] == before
-    api.update(T, key, {"update": {}, "ttl_s": 500})
-    assert 490 < expires_in_s(api.get(T, key).headers["Tableside-Expires-At"]) < 501
-    api.update(T, key, {"update": {}, "ttl_s": -1})
-    assert "Tableside-Expires-At" not in api.get(T, key).headers
-
-
 @pytest.mark.parametrize("ttl_s", [-1, 100, 100.0, 200])
 @pytest.mark.parametrize("size", [1, 2 * SHORT_BODY_BYTES_MAX])
 def test_a_ttl_in_the_query_and_in_the_body_is_rejected(api: ApiClient, ttl_s: float, size: int) -> None:

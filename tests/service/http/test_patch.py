@@ -46,56 +46,11 @@ def test_a_repeated_body_changes_each_record_alike(api: ApiClient) -> None:
             assert api.value(T, key) == {"a": {"l": [0, 1]}, "b": {"c": [2]}, "n": count}
 
 
-@pytest.mark.parametrize(
-    "update",
-    [
-        {"$inc": {"s": 1}},
-        {"$inc": {"n": 2**63 - 1}},
-        {"$set": {"l.a": 1}},
-        {"$push": {"n": 1}},
-        {"$min": {"n": "a"}},
-        {"$set": {"n": 1}, "m": 1},
-        {"$what": {"n": 1}},
-        {"$set": {"n": 1}, "$inc": {"n": 1}},
-        {"$set": {"a": 1, "a.b": 1}},
-        {"$push": {"l": {"$each": [1], "$position": 1}}},
-        {"$set": {"_ts": 1}},
-        [{"$inc": {"n": 1}}, {"$inc": {"s": 1}}],
-        7,
-        "text",
-        [7],
-        None,
-    ],
-)
-def test_an_update_that_does_not_fit_leaves_the_record_unchanged(api: ApiClient, update: object) -> None:
-    key, value = fresh(), {"n": 1, "s": "", "l": [1]}
-    etag = api.put(T, key, value).headers["ETag"]
-    check_refused(api.update(T, key, {"update": update}), 422, "invalid_operation")
-    assert api.get(T, key).json() == value
-    assert api.get(T, key).headers["ETag"] == etag
-
-
 @ON_EVERY_STORE
 def test_an_update_of_an_absent_record_without_a_default_is_not_found(api: ApiClient) -> None:
     api.put(T, fresh(), {})
     check_refused(api.merge(T, fresh(), {"n": 1}), 404, "record_not_found")
     check_refused(api.update(T, fresh(), {"update": {"$inc": {"n": 1}}}), 404, "record_not_found")
-
-
-@ON_EVERY_STORE
-def test_an_absent_record_starts_from_the_default(api: ApiClient) -> None:
-    key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 10}}
-    assert api.update(T, key, body).status_code == 201
-    assert api.update(T, key, body).status_code == 204
-    assert api.value(T, key) == {"n": 12}
-
-
-@pytest.mark.parametrize("default", [{"_ts": 1}, [], 1, {"": 1}, {"n": 2**64}, {"n": "x"}])
-def test_a_default_that_cannot_be_written_is_the_outcome(api: ApiClient, default: object) -> None:
-    key = fresh()
-    response = api.update(T, key, {"update": {"$inc": {"n": 1}}, "default": default})
-    check_refused(response, 422, "invalid_operation")
-    check_refused(api.get(T, key), 404, "record_not_found")
 
 
 @ON_EVERY_STORE

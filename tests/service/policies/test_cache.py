@@ -145,14 +145,6 @@ async def test_absences_are_cached_for_a_separate_time() -> None:
 
 
 @in_virtual_time
-async def test_absences_are_not_cached_if_their_time_is_0() -> None:
-    site = await Site.made(absent_ttl_s=0.0)
-    for _ in range(3):
-        assert await site.value("b") is None
-    assert len(site.asked) == 3
-
-
-@in_virtual_time
 async def test_an_expired_record_is_not_returned() -> None:
     site = await Site.made(ttl_s=100.0)
     await site.elsewhere(put("a", {"n": 1}, ttl_s=5))
@@ -493,21 +485,6 @@ async def test_a_get_that_bypasses_the_cache_refreshes_it() -> None:
     await site.elsewhere(Delete("a"))
     assert await site.value(max_age_s=0) is None
     assert await site.value() is None  # although absences are not cached
-
-
-@in_virtual_time
-async def test_a_get_that_bypasses_the_cache_sees_earlier_writes_of_others() -> None:
-    """It does not wait for a read that began earlier. Later gets share its read."""
-    site = await Site.made()
-    site.cache._inner = early = Early(site.memory, reads_s=3.0)
-    slow = asyncio.create_task(site.value())
-    await asyncio.sleep(1.0)
-    await site.elsewhere(put("a", {"n": 1}))
-    passing = asyncio.create_task(site.value(max_age_s=0))
-    await asyncio.sleep(1.0)
-    assert [*await asyncio.gather(slow, passing, site.value())] == [n(0), n(1), n(1)]
-    assert await site.value() == n(1)
-    assert early.calls == 2
 
 
 @in_virtual_time

@@ -237,20 +237,6 @@ async def test_the_delay_of_the_store_is_respected() -> None:
 
 
 @in_virtual_time
-async def test_an_operation_with_a_long_delay_does_not_prevent_retries_of_others() -> None:
-    store = Scripted()
-    waits: dict[object, float] = {"a": 60, "b": 2}
-    store.fault = lambda operation, call: (
-        Throttled("x", retry_after_s=waits[operation.key]) if operation.key == "a" or call == 1 else None
-    )
-    started = now()
-    outcomes = await retry(store, backoff="none").apply([Get("a"), Get("b")], Budget(started + 10))
-    assert isinstance(outcomes[0], Throttled)
-    assert outcomes[1] is None
-    assert now() == started + 2
-
-
-@in_virtual_time
 async def test_every_attempt_pays_the_rate_limit() -> None:
     store = failing()
     policy = retry(RateLimit(store, read=Rate(1, 2), write=None), backoff="none")
@@ -285,16 +271,6 @@ async def test_the_total_time_ends_an_attempt_without_deadline_exceeded() -> Non
         assert outcome.applied == applied
         assert "retry_total_s of 2" in outcome.detail
         assert len(store.calls) == 1
-
-
-@in_virtual_time
-async def test_a_callers_deadline_before_the_total_time_is_deadline_exceeded() -> None:
-    store = Scripted()
-    store.takes_s = lambda operations: 60
-    started = now()
-    outcome = await one(retry(store, retry_total_s=5), Get("a"), started + 2)
-    assert now() == started + 2
-    assert isinstance(outcome, DeadlineExceeded)
 
 
 # The retry budget

@@ -42,12 +42,6 @@ def test_merge_keys_that_multiply_are_refused_too() -> None:
     assert path.startswith("m5.<<.0.")
 
 
-def test_a_file_at_the_limit_of_values_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tableside.settings.yaml_file.NODES_MAX", 9)
-    assert data_and_faults("a: &a [1, 2]\nb: *a\nc: 3\nd: 4") == ({"a": [1, 2], "b": [1, 2], "c": 3, "d": 4}, {})
-    assert list(data_and_faults("a: &a [1, 2]\nb: *a\nc: 3\nd: 4\ne: 5")[1]) == ["e"]
-
-
 def test_a_value_that_contains_itself_is_one_fault_with_its_path() -> None:
     [(path, message)] = data_and_faults("stores: &a {m: *a}")[1].items()
     assert path.startswith("stores.m.m")

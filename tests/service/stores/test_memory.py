@@ -8,7 +8,6 @@ from pathlib import Path
 from contract import StoreContract, Time, one, pages, put, record, update, written
 from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, TooLarge
-from tableside.core.operations import Written
 from tableside.core.page_builder import PAGE_SKIPPED_MAX
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemorySettings
@@ -32,14 +31,6 @@ async def test_tables_are_separate() -> None:
     assert (await other.scan(_all())).records == []
     assert (await record(await backend.store(TableSpec("one")), "a")).value == b'{"n":1}'
     assert await backend.tables() == ["one", "other"]
-
-
-async def test_a_table_has_another_name_in_the_store() -> None:
-    backend = await MemoryBackend.open(MemorySettings())
-    await written(await backend.store(TableSpec("called", stored_as="kept")), put("a", {"n": 1}))
-    renamed = await backend.store(TableSpec("kept"))
-    assert renamed.spec.name == "kept"
-    assert (await record(renamed, "a")).value == b'{"n":1}'
 
 
 async def test_a_value_that_is_longer_than_a_new_limit_is_read_and_can_be_replaced() -> None:
@@ -66,24 +57,6 @@ async def test_nothing_is_written_after_the_deadline() -> None:
     outcomes = await store.apply([put("a", {}), put("b", {})], Budget(asyncio.get_running_loop().time()))
     assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 2
     assert (await store.scan(_all())).records == []
-
-
-async def test_other_tasks_run_between_updates_and_late_ones_are_not_applied() -> None:
-    store = await (await MemoryBackend.open(MemorySettings())).store(TableSpec("t"))
-    default, turns = {"text": "x" * 2**18}, 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    updates = [update(f"{index}", {"n": 1}, default) for index in range(1000)]
-    outcomes = await store.apply(updates, Budget(asyncio.get_running_loop().time() + 0.05))
-    task.cancel()
-    assert (type(outcomes[0]), type(outcomes[-1])) == (Written, DeadlineExceeded)
-    assert turns > 2
 
 
 def _all() -> Scan:

@@ -14,15 +14,13 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, StatusCode, get_current_span, use_span
 from prometheus_client import CollectorRegistry
 
-from contract import put
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time, now
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.core.budget import NO_DEADLINE, Budget
-from tableside.core.errors import Overloaded, StoreUnavailable
+from tableside.core.errors import StoreUnavailable
 from tableside.core.operations import Get, Operation, Outcome
 from tableside.core.store import Store
-from tableside.policies.bulkhead import Bulkhead
 from tableside.policies.cache import Cache
 from tableside.policies.coalesce import Coalesce
 from tableside.settings import TableSettings
@@ -92,39 +90,6 @@ class Traced(Scripted):
 
 
 @in_virtual_time
-async def test_an_unsuccessful_wait_is_a_span_too() -> None:
-    watch = Watch()
-    store = Bulkhead(Traced(watch.traces, 10.0), 1, traces=watch.traces)
-    first = asyncio.create_task(watch.request("one", store, [Get("a")]))
-    await asyncio.sleep(0)
-    with watch.tracer.start_as_current_span("two", Context()) as span:
-        [outcome] = await store.apply([Get("a")], Budget(now() + 1))
-    assert isinstance(outcome, Overloaded)
-    wait = watch.child_of(span, "bulkhead wait")
-    assert (wait.status.status_code, dict(wait.attributes or {})) == (StatusCode.ERROR, {"error.type": "TimeoutError"})
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    call = watch.child_of(watch.one("one"), "store call")
-    assert dict(call.attributes or {}) == {"error.type": "CancelledError"}
-    assert call.status.status_code is StatusCode.UNSET
-
-
-@in_virtual_time
-async def test_unsampled_requests_are_not_linked_to_a_shared_call() -> None:
-    watch, unsampled = Watch(), Watch(sample=0.0)
-    store = Coalesce(Traced(watch.traces), operations_max=100, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
-    _, second = await asyncio.gather(
-        unsampled.request("one", store, [Get("a")]), watch.request("two", store, [Get("b")])
-    )
-    assert sorted(watch.names) == ["coalesce wait", "shared call", "store call", "two"]
-    shared = watch.one("shared call")
-    assert shared.parent == watch.child_of(second, "coalesce wait").get_span_context()
-    assert dict(shared.attributes or {}) == {"tableside.sharers": 1}
-    assert shared.links == ()
-
-
-@in_virtual_time
 async def test_a_call_without_its_first_caller_is_not_in_the_trace_of_that_caller() -> None:
     """The second request, whose trace is not sampled, takes over the slot of the first."""
     watch, unsampled = Watch(), Watch(sample=0.0)
@@ -138,15 +103,6 @@ async def test_a_call_without_its_first_caller_is_not_in_the_trace_of_that_calle
     await second
     assert len(inner.calls) == 1
     assert sorted(watch.names) == ["coalesce wait", "one"]
-
-
-@in_virtual_time
-async def test_a_direct_call_is_a_child_of_its_caller() -> None:
-    watch = Watch()
-    store = Coalesce(Traced(watch.traces), operations_max=8, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
-    request = await watch.request("one", store, [put(f"{index}") for index in range(8)])
-    assert sorted(watch.names) == ["one", "store call"]
-    watch.child_of(request, "store call")
 
 
 @in_virtual_time
