@@ -245,7 +245,7 @@ def not_json_body(body: bytes, reason: str, operation: int | None = None) -> Not
     if len(body) > LOCATED_BYTES_MAX:
         return NotJson(reason, None, operation)
     error = not_json(body)
-    return NotJson(error.reason, error.position, operation_at(body, error.position))
+    return NotJson(error.reason, error.position, operation)
 
 
 def too_many(operations_max: int) -> TooLarge:
@@ -314,28 +314,3 @@ def _reason(error: msgspec.DecodeError, at: int = 0) -> str:
     """Return the reason in an error of msgspec. `at` is where in the data the decoded part began."""
     text = str(error).removeprefix("JSON is malformed: ")
     return _AT_BYTE.sub(lambda found: str(at + int(found[0])), text)
-
-
-SEARCHED_BYTES_MAX = 2**20
-"""The search decodes the operations before the position again, so it is limited to a few milliseconds."""
-
-
-def operation_at(body: bytes, position: int | None) -> int | None:
-    """Return the index of the operation that contains the first wrong byte of a body.
-
-    Return None if the byte is in no operation, or so far from the start that the search would take too long.
-    """
-    start = _START.match(body)
-    if start is None or position is None or not start.end() <= position <= SEARCHED_BYTES_MAX:
-        return None
-    data, index, at = memoryview(body), 0, start.end()
-    while True:
-        try:
-            end = at + _first_end(data[at:])
-        except (msgspec.DecodeError, RecursionError):
-            return index
-        if position <= end:
-            return index
-        if data[end] != _COMMA:
-            return None
-        index, at = index + 1, end + 1

@@ -1,9 +1,9 @@
 """Reduces the values of a batch to the requested members, each distinct value once."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import cached_property, partial
+from functools import lru_cache, partial
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -31,16 +31,13 @@ SMALL_RECORDS = 256
 """The maximum number of smaller values that are reduced before other requests have a turn."""
 
 DECODERS_MAX = 64
-"""How many decoders are made for one batch. Each takes up to 16 KB, which only the garbage collector frees."""
+"""How many decoders are kept. Each takes up to 16 KB."""
 
 DECODED_BYTES_MAX = 2**30
 """The maximum size of the values that are reduced for one batch. A value counts once for each set of fields."""
 
 COLUMN_BYTES_MAX = 2**24
 """The maximum size of values that are reduced in their order. Among more, some may repeat, and are reduced once."""
-
-_DECODER_BYTES = 2**16
-"""Making a decoder takes about as long as reducing so many bytes."""
 
 _VALUE_BYTES = PIECE_BYTES // SMALL_RECORDS
 """Reducing a value takes at least as long as so many bytes."""
@@ -93,7 +90,7 @@ def project_outcomes(
     gets = results is not None and results.kind is Record and results.value_bytes <= COLUMN_BYTES_MAX
     if results is not None and gets and (common := _common(fields)) is not None:
         return (yield from _project_column(results, common, expired))
-    projector = _Projector(fields)
+    projector = _Projector()
     refusal: TableError | None = None
     found: list[Outcome] = []
     for outcome, only in zip(outcomes, fields, strict=True):
@@ -127,13 +124,8 @@ def _project_column(results: Results, fields: frozenset[str], expired: Callable[
 class _Projector:
     """Reduces values. `piece_bytes` counts the bytes that were decoded for the current piece."""
 
-    def __init__(self, fields: Sequence[Fields]) -> None:
-        self.piece_bytes = 0
-        self._decoded_bytes = self._decoders = 0
-        self._fields = fields
-        self._projections: dict[tuple[frozenset[str], bool], Callable[[bytes], bytes]] = {}
-        self._last_fields: Fields = None
-        self._last_projection: Callable[[bytes], bytes] = bytes
+    def __init__(self) -> None:
+        self.piece_bytes = self._decoded_bytes = 0
         # Gets of the same record have the same object as value. The outcomes keep these objects alive.
         self._large: dict[tuple[int, frozenset[str]], bytes] = {}
 
@@ -150,35 +142,14 @@ class _Projector:
         return _with_values(outcome, lambda value: self._reduce(value, fields))
 
     def _reduce(self, value: bytes, fields: frozenset[str]) -> bytes:
-        size = len(value)
-        if size >= LARGE_BYTES:
-            return self._reduce_large(value, fields)
-        self.piece_bytes += max(size, _VALUE_BYTES)
-        if fields != self._last_fields:
-            self._last_fields, self._last_projection = fields, self._projection(fields, large=False)
-        return self._last_projection(value)
-
-    def _reduce_large(self, value: bytes, fields: frozenset[str]) -> bytes:
+        if len(value) < LARGE_BYTES:
+            self.piece_bytes += max(len(value), _VALUE_BYTES)
+            return _project(value, fields)
         known = id(value), fields
         if (reduced := self._large.get(known)) is None:
             self.piece_bytes += len(value)
-            reduced = self._large[known] = self._projection(fields, large=True)(value)
+            reduced = self._large[known] = project_value(value, fields)
         return reduced
-
-    def _projection(self, fields: frozenset[str], *, large: bool) -> Callable[[bytes], bytes]:
-        if (found := self._projections.get((fields, large))) is None:
-            count = VALUES_MIN if large else self._counts[fields]
-            if count >= VALUES_MIN and self._decoders == DECODERS_MAX:
-                count = 1
-            elif count >= VALUES_MIN:
-                self._decoders += 1
-                self.piece_bytes += _DECODER_BYTES
-            found = self._projections[fields, large] = projection(fields, count)
-        return found
-
-    @cached_property
-    def _counts(self) -> Counter[Fields]:
-        return Counter(self._fields)
 
 
 def _with_values(outcome: Written | TableError, change: Callable[[bytes], bytes | None]) -> Written | TableError:
@@ -200,10 +171,15 @@ def projection(fields: frozenset[str], count: int) -> Callable[[bytes], bytes]:
     """Return a function that reduces the text of a value to the given top-level members, to be used `count` times."""
     if count < VALUES_MIN or len(fields) > DECODER_FIELDS_MAX or not _ESCAPED.isdisjoint("".join(fields)):
         return partial(_project, fields=fields)
+    decode = _decoder(fields).decode
+    return lambda text: _ENCODER.encode(decode(text))
+
+
+@lru_cache(maxsize=DECODERS_MAX)
+def _decoder(fields: frozenset[str]) -> msgspec.json.Decoder[Any]:
     attributes = {f"member_{index}": name for index, name in enumerate(sorted(fields))}
     members = [(attribute, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for attribute in attributes]
-    decoder = msgspec.json.Decoder(msgspec.defstruct("Projected", members, rename=attributes, gc=False))
-    return lambda text: _ENCODER.encode(decoder.decode(text))
+    return msgspec.json.Decoder(msgspec.defstruct("Projected", members, rename=attributes, gc=False))
 
 
 def _project(text: bytes, fields: frozenset[str]) -> bytes:
