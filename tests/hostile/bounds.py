@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tableside.core.json_text import ELEMENTS_MAX
 from tableside.core.updates import CHANGES_MAX
+from tableside.core.values import ELEMENTS_MAX
 from tableside.http.endpoints.scans import PAGE_RECORDS_MAX, SPLITS_MAX
 from tableside.http.wire.projections import FIELDS_MAX
 from tableside.server.request_parser import HEAD_BYTES_MAX, HEADERS_MAX

@@ -12,11 +12,10 @@ from starlette.requests import empty_receive
 from support.pieces import finish
 from tableside.core import update_folding, updates, values
 from tableside.core.errors import TableError
-from tableside.core.key_ranges import scan_range
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Put
 from tableside.core.partitioner import parse_partitions
-from tableside.core.store import Scan, TableSpec
+from tableside.core.store import Scan, TableSpec, scan_range
 from tableside.http.endpoints import routes
 from tableside.http.endpoints.routing import Endpoint, ServiceRequest
 from tableside.http.request_context import SCOPE_KEY, RequestContext

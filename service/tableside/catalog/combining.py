@@ -26,10 +26,10 @@ from ..core import (
     Yielder,
     touched_members,
 )
-from ..core.bounded_reads import NOT_READ
-from ..core.changes import PackedChanges, packed
+from ..core.budget import NOT_READ
 from ..core.operations import size_bytes
 from ..core.update_folding import fold
+from ..core.updates import PackedChanges, packed
 
 COMBINED_OPERATIONS_MAX = 256
 """Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""

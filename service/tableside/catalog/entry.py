@@ -19,7 +19,8 @@ from ..core import (
     TableNotFound,
     TableSpec,
     Unsupported,
-    whole_tables,
+    drop_records,
+    size_estimate,
 )
 from ..settings import Fault, SettingsError, TableLocation, TableSettings
 from .admission import InFlightLimit
@@ -160,7 +161,7 @@ class CatalogEntry:
     async def estimate(self) -> Estimate:
         """Return about the number and the size of the records."""
         await self.opened()
-        return Estimate() if self._store is None else await whole_tables.estimate(self._store)
+        return Estimate() if self._store is None else await size_estimate(self._store)
 
     async def is_empty(self) -> bool:
         """Return whether the store has no records under the table's name there, or none that it finds at once."""
@@ -174,7 +175,7 @@ class CatalogEntry:
         """Remove the records from the store, and the table if it has one. Raise a TableError if that fails."""
         self.release()
         with contextlib.suppress(TableNotFound):
-            await whole_tables.drop(await self._backend.store(msgspec.structs.replace(self.spec, create=False)))
+            await drop_records(await self._backend.store(msgspec.structs.replace(self.spec, create=False)))
 
     def release(self, *, loading: bool = False) -> None:
         """Close the policies when the operations in flight have finished. A later operation opens the table again."""

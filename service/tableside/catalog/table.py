@@ -28,9 +28,8 @@ from ..core import (
     chunks_of,
     run_until,
 )
-from ..core.bounded_reads import NOT_READ, not_read
-from ..core.budget import in_pieces
-from ..core.directions import all_succeeded
+from ..core.batch import all_succeeded
+from ..core.budget import NOT_READ, in_pieces, not_read
 from .admission import InFlightLimit, StoreInFlight
 from .combining import set_outcomes, steps_by_key
 from .table_metrics import TableMetrics

@@ -28,27 +28,18 @@ from .batch import (
     joined_outcomes as joined_outcomes,
     shared as shared,
 )
-from .bounded_reads import (
+from .budget import (
+    NO_DEADLINE as NO_DEADLINE,
     NOT_READ as NOT_READ,
     READ_BYTES_MAX as READ_BYTES_MAX,
     UPDATE_BYTES_MAX as UPDATE_BYTES_MAX,
     BoundedReads as BoundedReads,
-    ReadBudget as ReadBudget,
-    value_bytes as value_bytes,
-    without_value as without_value,
-)
-from .budget import (
-    NO_DEADLINE as NO_DEADLINE,
     Budget as Budget,
+    ReadBudget as ReadBudget,
     ValueRoom as ValueRoom,
     run_in_thread as run_in_thread,
-)
-from .changes import (
-    Changes as Changes,
-    Edits as Edits,
-    MergePatch as MergePatch,
-    changes_bytes as changes_bytes,
-    packed as packed,
+    value_bytes as value_bytes,
+    without_value as without_value,
 )
 from .compare_and_set import (
     CompareAndSet as CompareAndSet,
@@ -60,8 +51,8 @@ from .concurrency import (
     chunks_of as chunks_of,
     exponential_backoff_s as exponential_backoff_s,
     gather_bounded as gather_bounded,
+    run_until as run_until,
 )
-from .deadlines import run_until as run_until
 from .errors import (
     Applied as Applied,
     Contended as Contended,
@@ -82,15 +73,15 @@ from .errors import (
     WritesRejected as WritesRejected,
     quoted_list as quoted_list,
 )
-from .json_text import check_elements as check_elements
-from .key_ranges import Range as Range, ranges_between as ranges_between, scan_range as scan_range
 from .keys import (
     KeyField as KeyField,
     KeySchema as KeySchema,
     PartType as PartType,
+    Range as Range,
     checked_part as checked_part,
     part_from_text as part_from_text,
     prefix_end as prefix_end,
+    ranges_between as ranges_between,
 )
 from .memory import NO_MEMORY as NO_MEMORY, Memory as Memory
 from .operations import (
@@ -118,11 +109,6 @@ from .page_builder import (
     PageBuilder as PageBuilder,
 )
 from .partitioner import target_partitions as target_partitions
-from .requested_memory import (
-    add_memory as add_memory,
-    requests_memory as requests_memory,
-    with_memory as with_memory,
-)
 from .store import (
     DELETE_MEMORY_S as DELETE_MEMORY_S,
     Capabilities as Capabilities,
@@ -133,7 +119,10 @@ from .store import (
     Scan as Scan,
     Store as Store,
     TableSpec as TableSpec,
+    drop_records as drop_records,
     now_ms as now_ms,
+    scan_range as scan_range,
+    size_estimate as size_estimate,
 )
 from .transitions import (
     EXPIRY_MS_MAX as EXPIRY_MS_MAX,
@@ -141,14 +130,24 @@ from .transitions import (
     Changed as Changed,
     Stored as Stored,
     Transition as Transition,
+    add_memory as add_memory,
     expiry_ms as expiry_ms,
     is_unconditional as is_unconditional,
     live_record as live_record,
+    requests_memory as requests_memory,
     transition as transition,
     with_etag as with_etag,
+    with_memory as with_memory,
 )
 from .update_operators import OPERATORS as OPERATORS, Path as Path
-from .updates import touched_members as touched_members
+from .updates import (
+    Changes as Changes,
+    Edits as Edits,
+    MergePatch as MergePatch,
+    changes_bytes as changes_bytes,
+    packed as packed,
+    touched_members as touched_members,
+)
 from .urls import (
     EnvironmentProxy as EnvironmentProxy,
     check_port as check_port,
@@ -161,6 +160,7 @@ from .values import (
     INTEGER_MIN as INTEGER_MIN,
     Json as Json,
     JsonObject as JsonObject,
+    check_elements as check_elements,
     decode as decode,
     encode as encode,
     encode_sorted as encode_sorted,

@@ -10,13 +10,13 @@ treats all others as a sequence of operations. So a new member is never ignored.
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, repeat
-from typing import Any, Generic, Self, TypeAlias, TypeVar, cast, overload
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
 
 import pyarrow as pa
 
 from .concurrency import gather_bounded
-from .errors import TableError
-from .operations import Key, Operation, Outcome, Record, Written
+from .errors import Applied, TableError
+from .operations import Get, Key, Operation, Outcome, Record, Written
 
 Item = TypeVar("Item", covariant=True)
 Cell = TypeVar("Cell")
@@ -360,3 +360,42 @@ def _joined_column(name: str, parts: Sequence[Columns[Any]]) -> Column:
     if all(isinstance(column, pa.Array) for column in columns):
         return pa.concat_arrays(columns)
     return [cell for part in parts for cell in part.cells(name)]
+
+
+# The kinds and successes of a call. `Table` divides batches, so that a call only reads or only writes.
+
+
+Direction = Literal["read", "write"]
+
+
+def direction(operations: Sequence[Operation]) -> Direction:
+    """Return whether a call reads or writes. It has at least one operation."""
+    kind = operations.kind if isinstance(operations, Batch) else type(operations[0])
+    return "read" if kind is Get else "write"
+
+
+def applied_if_unanswered(operations: Sequence[Operation]) -> Applied:
+    """Return whether the operations of a call that was sent but got no response may have been applied."""
+    return "no" if direction(operations) == "read" else "unknown"
+
+
+def count_reads(operations: Sequence[Operation]) -> int:
+    """Return the number of reads."""
+    if isinstance(operations, Batch):
+        return len(operations) if operations.kind is Get else 0
+    return list(map(type, operations)).count(Get)
+
+
+def at_positions(operations: Sequence[Operation], positions: Sequence[int]) -> Sequence[Operation]:
+    """Return the operations at some positions, in columns if all operations are."""
+    if isinstance(operations, Batch):
+        return operations.at(positions)
+    return [operations[position] for position in positions]
+
+
+_SUCCESSES = frozenset({Record, Written, type(None)})
+
+
+def all_succeeded(outcomes: Sequence[Outcome]) -> bool:
+    """Return whether no outcome is an error."""
+    return not outcomes.failed if isinstance(outcomes, Results) else _SUCCESSES.issuperset(map(type, outcomes))

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from .changes import Changes, changes_bytes
 from .errors import InvalidOperation, TableError
 from .memory import NO_MEMORY, Memory
+from .updates import Changes, changes_bytes
 from .values import INTEGER_MAX
 
 Part: TypeAlias = str | int

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from .changes import Changes, MergePatch
 from .errors import InvalidOperation, quoted
+from .updates import Changes, MergePatch
 from .values import INTEGER_MIN, Json, JsonObject
 
 ALL = ""

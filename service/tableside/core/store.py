@@ -24,9 +24,9 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 import msgspec
 
 from .budget import NO_DEADLINE, Budget
-from .errors import TooLarge
-from .keys import KeySchema
-from .operations import Key, Operation, Outcome, Part, Record, key_bytes
+from .errors import TableError, TooLarge
+from .keys import KeySchema, Range
+from .operations import Delete, Key, Operation, Outcome, Part, Record, key_bytes
 
 VALUE_BYTES_MAX = 2**20
 """The default of `TableSpec.value_bytes_max`."""
@@ -123,6 +123,16 @@ class Scan(msgspec.Struct, frozen=True):
     """The partitions of a partitioned table to read. None is all."""
 
 
+def scan_range(spec: TableSpec, scan: Scan) -> Range:
+    """Return the range of encoded keys that a scan has still to read."""
+    wanted = Range(*spec.key.bounds(scan.partition, scan.prefix))
+    if scan.split is not None:
+        wanted = wanted.intersection(Range.from_split(scan.split))
+    if scan.position is not None:
+        wanted = wanted.intersection(Range(scan.position + b"\0"))
+    return wanted
+
+
 class Page(msgspec.Struct, frozen=True):
     """Some records of a scan, and the position to continue from, or None if the scan is complete.
 
@@ -182,7 +192,7 @@ class SharesUpdates(Protocol):
 
 @runtime_checkable
 class Drops(Protocol):
-    """A store that removes all its records at once. Of others, `whole_tables.drop` deletes each record."""
+    """A store that removes all its records at once. Of others, `drop_records` deletes each record."""
 
     async def drop(self) -> None:
         """Remove the table from the store, with everything that the store remembers of it.
@@ -255,3 +265,30 @@ Clock = Callable[[], int]
 def now_ms() -> int:
     """Return the wall-clock time in Unix milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+# Whole tables
+
+
+DELETED_AT_ONCE = 1000
+"""How many records one call deletes."""
+
+
+async def drop_records(store: Store) -> None:
+    """Remove a table's records. Raise a TableError if that fails: a second call removes the rest."""
+    if isinstance(store, Drops):
+        await store.drop()
+        return
+    position: bytes | None = b""
+    while position is not None:
+        page = await store.scan(Scan(DELETED_AT_ONCE, position=position or None))
+        deletes = [Delete(key, forget=True) for key, _ in page.records]
+        outcomes = await store.apply(deletes) if deletes else []
+        if failed := next((outcome for outcome in outcomes if isinstance(outcome, TableError)), None):
+            raise failed
+        position = page.position
+
+
+async def size_estimate(store: Store) -> Estimate:
+    """Return about the number and the size of a table's records, as far as the store can tell them cheaply."""
+    return await store.estimate() if isinstance(store, Estimates) else Estimate()

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from .changes import Change, Changes, Edits, MergePatch, for_present
 from .update_operators import OPERATORS, Edit, Path, better, comparable, elements_of, modifiers_of
-from .updates import PathSet
+from .updates import Change, Changes, Edits, MergePatch, PathSet, for_present
 from .values import JsonObject, copied
 
 

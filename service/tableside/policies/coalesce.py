@@ -35,11 +35,11 @@ from ..core import (
     gather_bounded,
     joined_outcomes,
 )
-from ..core.changes import PackedChanges
-from ..core.deadlines import TIMER_RESOLUTION_S, Deadlines
-from ..core.directions import applied_if_unanswered, direction
+from ..core.batch import applied_if_unanswered, direction
+from ..core.concurrency import TIMER_RESOLUTION_S, Deadlines
 from ..core.operations import size_bytes
 from ..core.store import Policy
+from ..core.updates import PackedChanges
 from ..telemetry import Traces
 from .metrics import CoalesceMetrics, PolicyMetrics
 

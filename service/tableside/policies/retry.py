@@ -38,8 +38,8 @@ from ..core import (
     TableError,
     exponential_backoff_s,
 )
-from ..core.bounded_reads import NotRead
-from ..core.directions import Direction, all_succeeded, at_positions, direction
+from ..core.batch import Direction, all_succeeded, at_positions, direction
+from ..core.budget import NotRead
 from ..core.errors import Overloaded
 from ..core.operations import is_remembered
 from ..core.store import Policy

@@ -10,7 +10,7 @@ from typing import TypeVar
 from opentelemetry.trace import SpanKind
 
 from ..core import NO_DEADLINE, Budget, Operation, Outcome, Page, Scan, Store, TableError
-from ..core.directions import all_succeeded
+from ..core.batch import all_succeeded
 from ..core.store import Policy
 from ..telemetry import Attribute, Histogram, Traces, current_context
 from .metrics import PolicyMetrics

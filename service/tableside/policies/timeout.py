@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from ..core import NO_DEADLINE, Budget, DeadlineExceeded, Operation, Outcome, Store, StoreUnavailable
-from ..core.directions import Direction, all_succeeded, direction
+from ..core.batch import Direction, all_succeeded, direction
 from ..core.store import Policy
 from .metrics import PolicyMetrics
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from tableside.core import updates, values
-from tableside.core.changes import PACKED_BYTES_MIN, PackedChanges, changes_bytes, packed
 from tableside.core.update_folding import fold
+from tableside.core.updates import PACKED_BYTES_MIN, PackedChanges, changes_bytes, packed
 
 LONG = "x" * PACKED_BYTES_MIN
 

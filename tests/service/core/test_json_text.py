@@ -6,7 +6,7 @@ import pytest
 
 from tableside.core import values
 from tableside.core.errors import TooLarge
-from tableside.core.json_text import ELEMENTS_MAX, SLOW_NUMBERS_MAX, NotJson, check_elements
+from tableside.core.values import ELEMENTS_MAX, SLOW_NUMBERS_MAX, NotJson, check_elements
 
 FULL = {
     "integers": "1," * (ELEMENTS_MAX - 3) + "1",

@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 import uvloop
 
-from tableside.core.deadlines import Deadlines, run_until
+from tableside.core.concurrency import Deadlines, run_until
 
 
 def soon() -> float:

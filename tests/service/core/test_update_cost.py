@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from tableside.core.changes import Edits
 from tableside.core.errors import TooLarge
-from tableside.core.json_text import ELEMENTS_MAX
-from tableside.core.updates import PATH_NAMES_MAX, apply, parse
+from tableside.core.updates import PATH_NAMES_MAX, Edits, apply, parse
+from tableside.core.values import ELEMENTS_MAX
 
 
 def test_an_array_that_replaces_another_is_hashed_again() -> None:

@@ -8,11 +8,10 @@ from hypothesis import given, settings, strategies as st
 
 from contract import same
 from tableside.core import updates, values
-from tableside.core.changes import Changes
 from tableside.core.errors import InvalidOperation, TooLarge
 from tableside.core.update_folding import fold
 from tableside.core.update_operators import OPERATORS, SORT_VISITS, VISITED_ELEMENTS_MAX
-from tableside.core.updates import parse
+from tableside.core.updates import Changes, parse
 
 
 def applied(value: dict[str, Any], document: object) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from tableside.core import values
 from tableside.core.errors import InvalidOperation, MalformedRequest
-from tableside.core.json_text import NotJson
+from tableside.core.values import NotJson
 
 
 def canonical(text: str) -> bytes:

@@ -21,7 +21,7 @@ from tableside.core import (
     Written,
 )
 from tableside.core.concurrency import PIECE_BYTES
-from tableside.core.json_text import NotJson
+from tableside.core.values import NotJson
 from tableside.http.responses import encoded_response
 from tableside.http.wire import (
     arrow_answers,

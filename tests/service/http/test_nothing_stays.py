@@ -15,7 +15,7 @@ from starlette.responses import Response
 from support.waiting import WAIT_MAX_S
 from tableside.app import create_app
 from tableside.core import MalformedRequest, TooLarge
-from tableside.core.json_text import ELEMENTS_MAX
+from tableside.core.values import ELEMENTS_MAX
 from tableside.settings import validate
 
 STORES = {"a": {"kind": "memory"}, "b": {"kind": "memory"}, "ab": {"kind": "partitioned", "partitions": ["a", "b"]}}

@@ -9,11 +9,10 @@ from typing import Any
 from contract import PolicyContract, Time, one, put, update, value
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
-from tableside.core.changes import PACKED_BYTES_MIN, packed
 from tableside.core.errors import StoreUnavailable
 from tableside.core.operations import Get, Operation, Outcome, Record, Token, Update, Written
 from tableside.core.store import Policy, Store
-from tableside.core.updates import parse
+from tableside.core.updates import PACKED_BYTES_MIN, packed, parse
 from tableside.policies.coalesce import Coalesce
 from tableside.policies.metrics import PolicyMetrics
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tableside.core.errors import RecordUnreadable, TableError
-from tableside.core.json_text import ELEMENTS_MAX
 from tableside.core.operations import Record
+from tableside.core.values import ELEMENTS_MAX
 from tableside.stores.postgres.reads import canonical
 from tableside.stores.redis import records as redis_records
 from tableside.stores.rocksdb import records as rocksdb_records

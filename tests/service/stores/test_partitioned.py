@@ -14,8 +14,7 @@ import pytest
 from contract import Basics, Preconditions, Scans, StoreContract, Time, one, put, scanned, update, value, written
 from support.scripted import Scripted
 from tableside.core.backend import Backend
-from tableside.core.bounded_reads import NOT_READ
-from tableside.core.budget import NO_DEADLINE, Budget
+from tableside.core.budget import NO_DEADLINE, NOT_READ, Budget
 from tableside.core.errors import (
     DeadlineExceeded,
     PreconditionFailed,

@@ -12,8 +12,7 @@ from rocksdict import Options, Rdict
 from contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
 from support.waiting import WAIT_MAX_S, eventually
 from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
-from tableside.core.key_ranges import Range
-from tableside.core.keys import KeyField, KeySchema
+from tableside.core.keys import KeyField, KeySchema, Range
 from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings

@@ -11,7 +11,7 @@ from contract import COMPOSITE, STRINGS, put, record, scanned, value, written
 from support.dynamodb_tables import CREDENTIALS
 from support.kinds import kind
 from tableside import stores
-from tableside.core import TableNotFound, whole_tables
+from tableside.core import TableNotFound, drop_records, size_estimate
 from tableside.core.backend import Backend
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Get, Token
@@ -64,8 +64,8 @@ async def test_a_drop_removes_one_generation(backend: Backend, name: str, droppe
     longer, shorter = await backend.store(at(f"{name}2")), await backend.store(at(name[:-1]))
     for each in (store, other, longer, shorter):
         await fill(each, "a", "b", "c", "x:y", "{x}", f"{name}:a", f"8@{name}:a")
-    await whole_tables.drop(store)
-    await whole_tables.drop(await backend.store(at(name, dropped)))
+    await drop_records(store)
+    await drop_records(await backend.store(at(name, dropped)))
     for each in (other, longer, shorter):
         assert sorted(map(str, await scanned(each))) == sorted(["b", "c", "x:y", "{x}", f"{name}:a", f"8@{name}:a"])
         assert (await written(each, put("b", {"n": 3}, token=Token("w", 1)))).replayed
@@ -74,7 +74,7 @@ async def test_a_drop_removes_one_generation(backend: Backend, name: str, droppe
 async def test_a_dropped_table_can_be_made_again_with_nothing_remembered(backend: Backend, name: str) -> None:
     store = await backend.store(at(name, key=COMPOSITE))
     await fill(store, *[(f"u{at % 3}", at) for at in range(2000)])
-    await whole_tables.drop(store)
+    await drop_records(store)
     again = await backend.store(at(name, key=COMPOSITE))
     assert await scanned(again) == []
     for key in [("u0", 0), ("u1", 1)]:
@@ -89,7 +89,7 @@ async def test_a_dropped_table_can_be_made_again_with_nothing_remembered(backend
 async def test_a_drop_is_not_undone_by_an_open_store(backend: Backend, name: str) -> None:
     first, second = await backend.store(at(name, 2)), await backend.store(at(name, 2))
     await fill(first, "a", "b", "c")
-    await whole_tables.drop(first)
+    await drop_records(first)
     [outcome] = await second.apply([Get("b")])
     assert outcome is None or isinstance(outcome, TableNotFound)
 
@@ -97,6 +97,6 @@ async def test_a_drop_is_not_undone_by_an_open_store(backend: Backend, name: str
 async def test_estimates_are_unknown_or_plausible(backend: Backend, name: str) -> None:
     store = await backend.store(at(name))
     await store.apply([put(f"{index}", {"text": "x" * 100}) for index in range(500)])
-    found = await whole_tables.estimate(store)
+    found = await size_estimate(store)
     assert found.records is None or 0 <= found.records <= 1000
     assert found.size_bytes is None or 0 <= found.size_bytes <= 10_000_000

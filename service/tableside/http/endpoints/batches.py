@@ -23,8 +23,8 @@ from ...core import (
     TableSpec,
     ValueRoom,
 )
+from ...core.batch import count_reads
 from ...core.budget import in_pieces
-from ...core.directions import count_reads
 from ...core.operations import WRITER_CHARACTERS_MAX
 from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch

@@ -20,7 +20,7 @@ from ...core import (
     Written,
     chunks_of,
 )
-from ...core.bounded_reads import NOT_READ
+from ...core.budget import NOT_READ
 from ...core.concurrency import PIECE_OPERATIONS, Pieces
 from ...core.errors import RecordNotFound
 from .members import Given, given_by

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ...core import MalformedRequest, Operation, TableSpec, values
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
-from ...core.json_text import NotJson
+from ...core.values import NotJson
 from . import operation_members
 from .answers import never, not_decoded
 from .arrow_stream import check_combination, size_bytes

@@ -25,7 +25,7 @@ from ...core import (
     values,
 )
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
-from ...core.json_text import NotJson, not_json
+from ...core.values import NotJson, not_json
 from . import operation_members
 from .answers import RECORD_NOT_FOUND, Answer, answer, never, not_decoded, rfc3339
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined

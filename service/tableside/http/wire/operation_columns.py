@@ -22,8 +22,8 @@ from ...core import (
     updates,
     values,
 )
-from ...core.changes import packed
 from ...core.operations import Key
+from ...core.updates import packed
 from . import operation_members
 from .members import KINDS, MEMBERS, Member, conflict
 from .projections import Fields, fields_of

@@ -20,8 +20,8 @@ from ...core import (
     updates,
     values,
 )
-from ...core.changes import CHECKED_TYPES
 from ...core.partitioner import Partitions, parse_partitions
+from ...core.updates import CHECKED_TYPES
 from .members import BY_NAME, KINDS, OF_KIND, conflict
 
 Members = Mapping[str, Any]

@@ -27,7 +27,7 @@ from ...core import (
     TableError,
     now_ms,
 )
-from ...core.directions import at_positions, direction
+from ...core.batch import at_positions, direction
 from ...core.store import Policy
 from ...telemetry import Traces, current_link, wait_span
 from ..metrics import CacheMetrics, PolicyMetrics

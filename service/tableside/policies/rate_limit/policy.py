@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from ...core import NO_DEADLINE, Budget, Delete, Get, Operation, Outcome, Put, Record, Store, Throttled, Update
-from ...core.directions import Direction, direction
+from ...core.batch import Direction, direction
 from ...core.operations import size_bytes
 from ...core.store import Policy
 from ...telemetry import Counter, Histogram, Traces, wait_span

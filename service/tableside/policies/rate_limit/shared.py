@@ -26,7 +26,7 @@ from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
 from redis.exceptions import AuthenticationError, RedisClusterException, ResponseError
 
-from ...core.directions import Direction
+from ...core.batch import Direction
 from ...telemetry import Counter
 from ..metrics import PolicyMetrics
 from .credits import ROUNDING, Bucket, Credits, Rate, affordable
