@@ -79,7 +79,7 @@ class Calls(WithinPolicy):
         self, policy: Policy, within: Within
     ) -> None:
         within.takes_s = lambda operations: NEVER_S
-        until = asyncio.get_running_loop().time() + 0.05
+        until = asyncio.get_running_loop().time() + 0.3
         asked: list[Operation] = [Get("a"), put("b"), increment("c"), Delete("d", token=Token("w", 1))]
         async with asyncio.timeout(PATIENCE_S):
             outcomes = await policy.apply(asked, Budget(until))

@@ -139,7 +139,7 @@ async def test_a_browser_loads_nothing_from_other_hosts_even_in_searches(site: P
     ("added", "names"),
     [
         (("[x](gone.md)", "[x](http.md#no-such-part)"), ("gone.md", "no-such-part")),
-        (("::: tableside_spark.NoSuchThing",), ("tableside_spark.NoSuchThing",)),
+        pytest.param(("::: tableside_spark.NoSuchThing",), ("tableside_spark.NoSuchThing",), marks=pytest.mark.daily),
     ],
 )
 def test_broken_links_fail_the_build_and_are_named(

@@ -23,7 +23,13 @@ RACERS = 64
 FIRST = {"update": {"$inc": {"n": 1}}, "default": {"n": 0, "made": True}}
 
 
-@pytest.fixture(scope="module", params=EVERY)
+DAILY = ("memory", "redis-cluster", "postgres-columns", "dynamodb")
+"""Stores whose guarantees here come from the same code as those of another one, or from the contract of stores."""
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.daily] if name in DAILY else []) for name in EVERY]
+)
 def replicas(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, full: bool
 ) -> Iterator[list[Service]]:

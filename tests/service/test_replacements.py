@@ -26,7 +26,7 @@ from tableside.stores import backend_type as backend_type_of
 pytestmark = pytest.mark.server
 
 STORES = [
-    *EMBEDDED,
+    *(pytest.param(name, marks=[pytest.mark.daily] if name == "memory" else []) for name in EMBEDDED),
     "redis",
     "postgres",
     *(pytest.param(name, marks=pytest.mark.daily) for name in ("redis-cluster", "dynamodb")),

@@ -450,7 +450,7 @@ legal_documents = documents.map(parsed).filter(lambda found: found is not None)
 legal_changes: Any = legal_documents
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(objects, legal_changes, legal_changes)
 def test_two_folded_updates_equal_two_separate_ones(value: dict[str, Any], first: Changes, second: Changes) -> None:
     text = values.encode(value)
@@ -460,7 +460,7 @@ def test_two_folded_updates_equal_two_separate_ones(value: dict[str, Any], first
 same_kind = st.sampled_from([*OPERATORS, None])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data(), objects)
 def test_two_folded_updates_of_one_kind_equal_two_separate_ones(data: st.DataObject, value: dict[str, Any]) -> None:
     operator = data.draw(same_kind)
@@ -475,7 +475,7 @@ def test_two_folded_updates_of_one_kind_equal_two_separate_ones(data: st.DataObj
         assert outcome(text, fold([first, second])) == outcome(text, first, second)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(objects, legal_changes)
 def test_no_update_creates_an_invalid_value(value: dict[str, Any], change: Changes) -> None:
     try:

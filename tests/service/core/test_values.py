@@ -207,7 +207,7 @@ deep = st.builds(
 )
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(st.dictionaries(texts, members | deep, max_size=4))
 def test_the_fast_path_of_encoding_equals_full_validation(value: dict[str, Any]) -> None:
     check_encoding(value)
@@ -223,7 +223,7 @@ def check_encoding(value: dict[str, Any]) -> None:
     assert values.encode(value) == wanted
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.dictionaries(texts, members | deep, max_size=4) | members, max_size=4), st.booleans())
 def test_many_values_are_encoded_like_each(documents: list[Any], compact: bool) -> None:
     try:
@@ -239,7 +239,7 @@ def test_many_values_are_encoded_like_each(documents: list[Any], compact: bool) 
         assert values.encode_all(parsed, texts) == wanted
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.dictionaries(texts, members, max_size=4))
 def test_canonical_text_is_stable(value: dict[str, Any]) -> None:
     try:
@@ -251,7 +251,7 @@ def test_canonical_text_is_stable(value: dict[str, Any]) -> None:
     assert values.decode(text) == values.parse(text)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(numbers)
 def test_a_number_keeps_its_value_exactly(number: float) -> None:
     try:
@@ -265,7 +265,7 @@ def test_a_number_keeps_its_value_exactly(number: float) -> None:
     assert type(member) is (int if whole and -(2**63) <= number < 2**63 else float)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=30) | st.text(max_size=30))
 def test_any_text_gives_a_value_or_a_refusal(text: bytes | str) -> None:
     try:

@@ -22,7 +22,8 @@ COMMITS: dict[str, list[list[Change]]] = {
 ABSENT: list[list[Change]] = [[(REMOVE, "a"), (PUT, "a", 1), (REMOVE, "a"), (REMOVE, "a")], [(REMOVE, "a")]]
 """Removals of absent keys: Spark's RocksDB provider records them, its HDFS-backed provider does not."""
 
-CASES = [case for case in names("ChangeFeedCases") if case not in ("feed", "randomFeed")]
+LARGE = "manyLargeChangesOfOneKeyNeedLittleMemory"
+CASES = [case for case in names("ChangeFeedCases") if case not in ("feed", "randomFeed", LARGE)]
 SUBJECTS = [HDFS, ROCKSDB, *TABLESIDE]
 
 
@@ -76,3 +77,8 @@ def test_random_changes_give_the_same_feed_as_sparks_provider(
 @pytest.mark.parametrize("arguments", TABLESIDE, ids=str, indirect=True)
 def test_deltas(java: Java, arguments: dict[str, Any], case: str) -> None:
     java.run("ChangeFeedCases", case, **arguments)
+
+
+@pytest.mark.parametrize("arguments", [FETCHING[1]], ids=str, indirect=True)
+def test_many_large_changes_of_one_key_need_little_memory(java: Java, arguments: dict[str, Any]) -> None:
+    java.run("ChangeFeedCases", LARGE, **arguments)

@@ -74,7 +74,7 @@ def test_random_steps(java: Java, arguments: dict[str, Any], request: pytest.Fix
     )
 
 
-@pytest.mark.parametrize("arguments", [IN_MEMORY[1], FETCHING[0]], ids=str, indirect=True)
+@pytest.mark.parametrize("arguments", [FETCHING[0]], ids=str, indirect=True)
 def test_a_table_with_a_key_of_one_string(java: Java, arguments: dict[str, Any]) -> None:
     arguments["settings"]["table"] = "plain"
     java.run("ModelCases", "randomSteps", seed=1_000, sequences=5, **arguments)
