@@ -91,7 +91,6 @@ def create_app(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await app.state.catalog.close()
-            access_log.close()
             if tracing is not None:
                 await tracing.close()
             exposition.flush()

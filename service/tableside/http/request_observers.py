@@ -18,16 +18,13 @@ from starlette.types import Scope
 
 from ..catalog import BUCKETS_S
 from ..core.errors import Overloaded
-from ..telemetry import REQUEST_LOGGER, Attribute, Counter, EventLogLimiter, Histogram, LogSettings, TraceSettings
+from ..telemetry import REQUEST_LOGGER, Attribute, Counter, Histogram, LogSettings, TraceSettings
 from .request_context import PROBES, RequestContext
 
 CLIENT_CLOSED_REQUEST = "499"
 """The status of a request whose client disconnected before the response, as in nginx."""
 
 METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE", "POST", "OPTIONS"})
-
-LINES_PER_S_MAX = 20
-"""The limit of log lines per second for failed requests. It applies separately to slow and to shed requests."""
 
 READYZ, READYZ_FAILED = "/readyz", 503
 
@@ -100,7 +97,6 @@ class AccessLog:
 
     def __init__(self, settings: LogSettings, chance: Callable[[], float] = random.random) -> None:
         self._chance = chance
-        self._line_limit = EventLogLimiter(LINES_PER_S_MAX, log)
         self.configure(settings)
 
     def configure(self, settings: LogSettings) -> None:
@@ -113,12 +109,8 @@ class AccessLog:
         if context.status < 500 and context.duration_s < self._slow_s:
             if self._chance() < self._sample_share and context.route not in PROBES:
                 self._write(SERVED, context)
-        elif (kind := self._kind(context)) is not None and self._line_limit.allow(kind):
+        elif (kind := self._kind(context)) is not None:
             self._write(kind, context)
-
-    def close(self) -> None:
-        """Log how many lines were suppressed last."""
-        self._line_limit.log_suppressed()
 
     def _kind(self, context: RequestContext) -> str | None:
         """Return the event to log, None for a slow probe, a failed /readyz and shed requests outside the sample."""

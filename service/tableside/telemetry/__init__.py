@@ -3,7 +3,7 @@
 Independent of HTTP: `http` observes requests and reports them through this package. Imports `core`.
 """
 
-from .logs import REQUEST_LOGGER, EventLogLimiter, LogSettings
+from .logs import REQUEST_LOGGER, LogSettings
 from .metrics import DIRECTORY_VARIABLE, Counter, Exposition, Histogram
 from .traces import Attribute, Traces, TraceSettings, current_context, current_link, wait_span
 
@@ -12,7 +12,6 @@ __all__ = [
     "REQUEST_LOGGER",
     "Attribute",
     "Counter",
-    "EventLogLimiter",
     "Exposition",
     "Histogram",
     "LogSettings",

@@ -5,7 +5,6 @@ constant text from their source is logged, with the source location. Of exceptio
 types, tracebacks and causes, but no messages.
 """
 
-import asyncio
 import logging
 import re
 import sys
@@ -32,7 +31,7 @@ TRUSTED_LOGGERS = (*OWN_PACKAGES, "uvicorn")
 """Loggers whose messages contain no data of tables. They log from the configured level on."""
 
 REQUEST_LOGGER = "tableside.requests"
-"""The logger of requests. It limits its lines itself, by the outcome of requests."""
+"""The logger of requests. Its lines are limited by their kind, and those of level info, a sample, are not limited."""
 
 LINES_PER_S_MAX = 20
 """The limit on the lines from one place in the source, such as a line that repeats for every failed store call.
@@ -83,25 +82,24 @@ class _LineHandler(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO, monotonic: Callable[[], float]) -> None:
         super().__init__(stream)
         self._monotonic, self._second_began = monotonic, monotonic()
-        self._counts: Counter[tuple[str, int]] = Counter()
+        self._counts: Counter[str] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line unless its source logged too many in this second. Log the number of suppressed lines later."""
         if self._monotonic() - self._second_began >= 1.0:
             self._log_suppressed(record)
-        if record.name != REQUEST_LOGGER:
-            place = record.pathname, record.lineno
-            self._counts[place] += 1
-            if self._counts[place] > LINES_PER_S_MAX:
-                return
-        super().emit(record)
+        kind = str(record.msg) if record.name == REQUEST_LOGGER else _place(record.pathname, record.lineno)
+        if record.name != REQUEST_LOGGER or record.levelno > logging.INFO:
+            self._counts[kind] += 1
+        if self._counts[kind] <= LINES_PER_S_MAX:
+            super().emit(record)
 
     def _log_suppressed(self, about: logging.LogRecord) -> None:
-        """Log the number of suppressed lines by place, and start a new second."""
+        """Log the number of suppressed lines by kind, and start a new second."""
         counts, self._counts, self._second_began = self._counts, Counter(), self._monotonic()
-        for (path, line), count in counts.items():
-            if count > LINES_PER_S_MAX:
-                text, left_out = f"left out of the log: {_place(path, line)}", count - LINES_PER_S_MAX
+        for kind, count in counts.items():
+            if (left_out := count - LINES_PER_S_MAX) > 0:
+                text = f"left out of the log: {kind}"
                 super().emit(_internal_record(logging.WARNING, text, about, left_out=left_out))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # as logging has it
@@ -217,33 +215,6 @@ def _log_unhandled_exceptions() -> None:
     sys.excepthook = in_process
     threading.excepthook = in_thread
     sys.unraisablehook = in_finalizer
-
-
-class EventLogLimiter:
-    """Limits log lines by kind of event: `per_s` lines of each kind per second."""
-
-    def __init__(self, per_s: int, log: logging.Logger) -> None:
-        self._per_s = per_s
-        self._log = log
-        self._counts: Counter[str] = Counter()
-        self._end: asyncio.TimerHandle | None = None
-
-    def allow(self, kind: str) -> bool:
-        """Return whether one more line may be logged. The number of other lines is logged within a second."""
-        if self._end is None:
-            self._end = asyncio.get_running_loop().call_later(1.0, self.log_suppressed)
-        self._counts[kind] += 1
-        return self._counts[kind] <= self._per_s
-
-    def log_suppressed(self) -> None:
-        """Log the number of suppressed lines, and start a new second."""
-        if self._end is not None:
-            self._end.cancel()
-            self._end = None
-        for kind, count in self._counts.items():
-            if count > self._per_s:
-                self._log.warning("left out of the log: %s", kind, extra={"left_out": count - self._per_s})
-        self._counts.clear()
 
 
 def redacted_traceback(error: BaseException) -> str:
