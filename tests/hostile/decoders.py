@@ -59,7 +59,7 @@ def arrow_batches(data: bytes) -> None:
     """Decode an Arrow stream to operations. The first byte selects the table, the second the query parameters."""
     said = data[1] if len(data) > 1 else 0
     op = (None, "get", "put", "update", "delete")[said % 5]
-    settings = arrow_batch.RowSettings(op, "w" if said & 64 else None, bool(said & 128))
+    settings = arrow_batch.ArrowOptions(op, "w" if said & 64 else None, bool(said & 128))
     table = finish(arrow_stream.read(data[2:], BYTES_MAX, OPERATIONS_MAX))
     batch = finish(arrow_batch.decode(table, _spec(data), settings))
     assert len(batch.operations) <= OPERATIONS_MAX

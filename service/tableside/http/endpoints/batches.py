@@ -1,12 +1,9 @@
 """The endpoint of batches: many operations in one request, as JSON or as Arrow."""
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Annotated
 
-import msgspec
-from fastapi import Depends, Query
-from pydantic import PlainValidator, WithJsonSchema
+from fastapi import Depends
 from starlette.responses import Response
 
 from ...auth import refusals_of
@@ -25,18 +22,17 @@ from ...core import (
 )
 from ...core.batch import count_reads
 from ...core.budget import in_pieces
-from ...core.operations import WRITER_CHARACTERS_MAX
 from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch
 from ..wire.answers import RECORD_NOT_FOUND, answers, with_errors, with_max_age
 from ..wire.body_parts import Encoded
 from ..wire.members import MEMBERS, OUTCOME_MEMBERS, OutcomeMember, answered
 from ..wire.operation_columns import DecodedBatch
-from ..wire.projections import Fields, common_projection, project_outcomes
-from ..wire.request_headers import Preferences, check_accepts, parse_boolean, parse_fields
+from ..wire.projections import common_projection, project_outcomes
+from ..wire.request_headers import Preferences, check_accepts
 from . import models
 from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
-from .parameters import Accept, CacheControl, Prefer, TableName, text
+from .parameters import Accept, CacheControl, Prefer, TableName
 from .routing import SHORT_BODY_BYTES_MAX, TableRequest, check_any, new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
@@ -59,34 +55,7 @@ two columns follow: `partitions`, a list of structs of `partition` int32 and the
 router = new_router("batches")
 
 
-class ArrowOptions(msgspec.Struct, frozen=True):
-    """The parameters for all rows of an Arrow batch."""
-
-    op: Annotated[
-        str | None,
-        text(enum=["get", "put", "update", "delete"]),
-        Query(description="For Arrow only. The operation of every row."),
-    ] = None
-    writer: Annotated[
-        str | None,
-        text(minLength=1, maxLength=WRITER_CHARACTERS_MAX),
-        Query(description="For Arrow only. The writer of the tokens."),
-    ] = None
-    returning: Annotated[
-        bool,
-        PlainValidator(partial(parse_boolean, what="return")),
-        WithJsonSchema({"type": "boolean"}),
-        Query(alias="return", description="For Arrow only. Whether the results of writes contain the value."),
-    ] = False
-    fields: Annotated[
-        Fields,
-        PlainValidator(parse_fields),
-        text(),
-        Query(description="For Arrow only. Comma-separated names of the top-level members to return."),
-    ] = None
-
-
-NO_OPTIONS = ArrowOptions()
+NO_OPTIONS = arrow_batch.ArrowOptions()
 
 _COLUMNS = "\n".join(f"| `{member.name}` | {member.column} | |" for member in MEMBERS if member.column)
 _DESCRIPTION = f"""\
@@ -124,7 +93,7 @@ lz4 or zstd. One row is one operation. A null is the same as an absent column fo
 async def apply_batch(
     request: TableRequest,
     table: TableName,
-    options: Annotated[ArrowOptions, Depends()],
+    options: Annotated[arrow_batch.ArrowOptions, Depends()],
     max_age_s: CacheControl = None,
     prefer: Prefer = None,
     accept: Accept = None,
@@ -218,20 +187,19 @@ def _default_media(request: TableRequest) -> str | None:
 
 
 async def _decode_json(
-    request: TableRequest, body: bytes, spec: TableSpec, options: ArrowOptions, budget: Budget
+    request: TableRequest, body: bytes, spec: TableSpec, options: arrow_batch.ArrowOptions, budget: Budget
 ) -> DecodedBatch:
     return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, budget.is_over))
 
 
 async def _decode_arrow(
-    request: TableRequest, body: bytes, spec: TableSpec, options: ArrowOptions, budget: Budget
+    request: TableRequest, body: bytes, spec: TableSpec, options: arrow_batch.ArrowOptions, budget: Budget
 ) -> DecodedBatch:
     limits = request.limits
     reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
     # The answer to a short stream has an outcome for each operation, also if the deadline is over.
     rows = await in_pieces(reading, budget if len(body) > SHORT_BODY_BYTES_MAX else NO_DEADLINE)
-    settings = arrow_batch.RowSettings(options.op, options.writer, options.returning, options.fields)
-    return await in_pieces(arrow_batch.decode(rows, spec, settings, budget.is_over))
+    return await in_pieces(arrow_batch.decode(rows, spec, options, budget.is_over))
 
 
 async def _created(request: TableRequest) -> Table:

@@ -7,14 +7,17 @@ with its other columns. In both formats, null `partitions` means all partitions.
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from fastapi import Query
+from pydantic import PlainValidator, WithJsonSchema
 
 from ...core import MalformedRequest, Operation, TableSpec, values
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
+from ...core.operations import WRITER_CHARACTERS_MAX
 from ...core.values import NotJson
 from . import operation_members
 from .answers import never, not_decoded
@@ -22,6 +25,7 @@ from .arrow_stream import check_combination, size_bytes
 from .members import KINDS
 from .operation_columns import BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
 from .projections import Fields
+from .request_headers import parse_boolean, parse_fields
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
@@ -34,17 +38,35 @@ LARGE_PIECE = 4
 _TEXTS = ("value", "update", "default")
 
 
-class RowSettings(msgspec.Struct, frozen=True):
-    """The parameters of a request that apply to all rows."""
+class ArrowOptions(msgspec.Struct, frozen=True):
+    """The parameters for all rows of an Arrow batch."""
 
-    op: str | None = None
-    writer: str | None = None
-    returning: bool = False
-    fields: Fields = None
+    op: Annotated[
+        str | None,
+        WithJsonSchema({"type": "string", "enum": [*KINDS]}),
+        Query(description="For Arrow only. The operation of every row."),
+    ] = None
+    writer: Annotated[
+        str | None,
+        WithJsonSchema({"type": "string", "minLength": 1, "maxLength": WRITER_CHARACTERS_MAX}),
+        Query(description="For Arrow only. The writer of the tokens."),
+    ] = None
+    returning: Annotated[
+        bool,
+        PlainValidator(partial(parse_boolean, what="return")),
+        WithJsonSchema({"type": "boolean"}),
+        Query(alias="return", description="For Arrow only. Whether the results of writes contain the value."),
+    ] = False
+    fields: Annotated[
+        Fields,
+        PlainValidator(parse_fields),
+        WithJsonSchema({"type": "string"}),
+        Query(description="For Arrow only. Comma-separated names of the top-level members to return."),
+    ] = None
 
 
 def decode(
-    table: pa.Table, spec: TableSpec, settings: RowSettings, expired: Callable[[], bool] = never
+    table: pa.Table, spec: TableSpec, settings: ArrowOptions, expired: Callable[[], bool] = never
 ) -> Pieces[DecodedBatch]:
     """Decode a batch. Raise MalformedRequest only if none of its operations can be attempted.
 
@@ -107,7 +129,7 @@ def _runs(rows: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
 class _RowDecoder:
     """Decodes the rows of one batch."""
 
-    def __init__(self, spec: TableSpec, settings: RowSettings) -> None:
+    def __init__(self, spec: TableSpec, settings: ArrowOptions) -> None:
         self._spec = spec
         self._settings = settings
         self._columns = OperationColumns(spec, texts=True)
