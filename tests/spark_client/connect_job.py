@@ -13,24 +13,15 @@ from pyspark.sql import (
     SparkSession,
     functions as F,  # noqa: N812 - its name everywhere
 )
-from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.functions import col, lit
 
-from spark_client.sessions import LEAN, set_environment
 from tableside_client import TableNotFound
 from tableside_spark import BROADCAST, DEFAULT, StreamPartitioner, Table, TableWriteError, multicast, progress
 
-SETTINGS = {**LEAN, "spark.sql.shuffle.partitions": "2"}
 
-
-def main(url: str, directory: Path, port: int) -> None:
-    """Run every feature that works through Spark Connect, in one session of one server."""
-    set_environment()
-    DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # type: ignore[method-assign]
-    builder = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.port", port)
-    for name, setting in SETTINGS.items():
-        builder = builder.config(name, setting)
-    spark = builder.getOrCreate()
+def main(url: str, directory: Path, remote: str) -> None:
+    """Run every feature that works through Spark Connect, in one session of a server."""
+    spark = SparkSession.builder.remote(remote).getOrCreate()
     verbs(spark, url, directory / "verbs")
     print("every verb works through Connect", flush=True)
     copies(spark, directory / "copies")
@@ -206,4 +197,4 @@ def copies(spark: SparkSession, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

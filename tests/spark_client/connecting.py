@@ -1,41 +1,74 @@
-"""Programs that use Spark Connect, each in a separate process: a Connect session cannot coexist with a classic one."""
+"""A server of Spark Connect, and programs that use it, each in a separate process."""
 
 import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from scripts.bootstrap import ROOT
+from servers.process import HOST, free_port
+from spark_client.deployment.standalone import SPARK_HOME
 
-IMPORTS = (ROOT / "tests", ROOT)
+START_MAX_S = 300
+STOP_MAX_S = 30
 END_MAX_S = 600
 
 
-def printed_by(job: Path, *arguments: object) -> str:
-    """Run a program to its end, check that it succeeds, and return its output.
+@contextmanager
+def connect_server(
+    folder: Path, master: str, settings: Mapping[str, str], environment: Mapping[str, str]
+) -> Iterator[str]:
+    """Run a Spark Connect server, with its log in `folder`, and yield its address."""
+    port, log = free_port(), folder / "connect.log"
+    place = {"spark.connect.grpc.binding.address": HOST, "spark.connect.grpc.binding.port": str(port)}
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    command += [f"--conf={name}={value}" for name, value in {**settings, **place}.items()]
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            command, cwd=folder, env={**environment, "SPARK_HOME": str(SPARK_HOME)}, stdout=output, stderr=output
+        )
+    try:
+        until = time.monotonic() + START_MAX_S
+        while b"Spark Connect server started" not in log.read_bytes():
+            running = server.poll() is None and time.monotonic() < until
+            assert running, log.read_text()[-4000:]
+            time.sleep(0.2)
+        yield f"sc://{HOST}:{port}"
+    finally:
+        server.terminate()
+        try:
+            server.wait(STOP_MAX_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def printed_by(python: Path, job: Path, *arguments: object) -> str:
+    """Run a client program to its end without a Java on its PATH, check that it succeeds, and return its output.
 
     A program that takes too long fails with the stack of every thread.
     """
-    found = os.pathsep.join(filter(None, [*map(str, IMPORTS), os.environ.get("PYTHONPATH")]))
+    environment = {"PATH": str(python.parent)}
+    if python == Path(sys.executable):  # it may use an older PySpark
+        environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
     with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
         program = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", str(job), *map(str, arguments)],
-            env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": found},
+            [str(python), "-X", "faulthandler", str(job), *map(str, arguments)],
+            cwd=job.parent,
+            env=environment,
             stdout=output,
             stderr=errors,
-            start_new_session=True,
         )
         try:
             code = program.wait(END_MAX_S)
         except subprocess.TimeoutExpired:
             program.send_signal(signal.SIGABRT)
             code = program.wait()
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(program.pid, signal.SIGKILL)  # the server of the session
         output.seek(0)
         errors.seek(0)
         assert code == 0, errors.read()[-6000:]

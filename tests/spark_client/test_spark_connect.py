@@ -1,21 +1,49 @@
-"""The same frames through Spark Connect."""
+"""The same frames through Spark Connect, from the complete PySpark and from `pyspark-client`, which has no Java."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from servers.process import free_port
-from spark_client.connecting import printed_by
-from support.running import Service
+from spark_client.connecting import connect_server, printed_by
+from spark_client.deployment.environments import without_java
+from spark_client.sessions import LEAN, set_environment
+from support.running import running
 
 pytestmark = [pytest.mark.daily, pytest.mark.jvm]
 
 
 @pytest.fixture(scope="module")
-def printed(service: Service, tmp_path_factory: pytest.TempPathFactory) -> str:
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server whose Python has Tableside."""
+    set_environment()
+    folder = tmp_path_factory.mktemp("connect")
+    settings = {**LEAN, "spark.sql.shuffle.partitions": "2"}
+    with connect_server(folder, "local[2]", settings, os.environ) as address:
+        yield address
+
+
+@pytest.fixture(scope="module", params=[pytest.param("pyspark", marks=pytest.mark.full), "pyspark-client"])
+def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a client program."""
+    if request.param == "pyspark":
+        return Path(sys.executable)
+    python = without_java(tmp_path_factory.mktemp("client") / "environment")
+    tried = subprocess.run([python, "-c", "import pyspark, py4j"], capture_output=True, text=True)
+    assert "No module named 'py4j'" in tried.stderr
+    return python
+
+
+@pytest.fixture(scope="module")
+def printed(client: Path, remote: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The output of the program that uses Connect, which has to succeed."""
+    folder = tmp_path_factory.mktemp("connect")
     job = Path(__file__).with_name("connect_job.py")
-    return printed_by(job, service.url, tmp_path_factory.mktemp("connect"), free_port())
+    with running(folder / "service") as service:
+        return printed_by(client, job, service.url, folder, remote)
 
 
 def test_every_verb_works_through_connect(printed: str) -> None:

@@ -1,4 +1,4 @@
-"""Python environments for executors: one without Tableside, packages in a zip file, a packed environment."""
+"""Environments: for executors, one without Tableside, a zip file and a packed one; for clients, one without Java."""
 
 import shutil
 import subprocess
@@ -6,9 +6,13 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pyspark
+
 import pyspark_tableside
 import tableside_client
 import tableside_spark
+from servers.install import ensure_packages
+from spark_client.versions.cases import CONNECT_CLIENTS
 
 SITE = Path(sysconfig.get_path("purelib"))
 OURS = [
@@ -20,6 +24,20 @@ PURE = ("anyio", "certifi", "h11", "httpcore", "httpx", "idna", "typing_extensio
 """The requirements of httpx, as docs/spark-deployment.md lists them."""
 NATIVE = ("numpy", "numpy.libs", "pandas", "pyarrow", "dateutil", "pytz", "six.py", "tzdata")
 """The requirements of PySpark's Arrow functions, which only an image or an archive can provide."""
+CONNECT = ("google", "grpc", "grpc_status", "yaml", "zstandard")
+"""The other requirements of `pyspark-client`."""
+TESTING = ("_pytest", "iniconfig", "packaging", "pluggy", "py.py", "pygments", "pytest")
+
+
+def without_java(folder: Path) -> Path:
+    """Create an environment with Tableside and `pyspark-client`, for clients of this PySpark, and return its Python."""
+    version = ".".join(pyspark.__version__.split(".")[:2])
+    client = ensure_packages(f"pyspark-client-{CONNECT_CLIENTS[version]}")
+    python = _venv(folder)
+    names = (*NATIVE, *_metadata(), *PURE, *CONNECT, *TESTING)
+    for source in (*OURS, *(SITE / name for name in names), *client.iterdir()):
+        (_site(folder) / source.name).symlink_to(source)
+    return python
 
 
 def lacking(folder: Path) -> Path:

@@ -6,14 +6,13 @@ import secrets
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
-from servers.process import free_port
+from documentation.blocks import blocks
+from spark_client.connecting import connect_server, printed_by
 from spark_client.deployment import environments
 from spark_client.deployment.standalone import HOST, SPARK_HOME, Cluster, clean_environment
 from spark_client.quick_start import QUICK_START
@@ -30,7 +29,6 @@ QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
 }
-START_S = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -84,27 +82,48 @@ def test_a_packed_environment_has_everything(cluster: Cluster, service: Service,
 
 
 def test_a_spark_connect_session_adds_the_client(
-    cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path, archive: Path, full: bool
+    cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path, archive: Path
 ) -> None:
     """The token is an argument here, and no output of the server contains it. The page explains this.
 
-    A default run uses the packed environment: its executors have the client, and the server's Python does not.
+    The client programs use `pyspark-client`, and find no Java.
     """
     token = secrets.token_urlsafe(30)
-    with connect_server(cluster, folder, lacking) as remote:
-        ways = {"ways_archive": str(archive)} | ({"ways_zip": ""} if full else {})
-        for table, environment in ways.items():
-            job = [service.url, token, f"{table}_connect", remote, environment, str(packages)]
-            printed = done([sys.executable, str(JOB), "connect", *job], clean_environment())
-            assert works(printed, "/environment/lib/" if environment else "packages.zip/tableside_spark/"), printed
-            # The server's own Python plans the format, and it does not see the archive.
-            assert failures(printed) == (
-                ["ModuleNotFoundError: No module named 'tableside_spark'"] if environment else []
-            )
+    python = environments.without_java(folder / "without-java")
+    (folder / "events").mkdir()
+    environment = clean_environment() | {"PYSPARK_PYTHON": str(lacking)}
+    with connect_server(folder, cluster.url, {**QUICK, **event_log(folder)}, environment) as remote:
+        printed = printed_by(python, JOB, "connect", service.url, token, "ways_connect", remote, archive, packages)
+        assert works(printed, "/environment/lib/"), printed
+        # The server's own Python plans the format, and it does not see the archive.
+        assert failures(printed) == ["ModuleNotFoundError: No module named 'tableside_spark'"]
+        assert printed_by(python, program_of_the_page(folder, remote, service.url, packages)) == "100 7\n"
     logs = [folder / "connect.log", *(folder / "events").rglob("events_*")]
     assert len(logs) > 1
     assert any(b"MapInArrow" in log.read_bytes() for log in logs)
     assert leaking(logs, token) == []
+
+
+def event_log(folder: Path) -> dict[str, str]:
+    place = (folder / "events").as_uri()
+    return {
+        "spark.driver.host": HOST,
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": place,
+        "spark.eventLog.enabled": "true",
+    }
+
+
+def program_of_the_page(folder: Path, remote: str, url: str, packages: Path) -> Path:
+    """Write the program of docs/spark-deployment.md to a file, with these addresses."""
+    [block] = [block for block in blocks("docs/spark-deployment.md") if ".remote(" in block.text]
+    addresses = {"sc://spark.example:15002": remote, "http://tables.example:8080": url}
+    text = re.sub("|".join(addresses), lambda found: addresses[found[0]], block.text)
+    program = folder / "page" / "program.py"
+    program.parent.mkdir()
+    shutil.copy(packages, program.with_name("tableside-packages.zip"))
+    program.write_text(text)
+    return program
 
 
 def leaking(files: Iterable[Path], secret: str) -> list[Path]:
@@ -140,39 +159,3 @@ def works(printed: str, *place: str) -> bool:
     lines = dict(line.split(": ", 1) for line in printed.splitlines() if ": " in line)
     found = (lines.get("applied"), lines.get("sum"), lines.get("format"))
     return found == ("100", "4950", "100") and all(part in lines["executors"] for part in place)
-
-
-@contextmanager
-def connect_server(cluster: Cluster, folder: Path, python: Path) -> Iterator[str]:
-    """Run a Spark Connect server on the cluster. Its Python and its executors' Python lack the client."""
-    port, log = free_port(), folder / "connect.log"
-    settings = {
-        "spark.driver.host": HOST,
-        "spark.connect.grpc.binding.address": HOST,
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": (folder / "events").as_uri(),
-        "spark.eventLog.enabled": "true",
-        **QUICK,
-    }
-    (folder / "events").mkdir()
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-    command += [f"--conf={name}={value}" for name, value in settings.items()]
-    environment = clean_environment() | {"SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": str(python)}
-    with log.open("wb") as output:
-        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
-    try:
-        until = time.monotonic() + START_S
-        while b"Spark Connect server started" not in log.read_bytes():
-            running = server.poll() is None and time.monotonic() < until
-            assert running, log.read_text()[-4000:]
-            time.sleep(0.2)
-        yield f"sc://{HOST}:{port}"
-    finally:
-        server.terminate()
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()

@@ -6,19 +6,17 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
-from spark_client.quick_start import QUICK_START
 from tableside_spark import state
 
 JAR = "spark.jars"
 
 
-def main(url: str, directory: Path) -> None:
+def main(url: str, directory: Path, remote: str) -> None:
     """Run a counting query, and restart it. The server has the jar, and the session configures the state's table."""
-    given = state.settings(url, "state")
-    builder = SparkSession.builder.remote("local[2]").config("spark.driver.extraJavaOptions", QUICK_START)
-    spark = builder.config(JAR, given.pop(JAR)).getOrCreate()
-    for name, value in {**given, "spark.sql.shuffle.partitions": "2"}.items():
-        spark.conf.set(name, value)
+    spark = SparkSession.builder.remote(remote).getOrCreate()
+    for name, value in state.settings(url, "state").items():
+        if name != JAR:
+            spark.conf.set(name, value)
     rows = spark.range(100).select((col("id") % 7).alias("k"))
     for run in (1, 2):
         rows.write.mode("append").parquet(str(directory / "in"))
@@ -40,4 +38,4 @@ def main(url: str, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

@@ -7,6 +7,9 @@ OLDER = ("3.5", "4.0", "4.1", "4.2")
 
 NEWEST = "4.3"
 
+CONNECT_CLIENTS = {"4.0": "4.0", "4.1": "4.1", "4.2": "4.2", "4.3": "4.2"}
+"""The newest `pyspark-client` for the server of each version, with a file in `requirements`."""
+
 FOLDER = "tests/spark_client"
 
 
