@@ -125,7 +125,7 @@ def test_descriptions_have_the_limits_of_the_service() -> None:
 
 
 def test_every_operator_is_described() -> None:
-    assert DOCUMENT["components"]["schemas"]["Operators"]["properties"].keys() == OPERATORS.keys()
+    assert DOCUMENT["components"]["schemas"]["Changes"]["properties"].keys() == OPERATORS.keys()
 
 
 @pytest.mark.parametrize(

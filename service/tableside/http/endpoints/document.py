@@ -102,8 +102,12 @@ HEADERS: dict[str, Fragment] = {
     "Tableside-Dropped": _header("The write named no partition: it was acknowledged, and not applied.", enum=["true"]),
     "Preference-Applied": _header("The preference that was applied.", enum=["return=representation"]),
     "Tableside-Cursor": _header("The cursor of the next page; absent on the last page.", minLength=1),
-    "Retry-After": _header("Seconds to wait before a retry.", required=True, type="integer", minimum=1, example=1),
-    "Retry-After-If-Known": _header("Seconds to wait before a retry, if known.", type="integer", minimum=1, example=1),
+    "Retry-After": _header(
+        "Seconds to wait before a retry: always for 429 and 503, and for 409 if it is known.",
+        type="integer",
+        minimum=1,
+        example=1,
+    ),
     "WWW-Authenticate": _header("The authentication scheme.", required=True, enum=["Bearer"]),
     "Accept-Patch": _header(
         "The media types of an update.", required=True, enum=["application/json, application/merge-patch+json"]
@@ -112,7 +116,7 @@ HEADERS: dict[str, Fragment] = {
 }
 """The documented headers of responses. Those whose name has a suffix `-If-…` are not in every response."""
 
-_ERROR_HEADERS = {401: ["WWW-Authenticate"], 409: ["Retry-After-If-Known"], 429: ["Retry-After"], 503: ["Retry-After"]}
+_ERROR_HEADERS = {401: ["WWW-Authenticate"], 409: ["Retry-After"], 429: ["Retry-After"], 503: ["Retry-After"]}
 
 PARAMETERS: dict[str, Fragment] = {
     "X-Request-Id": _header(
@@ -242,8 +246,6 @@ class _SchemaGenerator(GenerateJsonSchema):
         given = [part for part in parts if part != {"type": "null"}]
         if len(given) == 1 and "type" in given[0] and len(parts) == 2:
             return {**given[0], "type": [given[0]["type"], "null"]}
-        if all(part.keys() == {"type"} for part in parts):
-            return {"type": [part["type"] for part in parts]}
         return {"oneOf": parts}
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:

@@ -76,17 +76,24 @@ class MergePatch(
     """
 
 
-class Operators(
+class Changes(
     Body,
-    json_schema_extra={"minProperties": 1, "examples": [{"$inc": {"visits": 1}, "$set": {"address.city": "Bern"}}]},
+    extra="allow",
+    json_schema_extra={"examples": [{"$inc": {"visits": 1}, "$set": {"address.city": "Bern"}}]},
 ):
-    """Operators with MongoDB's meanings.
+    """Operators with MongoDB's meanings, or a merge patch (RFC 7396), but not both.
 
     A path is a member name, or names with dots between them. It addresses objects only. No path may be another one's
-    parent.
+    parent. The members of a merge patch have names that do not begin with `$`.
     """
 
-    set_: Members = Field(ABSENT, alias="$set", examples=[{"address.city": "Bern"}])
+    set_: Members = Field(
+        ABSENT,
+        alias="$set",
+        examples=[{"address.city": "Bern"}],
+        # Structs of Go have a method `Set` for the members of a merge patch.
+        json_schema_extra={"x-go-name": "SetMembers"},
+    )
     unset: list[Name] | dict[str, Any] = Field(ABSENT, alias="$unset", examples=[["nickname"]])
     inc: dict[Name, float] = Field(ABSENT, alias="$inc", examples=[{"visits": 1}])
     min_: dict[Name, float | str] = Field(ABSENT, alias="$min", examples=[{"first": "2026-11-20"}])
@@ -119,7 +126,7 @@ class Operators(
     )
 
 
-class UpdateDocument(RootModel[MergePatch | Operators | list[MergePatch | Operators]]):
+class UpdateDocument(RootModel[Changes | list[Changes]]):
     """A merge patch, operators, or an array of these, applied in order as one atomic step."""
 
 

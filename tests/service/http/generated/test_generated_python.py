@@ -27,7 +27,7 @@ import sys
 from generated import Client
 from generated.api.batches import apply_batch
 from generated.api.records import get_record, patch_record, put_record
-from generated.models import Batch, Operators, Problem, UpdateRequest, Value
+from generated.models import Batch, Changes, Problem, UpdateRequest, Value
 
 client = Client(sys.argv[1])
 
@@ -40,7 +40,7 @@ assert put.status_code == 204
 etag = put.headers["etag"]
 assert get_record.sync("people", "ada", client=client).to_dict() == {"name": "Ada"}
 
-body = UpdateRequest(update=Operators.from_dict({"$inc": {"visits": 1}}))
+body = UpdateRequest(update=Changes.from_dict({"$inc": {"visits": 1}}))
 assert patch_record.sync_detailed("people", "ada", client=client, body=body, if_match=etag).status_code == 204
 refused = patch_record.sync_detailed("people", "ada", client=client, body=body, if_match=etag)
 assert refused.status_code == 412 and refused.parsed.code == "precondition_failed"
