@@ -159,12 +159,12 @@ def project() -> dict[str, Any]:
 
 
 def direct_dependencies() -> list[Requirement]:
-    """Return every requirement of the project: dependencies, extras, groups and build requirements."""
+    """Return every requirement of the project, except Feast, which has an environment of its own."""
     described = project()
     lists = [
         described["build-system"]["requires"],
         described["project"]["dependencies"],
-        *described["project"]["optional-dependencies"].values(),
+        *(extra for name, extra in described["project"]["optional-dependencies"].items() if name != "feast"),
         *described["dependency-groups"].values(),
     ]
     requirements = [Requirement(text) for texts in lists for text in texts]

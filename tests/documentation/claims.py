@@ -38,6 +38,10 @@ class Claim:
 
 
 CLAIMS = [
+    *(Claim("docs/feast.md", language, "spark_client/feast/test_feast.py::test_the_program_of_the_page_prints_its_output")
+      for language in ("console", "python", "text")),
+    Claim("docs/feast.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
+    Claim("docs/feast.md", "sh", "spark_client/feast/test_feast.py::test_the_program_of_the_page_prints_its_output", "tableside serve"),
     # The README.
     Claim("README.md", "sh", "documentation/test_readme.py::demonstration", "scripts/demo"),
     Claim("README.md", "sh", "distribution/test_scripts.py::test_the_first_command_of_each_section_exists", "scripts/test",
