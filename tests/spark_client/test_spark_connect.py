@@ -32,7 +32,7 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if request.param == "pyspark":
         return Path(sys.executable)
     python = without_java(tmp_path_factory.mktemp("client") / "environment")
-    tried = subprocess.run([python, "-c", "import pyspark, py4j"], capture_output=True, text=True)
+    tried = subprocess.run([python, "-c", "import pyspark, py4j"], env={}, capture_output=True, text=True)
     assert "No module named 'py4j'" in tried.stderr
     return python
 
