@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+import msgspec
 from opentelemetry.trace import Span
 
 from ..core import (
@@ -138,54 +139,43 @@ def _is_long(operation: Operation) -> bool:
     return isinstance(operation, Update) and isinstance(operation.changes, PackedChanges)
 
 
-class Slot:
+class Slot(msgspec.Struct, eq=False):
     """One operation in a shared call, and its callers. Only a get can have several. `call` is None until it is sent."""
 
-    __slots__ = ("call", "callers", "operation")
-
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-        self.call: SharedCall | None = None
-        self.callers: list[Caller] = []
+    operation: Operation
+    callers: "list[Caller]" = []
+    call: "SharedCall | None" = None
 
 
-class Caller:
+class Caller(msgspec.Struct, eq=False):
     """A caller that waits for the outcome of one operation.
 
     `count` is the number of operations that it sent together. `span` covers its wait, if the trace is sampled. `timed`
     means that a timer ends its wait at its deadline `until`.
     """
 
-    __slots__ = ("count", "future", "slot", "span", "timed", "until")
-
-    def __init__(
-        self, slot: Slot, until: float, future: "asyncio.Future[Outcome]", count: int, span: Span | None
-    ) -> None:
-        self.slot = slot
-        self.until = until
-        self.future = future
-        self.count = count
-        self.span = span
-        self.timed = False
-        slot.callers.append(self)
+    slot: Slot
+    until: float
+    future: "asyncio.Future[Outcome]"
+    count: int
+    span: Span | None
+    timed: bool = False
 
 
-class SharedCall:
+class SharedCall(msgspec.Struct, eq=False):
     """A call of the store: it first collects operations and is then sent.
 
     `until`, its deadline, and `waiting`, the number of callers without an outcome, are set when it is sent.
     """
 
-    __slots__ = ("dispatch_at", "full", "since", "size_bytes", "slots", "timer", "until", "waiting")
-
-    def __init__(self, since: float) -> None:
-        self.since = since
-        self.dispatch_at = math.inf
-        self.full = False
-        self.slots: dict[Key, Slot] = {}
-        self.size_bytes = self.waiting = 0
-        self.until = -math.inf
-        self.timer: asyncio.TimerHandle | None = None
+    since: float
+    dispatch_at: float = math.inf
+    full: bool = False
+    slots: dict[Key, Slot] = {}
+    size_bytes: int = 0
+    waiting: int = 0
+    until: float = -math.inf
+    timer: asyncio.TimerHandle | None = None
 
     def start(self) -> list[Caller]:
         """Drop the operations without a caller, and return the remaining callers. No get can join from now on."""
@@ -260,7 +250,9 @@ class SharedCalls:
             if forming is None or type(operation) is not Get:
                 forming = Slot(operation)
                 self._enqueue(forming)
-            callers.append(Caller(forming, until, loop.create_future(), len(operations), span))
+            caller = Caller(forming, until, loop.create_future(), len(operations), span)
+            forming.callers.append(caller)
+            callers.append(caller)
         if self._forming is not None and dispatch_at < self._forming.dispatch_at:
             self._schedule(self._forming, dispatch_at)
         return callers

@@ -208,7 +208,7 @@ async def test_with_any_callers_at_most_the_burst_and_the_rate_pass() -> None:
         assert sum(count for _, count in passed[first : last + 1]) <= 40 + 200 * between_s + 1e-3
     assert sum(count for _, count in passed) >= sent - refused > 0
     assert refused > 0
-    bucket = policy._gates["read"]._credits_of(NO_DEADLINE)
+    bucket = policy._gates["read"].credits_of(NO_DEADLINE)
     assert isinstance(bucket, Bucket)
     assert bucket._queued_cost == 0
 

@@ -45,7 +45,7 @@ async def empty(policy: RateLimit, *, read: float = 0, write: float = 0) -> None
     """Remove this many credits from the buckets."""
     for way, gate in policy._gates.items():
         if cost := read if way == "read" else write:
-            assert gate._credits_of(NO_DEADLINE).try_take(cost)
+            assert gate.credits_of(NO_DEADLINE).try_take(cost)
 
 
 def test_each_kind_has_a_cost_and_sizes_are_rounded_up_to_kib() -> None:

@@ -213,12 +213,11 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     keys: list[Key] | None
 
 
-class PendingInvalidations:
+class PendingInvalidations(msgspec.Struct, eq=False):
     """The keys that are still to be published, by table, and the futures that wait until they are."""
 
-    def __init__(self) -> None:
-        self.tables: dict[str, set[Key] | None] = {}
-        self.waiting: list[asyncio.Future[None]] = []
+    tables: dict[str, set[Key] | None] = {}
+    waiting: "list[asyncio.Future[None]]" = []
 
     def add(self, table: str, keys: Collection[Key] | None) -> None:
         """Add keys of a table, or None for all its keys."""

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from pydantic import BaseModel, Field
 
 from ...core import NO_DEADLINE, Budget, Delete, Get, Operation, Outcome, Put, Record, Store, Throttled, Update
@@ -113,7 +114,7 @@ class RateLimit(Gated):
         credit = self._credits(way, rate)
         name = f"table {table!r}: its {way} limit (rate_per_s) of {rate.per_s:g} credits per second"
         counters = self._metrics.throttled.labels(table, way), self._metrics.throttle_seconds.labels(table, way)
-        return Gate(lambda budget: credit, name, *counters, self._traces, self._cost)
+        return Gate(lambda budget: credit, name, *counters, self._traces, self._cost, self._cost.uniform)
 
     def _credits(self, way: Direction, rate: Rate) -> Credits:
         if self._shared is None:
@@ -122,38 +123,30 @@ class RateLimit(Gated):
         return self._shared.credits(self.spec.name, way, rate, own, self._metrics, self.spec.partition)
 
 
-class Gate:
+class Gate(msgspec.Struct, frozen=True, eq=False):
     """Sends operations of one direction of a table when they are paid.
 
-    `credits_of` returns the credits that pay for a call. `name` describes the limit in error details.
+    `credits_of` returns the credits that pay for a call. `name` describes the limit in error details. `throttled`
+    counts rejected operations, `waited_s` times the calls that waited.
     """
 
-    def __init__(
-        self,
-        credits_of: Callable[[Budget], Credits],
-        name: str,
-        throttled: Counter,
-        waited_s: Histogram,
-        traces: Traces | None,
-        cost: Cost,
-    ) -> None:
-        self._credits_of = credits_of
-        self._name = name
-        self._throttled_count = throttled
-        self._waited_s = waited_s
-        self._traces = traces
-        self._cost = cost
-        self._uniform = cost.uniform
+    credits_of: Callable[[Budget], Credits]
+    name: str
+    throttled: Counter
+    waited_s: Histogram
+    traces: Traces | None
+    cost: Cost
+    uniform: bool
 
     async def apply(self, store: Store, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Send the operations to a store when they are paid. Operations that cannot be paid in time get Throttled."""
-        credit = self._credits_of(budget)
-        if self._uniform:
+        credit = self.credits_of(budget)
+        if self.uniform:
             if credit.try_take(len(operations)):
                 return await store.apply(operations, budget)
             return await self._in_parts(store, operations, [1.0] * len(operations), budget, credit)
-        costs = [self._cost.of(operation) for operation in operations]
-        total, charged_later = sum(costs), self._cost.kib > 0 and direction(operations) == "read"
+        costs = [self.cost.of(operation) for operation in operations]
+        total, charged_later = sum(costs), self.cost.kib > 0 and direction(operations) == "read"
         if (total == 0 and not charged_later) or credit.try_take(total):
             return await self._send(store, operations, budget, credit)
         return await self._in_parts(store, operations, costs, budget, credit)
@@ -183,8 +176,8 @@ class Gate:
         self, store: Store, operations: Sequence[Operation], budget: Budget, credit: Credits
     ) -> Sequence[Outcome]:
         outcomes = await store.apply(operations, budget)
-        if self._cost.kib:
-            credit.charge(self._cost.found_cost(outcomes))
+        if self.cost.kib:
+            credit.charge(self.cost.found_cost(outcomes))
         return outcomes
 
     async def _take(self, costs: list[float], until: float, credit: Credits) -> int:
@@ -195,18 +188,18 @@ class Gate:
         started = time.monotonic()
         if started + credit.wait_s(costs[0]) > until + RETRY_AFTER_MIN_S:
             return 0
-        with wait_span(self._traces, "rate limit wait"):
+        with wait_span(self.traces, "rate limit wait"):
             taken = await credit.take(costs, until)
         if (waited_s := time.monotonic() - started) > 0:
-            self._waited_s.observe(waited_s)
+            self.waited_s.observe(waited_s)
         return taken
 
     def _throttled(self, costs: list[float], credit: Credits) -> list[Outcome]:
         if not costs:
             return []
-        self._throttled_count.inc(len(costs))
+        self.throttled.inc(len(costs))
         wait_s = max(RETRY_AFTER_MIN_S, credit.wait_s(costs[0]))
-        return [Throttled(f"{self._name} leaves no credit before the deadline", retry_after_s=wait_s)] * len(costs)
+        return [Throttled(f"{self.name} leaves no credit before the deadline", retry_after_s=wait_s)] * len(costs)
 
 
 class CallerLimit(Gated):
@@ -239,7 +232,7 @@ class CallerLimit(Gated):
         name = f"{limit} of {rate.per_s:g} operations per second"
         throttled, waited_s = self._metrics.caller_throttled, self._metrics.caller_throttle_seconds
         counters = throttled.labels(table, way), waited_s.labels(table, way)
-        return Gate(lambda budget: buckets.of(budget.caller), name, *counters, self._traces, Cost())
+        return Gate(lambda budget: buckets.of(budget.caller), name, *counters, self._traces, Cost(), True)
 
 
 class Buckets:
