@@ -1,7 +1,6 @@
 """Replacing a table from Spark: the table has exactly the frame's records, and a job that fails changes nothing."""
 
 import json
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -290,29 +289,6 @@ def test_a_read_names_the_generation_that_was_removed_meanwhile(spark: SparkSess
     activate = two_generations(service, "gone")
     with pytest.raises(Exception, match=r"gone@\d+: generation_not_found .* reads one generation.*generations_kept"):
         reading(spark, service, "gone").mapInArrow(activate, "k string, n int").collect()
-
-
-@pytest.mark.daily
-def test_readers_see_no_mixture_while_a_table_is_replaced(spark: SparkSession, service: Service) -> None:
-    table, seen, last = Table("read", service.url), set[int](), [0]
-    table.replace(rows(spark, ROWS, 0), "k")
-
-    def replace() -> None:
-        while len(seen) < SEEN and last[0] < REPLACEMENTS_MAX:
-            table.replace(rows(spark, ROWS - last[0] - 1, last[0] + 1), "k")
-            last[0] += 1
-
-    replacing = threading.Thread(target=replace, daemon=True)
-    replacing.start()
-    while replacing.is_alive():
-        [(n, count)] = reading(spark, service, "read").groupBy("n").count().collect()
-        assert count == ROWS - n
-        found = table.enrich(rows(spark, ROWS, 0).select("k"), "k", "n int", how="inner").groupBy("n").count()
-        [(later, count)] = found.collect()
-        assert (count, later >= n) == (ROWS - later, True)
-        seen |= {n, later}
-    assert len(seen) >= SEEN
-    assert stored(service, "read") == values(ROWS - last[0], last[0])
 
 
 @pytest.mark.daily

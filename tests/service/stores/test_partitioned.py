@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from contract import Basics, Preconditions, Scans, StoreContract, Time, one, put, scanned, update, value, written
+from contract import Basics, Preconditions, Scans, StoreContract, Time, one, put, update, value
 from support.scripted import Scripted
 from tableside.core.backend import Backend
 from tableside.core.budget import NO_DEADLINE, NOT_READ, Budget
@@ -24,8 +24,7 @@ from tableside.core.errors import (
     Unsupported,
 )
 from tableside.core.keys import KeyField, KeySchema
-from tableside.core.operations import Delete, Get, Operation, Outcome, PartitionOutcome, Token, Write, Written
-from tableside.core.partitioner import default_partition
+from tableside.core.operations import Delete, Get, Operation, Outcome, PartitionOutcome, Write, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores import partitioned
 from tableside.stores.memory import MemoryBackend, MemoryStore
@@ -103,37 +102,6 @@ def parts(outcome: Outcome) -> dict[int, Any]:
 # Where operations go
 
 
-async def test_a_write_goes_only_to_the_named_partitions() -> None:
-    store, backends = await three()
-    outcome = await one(store, put("a", {"n": 1}, partitions=(0, 2)))
-    assert await values_in(backends) == [{"n": 1}, None, {"n": 1}]
-    assert isinstance(outcome, Written)
-    assert outcome.etag is None
-    assert set(parts(outcome)) == {0, 2}
-    assert parts(outcome)[0].etag
-    changed = await written(store, update("a", {"$inc": {"n": 1}}, {"n": 10}, partitions=EVERY))
-    assert (changed.etag, changed.created) == (None, False), "created only where there was no record"
-    assert await values_in(backends) == [{"n": 2}, {"n": 11}, {"n": 2}]
-    assert (await written(store, put("b", {}, if_absent=True, partitions=EVERY))).created
-
-
-async def test_without_a_choice_an_operation_goes_to_the_partition_of_its_key() -> None:
-    store, backends = await three()
-    for key in ("a", "b", "c", "d", "e"):
-        outcome = await one(store, put(key, {"k": key}))
-        place = default_partition(key, 3)
-        assert isinstance(outcome, Written)
-        assert parts(outcome) == {place: Written(outcome.etag)}
-        assert [found is not None for found in await values_in(backends, key)] == [index == place for index in EVERY]
-        assert await value(store, key) == {"k": key}
-
-
-async def test_a_write_to_no_partition_changes_nothing_and_has_a_distinct_outcome() -> None:
-    store, backends = await three()
-    assert await one(store, put("a", {"n": 1}, partitions=())) == Written(None, partitions=())
-    assert await values_in(backends) == [None] * 3
-
-
 async def test_a_batch_goes_to_each_partition_in_one_call() -> None:
     store, _ = await three()
     watched = [Scripted(part) for part in store.partitions]
@@ -173,29 +141,6 @@ async def test_writes_that_a_partition_has_not_attempted_are_sent_again(monkeypa
 # Outcomes
 
 
-async def test_a_partial_failure_lists_the_outcome_of_each_partition() -> None:
-    store, backends = await three()
-    await one(store, put("a", {"n": "x"}, partitions=(1,)))
-    outcome = await one(store, put("a", {"n": 1}, if_absent=True, partitions=EVERY))
-    assert isinstance(outcome, PreconditionFailed)
-    assert (outcome.applied, outcome.retriable) == ("unknown", False)
-    assert outcome.detail.startswith("1 of 3 partitions failed (1); the first error: if_absent")
-    assert str(outcome) == outcome.detail
-    told = parts(outcome)
-    assert isinstance(told[1], PreconditionFailed)
-    assert told[1].applied == "no"
-    assert [told[index].created for index in (0, 2)] == [True, True]
-    assert await values_in(backends) == [{"n": 1}, {"n": "x"}, {"n": 1}]
-
-
-async def test_a_failure_in_every_partition_is_not_applied() -> None:
-    store, _ = await three()
-    outcome = await one(store, update("a", {"n": 1}, partitions=(0, 2)))
-    assert isinstance(outcome, RecordNotFound)
-    assert (outcome.applied, outcome.retriable) == ("no", False)
-    assert "2 of 2 partitions failed (0, 2)" in outcome.detail
-
-
 async def test_one_partition_has_the_outcomes_of_an_ordinary_table() -> None:
     store, backends = await three()
     ordinary = await backends[0].store(TableSpec("t"))
@@ -231,19 +176,6 @@ def test_the_whole_of_several_with_failures(
     assert (found.retriable, found.applied, found.retry_after_s) == (retriable, applied, retry_after_s)
     assert found.partitions == placed
     assert first.partitions is None, "the outcome of one partition is left as it is"
-
-
-async def test_a_token_is_applied_only_in_partitions_that_have_not_seen_it() -> None:
-    store, backends = await three()
-    increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1), partitions=(0,))
-    await one(store, increment)
-    again = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1), partitions=EVERY)
-    told = parts(await one(store, again))
-    assert [told[index].replayed for index in EVERY] == [True, False, False]
-    last = await one(store, again)
-    assert isinstance(last, Written)
-    assert last.replayed
-    assert await values_in(backends) == [{"n": 1}] * 3
 
 
 @pytest.mark.parametrize("kind", ["put", "update", "delete"])
@@ -286,16 +218,6 @@ async def test_a_slow_partition_hides_no_outcome_of_the_others() -> None:
 
 
 # Scans and splits
-
-
-async def test_a_scan_reads_only_the_named_partitions_and_returns_them() -> None:
-    store, _ = await three()
-    for index in EVERY:
-        await store.apply([put(f"k{index}-{n}", {}, partitions=(index,)) for n in range(4)])
-    page = await store.scan(Scan(100, partitions=(0, 2)))
-    assert page.partitions == [0] * 4 + [2] * 4
-    assert {str(key)[:2] for key, _ in page.records} == {"k0", "k2"}
-    assert len(await scanned(store)) == 12
 
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 5, 12, 13])

@@ -1,10 +1,8 @@
 """Replacing a table: readers see the old records, then the new ones, and a replacement that fails changes nothing."""
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pandas as pd
@@ -160,32 +158,6 @@ async def test_a_cancelled_replacement_leaves_the_old_records(service: Service, 
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (await records(table), await states(table)) == (OLD, {1: "current"})
-
-
-def test_readers_see_no_mixture(service: Service) -> None:
-    """A scan of several pages, and a batch of gets, have the records of one replacement only."""
-    with Client(service.url) as client:
-        table = client.table("client_replaced_often")
-        keys = [f"k{at}" for at in range(2_500)]
-        table.replace([(key, {"n": 0}) for key in keys])
-        stop, seen = threading.Event(), set[int]()
-
-        def read() -> None:
-            while not stop.is_set():
-                for values in ([record.value["n"] for record in table.scan()], table.get_many(keys[:900]).values()):
-                    [number] = {value if isinstance(value, int) else value["n"] for value in values}
-                    seen.add(number)
-
-        with ThreadPoolExecutor(2) as pool:
-            readers = [pool.submit(read) for _ in range(2)]
-            number = 0
-            while len(seen) < 4 and number < 200 and not any(reader.done() for reader in readers):
-                number += 1
-                table.replace([(key, {"n": number}) for key in keys[number:]])
-            stop.set()
-            [reader.result() for reader in readers]
-        assert len(seen) >= 4
-        assert len(list(table.scan())) == 2_500 - number
 
 
 IDLE = """
