@@ -65,6 +65,7 @@ def _fuzzed(folder: Path, runs: int, code: int) -> Fuzzed:
     return Fuzzed(runs, code, log, [file.read_bytes()[:4096] for file in (folder / "faults").iterdir()])
 
 
+@pytest.mark.daily
 @pytest.mark.server
 @pytest.mark.parametrize("name", list(DECODERS))
 def test_a_decoder_accepts_or_refuses_any_bytes(name: str, fuzzed: dict[str, Fuzzed]) -> None:
@@ -72,6 +73,7 @@ def test_a_decoder_accepts_or_refuses_any_bytes(name: str, fuzzed: dict[str, Fuz
     assert int(re.findall("number_of_executed_units: (.*)", fuzzed[name].log)[0]) >= fuzzed[name].runs
 
 
+@pytest.mark.daily
 @pytest.mark.server
 def test_a_faulty_decoder_is_detected(fuzzed: dict[str, Fuzzed]) -> None:
     """Without this, the test above could not fail."""
