@@ -24,6 +24,8 @@ from .stack import StackContext, StackMetrics
 from .table import Table
 from .table_entry import TableEntry
 
+log = logging.getLogger(__name__)
+
 
 class Environment(msgspec.Struct, frozen=True):
     """The parts of a process that a catalog uses. Unlike the settings, they never change.
@@ -100,8 +102,6 @@ class StoreShares:
             partitions=tuple(self._context(part) for part in parts),
         )
 
-
-log = logging.getLogger(__name__)
 
 CONTROL = "_ts_generations"
 """The name of a control table in its store."""

@@ -36,6 +36,8 @@ from ..core import InvalidOperation, Unsupported, checked_url
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
+log = logging.getLogger(__name__)
+
 Attribute = str | int | float | bool
 
 _NO_SPAN: AbstractContextManager[Span] = nullcontext(INVALID_SPAN)
@@ -127,7 +129,6 @@ def current_link(traces: Traces | None) -> Link | None:
 CLOSE_TIMEOUT_S = 2.0
 """How long undelivered spans may delay the shutdown."""
 
-log = logging.getLogger(__name__)
 
 TRACES_PATH = "/v1/traces"
 

@@ -19,6 +19,8 @@ from prometheus_client import Metric
 from ...catalog import BUCKETS_S
 from ...core import FLAGS
 
+log = logging.getLogger(__name__)
+
 SUCCESSES = ("found", "absent", "written", *reversed(FLAGS), "dropped")
 
 FAILURES = (
@@ -169,8 +171,6 @@ FAMILIES = frozenset(
     name.removesuffix("_total").removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for name in _NAMES
 )
 
-
-log = logging.getLogger(__name__)
 
 EVERY_S = 2.0
 UNWATCHED_EVERY_S = 10.0
