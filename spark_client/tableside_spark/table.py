@@ -148,7 +148,8 @@ class Table:
         order_by: Any = None,
         sequence_by: "Column | str | None" = None,
         partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
-        ttl_s: float | None = None,
+        ttl_s: "float | Column | str | None" = None,
+        expires_at: "Column | str | None" = None,
         token: "TokenArgument" = None,
         resume: "Resume" = "exact",
         at_least_once: bool = False,
@@ -168,7 +169,8 @@ class Table:
         Args:
             frame: A batch or streaming DataFrame.
             key: The key columns.
-            columns: The columns that become the members of the value. Default: all columns except the key.
+            columns: The columns that become the members of the value. Default: all columns except the key, and except
+                a column named by `ttl_s` or `expires_at`.
             value: A column with the whole value (a struct, a map or JSON text), in place of `columns`.
             delete_when: A condition, as a column or its name. A row that meets it deletes the record, so that
                 one write applies a change stream. Requires `order_by` or `sequence_by`.
@@ -184,7 +186,11 @@ class Table:
                 `StreamPartitioner`, or a function with the signature of its method `partitions`. The function receives
                 the table's name, the key, the other columns and the number of partitions. Default: the partition of
                 the key's hash.
-            ttl_s: Time to live, in seconds.
+            ttl_s: Time to live, in seconds: a number, or a column with a number for each row. -1 is no expiry. Null
+                is the default of the table. A row with another number that is not above 0 fails.
+            expires_at: The time of the expiry, in place of `ttl_s`: a column of timestamps or dates. A date and a
+                `timestamp_ntz` are in UTC. The executor sends the seconds that are left by its clock. If none are left,
+                the record expires 1 ms after the write.
             token: A token, as in `update`.
             resume: As in `update`.
             at_least_once: Send no tokens. A repeated task or micro-batch may then apply a write again.
@@ -206,12 +212,13 @@ class Table:
         from tableside_spark.plan import rows as operations
 
         request = self._request("put", frame, key, partitions, token, at_least_once, on_error, resume, sequence_by)
-        options = request.options(nulls, decimals, order_by, delete_when)
-        sent = operations.row_value(frame, request.keys, columns, value)
+        options = request.options(nulls, decimals, order_by, delete_when, ttl_s, expires_at)
+        sent = operations.row_value(frame, options.own_columns, columns, value)
         rows = operations.puts(request.rows(), sent, options, one_per_key=request.carries_tokens)
-        members = [name for name in frame.columns if name not in request.keys] if columns is None else columns
-        asked = {"columns": members if value is None else value, "nulls": nulls, "decimals": decimals}
-        return request.result(rows, ("value",), ttl_s, delete_when=delete_when, order_by=order_by, **asked)
+        members = [name for name in frame.columns if name not in options.own_columns] if columns is None else columns
+        asked: dict[str, Any] = {"columns": members if value is None else value, "nulls": nulls, "decimals": decimals}
+        asked |= {"delete_when": delete_when, "order_by": order_by}
+        return request.result(rows, ("value",), ttl_s=options.ttl_s, expires_at=expires_at, **asked)
 
     def replace(
         self,
@@ -222,7 +229,8 @@ class Table:
         value: str | None = None,
         order_by: Any = None,
         sequence_by: "Column | str | None" = None,
-        ttl_s: float | None = None,
+        ttl_s: "float | Column | str | None" = None,
+        expires_at: "Column | str | None" = None,
         nulls: Literal["write", "omit"] = "write",
         decimals: Literal["number", "string"] = "number",
         on_error: "OnError" = "fail",
@@ -238,11 +246,12 @@ class Table:
         Args:
             frame: A batch DataFrame. `foreachBatch` gets one for each micro-batch of a stream.
             key: The key columns.
-            columns: As in `put`. This also applies to `value`, `ttl_s`, `nulls` and `decimals`.
+            columns: As in `put`. This also applies to `value`, `ttl_s`, `expires_at`, `nulls` and `decimals`.
             value: See `columns`.
             order_by: As in `put`.
             sequence_by: As in `put`. The new records start without the orders of the old ones.
             ttl_s: See `columns`.
+            expires_at: See `columns`.
             nulls: See `columns`.
             decimals: See `columns`.
             on_error: As in `put`. `"fail"` leaves the old records if a row fails. With the others, the table is
@@ -272,6 +281,7 @@ class Table:
                 order_by=order_by,
                 sequence_by=sequence_by,
                 ttl_s=ttl_s,
+                expires_at=expires_at,
                 at_least_once=True,  # a put of a complete content is harmless to repeat
                 nulls=nulls,
                 decimals=decimals,
@@ -295,7 +305,8 @@ class Table:
         sequence_by: "Column | str | None" = None,
         fold: bool | None = None,
         partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
-        ttl_s: float | None = None,
+        ttl_s: "float | Column | str | None" = None,
+        expires_at: "Column | str | None" = None,
         token: "TokenArgument" = None,
         resume: "Resume" = "exact",
         at_least_once: bool = False,
@@ -334,7 +345,9 @@ class Table:
             fold: Combine the rows of a key into one update if the result is exactly the same (the default). Otherwise,
                 and with `fold=False`, the updates are sent as a list.
             partitions: As in `put`.
-            ttl_s: Time to live, in seconds.
+            ttl_s: As in `put`, but null leaves the expiry of a record as it is. Of the rows of a key, the last one that
+                is not null is used.
+            expires_at: As in `put`, with nulls as in `ttl_s`.
             token: A text that names this run of the job, such as `"flights/2026-11-20"`. A run that has finished is
                 not sent again. One that failed can be sent again with the same arguments: only rows that were not
                 applied take effect. Or a writer's name and a sequence number that grows with each write. Rows are
@@ -360,12 +373,13 @@ class Table:
         from tableside_spark.plan import rows as operations
 
         request = self._request("update", frame, key, partitions, token, at_least_once, on_error, resume, sequence_by)
-        options = request.options(nulls, decimals, order_by, delete_when)
+        options = request.options(nulls, decimals, order_by, delete_when, ttl_s, expires_at)
         update = operations.set_update(update, set)
         rows = operations.updates(request.rows(), update, default, options, folding=fold)
         asked = {"update": update, "default": default, "fold": fold, "nulls": nulls, "decimals": decimals}
         documents = ("update",) if default is None else ("update", "default")
-        return request.result(rows, documents, ttl_s, delete_when=delete_when, order_by=order_by, **asked)
+        asked |= {"delete_when": delete_when, "order_by": order_by}
+        return request.result(rows, documents, ttl_s=options.ttl_s, expires_at=expires_at, **asked)
 
     def delete(
         self,

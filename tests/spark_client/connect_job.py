@@ -52,6 +52,16 @@ def verbs(spark: SparkSession, url: str, directory: Path) -> None:
     summary = ordered.update(rows, "k", set=["n"], nulls="omit", delete_when=col("n") == 999, sequence_by="n")
     assert (summary.operations, summary.applied) == (50, 1_000), summary
 
+    expiring, until = Table("connect_expiring", url), F.timestamp_seconds(F.unix_timestamp() + 1_000 * col("n") - 2_000)
+    columns: list[dict[str, Any]] = [{"ttl_s": F.when(col("n") > 2, 1_000.0).otherwise(0)}, {"expires_at": until}]
+    for given in columns:
+        done = expiring.put(rows.limit(10), "k", on_error="collect", **given)
+        assert (done.applied, done.failed) == ((7, 3) if "ttl_s" in given else (10, 0)), done
+        assert expiring.join(rows.limit(10), "k", how="left_semi").count() == 7
+    past = F.when(col("n") < 5, F.date_sub(F.current_date(), 2))
+    expiring.update(rows.limit(10), "k", set=["n"], default={}, expires_at=past)
+    assert expiring.join(rows.limit(10), "k", how="left_semi").count() == 5
+
     bad = rows.limit(10).withColumn("f", F.when(col("n") == 3, lit(float("nan"))).otherwise(lit(1.0)))
     collected = table.put(bad, "k", on_error="collect")
     assert (collected.applied, collected.failed) == (9, 1), collected

@@ -139,7 +139,7 @@ def test_invalid_joins_and_writes_are_rejected_on_the_driver(spark: SparkSession
         (lambda: Table("t", "http://user:secret@host"), "use a token"),
         (lambda: table.enrich(frame, "k", "n int", fields="seats"), r"fields must be a sequence .* \['seats'\]"),
         (lambda: table.put(frame, "k", columns="vv"), r"columns must be a sequence of names, such as \['vv'\]"),
-        (lambda: table.put(frame, "k", ttl_s=True), "ttl_s must be a number of seconds, not True"),
+        (lambda: table.put(frame, "k", ttl_s=True), "ttl_s must be a number of seconds or a column, not True"),
     ]
     for refused, match in refusals:
         with pytest.raises((TypeError, ValueError), match=match):

@@ -15,12 +15,13 @@ from spark_client.sessions import jvm
 from support.consoles import SAID_URL
 from support.running import Service, running
 from tableside_client import Client
+from tableside_spark import Table
 
 pytestmark = jvm("spark")
 
 PAGE = "docs/spark.md"
 PROGRAMS = [block.text for block in blocks(PAGE) if block.language == "python"]
-UPDATE, ENRICH, ORDERED, REPLACE, READ, COPY, FILTERED, LOOKED_UP = PROGRAMS
+UPDATE, ENRICH, EXPIRING, ORDERED, REPLACE, READ, COPY, FILTERED, LOOKED_UP = PROGRAMS
 [SQL] = [block.text for block in blocks(PAGE) if block.language == "sql"]
 MISMATCH, _ = [block.text for block in blocks(PAGE) if block.language == "text"]
 
@@ -31,6 +32,7 @@ tables:
   profiles: {store: memory, key: {user_id: string}}
   readings: {store: memory, key: {sensor: string, at: integer}}
   readings_copy: {store: memory, key: {sensor: string, at: integer}}
+  sessions: {store: memory, key: {visitor: string}}
   customers: {store: memory, key: {id: integer}}
 """
 
@@ -74,6 +76,20 @@ def test_a_lookup_adds_columns_and_names_invalid_values(tables: Service, flights
     with pytest.raises(Exception, match="table planes") as caught:
         named.collect()
     assert MISMATCH.strip() in str(caught.value)
+
+
+def test_rows_set_the_expiry_of_their_records(tables: Service, spark: SparkSession) -> None:
+    past, future = (dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (2020, 2999))
+    rows = [("a", "guest", past), ("b", "member", future)]
+    visits = spark.createDataFrame(rows, "visitor string, kind string, valid_until timestamp")
+    with Client(tables.url) as client:
+        sessions = client.table("sessions")
+        first, second = EXPIRING.splitlines()
+        names = {"visits": visits, "sessions": Table(sessions.name, tables.url), "when": F.when}
+        run(first, tables, **names)
+        assert [(record.key, record.value) for record in sessions.scan()] == [("b", {"kind": "member"})]
+        run(second, tables, **names)
+        assert {record.key: record.expires_at is None for record in sessions.scan()} == {"a": False, "b": True}
 
 
 def test_ordered_writes_leave_the_newest_rows(tables: Service, spark: SparkSession) -> None:

@@ -13,6 +13,7 @@ from tableside_client.credential import Credential
 from tableside_client.json_reader import OnMismatch, require_known
 from tableside_client.table_schema import PARTITION_COLUMN, TableSchema, wire_keys
 from tableside_client.tls import Tls
+from tableside_spark.plan.expiry import ExpiryArgument, require_one
 from tableside_spark.plan.table_schema import fetch_table_schema
 
 _FILE_OPTIONS = {"token_file", "ca_file", "certificate_file", "key_file"}
@@ -30,6 +31,8 @@ _TABLE_OPTIONS = {
     "pushdown",
     "decimals",
     "sequence_by",
+    "ttl_s",
+    "expires_at",
     "truncate",
     "allow_empty",
     "at_least_once",
@@ -87,6 +90,31 @@ def parse_flag(options: Mapping[str, str], name: str) -> bool:
     return text == "true"
 
 
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """The expiry of the records to write: seconds, or the column that the option `argument` names."""
+
+    argument: ExpiryArgument
+    given: float | str
+
+    @property
+    def column(self) -> str | None:
+        """The name of the column, if there is one."""
+        return self.given if isinstance(self.given, str) else None
+
+
+def parse_expiry(options: Mapping[str, str]) -> Expiry | None:
+    """Parse `ttl_s`, a number or a column, and `expires_at`, a column. Raises `ValueError` if both are given."""
+    ttl_s, expires_at = options.get("ttl_s"), options.get("expires_at")
+    require_one(ttl_s, expires_at)
+    if ttl_s is None:
+        return None if expires_at is None else Expiry("expires_at", expires_at)
+    try:
+        return Expiry("ttl_s", float(ttl_s))
+    except ValueError:
+        return Expiry("ttl_s", ttl_s)
+
+
 _ROLE = "tableside"
 _TEXT = {_ROLE: "value"}
 
@@ -135,7 +163,7 @@ def require_column(name: str, schema: StructType, table: str) -> None:
     if name not in schema.names:
         raise ValueError(
             f"table {table}: there is no column {name!r}, only {', '.join(schema.names)}. "
-            "Name it in the same case, or set the option key, value or sequence_by to another column"
+            "Name it in the same case, or set the option key, value, sequence_by, ttl_s or expires_at to another column"
         )
 
 

@@ -9,7 +9,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from tableside_client.table_schema import PARTITION_COLUMN
-from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options, parse_read_options, text_field
+from tableside_spark.datasource.options import (
+    TableOptions,
+    parse_expiry,
+    parse_flag,
+    parse_options,
+    parse_read_options,
+    text_field,
+)
 from tableside_spark.datasource.overwriting import OverwritingWriter, ReplacingWriter
 from tableside_spark.datasource.writers import PutSender, TableWriter
 from tableside_spark.versions import require
@@ -51,6 +58,8 @@ class TablesideSource(DataSource):
 
     - `decimals`: `string` allows more than 15 digits.
     - `sequence_by`: the column that orders the writes of a record, as in `Table.put`.
+    - `ttl_s`: the time to live in seconds, or a column with it. A number is not the name of a column.
+    - `expires_at`: the column with the time of the expiry. Neither column is a member. Both are as in `Table.put`.
     - `allow_empty`: `true` lets mode `overwrite` replace a table by an empty one.
     - `truncate`: `true` means `allow_empty`. Mode `overwrite` needs it for a table without generations. There it puts
       the rows of the query, and then deletes all records that it has not written. A query that fails deletes nothing.
@@ -137,4 +146,4 @@ class TablesideSource(DataSource):
         from tableside_spark.datasource.writers import Encoder
 
         decimals, sequence_by = self.options.get("decimals", "number"), self.options.get("sequence_by")
-        return Encoder.from_schema(schema, target, decimals, sequence_by)
+        return Encoder.from_schema(schema, target, decimals, sequence_by, parse_expiry(self.options))

@@ -4,8 +4,9 @@ A data source receives rows as Arrow batches, so their JSON is produced in Pytho
 in the JVM, which is faster.
 """
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import pyarrow as pa
@@ -19,10 +20,11 @@ from tableside_client.concurrency import map_ordered
 from tableside_client.json_writer import UNWRITABLE, Decimals, JsonWriter
 from tableside_client.key_columns import invalid_utf8, key_column
 from tableside_client.order_columns import orders
-from tableside_spark.datasource.options import Columns, TableOptions, require_column
-from tableside_spark.executor.operation_batch import Token, partition_lists
+from tableside_spark.datasource.options import Columns, Expiry, TableOptions, require_column
+from tableside_spark.executor.operation_batch import Token, partition_lists, ttls
 from tableside_spark.executor.task_client import TaskClient
 from tableside_spark.plan.concurrency import concurrency
+from tableside_spark.plan.expiry import require_expiry_type
 from tableside_spark.plan.json_columns import has_type, require_json_type
 from tableside_spark.plan.sequences import require_sequence_type
 from tableside_spark.versions import VariantType
@@ -30,21 +32,31 @@ from tableside_spark.versions import VariantType
 
 @dataclass(frozen=True)
 class Encoder:
-    """The columns of the rows, the format of decimals, and the column with the sequence of ordered puts."""
+    """The columns of the rows, the format of decimals, the column with the sequence of ordered puts, and the expiry."""
 
     columns: Columns
     decimals: str
     sequence_by: str | None = None
+    expiry: Expiry | None = None
 
     @classmethod
     def from_schema(
-        cls, schema: StructType, target: TableOptions, decimals: str, sequence_by: str | None = None
+        cls,
+        schema: StructType,
+        target: TableOptions,
+        decimals: str,
+        sequence_by: str | None = None,
+        expiry: Expiry | None = None,
     ) -> Self:
         """Create an encoder. Raises `ValueError` for a missing column, and for types that JSON cannot represent."""
         columns = Columns.from_schema(schema, target)
         if sequence_by is not None:
             require_column(sequence_by, schema, target.table)
             require_sequence_type(schema[sequence_by].dataType)
+        if expiry is not None and expiry.column is not None:
+            require_column(expiry.column, schema, target.table)
+            require_expiry_type(expiry.argument, schema[expiry.column].dataType)
+            columns = replace(columns, members=tuple(f for f in columns.members if f.name != expiry.column))
         others = [field.name for field in columns.members if field.name != sequence_by]
         if columns.text is not None and others:
             raise ValueError(
@@ -57,7 +69,7 @@ class Encoder:
             if has_type(field.dataType, VariantType):
                 kind = field.dataType.simpleString()
                 raise ValueError(f"column {field.name} is {kind}: the format cannot write a variant; use Table.put")
-        return cls(columns, decimals, sequence_by)
+        return cls(columns, decimals, sequence_by, expiry)
 
     def encode(self, rows: pa.RecordBatch) -> pa.Table:
         """Encode rows as puts. Raises `ValueError` for null keys and values that JSON lacks, with column and count."""
@@ -74,7 +86,14 @@ class Encoder:
             puts["partitions"] = partition_lists(rows.column(columns.partition))
         if self.sequence_by is not None:
             puts["order"] = orders(rows.column(self.sequence_by))
+        if self.expiry is not None:
+            puts["ttl_s"] = self._ttls(self.expiry.given, rows)
         return pa.table(puts)
+
+    def _ttls(self, expiry: float | str, rows: pa.RecordBatch) -> pa.Array:
+        if isinstance(expiry, str):
+            return ttls(rows.column(expiry), time.time())
+        return pa.repeat(pa.scalar(expiry, pa.float64()), len(rows))
 
     def _texts(self, rows: pa.RecordBatch) -> pa.Array:
         writer, names = JsonWriter(cast("Decimals", self.decimals)), [field.name for field in self.columns.members]
@@ -150,6 +169,8 @@ def _last_put_per_key(puts: pa.Table) -> pa.Table:
     The last one has the highest order, if there are orders.
     """
     puts = puts.sort_by("order") if "order" in puts.column_names else puts  # equal orders keep their sequence
-    identities = puts.select([name for name in puts.column_names if name not in ("value", "order")]).to_pylist()
+    identities = puts.select(
+        [name for name in puts.column_names if name not in ("value", "order", "ttl_s")]
+    ).to_pylist()
     last = {repr(identity): position for position, identity in enumerate(identities)}
     return puts if len(last) == len(puts) else puts.take(sorted(last.values()))

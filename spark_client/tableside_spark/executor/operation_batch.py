@@ -27,6 +27,10 @@ LATER_PARTS = "__later_parts"
 INVALID = -1
 SEQUENCE = "__sequence"
 """The column of an ordered write's operations with their sequence: an integer, a date or a timestamp."""
+EXPIRY = "__expiry"
+"""The column with the expiry that a write sets: seconds from now as doubles, or a date or a timestamp."""
+TTL_S_MIN = 0.001
+"""The time to live of a record whose time of expiry has passed. No store has a shorter one."""
 RESET = "#reset"
 """The suffix of the writer's name for a delete that precedes an update in the same write."""
 
@@ -57,11 +61,11 @@ class KeyColumns(NamedTuple):
 
 
 def build_batch(
-    operations: pa.Table, op: str, keys: KeyColumns, documents: Sequence[str], token: Token | None, ttl_s: float | None
+    operations: pa.Table, op: str, keys: KeyColumns, documents: Sequence[str], token: Token | None, now_s: float
 ) -> tuple[pa.Table, str | None]:
     """Build the batch, and the operation for the parameter `?op=`.
 
-    The latter is None if rows differ. The batch then has the column `op`.
+    The latter is None if rows differ. The batch then has the column `op`. `now_s` is the time, in seconds since 1970.
     """
     count = len(operations)
     columns = {"key": keys.values(operations)}
@@ -70,8 +74,8 @@ def build_batch(
         columns["sequence"] = pa.repeat(pa.scalar(token.sequence, pa.int64()), count)
     if SEQUENCE in operations.column_names:
         columns["order"] = orders(operations[SEQUENCE])
-    if ttl_s is not None:
-        columns["ttl_s"] = pa.repeat(pa.scalar(ttl_s, pa.float64()), count)
+    if EXPIRY in operations.column_names and op != "delete":
+        columns["ttl_s"] = ttls(operations[EXPIRY], now_s)
     if PARTITION in operations.column_names:
         columns["partitions"] = partition_lists(operations[PARTITION])
     if DELETE not in operations.column_names:
@@ -117,6 +121,18 @@ def _with_deletes(batch: pa.Table, op: str, deletes: pa.ChunkedArray) -> pa.Tabl
             kept = pc.if_else(deletes, pa.scalar(None, field.type), batch[field.name])
             batch = batch.set_column(position, field.name, kept)
     return batch.append_column("op", pc.if_else(deletes, "delete", op))
+
+
+def ttls(expiry: pa.Array | pa.ChunkedArray, now_s: float) -> pa.Array | pa.ChunkedArray:
+    """Return times to live in seconds: numbers unchanged, and the time that is left until dates and timestamps.
+
+    If none is left, the record expires `TTL_S_MIN` after its write, with all effects of a write.
+    """
+    if not pa.types.is_temporal(expiry.type):
+        return expiry.cast(pa.float64(), safe=False)
+    integer, unit_s = (pa.int32(), 86_400.0) if pa.types.is_date(expiry.type) else (pa.int64(), 1e-6)
+    times_s = pc.multiply(expiry.cast(integer).cast(pa.float64(), safe=False), unit_s)
+    return pc.max_element_wise(pc.subtract(times_s, now_s), TTL_S_MIN, skip_nulls=False)
 
 
 def partition_lists(indexes: pa.Array | pa.ChunkedArray) -> pa.Array:

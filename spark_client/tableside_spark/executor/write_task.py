@@ -1,5 +1,6 @@
 """The executor side of a write: sends operations and reports their outcomes."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -58,7 +59,6 @@ class WriteSpec:
     op: str
     keys: KeyColumns
     documents: tuple[str, ...]
-    ttl_s: float | None
     at_least_once: bool
 
 
@@ -67,7 +67,7 @@ class WriteTask:
     """Sends the operations of a Spark task.
 
     Input batches contain the key columns, `ROWS`, `PROBLEM`, `LATER_PARTS`, the documents (JSON text), and optionally
-    `DELETE`, `PARTITION` and `SEQUENCE`, with one row per operation. The parts of a key are in order.
+    `DELETE`, `PARTITION`, `SEQUENCE` and `EXPIRY`, with one row per operation. The parts of a key are in order.
 
     Output batches contain `COUNTS`, the columns `shown` of the input, `ROWS`, `CODE`, `DETAIL` and `RETRIABLE`: one
     row of counts per chunk, and one row per failure. With `stop_at_failure`, equal failures share a row, with the
@@ -132,7 +132,7 @@ class WriteTask:
         self, client: TaskClient, operations: pa.Table, op: str, documents: Sequence[str], token: Token | None
     ) -> pa.Table:
         spec = self.spec
-        batch, one_op = build_batch(operations, op, spec.keys, documents, token, spec.ttl_s if op != "delete" else None)
+        batch, one_op = build_batch(operations, op, spec.keys, documents, token, time.time())
         writer = None if token is None else token.writer
         try:
             response = client.batch(batch, op=one_op, writer=writer, at_least_once=spec.at_least_once)

@@ -89,6 +89,12 @@ class RowSelection:
         """Return the column's value in the last row, or in any row without an order."""
         return F.first(column) if self.order is None else F.max_by(column, self.masked(self.order))
 
+    def last_given(self, name: str) -> Column:
+        """Return the column's value in the last row where it is not null, or in any such row without an order."""
+        if self.order is None:
+            return F.first(name, ignorenulls=True)
+        return F.max_by(F.col(name), F.when(F.col(name).isNotNull(), self.masked(self.order)))
+
     def json_array(self, text: Column) -> Column:
         """Return the JSON documents of the rows, in order, as one JSON array."""
         if self.order is None:
@@ -112,7 +118,7 @@ def fold(leaves: Sequence[RowLeaf], selection: RowSelection, nulls: Nulls) -> Fo
             case "append" | "union" as rule:
                 _add_elements(result, row_leaf, selection, nulls, as_set=rule == "union")
             case "last" if nulls == "omit":
-                _add(result, row_leaf, _last_non_null(row_leaf.name, selection))
+                _add(result, row_leaf, selection.last_given(row_leaf.name))
             case "last":
                 last.append(F.col(row_leaf.name))
                 result.values.append(F.col(_LAST).getField(row_leaf.name))
@@ -138,12 +144,6 @@ def _add_sum(result: Fold, row_leaf: RowLeaf, values: Column) -> None:
     result.values.append(total)
     overflow = F.col(name).isNotNull() & total.isNull()
     result.overflows.append((overflow, f"{row_leaf.leaf.label}: the sum of the rows exceeds 64 bits"))
-
-
-def _last_non_null(name: str, selection: RowSelection) -> Column:
-    if selection.order is None:
-        return F.first(name, ignorenulls=True)
-    return F.max_by(F.col(name), F.when(F.col(name).isNotNull(), selection.masked(selection.order)))
 
 
 def _add_elements(result: Fold, row_leaf: RowLeaf, selection: RowSelection, nulls: Nulls, *, as_set: bool) -> None:

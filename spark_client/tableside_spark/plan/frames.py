@@ -26,6 +26,13 @@ def quoted(name: str) -> Column:
     return F.col(f"`{escaped}`")
 
 
+def named_column(frame: DataFrame, name: str) -> Column:
+    """Return the column with exactly this name. Raises `ValueError` if the frame has none."""
+    if name not in frame.columns:
+        raise ValueError(f"the frame has no column {name!r}; it has {', '.join(frame.columns)}")
+    return quoted(name)
+
+
 def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, ...]:
     """Return the key columns. Raises `ValueError` if one is missing or has a type that is not valid for keys."""
     require_supported_session(frame)

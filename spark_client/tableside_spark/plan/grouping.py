@@ -14,7 +14,7 @@ from pyspark.sql import (
     functions as F,  # noqa: N812 - its name everywhere
 )
 
-from tableside_spark.executor.operation_batch import DELETE, INVALID, LATER_PARTS, PROBLEM, ROWS, internal
+from tableside_spark.executor.operation_batch import DELETE, EXPIRY, INVALID, LATER_PARTS, PROBLEM, ROWS, internal
 from tableside_spark.plan import fold
 from tableside_spark.plan.fold import RowLeaf, RowSelection
 from tableside_spark.plan.frames import quoted
@@ -29,7 +29,8 @@ LIVE, _LAST, _UPDATES = map(internal, ("live", "last", "updates"))
 class Grouping:
     """Builds operations from checked rows. Here, every row is a separate operation.
 
-    The rows have the columns that identify an operation, `PROBLEM`, the documents, and optionally `ORDER` and `DELETE`.
+    The rows have the columns that identify an operation, `PROBLEM`, the documents, and optionally `ORDER`, `EXPIRY` and
+    `DELETE`.
     The operations have the same columns without `ORDER`, and `ROWS`. If `DELETE` is true and there is an update, the
     record is deleted before the update.
     """
@@ -78,7 +79,7 @@ class OnePerKey(Grouping):
 
 @dataclass(frozen=True, slots=True)
 class LastRowPerKey(OnePerKey):
-    """The last row of a key is used: its `columns`, which are its value, whether it is a delete, and its sequence."""
+    """The last row of a key is used: its `columns`, which are its value, whether it is a delete, and so on."""
 
     columns: tuple[str, ...]
     ordered: bool
@@ -107,6 +108,7 @@ class UpdatePerKey(OnePerKey):
     ordered: bool
     deletes: bool
     has_default: bool
+    has_expiry: bool
 
     def assign(self, rows: DataFrame) -> DataFrame:
         """Assign the valid rows of a key to one operation, or to several of limited size."""
@@ -156,6 +158,7 @@ class UpdatePerKey(OnePerKey):
             self._null_without_updates(text).alias(UPDATE),
             *([DEFAULT] if self.has_default else []),
             *([DELETE] if self.deletes else []),
+            *([EXPIRY] if self.has_expiry else []),
         )
 
     def _list(self, rows: DataFrame) -> DataFrame:
@@ -168,7 +171,8 @@ class UpdatePerKey(OnePerKey):
         selection = self._selection()
         default = [selection.first(F.col(DEFAULT)).alias(DEFAULT)] if self.has_default else []
         deletes = [F.bool_or(DELETE).alias(DELETE), selection.count().alias(_UPDATES)] if self.deletes else []
-        return [F.count(F.lit(1)).alias(ROWS), *default, *deletes]
+        expiry = [selection.last_given(EXPIRY).alias(EXPIRY)] if self.has_expiry else []
+        return [F.count(F.lit(1)).alias(ROWS), *default, *deletes, *expiry]
 
     def _null_without_updates(self, update: Column) -> Column:
         return F.when(F.col(_UPDATES) > 0, update) if self.deletes else update

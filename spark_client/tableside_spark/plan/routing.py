@@ -22,7 +22,13 @@ from tableside_client.table_schema import TableSchema, wire_keys
 from tableside_spark.executor.operation_batch import NO_PARTITION, PARTITION
 from tableside_spark.partitioning.partition_task import PartitionTask, range_error_text
 from tableside_spark.partitioning.partitioner import default_partition, partition_function
-from tableside_spark.plan.frames import quoted, require_free_names, require_supported_session, require_unique_names
+from tableside_spark.plan.frames import (
+    named_column,
+    quoted,
+    require_free_names,
+    require_supported_session,
+    require_unique_names,
+)
 from tableside_spark.versions import with_arrow_column
 
 _DEFAULT_COLUMN = "__tableside_default_partition"
@@ -136,11 +142,7 @@ def _with_partition_lists(
 
 
 def _optional_column(frame: DataFrame, name: str | None) -> Column:
-    if name is None:
-        return F.lit(None).cast("string")
-    if name not in frame.columns:
-        raise ValueError(f"the frame has no column {name!r}; it has {', '.join(frame.columns)}")
-    return quoted(name)
+    return F.lit(None).cast("string") if name is None else named_column(frame, name)
 
 
 def _normalize_lists(lists: Column, where: str, count: int) -> Column:

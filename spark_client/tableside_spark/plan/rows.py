@@ -19,8 +19,9 @@ from pyspark.sql.types import BooleanType, DataType, DecimalType, MapType, Strin
 from tableside_client.json_writer import DECIMAL_DIGITS_MAX, Decimals
 from tableside_client.operators import WHOLE_UPDATE
 from tableside_client.paths import names
-from tableside_spark.executor.operation_batch import DELETE, PROBLEM, SEQUENCE
+from tableside_spark.executor.operation_batch import DELETE, EXPIRY, PROBLEM, SEQUENCE
 from tableside_spark.plan import fold, json_columns
+from tableside_spark.plan.expiry import ExpiresAt, TtlS, expiry_checks, expiry_columns
 from tableside_spark.plan.fold import RowLeaf
 from tableside_spark.plan.frames import quoted, type_of
 from tableside_spark.plan.grouping import (
@@ -71,6 +72,8 @@ class WriteOptions:
     sequence_by: SequenceBy = None
     delete_when: Column | None = None
     partition_columns: tuple[str, ...] = ()
+    ttl_s: TtlS = None
+    expires_at: ExpiresAt = None
 
     @property
     def ordered(self) -> bool:
@@ -81,6 +84,16 @@ class WriteOptions:
     def sequence(self) -> tuple[str, ...]:
         """The column with the sequence, for ordered writes."""
         return () if self.sequence_by is None else (SEQUENCE,)
+
+    @property
+    def expiry(self) -> tuple[str, ...]:
+        """The column with the expiry, for writes that set it."""
+        return () if self.ttl_s is None and self.expires_at is None else (EXPIRY,)
+
+    @property
+    def own_columns(self) -> tuple[str, ...]:
+        """The columns that are not members by default: those of the key, and one that is named as the expiry."""
+        return (*self.keys, *[name for name in (self.ttl_s, self.expires_at) if isinstance(name, str)])
 
     @property
     def deletes(self) -> bool:
@@ -110,7 +123,7 @@ def puts(frame: DataFrame, value: Column, options: WriteOptions, *, one_per_key:
     ready = _check_rows(rows, [text.alias(VALUE)], [missing, *check], options)
     if not (options.ordered or one_per_key):
         return PreparedRows(ready, Grouping())
-    columns = (VALUE, *([DELETE] if options.deletes else []), *options.sequence)
+    columns = (VALUE, *([DELETE] if options.deletes else []), *options.sequence, *options.expiry)
     return PreparedRows(ready, LastRowPerKey(options.operation_keys, columns, options.ordered))
 
 
@@ -145,19 +158,19 @@ def updates(
     folds = is_foldable and folding is not False
     rows = ready if folds else ready.withColumn(UPDATE, _row_text(documents, row_leaves, options))
     document, has_default = documents[0] if folds else None, default is not None
-    markers = (options.nulls, options.ordered, options.deletes, has_default)
+    markers = (options.nulls, options.ordered, options.deletes, has_default, bool(options.expiry))
     kind = UpdatePerSequence if options.sequence else UpdatePerKey
     grouping = kind((*options.operation_keys, *options.sequence), document, tuple(row_leaves), *markers)
     return PreparedRows(rows, grouping, all(document.is_idempotent for document in documents))
 
 
-def row_value(frame: DataFrame, keys: Sequence[str], columns: Sequence[str] | None, value: str | None) -> Column:
-    """Return the value of a put: the column `value`, or a struct of `columns`, or of all columns except the key."""
+def row_value(frame: DataFrame, own: Sequence[str], columns: Sequence[str] | None, value: str | None) -> Column:
+    """Return the value of a put: the column `value`, or a struct of `columns`, or of all columns except its own."""
     if value is not None:
         if columns is not None:
             raise ValueError("value= and columns= cannot be combined")
         return quoted(value)
-    members = [name for name in frame.columns if name not in keys] if columns is None else names(columns, "columns")
+    members = [name for name in frame.columns if name not in own] if columns is None else names(columns, "columns")
     return object_column({name: quoted(name) for name in members})
 
 
@@ -260,7 +273,8 @@ def _select_inputs(frame: DataFrame, columns: Mapping[str, Column], options: Wri
     identifying = [  # without their collation, which could make different keys equal
         quoted(name).cast("string").alias(name) if name in texts else quoted(name) for name in options.operation_keys
     ]
-    return frame.select(*identifying, *given, *order, *deletes, *sequence)
+    expiry = expiry_columns(frame, options.ttl_s, options.expires_at)
+    return frame.select(*identifying, *given, *order, *deletes, *sequence, *expiry)
 
 
 def _delete_column(frame: DataFrame, options: WriteOptions) -> list[Column]:
@@ -277,8 +291,9 @@ def _check_rows(
     rows: DataFrame, columns: Sequence[Column], checks: Sequence[Check], options: WriteOptions
 ) -> DataFrame:
     """Return the rows ready for grouping: with their problems and documents."""
-    markers = [name for name in (ORDER, DELETE, SEQUENCE) if name in rows.columns]
+    markers = [name for name in (ORDER, DELETE, SEQUENCE, EXPIRY) if name in rows.columns]
     keys: list[Check] = [(quoted(key).isNull(), f"key column {key} is null") for key in options.keys]
+    checks = [*checks, *expiry_checks(rows)]
     if options.deletes:  # of deletes, only the key and the sequence are checked
         checks = [(None if condition is None else ~F.col(DELETE) & condition, text) for condition, text in checks]
     problem = json_columns.first_problem([*keys, *sequence_checks(rows, options.sequence_by), *checks]).alias(PROBLEM)

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from tableside_client.operators import MERGE_PATCH, OPERATORS, WHOLE_UPDATE
 from tableside_client.order_columns import DAY_US
-from tableside_spark.executor.operation_batch import DELETE, PROBLEM, SEQUENCE
+from tableside_spark.executor.operation_batch import DELETE, EXPIRY, PROBLEM, SEQUENCE
 from tableside_spark.plan.fold import RowLeaf
 from tableside_spark.plan.frames import quoted
 from tableside_spark.plan.grouping import LIVE, UpdatePerKey
@@ -123,12 +123,12 @@ class UpdatePerSequence(UpdatePerKey):
         return rows.withColumns({LIVE: is_live, SEQUENCE: own, **deletes})
 
     def _is_newest_of_a_member(self) -> Column:
-        """The condition for rows that write a member of which no newer row is known."""
+        """The condition for rows that write a member, or the expiry, of which no newer row is known."""
         if any(part.leaf.operator == WHOLE_UPDATE for part in self.leaves):
             return F.lit(True)
-        if self.nulls == "write":  # every row writes all members
-            return F.lit(False)
-        present = [F.col(part.name).isNotNull() for part in self.leaves]
+        # If nulls are written, every row writes all members.
+        members = [] if self.nulls == "write" else [part.name for part in self.leaves]
+        present = [F.col(name).isNotNull() for name in (*members, *([EXPIRY] if self.has_expiry else []))]
         newest = [each & (F.col(SEQUENCE) == self._newest(each)) for each in present]
         return functools.reduce(operator.or_, newest, F.lit(False))
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from typing import Any, get_args
 
 from pyspark.sql import Column, DataFrame
@@ -14,6 +13,7 @@ from tableside_client.runs import RUNS, Run
 from tableside_client.table_schema import TableSchema, wire_keys
 from tableside_spark.executor.operation_batch import PARTITION, KeyColumns, internal
 from tableside_spark.executor.write_task import WriteSpec
+from tableside_spark.plan.expiry import ExpiresAt, TtlS, checked_ttl_s
 from tableside_spark.plan.frames import require_unique_names
 from tableside_spark.plan.json_columns import Nulls
 from tableside_spark.plan.routing import TableRouting
@@ -92,11 +92,15 @@ class WriteRequest:
         decimals: Decimals = "number",
         order_by: OrderBy = None,
         delete_when: Column | str | None = None,
+        ttl_s: TtlS = None,
+        expires_at: ExpiresAt = None,
     ) -> WriteOptions:
         """Return the options that determine how rows become operations."""
         partition = () if self.partitions is None else (PARTITION,)
         deletes = delete_condition(delete_when, order_by, self.sequence_by)
-        return WriteOptions(self.keys, nulls, decimals, order_by, self.sequence_by, deletes, partition)
+        return WriteOptions(
+            self.keys, nulls, decimals, order_by, self.sequence_by, deletes, partition, checked_ttl_s(ttl_s), expires_at
+        )
 
     def rows(self) -> DataFrame:
         """The DataFrame, with one row per partition if partitions are given."""
@@ -105,19 +109,14 @@ class WriteRequest:
         routing = TableRouting(self.target.table, self.table_schema, self.keys, self.partitions)
         return routing.row_per_partition(self.frame)
 
-    def result(
-        self, prepared: PreparedRows, documents: tuple[str, ...], ttl_s: Any = None, **asked: Any
-    ) -> WriteSummary | StreamWrite:
+    def result(self, prepared: PreparedRows, documents: tuple[str, ...], **asked: Any) -> WriteSummary | StreamWrite:
         """Write a batch DataFrame now, or return the `StreamWrite` of a streaming one.
 
         `asked` are the other arguments that determine what is written, which another start of the run has to repeat.
         """
-        if ttl_s is not None and (isinstance(ttl_s, bool) or not isinstance(ttl_s, Real)):
-            raise TypeError(f"ttl_s must be a number of seconds, not {ttl_s!r}")
-        seconds = None if ttl_s is None else float(ttl_s)
         self._require_distinct_failure_columns(documents)
         target, keys = self.target, KeyColumns(*wire_keys(self.table_schema, self.keys))
-        spec = WriteSpec(target.connection, target.table, self.op, keys, documents, seconds, self.omits_tokens)
+        spec = WriteSpec(target.connection, target.table, self.op, keys, documents, self.omits_tokens)
         write = WriteJob(
             target, self.totals, self.table_schema.limits, spec, self.keys, prepared.harmless, self.on_error
         )
@@ -132,7 +131,7 @@ class WriteRequest:
             send = partial(job.run, write, prepared, WriteRun(lease.token, lease.token, is_repeatable=is_repeatable))
             if not isinstance(self.token, str):
                 return send()
-            run = self._run(self.token, {**asked, "ttl_s": seconds})
+            run = self._run(self.token, asked)
             return self._memory().once(run, self.resume, send, partial(job.skip, write, prepared))
 
     def _run(self, token: str, asked: Mapping[str, Any]) -> Run:

@@ -1,0 +1,268 @@
+"""`ttl_s` and `expires_at` as columns: each row sets the expiry of its record."""
+
+import datetime as dt
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812 - its name everywhere
+)
+from pyspark.sql.functions import col
+
+from spark_client.sessions import jvm, stored
+from spark_client.test_streams import finished, uncommitted
+from support.running import Service, running
+from tableside_client import Client
+from tableside_spark import Table, TableWriteError, progress
+
+pytestmark = jvm("spark")
+
+DEFAULT_S = 5_000
+NEVER, ABSENT = "never", "absent"
+TOLERANCE_S = 120
+
+CONFIG = {
+    "stores": {"s": {"kind": "memory"}, "p": {"kind": "memory"}, "q": {"kind": "memory"}}
+    | {"shards": {"kind": "partitioned", "partitions": ["p", "q"]}},
+    "tables": {"types": {"store": "s", "ttl_s": DEFAULT_S}, "formatted": {"store": "s", "ttl_s": DEFAULT_S}}
+    | {"shards": {"store": "shards"}, "replaced": {"store": "s", "generations": True}},
+}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("row_expiry")
+    (directory / "t.yaml").write_text(json.dumps(CONFIG))
+    with running(directory, directory / "t.yaml") as service:
+        yield service
+
+
+def left_s(service: Service, table: str) -> dict[Any, Any]:
+    """Return the seconds until each record of a table expires."""
+    now = dt.datetime.now(dt.UTC)
+    with Client(service.url) as client:
+        times = {record.key: record.expires_at for record in client.table(table).scan()}
+    return {
+        key: NEVER if at is None else (dt.datetime.fromisoformat(at) - now).total_seconds() for key, at in times.items()
+    }
+
+
+def about(seconds: float | str) -> Any:
+    """Return what equals the seconds until an expiry, give or take the time that a slow test takes."""
+    return seconds if seconds == NEVER else pytest.approx(seconds, abs=TOLERANCE_S)
+
+
+def save(frame: DataFrame, service: Service, table: str, **options: Any) -> None:
+    frame.write.format("tableside").options(url=service.url, table=table, key="k", **options).mode("append").save()
+
+
+IN_50_DAYS = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0) + dt.timedelta(days=50)
+
+
+@pytest.mark.parametrize(
+    ("argument", "expression", "expected"),
+    [
+        ("ttl_s", "cast(2000 as smallint)", 2_000),
+        ("ttl_s", "2000L", 2_000),
+        ("ttl_s", "2000.25F", 2_000),
+        ("ttl_s", "2000.25BD", 2_000),
+        ("ttl_s", "-1", NEVER),
+        ("ttl_s", "-1D", NEVER),
+        ("ttl_s", "cast(null as int)", DEFAULT_S),
+        ("ttl_s", "0.0001D", ABSENT),
+        ("ttl_s", "9223372036854775807L", NEVER),
+        ("expires_at", "current_timestamp() + interval 2000 seconds", 2_000),
+        ("expires_at", f"timestamp_ntz'{IN_50_DAYS:%Y-%m-%d %H:%M:%S}'", IN_50_DAYS),
+        ("expires_at", f"date'{IN_50_DAYS:%Y-%m-%d}'", IN_50_DAYS),
+        ("expires_at", "cast(null as timestamp)", DEFAULT_S),
+        ("expires_at", "date_from_unix_date(2147483647)", NEVER),
+        ("expires_at", "current_timestamp()", ABSENT),
+        ("expires_at", "timestamp'0001-01-01 00:00:00Z'", ABSENT),
+        ("expires_at", "date_from_unix_date(-2147483648)", ABSENT),
+    ],
+)
+def test_a_column_sets_the_expiry_of_each_record(
+    spark: SparkSession, tables: Service, argument: str, expression: str, expected: Any
+) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
+    table, frame = Table("types", tables.url), spark.sql(f"select 'a' k, 1 n, {expression} until")
+    arguments: dict[str, Any] = {argument: "until"}
+    assert table.put(frame, "k", **arguments).applied == 1
+    save(frame, tables, "formatted", **arguments)
+    if isinstance(expected, dt.datetime):
+        expected = (expected - dt.datetime.now(dt.UTC)).total_seconds()
+    for name in (table.name, "formatted"):
+        assert left_s(tables, name) == ({} if expected == ABSENT else {"a": about(expected)})
+        assert stored(tables, name) == ({} if expected == ABSENT else {"a": {"n": 1}})
+
+
+BAD = [("zero", 0.0), ("minus", -0.5), ("two", -2.0), ("nan", float("nan")), ("low", float("-inf"))]
+
+
+def test_a_row_with_an_invalid_time_to_live_fails_alone(spark: SparkSession, service: Service) -> None:
+    why = "ttl_s must be a number above 0, or -1 for no expiry"
+    rows = spark.createDataFrame([*BAD, ("good", 2_000.0), ("null", None), ("inf", float("inf"))], "k string, t double")
+    rows = rows.unionAll(rows.select("k", F.lit(3_000.0))).withColumn("n", F.lit(1))
+    for number, fold in enumerate((True, False, None)):
+        table = Table(f"expiry_bad_{number}", service.url)
+        options: dict[str, Any] = {"order_by": F.isnan("t") | (col("t") != 3_000), "on_error": "collect", "ttl_s": "t"}
+        if fold is None:
+            done = table.put(rows, "k", columns=["n"], **options)
+        else:
+            done = table.update(rows, "k", set=["n"], default={}, fold=fold, **options)
+        assert done.failures is not None
+        failed = {(row.k, row.code, row.detail) for row in done.failures.collect()}
+        assert failed == {(key, "invalid_operation", why) for key, _ in BAD}
+        assert left_s(service, table.name) == {key: about(3_000) for key, _ in BAD} | {
+            "good": about(2_000), "null": about(3_000), "inf": NEVER,
+        }  # fmt: skip
+    deletes = table.put(rows, "k", order_by="t", ttl_s="t", delete_when=F.lit(True))
+    assert (deletes.failed, stored(service, table.name)) == (0, {})
+    with pytest.raises(TableWriteError, match=why):
+        table.put(rows, "k", ttl_s=0)
+    with pytest.raises(Exception, match=why):
+        save(rows.where("k = 'nan'"), service, table.name, ttl_s="t")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"ttl_s": "n", "expires_at": "at"}, "ttl_s and expires_at cannot be combined"),
+        ({"ttl_s": "k"}, "ttl_s is string: it must be a number of seconds"),
+        ({"ttl_s": "N"}, "no column 'N'"),
+        ({"expires_at": "n"}, "expires_at is int: it must be a timestamp or a date"),
+        ({"expires_at": "gone"}, "no column 'gone'"),
+    ],
+)
+def test_invalid_arguments_are_refused_before_the_write(
+    spark: SparkSession, service: Service, arguments: dict[str, Any], match: str
+) -> None:
+    frame, table = spark.sql("select 'a' k, 1 n, current_timestamp() at"), Table("expiry_refused", service.url)
+    for write in (table.put, lambda *given, **more: table.update(*given, set=["n"], **more)):
+        with pytest.raises(ValueError, match=match):
+            write(frame, "k", **arguments)
+    with pytest.raises(Exception, match=match):
+        save(frame, service, table.name, **arguments)
+
+
+Event = tuple[str, int, bool, int | None, int]
+
+
+def events(count: int) -> list[Event]:
+    """Return rows of few keys in any order: key, time, whether it is a delete, time to live, and a number."""
+    chance = random.Random(5)
+    lives = [None, None, -1, *range(1_000, 9_000, 1_000)]
+    return [
+        (f"k{chance.randrange(15)}", at, chance.random() < 0.15, chance.choice(lives), at)
+        for at in chance.sample(range(count), count)
+    ]
+
+
+def naive(rows: list[Event], *, puts: bool) -> dict[str, Any]:
+    """Apply the rows in the order of their time, one after the other, and return the times to live."""
+    found: dict[str, Any] = {}
+    for key, _, is_delete, ttl_s, _ in sorted(rows, key=lambda row: row[1]):
+        if is_delete:
+            found.pop(key, None)
+        elif ttl_s is not None:
+            found[key] = NEVER if ttl_s == -1 else about(ttl_s)
+        elif puts or key not in found:
+            found[key] = NEVER
+    return found
+
+
+@pytest.mark.parametrize("order", ["order_by", "sequence_by"])
+@pytest.mark.parametrize("verb", ["put", "folded", "listed", "omitted"])
+def test_rows_of_a_key_set_the_expiry_as_if_applied_one_after_the_other(
+    spark: SparkSession, service: Service, verb: str, order: str
+) -> None:
+    rows, table = events(200), Table(f"expiry_rows_{verb}_{order}", service.url)
+    options: dict[str, Any] = {order: "at", "ttl_s": "ttl", "delete_when": "gone"}
+    halves = [rows[::2], rows[1::2]] if order == "sequence_by" else [rows]
+    for half in halves:
+        frame = spark.createDataFrame(half, "k string, at long, gone boolean, ttl int, n int")
+        if verb == "put":
+            done = table.put(frame, "k", columns=["n"], **options)
+        else:
+            ordered = order == "sequence_by"
+            options["nulls"] = "omit" if verb == "omitted" else "write"
+            more: dict[str, Any] = {} if ordered else {"default": {}, "fold": verb != "listed"}
+            done = table.update(frame, "k", {"$set": {"n": col("n")}}, **options, **more)
+        assert done.sent == len(half)
+    assert left_s(service, table.name) == naive(rows, puts=verb == "put")
+    last = {key: n for key, _, is_delete, _, n in sorted(rows, key=lambda row: row[1]) if not is_delete}
+    assert stored(service, table.name) == {key: {"n": last[key]} for key in naive(rows, puts=True)}
+
+
+def test_a_named_expiry_is_not_a_member_unless_it_is_listed(spark: SparkSession, tables: Service) -> None:
+    table, frame = Table("types", tables.url), spark.sql("select 'a' k, 1 n, 2000 ttl")
+    for columns, ttl_s, value in (
+        (None, "ttl", {"n": 1}),
+        (None, col("ttl"), {"n": 1, "ttl": 2000}),
+        (["ttl"], "ttl", {"ttl": 2000}),
+    ):
+        table.put(frame, "k", columns=columns, ttl_s=ttl_s)
+        assert stored(tables, table.name) == {"a": value}
+    run = [table.put(frame, "k", ttl_s=seconds, token="run") for seconds in (60, 60.0)]
+    assert [summary.finished_before for summary in run] == [False, True]
+    text = frame.selectExpr("k", "'{\"m\": 2}' doc", "ttl")
+    save(text, tables, table.name, value="doc", ttl_s="ttl")
+    assert stored(tables, table.name) == {"a": {"m": 2}}
+    save(frame, tables, table.name, ttl_s="3000")
+    assert left_s(tables, table.name) == {"a": about(3_000)}
+    for replace in (
+        lambda: Table("replaced", tables.url).replace(frame, "k", ttl_s="ttl"),
+        lambda: frame.write.format("tableside")
+        .options(url=tables.url, table="replaced", key="k", ttl_s="ttl").mode("overwrite").save(),
+    ):  # fmt: skip
+        replace()
+        assert (stored(tables, "replaced"), left_s(tables, "replaced")) == ({"a": {"n": 1}}, {"a": about(2_000)})
+
+
+def test_each_partition_of_a_row_gets_its_expiry(spark: SparkSession, tables: Service) -> None:
+    frame = spark.sql("select 'a' k, 1 n, 2000 ttl, array(0, 1) parts union select 'b', 2, 3000, array(1)")
+    done = Table("shards", tables.url).put(frame, "k", columns=["n"], ttl_s="ttl", partitions=col("parts"))
+    assert done.applied == 3
+    with Client(tables.url) as client:
+        records = [(record.key, record.partition) for record in client.table("shards").scan()]
+    assert sorted(records) == [("a", 0), ("a", 1), ("b", 1)]
+    assert left_s(tables, "shards") == {"a": about(2_000), "b": about(3_000)}
+
+
+@pytest.mark.parametrize("verb", ["put", "update", "ordered", "format"])
+def test_a_late_stream_whose_records_have_expired_goes_on(
+    spark: SparkSession, service: Service, tmp_path: Path, verb: str
+) -> None:
+    name, checkpoint = f"expiry_stream_{verb}", str(tmp_path / "checkpoint")
+    now = dt.datetime.now(dt.UTC)
+    times = {"past": now - dt.timedelta(days=3), "soon": now + dt.timedelta(seconds=2_000), "none": None}
+    rows = [{"k": key, "n": 1, "until": time and time.isoformat()} for key, time in times.items()]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text("\n".join(map(json.dumps, rows)))
+    stream = spark.readStream.schema("k string, n int, until timestamp").json(str(tmp_path / "in"))
+    with Client(service.url) as client:
+        client.table(name).load((key, {"n": 0}) for key in times)
+    for _ in range(2):
+        if verb == "format":
+            options = {"url": service.url, "table": name, "key": "k", "expires_at": "until"}
+            writer = stream.writeStream.format("tableside").options(**options, checkpointLocation=checkpoint)
+            query = finished(writer.trigger(availableNow=True).start())
+        else:
+            table = Table(name, service.url)
+            counting = (
+                table.update(stream, "k", {"$inc": {"n": col("n")}}, expires_at="until", default={"n": 0})
+                if verb == "update"
+                else table.put(stream, "k", expires_at="until", sequence_by="n" if verb == "ordered" else None)
+            )
+            query = finished(counting.start(checkpoint, availableNow=True))
+            assert sum(batch.failed for batch in progress(query)) == 0
+        assert query.exception() is None
+        assert stored(service, name) == {"soon": {"n": 1}, "none": {"n": 1}}
+        assert left_s(service, name) == {"soon": about(2_000), "none": NEVER}
+        uncommitted(tmp_path / "checkpoint")
