@@ -24,7 +24,7 @@ from spark_client.stream_notes import Checkpoint
 from support.running import Service
 from support.waiting import until
 
-pytestmark = [pytest.mark.daily, jvm("state")]
+pytestmark = [pytest.mark.daily, *jvm("state")]
 
 KILLS, KILLS_FULL = (2,), (1, 2, 4)
 """The micro-batches when the driver is killed, in a default run and in a full run."""
