@@ -163,6 +163,7 @@ from .values import (
     check_elements as check_elements,
     decode as decode,
     encode as encode,
+    encode_foreign as encode_foreign,
     encode_sorted as encode_sorted,
     normalize_number as normalize_number,
     parse as parse,

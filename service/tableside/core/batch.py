@@ -20,6 +20,7 @@ from .operations import Get, Key, Operation, Outcome, Record, Written
 
 Item = TypeVar("Item", covariant=True)
 Cell = TypeVar("Cell")
+Group = TypeVar("Group")
 
 Column: TypeAlias = Sequence[Any] | pa.Array
 
@@ -295,24 +296,22 @@ def apply_by_kind(operations: Sequence[Operation], apply: Callable[[Batch], Appl
     """Apply the operations of each kind together, the kinds concurrently. Keep the order of outcomes."""
     if (batch := batch_of(operations)) is not None:
         return apply(batch)
-    positions: dict[type, list[int]] = {}
-    for position, operation in enumerate(operations):
-        positions.setdefault(type(operation), []).append(position)
-    batches = [apply(Batch.of([operations[position] for position in of_kind])) for of_kind in positions.values()]
-    return _gathered(positions.values(), batches)
+    return apply_in_groups(operations, list(map(type, operations)), lambda _, of_kind: apply(Batch.of(of_kind)))
 
 
-def apply_in_groups(batch: Batch, groups: Sequence[str], apply: Callable[[str, Batch], Applying]) -> Applying:
+def apply_in_groups(
+    operations: Sequence[Operation], groups: Sequence[Group], apply: Callable[[Group, Any], Applying]
+) -> Applying:
     """Apply the operations of each group together, the groups concurrently. Keep the order of outcomes.
 
-    `groups` are the names of the operations' groups.
+    `groups` are the groups of the operations. `apply` gets a group, and its operations: a batch if all are.
     """
-    positions: dict[str, list[int]] = {}
+    positions: dict[Group, list[int]] = {}
     for position, group in enumerate(groups):
         positions.setdefault(group, []).append(position)
     if len(positions) == 1:
-        return apply(groups[0], batch)
-    parts = [apply(group, batch.at(of_group)) for group, of_group in positions.items()]
+        return apply(groups[0], operations)
+    parts = [apply(group, at_positions(operations, of_group)) for group, of_group in positions.items()]
     return _gathered(positions.values(), parts)
 
 

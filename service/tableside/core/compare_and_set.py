@@ -49,8 +49,8 @@ class Replacement(msgspec.Struct, frozen=True):
 class VersionedRecords(Protocol):
     """Reads records with their versions, and replaces those whose version is unchanged. Implemented by a store."""
 
-    async def read(self, keys: Sequence[Key], until: float) -> Sequence[VersionedRecord | TableError]:
-        """Read records with strong consistency."""
+    async def read(self, writes: Sequence[Write], until: float) -> Sequence[VersionedRecord | TableError]:
+        """Read the records of writes with strong consistency."""
         ...
 
     async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
@@ -109,7 +109,7 @@ class CompareAndSet:
             return []
         outcomes: list[Outcome | bool] = []
         replacements: dict[int, Replacement] = {}
-        current = deque(await self._records.read([write.key for write in writes], until))
+        current = deque(await self._records.read(writes, until))
         now, yielder = self._clock(), Yielder()
         late = time.monotonic() >= until
         for index, write in enumerate(writes):

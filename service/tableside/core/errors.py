@@ -1,25 +1,5 @@
 """The errors of operations: a small closed hierarchy, independent of HTTP and of drivers.
 
-    TableError
-    ├── RecordNotFound
-    ├── TableNotFound
-    ├── GenerationNotFound
-    ├── GenerationSealed        a generation that does not load takes no writes
-    ├── MalformedRequest        cannot be parsed, or has the wrong structure
-    ├── InvalidOperation        parsed, but the key, value, update or operation is not valid
-    ├── TooLarge                exceeds a limit. For a get in a batch, a request for that key alone may succeed
-    ├── PreconditionFailed
-    ├── Unsupported             the store or the table lacks the capability
-    ├── RecordUnreadable        another tool wrote the record, and it is not a JSON object
-    ├── Contended               compare-and-set gave up, retriable
-    ├── Overloaded              shed, or draining, retriable
-    ├── Throttled               a rate limit of the service or of the store, retriable
-    ├── StoreUnavailable        the store could not be reached, or did not respond, retriable
-    │   ├── WritesRejected      the store accepts no writes, retriable
-    │   └── StoreMisconfigured  the store rejects its settings: user, rights, database, TLS
-    ├── DeadlineExceeded        retriable
-    └── Internal                a bug in the service
-
 An error is both a value (an outcome) and an exception: stores return it as an outcome, the HTTP layer raises it.
 """
 

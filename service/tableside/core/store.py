@@ -19,9 +19,10 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
 import time
 from collections.abc import Callable, Sequence, Sized
 from copy import copy
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
+from pydantic import BaseModel
 
 from .budget import NO_DEADLINE, Budget
 from .errors import TableError, TooLarge
@@ -38,6 +39,9 @@ DELETE_MEMORY_S = 7 * 86_400.0
 
 GENERATION_IN_STORE = "_ts_"
 """Between the name of a table in the store and the number of its generation."""
+
+
+Options = TypeVar("Options", bound=BaseModel)
 
 
 class TableSpec(msgspec.Struct, frozen=True):
@@ -72,6 +76,10 @@ class TableSpec(msgspec.Struct, frozen=True):
         """Raise TooLarge if the text of a value is longer than `value_bytes_max`."""
         if len(text) > self.value_bytes_max:
             raise TooLarge(f"a value may have at most {self.value_bytes_max} bytes (value_bytes_max)")
+
+    def options_of(self, kind: type[Options]) -> Options:
+        """Return the options of the table, which are of this kind, or the defaults."""
+        return self.options if isinstance(self.options, kind) else kind()
 
     @property
     def first_name(self) -> str:

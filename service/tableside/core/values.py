@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 import orjson
 
-from .errors import InvalidOperation, MalformedRequest, TooLarge
+from .errors import InvalidOperation, MalformedRequest, RecordUnreadable, TableError, TooLarge
 
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 JsonObject: TypeAlias = dict[str, Json]
@@ -82,6 +82,16 @@ def parse_unlimited(text: bytes | str) -> Json:
 def encode(value: object) -> bytes:
     """Return the canonical JSON text of a value. Raise InvalidOperation if the value is not valid."""
     return _encode(value, 0)
+
+
+def encode_foreign(text: bytes) -> bytes:
+    """Return the canonical text of a value that another tool wrote. Raise RecordUnreadable if it is not valid."""
+    try:
+        return encode(parse(text))
+    except TooLarge as error:
+        raise RecordUnreadable(f"another tool wrote the record: {error.detail}") from None
+    except TableError:
+        raise RecordUnreadable("another tool wrote the record, and it is not a valid JSON object") from None
 
 
 def parse_all(texts: Sequence[bytes | str]) -> list[Json] | None:

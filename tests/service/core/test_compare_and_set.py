@@ -29,8 +29,9 @@ class Dictionary(VersionedRecords):
         self.intruders: list[Stored] = []
         self.refusal: TableError | None = None
 
-    async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
+    async def read(self, writes: Sequence[Write], until: float) -> list[VersionedRecord | TableError]:
         self.reads += 1
+        keys = [write.key for write in writes]
         await asyncio.sleep(0)
         found = [VersionedRecord(self.records.get(key), self.records.get(key)) for key in keys]
         await asyncio.sleep(0)

@@ -156,17 +156,17 @@ async def test_a_change_of_another_tool_between_read_and_write_is_detected(
         await written(store, put("a", {"n": 1, "list": [1]}))
     else:
         await put_item(dynamodb_client, name, {**KEY, "n": {"N": "1"}, "list": {"L": [{"N": "1"}]}})
-    write = store._calls.write
+    call = store._calls.call
     turns: list[int] = []
 
-    async def late(verb: str, parameters: dict[str, Any], until: float) -> Any:
-        if not turns:
+    async def late(verb: str, parameters: dict[str, Any], until: float, *, writes: bool = False) -> Any:
+        if writes and not turns:
             turns.append(1)
             change = {"Key": KEY, "UpdateExpression": "ADD n :n", "ExpressionAttributeValues": {":n": {"N": "10"}}}
             await dynamodb_client.call("update_item", {"TableName": name, **change})
-        return await write(verb, parameters, until)
+        return await call(verb, parameters, until, writes=writes)
 
-    monkeypatch.setattr(store._calls, "write", late)
+    monkeypatch.setattr(store._calls, "call", late)
     await written(store, update("a", {"$inc": {"m": 1}, "$set": {"n": 2}, "$push": {"list": 1}}))
     assert same(await value(store, "a"), {"n": 2, "m": 1, "list": [1, 1]})
     turns.clear()

@@ -71,7 +71,7 @@ class DynamodbBackend:
     @classmethod
     def table_faults(cls, settings: DynamodbSettings, spec: TableSpec) -> Iterable[TableError]:
         """Return the reasons why a table can never be opened."""
-        return _table_faults(spec, _options(spec).ttl_attribute)
+        return _table_faults(spec, spec.options_of(DynamodbTableOptions).ttl_attribute)
 
     async def store(self, spec: TableSpec) -> DynamodbStore:
         """Return the store of one table. Create the table if it is absent and `create` is set.
@@ -79,7 +79,7 @@ class DynamodbBackend:
         Raise StoreUnavailable, TableNotFound, or Unsupported or InvalidOperation if the table differs from the
         configuration.
         """
-        options = _options(spec)
+        options = spec.options_of(DynamodbTableOptions)
         for fault in _table_faults(spec, options.ttl_attribute):
             raise fault
         try:
@@ -212,10 +212,6 @@ class DynamodbBackend:
         except (ResourceInUse, TableError) as error:
             # Another replica turned it on, or DynamoDB requires an hour between changes. Reads do not depend on it.
             log.warning("DynamoDB: table %s: cannot turn on time to live: %s", name, error)
-
-
-def _options(spec: TableSpec) -> DynamodbTableOptions:
-    return spec.options if isinstance(spec.options, DynamodbTableOptions) else DynamodbTableOptions()
 
 
 def _table_faults(spec: TableSpec, ttl_attribute: str) -> Iterator[TableError]:

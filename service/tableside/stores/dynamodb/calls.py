@@ -65,10 +65,6 @@ class TableCalls:
         """Return DynamoDB's response for the table. Raise ConditionFailed or a TableError."""
         return await self._client.call(verb, {"TableName": self._table, **parameters}, until, writes=writes)
 
-    async def write(self, verb: str, parameters: dict[str, Any], until: float) -> Item:
-        """Execute one write and return its response. Raise ConditionFailed or a TableError."""
-        return await self.call(verb, parameters, until, writes=True)
-
     async def get(
         self, keys: Sequence[Key], until: float, *, consistent: bool = True, only: str | None = None
     ) -> list[Item | TableError | None]:

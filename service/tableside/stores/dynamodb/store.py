@@ -48,8 +48,8 @@ from ...core import (
     Write,
     Written,
     Yielder,
+    apply_in_groups,
     chunks_of,
-    gather_bounded,
     has_only,
     is_remembered,
     live_record,
@@ -102,21 +102,10 @@ class DynamodbStore:
         self._scans = PageReader(self._calls, spec, layout, clock)
         self._compare = CompareAndSet(spec, VersionedItems(self._calls, layout, clock), clock=clock, etag=_new_version)
 
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply operations: each method once for all its operations, and the methods concurrently."""
-        methods: dict[_Method, list[int]] = {}
-        for index, operation in enumerate(operations):
-            methods.setdefault(self._method(operation), []).append(index)
-        until = budget.until
-        calls = [
-            (method if method == self._get else partial(_in_parts, method))([operations[at] for at in indices], until)
-            for method, indices in methods.items()
-        ]
-        outcomes: list[Outcome] = [None] * len(operations)
-        for indices, results in zip(methods.values(), await gather_bounded(calls, len(calls)), strict=True):
-            for index, result in zip(indices, results, strict=True):
-                outcomes[index] = result
-        return outcomes
+        methods = list(map(self._method, operations))
+        return await apply_in_groups(operations, methods, partial(_in_parts, until=budget.until))
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page, in sort order within a partition, otherwise in DynamoDB's own order."""
@@ -130,7 +119,7 @@ class DynamodbStore:
         """Delete the table. Succeeds if another process deletes it."""
         with contextlib.suppress(TableNotFound):
             try:
-                await self._calls.write("delete_table", {}, math.inf)
+                await self._calls.call("delete_table", {}, math.inf, writes=True)
             except ResourceInUse:
                 await self._check_deleting()
 
@@ -222,7 +211,7 @@ class DynamodbStore:
                 verb = "put_item"
                 new, outcome = await converted(size_bytes(write), partial(self._new_item, write))
                 item = {"Item": new}
-            await self._calls.write(verb, {**item, **condition}, until)
+            await self._calls.call(verb, {**item, **condition}, until, writes=True)
         except ConditionFailed:
             return False
         except TableError as error:
@@ -243,7 +232,7 @@ class DynamodbStore:
                 return False
             key = {"Key": self._layout.key_item(update.key), "ReturnValues": "ALL_NEW"}
             on_failure = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-            result = await self._calls.write("update_item", {**key, **on_failure, **expression}, until)
+            result = await self._calls.call("update_item", {**key, **on_failure, **expression}, until, writes=True)
             return await self._updated_outcome(update, result["Attributes"], now)
         except ConditionFailed as failure:
             if failure.item_returned or update.default is None:
@@ -321,10 +310,12 @@ class DynamodbStore:
         return Written(stored.etag, value=stored.value if update.returning else None, expires_ms=stored.expires_ms)
 
 
-async def _in_parts(apply: _Method, writes: Sequence[Any], until: float) -> list[Outcome]:
-    """Apply the writes part by part, until the deadline or until the returned values exceed READ_BYTES_MAX."""
+async def _in_parts(apply: _Method, operations: Sequence[Any], until: float) -> list[Outcome]:
+    """Apply writes part by part, until the deadline or until the returned values exceed READ_BYTES_MAX."""
+    if isinstance(operations[0], Get):
+        return await apply(operations, until)
     outcomes, returned_bytes = list[Outcome](), 0
-    for part in chunks_of(writes, PART_WRITES_MAX, PART_BYTES_MAX, size_bytes):
+    for part in chunks_of(operations, PART_WRITES_MAX, PART_BYTES_MAX, size_bytes):
         if returned_bytes > READ_BYTES_MAX:
             results: list[Outcome] = [NOT_READ] * len(part)
         elif time.monotonic() >= until:

@@ -20,7 +20,6 @@ from ...core import (
     Edits,
     Json,
     JsonObject,
-    Key,
     MergePatch,
     Outcome,
     Path,
@@ -30,6 +29,7 @@ from ...core import (
     TableError,
     Update,
     VersionedRecord,
+    Write,
     Yielder,
     decode,
     encode_sorted,
@@ -249,11 +249,11 @@ class VersionedItems:
         self._layout = layout
         self._clock = clock
 
-    async def read(self, keys: Sequence[Key], until: float) -> Sequence[VersionedRecord | TableError]:
-        """Read records with strong consistency."""
+    async def read(self, writes: Sequence[Write], until: float) -> Sequence[VersionedRecord | TableError]:
+        """Read the records of writes with strong consistency."""
         records: list[VersionedRecord | TableError] = []
         yielder = Yielder()
-        for item in await self._calls.get(keys, until):
+        for item in await self._calls.get([write.key for write in writes], until):
             await yielder.maybe_yield()
             if isinstance(item, TableError):
                 records.append(item)
@@ -271,7 +271,7 @@ class VersionedItems:
             stored = replacement.changed.stored
             value = b"" if stored is None else stored.value or b""
             verb, parameters, etag = await converted(len(value), partial(self._request, replacement))
-            await self._calls.write(verb, parameters, until)
+            await self._calls.call(verb, parameters, until, writes=True)
         except ConditionFailed:
             return False
         except TableError as error:

@@ -155,7 +155,7 @@ def _check_server(info: dict[str, str], *, cluster: bool) -> None:
 
 def _names_and_index(spec: TableSpec, *, cluster: bool) -> tuple[KeyNames, PartitionIndex | None]:
     """Return the names of a table's records and the index of its partitions. Raise InvalidOperation for bad options."""
-    options = spec.options if isinstance(spec.options, RedisTableOptions) else RedisTableOptions()
+    options = spec.options_of(RedisTableOptions)
     prefix = options.prefix or f"{spec.first_name}:"
     if spec.generation > 1:
         prefix = f"{spec.generation}@{prefix}"

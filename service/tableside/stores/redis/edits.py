@@ -31,9 +31,8 @@ from ...core import (
     shared,
     transition,
 )
-from . import remembered
 from .connection import Reply
-from .records import etag_of, pack_all, value_of
+from .records import REMEMBER, etag_of, pack_all, side_elements, value_of
 from .scripts import RecordScript
 from .writes import UNDECIDED, RecordScripts, decided, failures
 
@@ -52,7 +51,7 @@ PLANS_MAX = 256
 _SIMPLE_NAME = re.compile("[A-Za-z0-9_-]+")
 
 EDIT = RecordScript(
-    remembered.REMEMBER
+    REMEMBER
     + f"""
 local INTEGER_MAX, EDITED_BYTES_MAX = {INTEGER_MAX}, {EDITED_BYTES_MAX}
 
@@ -206,7 +205,7 @@ class RecordEditor:
             pack_all([b""] * len(plans)),
             shared([plan.default for plan in plans]),
             shared([b"%d" % plan.default_ttl_ms for plan in plans]),
-            remembered.elements(updates),
+            side_elements(updates),
         ]
         return await self._scripts.run(EDIT, updates.keys, columns, until)
 

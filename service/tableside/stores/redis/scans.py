@@ -241,18 +241,10 @@ class NamedPageBuilder(PageBuilder):
         return 1 + left_bytes * self.count // max(1, self._scan.bytes_max - self.bytes_left)
 
 
-class TableScanner:
-    """Reads pages of one table."""
-
-    def __init__(self, servers: Servers, names: KeyNames, reads: RecordReader) -> None:
-        self._keyspace = Keyspace(servers)
-        self._names = names
-        self._reads = reads
-
-    async def page(self, scan: Scan) -> Page:
-        """Read a page in no particular order."""
-        with closing(_PageScan(scan, self._keyspace, self._names, self._reads)) as page:
-            return await page.read()
+async def read_page(scan: Scan, servers: Servers, names: KeyNames, reads: RecordReader) -> Page:
+    """Read a page of a table in no particular order."""
+    with closing(_PageScan(scan, Keyspace(servers), names, reads)) as page:
+        return await page.read()
 
 
 class _PageScan:

@@ -13,7 +13,7 @@ import msgspec
 from hiredis import pack_command
 
 from ...core import EXPIRY_MS_MAX
-from .remembered import OUTLIVES
+from .records import OUTLIVES
 
 LONG_WORD_BYTES = 65_536
 """Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""

@@ -1,9 +1,12 @@
 """The Redis store: one table's operations, scans and splits."""
 
 import math
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import cast
+
+from msgspec.structs import replace
 
 from ...core import (
     NO_DEADLINE,
@@ -33,15 +36,19 @@ from ...core import (
     requests_memory,
     shared,
 )
-from .drops import drop
 from .edits import RecordEditor
-from .keys import KeyNames, PartitionIndex, slot_splits
+from .errors import from_unexpected_reply
+from .keys import ALL_SLOTS, KeyNames, PartitionIndex, format_slots, slot_splits
 from .partition_scans import PartitionScanner
 from .reads import RecordReader
-from .remembered import is_simple
-from .scans import TableScanner
+from .records import is_simple
+from .scans import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, read_page, scan_node
+from .scripts import Command
 from .servers import Servers
 from .writes import RecordScripts, RecordWriter, RedisVersionedRecords
+
+UNLINK_MAX_S = 5.0
+"""How long the removal of the names from one SCAN may take."""
 
 
 class RedisStore:
@@ -77,17 +84,14 @@ class RedisStore:
         scripts = RecordScripts(servers, names, index, spec.delete_memory_s)
         self._writes = RecordWriter(scripts, spec)
         self._edits = RecordEditor(scripts, spec)
-        self._scans = TableScanner(servers, names, self._reads)
         self._partition_scans = (
             None
             if index is None
             else PartitionScanner(servers, names, self._reads, index, scripts, exclusive=exclusive)
         )
+        self._records = RedisVersionedRecords(names, self._reads, scripts)
         # The server's clock decides expiry: with a clock that is always 0, expiry times are times to live.
-        compare_and_set = partial(CompareAndSet, spec, clock=lambda: 0)
-        self._conditional = compare_and_set(RedisVersionedRecords(names, self._reads, scripts, tokened=False))
-        self._with_side_keys = RedisVersionedRecords(names, self._reads, scripts, tokened=True)
-        self._remembering = compare_and_set(self._with_side_keys)
+        self._compare_and_set = CompareAndSet(spec, self._records, clock=lambda: 0)
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
@@ -104,7 +108,7 @@ class RedisStore:
         return outcomes
 
     async def _stored(self, key: Key, until: float) -> Stored | TableError | None:
-        [found] = await self._with_side_keys.read([key], until)
+        [found] = await self._records.read_keys([key], until, sides=True)
         return found if isinstance(found, TableError) else found.stored
 
     def _ways(self, batch: Batch) -> Sequence[str]:
@@ -123,20 +127,18 @@ class RedisStore:
     async def _write(self, way: str, batch: Batch, until: float) -> Sequence[Outcome]:
         if way == "no memory":
             return [Unsupported(_NO_MEMORY)] * len(batch)
-        changes_side_keys = any(map(batch.has, ("token", "order", "forget")))
-        compare_and_set = self._remembering if changes_side_keys else self._conditional
         if way == "compare and set":
-            return await compare_and_set.apply(batch, until)
+            return await self._compare_and_set.apply(batch, until)
         if batch.kind is Delete:
             return await self._writes.delete(batch, until)
         apply = self._writes.put if batch.kind is Put else self._edits.apply
-        return await apply(batch, compare_and_set, until)
+        return await apply(batch, self._compare_and_set, until)
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page: of an indexed partition in sort order, else in no particular order."""
         if self._partition_scans is not None and scan.partition is not None and scan.split is None:
             return await self._partition_scans.page(scan, scan.partition)
-        return await self._scans.page(scan)
+        return await read_page(scan, self._servers, self._names, self._reads)
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the slots of a cluster. A single server is one split."""
@@ -144,8 +146,36 @@ class RedisStore:
         return slot_splits([slots for _, slots in nodes] if self._servers.is_cluster else [], count_max)
 
     async def drop(self) -> None:
-        """Remove the records, and all that Redis keeps of them."""
-        await drop(self._servers, self._names)
+        """Remove the records, side keys and indexes. Raise a TableError if that fails.
+
+        One SCAN finds all of them, because their names contain the table's prefix. A drop that was interrupted leaves
+        a smaller table, which another drop removes.
+        """
+        keyspace, node, count = Keyspace(self._servers), None, COUNT_MAX
+        left: Position | None = Position(format_slots(ALL_SLOTS))
+        while left is not None:
+            if node is None:
+                node, left = await keyspace.start_node(left)
+            run, cursor, names = await scan_node(node, left.cursor, self._names.every_pattern, count)
+            if left.run not in ("", run):
+                left, node = left.restarted(), None
+                continue
+            owned = [name.decode() for name in names if self._names.owns(name)]
+            await self._unlink(owned)
+            count = COUNT_MAX if owned else min(count * 2, COUNT_SPARSE_MAX)
+            if cursor:
+                left = replace(left, run=run, cursor=cursor)
+            else:
+                left, node = left.without(await keyspace.finished_slots(node, left)), None
+
+    async def _unlink(self, names: Sequence[str]) -> None:
+        groups = self._servers.groups(names)
+        commands = [Command(("UNLINK", *(names[at] for at in group)), (), slot) for group, slot in groups]
+        until = time.monotonic() + UNLINK_MAX_S
+        replies = await self._servers.run(commands, until, writes=True) if commands else []
+        for reply in replies:
+            if type(reply) is not int:
+                raise from_unexpected_reply(reply, applied="unknown")
 
 
 _SCRIPTED: dict[type, set[str]] = {

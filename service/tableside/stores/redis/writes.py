@@ -24,18 +24,18 @@ from ...core import (
     TableError,
     TableSpec,
     VersionedRecord,
+    Write,
     Written,
     chunks_of,
     expiry_ms,
     is_remembered,
     shared,
 )
-from . import remembered
 from .connection import REQUEST_BYTES_MAX, Reply
 from .errors import from_unexpected_reply
 from .keys import KeyNames, PartitionIndex, side_keys
 from .reads import RecordReader, ScriptResult
-from .records import etag_of, pack_all, stored, wrong_type
+from .records import REMEMBER, etag_of, pack_all, pack_side, side_elements, stored, wrong_type
 from .scripts import Column, Command, RecordScript
 from .servers import COMMAND_KEYS_MAX, KeyGroup, Servers
 
@@ -46,7 +46,7 @@ RECORD_CHANGED = -1
 """The script's result for a record that has changed since it was read."""
 
 PUT = RecordScript(
-    remembered.REMEMBER
+    REMEMBER
     + f"""
 -- Puts records. Arguments: the value, the time to live in ms (0: no expiry), and the element of the side key by which
 -- the record remembers the put (empty: none). Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED}
@@ -222,7 +222,7 @@ class RecordWriter:
         `compare_and_set` applies those that are not certainly newer than what their records remember, or all while it
         is retrying one of them.
         """
-        elements = remembered.elements(puts)
+        elements = side_elements(puts)
         if elements != [b""] and any(map(compare_and_set.is_contended, puts.keys)):
             return await compare_and_set.apply(puts, until)
         raws = pack_all(puts.cells("value"))
@@ -282,23 +282,28 @@ class RecordBytes(msgspec.Struct, frozen=True):
 
 
 class RedisVersionedRecords:
-    """Reads and replaces records of one table, with their side keys if `tokened`."""
+    """Reads and replaces records of one table, with their side keys if a write changes one."""
 
-    def __init__(self, names: KeyNames, reads: RecordReader, scripts: RecordScripts, *, tokened: bool) -> None:
+    def __init__(self, names: KeyNames, reads: RecordReader, scripts: RecordScripts) -> None:
         self._names = names
         self._reads = reads
         self._scripts = scripts
-        self._tokened = tokened
         self._bounded = BoundedReads(UPDATE_BYTES_MAX)
 
-    async def read(self, keys: Sequence[Key], until: float) -> Sequence[VersionedRecord | TableError]:
-        """Read records with their expiry. Large records are read in several calls."""
-        return await self._bounded.read(self._names.for_keys(keys), partial(self._read, until))
+    async def read(self, writes: Sequence[Write], until: float) -> Sequence[VersionedRecord | TableError]:
+        """Read the records of writes."""
+        return await self.read_keys([write.key for write in writes], until, sides=any(map(_changes_side, writes)))
+
+    async def read_keys(
+        self, keys: Sequence[Key], until: float, *, sides: bool
+    ) -> Sequence[VersionedRecord | TableError]:
+        """Read records with their expiry, and with their side keys if `sides`. Large ones are read in several calls."""
+        return await self._bounded.read(self._names.for_keys(keys), partial(self._read, until, sides))
 
     async def _read(
-        self, until: float, names: Sequence[str], budget: ReadBudget
+        self, until: float, sides: bool, names: Sequence[str], budget: ReadBudget
     ) -> Sequence[VersionedRecord | TableError]:
-        side_names = side_keys(names) if self._tokened else []
+        side_names = side_keys(names) if sides else []
         records: dict[int, VersionedRecord | TableError] = {}
         for positions, found in await self._reads.read_by_script(names, until, side_names, budget):
             for at, position in enumerate(positions):
@@ -340,9 +345,13 @@ def _arguments(replacement: Replacement, raw: bytes) -> tuple[bytes, ...]:
     new = replacement.changed.stored
     ttl_ms = 0 if new is None else new.expires_ms
     side, write = (b"u", b"", b""), replacement.write
-    if is_remembered(write) or (isinstance(write, Delete) and write.forget):
-        side = (b"t", version.side, remembered.pack(new))
+    if _changes_side(write):
+        side = (b"t", version.side, pack_side(new))
     return (version.state, version.value, _action(replacement, raw), raw, b"%d" % ttl_ms, *side)
+
+
+def _changes_side(write: Write) -> bool:
+    return is_remembered(write) or (isinstance(write, Delete) and write.forget)
 
 
 def _action(replacement: Replacement, raw: bytes) -> bytes:

@@ -137,9 +137,6 @@ def _options(settings: RocksdbSettings) -> Options:
     return options
 
 
-log = logging.getLogger(__name__)
-
-
 async def check_key(database: Database, spec: TableSpec) -> None:
     """Raise InvalidOperation if the table has records whose keys have other types. Store the types if they are new."""
     key = key_types_key(spec)

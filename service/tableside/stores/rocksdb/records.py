@@ -28,13 +28,11 @@ from ...core import (
     Results,
     Stored,
     TableError,
-    TooLarge,
-    encode,
+    encode_foreign,
     etag_column,
     have_text,
     live_record,
     may_be_column,
-    parse,
     text_of,
 )
 
@@ -125,7 +123,7 @@ def _is_newer(order: bytes, present: bytes) -> bool:
 def unpack(raw: bytes) -> Stored:
     """Return the record from its bytes. Raise RecordUnreadable if they are not in this format and not a JSON object."""
     if raw[:1] == b"{":
-        return _from_json(raw)
+        return Stored(encode_foreign(raw), hashlib.blake2b(raw, digest_size=8).hexdigest())
     try:
         return _from_format(raw)
     except (IndexError, UnicodeDecodeError):
@@ -192,15 +190,6 @@ def _from_format(raw: bytes) -> Stored:
         orders, position = _unpack_orders(raw, position)
     memory = Memory(writers, orders) if writers or orders else NO_MEMORY
     return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, memory)
-
-
-def _from_json(raw: bytes) -> Stored:
-    try:
-        return Stored(encode(parse(raw)), hashlib.blake2b(raw, digest_size=8).hexdigest())
-    except TooLarge as error:
-        raise RecordUnreadable(f"another tool wrote the record: {error.detail}") from None
-    except TableError:
-        raise RecordUnreadable("another tool wrote the record, and it is not a valid JSON object") from None
 
 
 def _pack_writer(name: str, sequence: int) -> bytes:

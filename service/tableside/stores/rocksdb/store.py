@@ -72,9 +72,8 @@ class RocksdbStore:
         try:
             outcomes = await self._reader.get(gets.keys)
             return await add_memory(gets, outcomes, self._reader.stored) if requests_memory(gets) else outcomes
-        except Exception as error:
-            log.exception("RocksDB failed")
-            return [self._unavailable(error, get) for get in gets]
+        except Exception as error:  # noqa: BLE001  # logged
+            return [self._failure(error)] * len(gets)
 
     async def _write(self, batch: Batch, budget: Budget) -> Sequence[Outcome]:
         turns: list[Sequence[Outcome]] = []
@@ -89,9 +88,8 @@ class RocksdbStore:
                 count += len(turns[-1])
                 if count < len(batch):
                     read_bytes += value_bytes(turns[-1])
-        except Exception as error:
-            log.exception("RocksDB failed")
-            turns.append([self._unavailable(error, operation) for operation in batch[count:]])
+        except Exception as error:  # noqa: BLE001  # logged
+            turns.append([self._failure(error, writes=True)] * (len(batch) - count))
         outcomes = joined_outcomes(turns)
         self._health.observe(outcomes)
         return outcomes
@@ -117,8 +115,7 @@ class RocksdbStore:
         except TableError:
             raise
         except Exception as error:
-            log.exception("RocksDB failed")
-            raise WritesRejected(f"table {self.spec.name!r}: RocksDB could not remove it", applied="unknown") from error
+            raise self._failure(error, writes=True) from error
 
     def _delete(self, keys: Sequence[bytes], turn: Turn) -> list[Outcome]:
         batch = WriteBatch(raw_mode=True)
@@ -134,16 +131,16 @@ class RocksdbStore:
         except TableError:
             raise
         except Exception as error:
-            log.exception("RocksDB failed")
-            raise self._unavailable(error) from error
+            raise self._failure(error) from error
 
-    def _unavailable(self, error: Exception, operation: Operation | None = None) -> TableError:
+    def _failure(self, error: Exception, *, writes: bool = False) -> TableError:
         """Return the outcome for an error of the driver, whose text may contain paths: only the log has it."""
         if isinstance(error, TableError):
             return error
-        if operation is None or isinstance(operation, Get):
-            return StoreUnavailable(f"table {self.spec.name!r}: RocksDB could not read")
-        return WritesRejected(f"table {self.spec.name!r}: RocksDB could not write", applied="unknown")
+        log.error("RocksDB failed", exc_info=error)
+        if writes:
+            return WritesRejected(f"table {self.spec.name!r}: RocksDB could not write", applied="unknown")
+        return StoreUnavailable(f"table {self.spec.name!r}: RocksDB could not read")
 
     def _stopped(self, read_bytes: int, budget: Budget) -> TableError | None:
         """Return the outcome of operations that are not attempted after others, or None if they are attempted.
