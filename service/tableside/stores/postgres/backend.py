@@ -271,12 +271,8 @@ def _unavailable(error: TableError) -> StoreUnavailable:
     return error if isinstance(error, StoreUnavailable) else StoreUnavailable(error.detail)
 
 
-def _table_options(spec: TableSpec) -> PostgresTableOptions:
-    return spec.options if isinstance(spec.options, PostgresTableOptions) else PostgresTableOptions()
-
-
 def _is_document(spec: TableSpec) -> bool:
-    return _table_options(spec).layout == "document"
+    return spec.options_of(PostgresTableOptions).layout == "document"
 
 
 def _missing_ddl(schema: str, table: TableDefinition | None, spec: TableSpec) -> str:

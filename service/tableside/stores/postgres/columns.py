@@ -22,12 +22,10 @@ from typing import TypeAlias
 import orjson
 
 from ...core import Edits, InvalidOperation, Json, Unsupported, Update, quoted_list, values
+from .connections import Texts
 from .errors import ColumnMismatch
 from .schema import VALUE, Column, TableDefinition
 from .value_sql import UNCHANGED, ValueSql, columns_value_sql
-
-Texts = tuple[bytes | None, ...]
-"""The texts of a row's written columns, in their order. None is NULL."""
 
 
 class DocumentLayout:

@@ -258,16 +258,20 @@ class Pool:
             self._open.discard(connection)
 
 
+Texts: TypeAlias = tuple[bytes | None, ...]
+"""The texts of a row's written columns, in their order. None is NULL."""
+
+
 class Progress:
-    """The progress of one attempt: whether a write was sent whose response is unknown, and the rows it contains."""
+    """The progress of one attempt: whether a write was sent whose response is unknown, and the texts of its rows."""
 
     def __init__(self) -> None:
         self.applied: Applied = "no"
-        self.rows: Sequence[Any] = ()
+        self.texts: Sequence[Texts] = ()
 
 
 Work: TypeAlias = Callable[[Connection, Sequence[Item], Progress], Awaitable[Sequence[Result]]]
-ExplainError: TypeAlias = Callable[[asyncpg.PostgresError, Sequence[Any], float], Awaitable[TableError]]
+ExplainError: TypeAlias = Callable[[asyncpg.PostgresError, Sequence[Texts], float], Awaitable[TableError]]
 
 
 class RowsRejected(Exception):
@@ -276,7 +280,7 @@ class RowsRejected(Exception):
     def __init__(self, error: asyncpg.PostgresError, progress: Progress) -> None:
         super().__init__()
         self.error = error
-        self.rows = progress.rows
+        self.texts = progress.texts
 
 
 class DeadlineRetry:
@@ -297,7 +301,7 @@ class DeadlineRetry:
             return [error] * len(items)
         except RowsRejected as rejected:
             if len(items) == 1:
-                return [await self._explain(rejected.error, rejected.rows, until)]
+                return [await self._explain(rejected.error, rejected.texts, until)]
         middle = len(items) // 2
         return [*await self.run_each(work, items[:middle], until), *await self.run_each(work, items[middle:], until)]
 
@@ -313,7 +317,7 @@ class DeadlineRetry:
             except DRIVER_ERRORS as error:
                 if isinstance(error, TimeoutError) and time.monotonic() >= until:
                     raise self._deadline_exceeded(progress.applied) from None
-                rejected = is_row_error(error) or (progress.rows and is_input_error(error))
+                rejected = is_row_error(error) or (progress.texts and is_input_error(error))
                 if isinstance(error, asyncpg.PostgresError) and rejected:
                     raise RowsRejected(error, progress) from error
                 lost = is_connection_error(error) and progress.applied == "no"

@@ -17,11 +17,13 @@ import msgspec
 from ...core import (
     INTEGER_MAX,
     INTEGER_MIN,
+    NO_MEMORY,
     NOT_READ,
     BoundedReads,
     Clock,
     InvalidOperation,
     Key,
+    Memory,
     Outcome,
     ReadBudget,
     Record,
@@ -36,7 +38,6 @@ from ...core import (
     values,
 )
 from .connections import Connection, DeadlineRetry, Progress
-from .metadata import SideRow, parse_memory
 from .statements import TableSql
 
 READ_KEYS_MAX = 1000
@@ -47,6 +48,17 @@ SMALL_BYTES_MAX = 2**20
 
 _LINE_SEPARATOR = b"\n"
 """The separator between the texts of a result. It never occurs within a text, because JSON escapes it."""
+
+
+class SideRow(msgspec.Struct, frozen=True):
+    """A row of a side table: the record's version, the expiry of that version, and what the record remembers.
+
+    A row without a version is a tombstone.
+    """
+
+    version: int | None = None
+    expires_ms: int = 0
+    memory: Memory = NO_MEMORY
 
 
 class FoundRecord(msgspec.Struct, frozen=True):
@@ -166,6 +178,29 @@ class RecordReader:
 
 
 _ABSENT = FoundRecord()
+
+
+# What a record remembers: `[["w", 3]]`, or if it has had ordered writes `[{"": 5, "n": 7}, ["w", 3]]`
+
+_decode_memory = msgspec.json.Decoder(list[dict[str, int] | tuple[str, int]]).decode
+
+
+def memory_text(memory: Memory) -> str | None:
+    """Return the text of a column of writers, or None if there is no memory."""
+    entries = [*([msgspec.Raw(memory.orders)] if memory.orders else []), *memory.writers]
+    return msgspec.json.encode(entries).decode() if entries else None
+
+
+def parse_memory(text: str | None) -> Memory:
+    """Return the memory in a column's text, or none if another tool wrote an invalid text."""
+    try:
+        entries = _decode_memory(text) if text else []
+    except msgspec.DecodeError:
+        entries = []
+    if not entries:
+        return NO_MEMORY
+    orders = msgspec.json.encode(entries.pop(0)) if isinstance(entries[0], dict) else b""
+    return Memory(tuple(entry for entry in entries if isinstance(entry, tuple)), orders)
 
 
 # The text of values

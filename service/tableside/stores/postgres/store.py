@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
 import asyncpg
 import msgspec
@@ -41,19 +41,19 @@ from ...core import (
     WriteHealth,
     Yielder,
     add_memory,
+    apply_by_kind,
     is_remembered,
     requests_memory,
 )
 from .columns import DocumentLayout, ValueLayout, input_sql, limits_texts, to_text
-from .connections import Connection, DeadlineRetry, Pool, Progress
+from .connections import Connection, DeadlineRetry, Pool, Progress, Texts
 from .errors import DRIVER_ERRORS, ColumnMismatch, SchemaChanged, is_input_error, rejected_row_error
-from .loads import RecordLoader
 from .reads import RecordReader
 from .scans import Scanner
 from .schema import ESTIMATE, EXPIRES, WRITERS, TableDefinition, drop_ddl, key_schema
 from .statements import TableSql
 from .value_sql import UNCHANGED
-from .writes import RecordWriter, RowWrite
+from .writes import RecordWriter
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,6 @@ SWEEP_MAX_S = 60.0
 DROP_ROWS_MAX = 10_000
 """How many rows one statement deletes from a table that cannot be dropped."""
 
-Method: TypeAlias = Callable[[Sequence[Any], float], Awaitable[Sequence[Outcome]]]
 Result = TypeVar("Result")
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -184,33 +183,30 @@ class DefinedTable:
         self._retry = DeadlineRetry(pool, spec.name, self._explain_rejection)
         self._reader = RecordReader(self._retry, self._sql, clock)
         self._writer = RecordWriter(self.spec, layout, self._sql, self._retry, self._reader, clock)
-        loader = RecordLoader(self.spec, self._sql, self._retry, self._writer.put_all, clock)
-        self._loader = loader if spec.loading else None
         self._scanner = Scanner(self.spec.key, self._sql)
         keys = definition.key_columns
         self._uuids = [index for index, column in enumerate(keys) if column.type == "uuid"]
         self._limited_keys = [(index, column) for index, column in enumerate(keys) if limits_texts(column)]
+        self._supports_all = self.capabilities.ttl and self.capabilities.tokens and not self._limited_keys
 
     async def apply(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         """Apply operations. Operations of one kind share statements of bounded size."""
-        if not self._uuids and set(map(type, operations)) == {Get}:
-            return await self._get(operations, until)
-        if self._loader is not None and isinstance(operations, Batch) and self._loader.takes(operations):
-            return await self._loader.put(operations, until)
-        outcomes: list[Outcome] = [None] * len(operations)
-        methods: dict[Method, list[int]] = {}
-        yielder = Yielder()
-        for index, operation in enumerate(operations):
-            outcomes[index] = self._unsupported(operation)
-            if outcomes[index] is None:
-                method = self._get if isinstance(operation, Get) else self._writer.method(operation)
-                methods.setdefault(method, []).append(index)
+        return await apply_by_kind(operations, partial(self._apply_batch, until=until))
+
+    async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
+        apply = self._get if batch.kind is Get else self._writer.apply
+        if not self._uuids and (batch.kind is Get or self._supports_all):
+            return await apply(batch, until)
+        errors, yielder = list[TableError | None](), Yielder()
+        for operation in batch:
+            errors.append(self._unsupported(operation))
             if yielder.due:
                 await yielder.maybe_yield()
-        for method, indices in methods.items():
-            for index, outcome in zip(indices, await method([operations[at] for at in indices], until), strict=True):
-                outcomes[index] = outcome
-        return outcomes
+        if not any(errors):
+            return await apply(batch, until)
+        positions = [at for at, error in enumerate(errors) if error is None]
+        outcomes = iter(await apply(batch.at(positions), until) if positions else [])
+        return [next(outcomes) if error is None else error for error in errors]
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in key order."""
@@ -246,8 +242,8 @@ class DefinedTable:
         done = await self._run(lambda connection: connection.execute(statement, *arguments), until)
         return int(done.rpartition(" ")[2])
 
-    async def _get(self, gets: Sequence[Any], until: float) -> Sequence[Outcome]:
-        outcomes = await self._reader.get([get.key for get in gets], until)
+    async def _get(self, gets: Batch, until: float) -> Sequence[Outcome]:
+        outcomes = await self._reader.get(gets.keys, until)
         if self.capabilities.tokens and requests_memory(gets):
             return await add_memory(gets, outcomes, partial(self._reader.remembered, until=until))
         return outcomes
@@ -281,9 +277,7 @@ class DefinedTable:
             return Unsupported(_NO_TTL)
         return None
 
-    async def _explain_rejection(
-        self, error: asyncpg.PostgresError, rows: Sequence[RowWrite], until: float
-    ) -> TableError:
+    async def _explain_rejection(self, error: asyncpg.PostgresError, rows: Sequence[Texts], until: float) -> TableError:
         """Return the error for one row that the server rejected. It names the column whose type rejects its text.
 
         If no row was sent, the error concerns the stored record.
@@ -297,7 +291,7 @@ class DefinedTable:
                 return InvalidOperation(f"{name}: PostgreSQL rejects the member (SQLSTATE {code})")
         return rejected_row_error(error, self.spec.name)
 
-    async def _rejected_column(self, row: RowWrite, until: float) -> str | None:
+    async def _rejected_column(self, row: Texts, until: float) -> str | None:
         """Return the name and type of the column whose input function rejects its text, or None."""
 
         async def probe(connection: Connection, texts: Sequence[bytes | None], progress: Progress) -> list[str | None]:
@@ -313,7 +307,7 @@ class DefinedTable:
             return [None]
 
         try:
-            return (await self._retry.run_together(probe, row.texts, until))[0]
+            return (await self._retry.run_together(probe, row, until))[0]
         except (TableError, *DRIVER_ERRORS):
             return None
 

@@ -14,7 +14,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
@@ -23,6 +23,7 @@ import msgspec
 
 from ...core import (
     UPDATE_BYTES_MAX,
+    Batch,
     BoundedReads,
     Changed,
     Clock,
@@ -35,6 +36,7 @@ from ...core import (
     Put,
     ReadBudget,
     RecordUnreadable,
+    Results,
     TableError,
     TableSpec,
     Update,
@@ -42,16 +44,16 @@ from ...core import (
     Written,
     Yielder,
     chunks_of,
+    expiry_ms,
     exponential_backoff_s,
-    has_only,
+    joined_outcomes,
     size_bytes,
     transition,
     with_etag,
 )
-from .columns import Texts, ValueLayout
-from .connections import BEGIN, PAUSE_MAX_S, PAUSE_S, Connection, DeadlineRetry, Progress
-from .metadata import SideRow, memory_text, parse_memory
-from .reads import FoundRecord, RecordReader, canonical
+from .columns import ValueLayout
+from .connections import BEGIN, PAUSE_MAX_S, PAUSE_S, Connection, DeadlineRetry, Progress, Texts
+from .reads import FoundRecord, RecordReader, SideRow, canonical, memory_text, parse_memory
 from .schema import EXPIRES, WRITERS
 from .statements import TableSql
 
@@ -126,40 +128,51 @@ class RecordWriter:
         self._last: dict[Key, asyncio.Future[None]] = {}
         self._bounded = BoundedReads(UPDATE_BYTES_MAX)
 
-    def method(self, write: Write) -> Callable[[Sequence[Any], float], Awaitable[Sequence[Outcome]]]:
-        """Return the method that applies a write. Only a write with none but the members listed here needs no read."""
+    async def apply(self, writes: Batch, until: float) -> Sequence[Outcome]:
+        """Apply writes of one kind. Only those with none but the members listed here need no read."""
         if self._sql.has_side_table:
-            return self._compare_and_set
-        if isinstance(write, Delete) and has_only(write, "key", "forget", "partitions"):
-            return self._delete_all
-        if self._layout.preserves_text and isinstance(write, Put) and has_only(write, *_DOCUMENT_PUT):
-            return self.put_all
-        return self._compare_and_set
+            return await self._compare_and_set(writes, until)
+        if writes.kind is Delete and writes.has_only("key", "forget", "partitions"):
+            return await self._delete_all(writes, until)
+        if writes.kind is Put and self._layout.preserves_text and writes.has_only(*_DOCUMENT_PUT):
+            return await self._put_all(writes, until)
+        return await self._compare_and_set(writes, until)
 
     # Unconditional writes
 
-    async def put_all(self, puts: Sequence[Any], until: float) -> list[Outcome]:
+    async def _put_all(self, puts: Batch, until: float) -> Sequence[Outcome]:
         """Put documents that depend on nothing that is stored."""
-        outcomes: list[Outcome] = []
-        for chunk in chunks_of(puts, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes):
-            decided = [self._decided(put, FoundRecord(), self._clock()) for put in chunk]
-            rows = [row for row in decided if isinstance(row, RowWrite)]
-            written = iter(await self._retry.run_each(self._put, rows, until) if rows else [])
-            outcomes += [next(written) if isinstance(each, RowWrite) else each for each in decided]
-        return outcomes
+        chunks = chunks_of(puts, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes)
+        return joined_outcomes([await self._retry.run_each(self._put, chunk, until) for chunk in chunks])
 
-    async def _delete_all(self, deletes: Sequence[Delete], until: float) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        for chunk in chunks_of(deletes, STATEMENT_WRITES_MAX):
-            outcomes += await self._retry.run_each(self._delete, chunk, until)
-        return outcomes
+    async def _delete_all(self, deletes: Batch, until: float) -> Sequence[Outcome]:
+        chunks = chunks_of(deletes, STATEMENT_WRITES_MAX)
+        return joined_outcomes([await self._retry.run_each(self._delete, chunk, until) for chunk in chunks])
 
-    async def _put(self, connection: Connection, rows: Sequence[RowWrite], progress: Progress) -> list[Outcome]:
-        progress.applied = "unknown"
-        written = await self._send(self._sql.put, connection, rows, progress, *self._time())
-        return [self._outcome(row, *written.get(row.key, (None, None))) for row in rows]
+    async def _put(self, connection: Connection, puts: Any, progress: Progress) -> Results:
+        values, now, default = puts.cells("value"), self._clock(), self._spec.ttl_s
+        expiries_ms = [expiry_ms(default if ttl_s is None else ttl_s, now) for ttl_s in puts.cells("ttl_s")]
+        metadata = {EXPIRES: [expires_ms or None for expires_ms in expiries_ms], WRITERS: [None] * len(puts)}
+        arrays = [*self._sql.key_arrays(puts.keys), values, *(metadata[name] for name in self._sql.metadata)]
+        progress.applied, progress.texts = "unknown", [(value,) for value in values]
+        [found] = await connection.fetch(self._sql.put, *arrays, [""] * len(puts), False, *self._time())
+        etag, count, *keys = found
+        columns: dict[str, Sequence[Any]] = {"etag": [etag] * len(puts)}
+        if any(expiries_ms):
+            columns["expires_ms"] = expiries_ms
+        if puts.has("returning"):
+            both = zip(values, puts.cells("returning"), strict=True)
+            columns["value"] = [value if returning else None for value, returning in both]
+        return Results(Written, columns, self._not_written(puts, count, keys))
 
-    async def _delete(self, connection: Connection, deletes: Sequence[Delete], progress: Progress) -> list[Outcome]:
+    def _not_written(self, puts: Batch, count: int, keys: Sequence[Any]) -> dict[int, TableError]:
+        """Return the errors of puts whose rows a trigger left unchanged."""
+        if count == len(puts):
+            return {}
+        written = set(keys[0] if len(keys) == 1 else zip(*keys, strict=True)) if count else ()
+        return {at: self._ignored() for at, key in enumerate(puts.keys) if key not in written}
+
+    async def _delete(self, connection: Connection, deletes: Sequence[Any], progress: Progress) -> list[Outcome]:
         progress.applied = "unknown"
         for forget in {each.forget for each in deletes}:
             keys = self._sql.key_arrays([each.key for each in deletes if each.forget == forget])
@@ -171,7 +184,7 @@ class RecordWriter:
 
     # Compare-and-set
 
-    async def _compare_and_set(self, writes: Sequence[Write], until: float) -> list[Outcome]:
+    async def _compare_and_set(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for chunk in chunks_of(writes, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes):
             async with self._turn([write.key for write in chunk], until):
@@ -292,7 +305,7 @@ class RecordWriter:
         if kind == "none":
             return [row.changed.outcome for row in rows]
         if kind == "delete":
-            progress.rows = rows
+            progress.texts = [row.texts for row in rows]
             keys = self._sql.key_arrays([row.key for row in rows])
             deleted = await connection.fetch(self._sql.delete, *keys, [row.found.etag for row in rows])
             gone = {self._sql.key_of(each) for each in deleted}
@@ -306,28 +319,31 @@ class RecordWriter:
     # Rows
 
     async def _send(
-        self, statement: str, connection: Connection, rows: Sequence[RowWrite], progress: Progress, *more: int
+        self, statement: str, connection: Connection, rows: Sequence[RowWrite], progress: Progress
     ) -> dict[Key, tuple[str | None, bytes | None]]:
         """Execute a statement with rows. Return by key the etags, and the values if a write requests one.
 
         An etag is None if a trigger left the row unchanged. Values are returned only if the columns may not preserve
         their text.
         """
-        progress.rows = rows
+        progress.texts = [row.texts for row in rows]
         returns_values = not self._layout.preserves_text and any(_returns_value(row.write) for row in rows)
-        found = await connection.fetch(statement, *self._row_arrays(rows), returns_values, *more)
+        found = await connection.fetch(statement, *self._row_arrays(rows), returns_values)
         return {self._sql.key_of(each): (each[-2], each[-1]) for each in found}
 
     def _outcome(self, row: RowWrite, etag: str | None, value: bytes | None) -> Outcome:
         if etag is None:
-            return InvalidOperation(
-                f"table {self._spec.name!r}: a trigger or policy of the table left the record unchanged"
-            )
+            return self._ignored()
         outcome = with_etag(row.changed, etag).outcome
         if value is None or not isinstance(outcome, Written) or outcome.value is None:
             return outcome
         text = canonical(value)
         return outcome if isinstance(text, RecordUnreadable) else msgspec.structs.replace(outcome, value=text)
+
+    def _ignored(self) -> InvalidOperation:
+        return InvalidOperation(
+            f"table {self._spec.name!r}: a trigger or policy of the table left the record unchanged"
+        )
 
     def _row_arrays(self, rows: Sequence[RowWrite]) -> list[list[Any]]:
         """Return one array for each column to write: key parts, data columns, metadata columns and etags."""
