@@ -148,26 +148,24 @@ _NO_PLAN = _Plan(b"")
 
 
 class RecordEditor:
-    """Updates records of one table."""
+    """Updates records of one table. `compare_and_set` applies the updates that the script cannot apply."""
 
-    def __init__(self, scripts: RecordScripts, spec: TableSpec) -> None:
+    def __init__(self, scripts: RecordScripts, spec: TableSpec, compare_and_set: CompareAndSet) -> None:
         self._scripts = scripts
         self._spec = spec
+        self._compare_and_set = compare_and_set
         self._plan_of_text = lru_cache(PLANS_MAX)(self._make_plan)
 
-    async def apply(self, updates: Batch, compare_and_set: CompareAndSet, until: float) -> Sequence[Outcome]:
-        """Apply updates without preconditions and times to live: those that the script can apply, then the others.
-
-        `compare_and_set` applies the others, and updates of records that it is retrying.
-        """
+    async def apply(self, updates: Batch, until: float) -> Sequence[Outcome]:
+        """Apply updates without preconditions and times to live. None overtakes one that is retried."""
         plans = [
-            _NO_PLAN if compare_and_set.is_contended(key) else plan
+            _NO_PLAN if self._compare_and_set.is_contended(key) else plan
             for plan, key in zip(self._plans(updates), updates.keys, strict=True)
         ]
         if plans.count(_NO_PLAN) == len(plans):
-            return await compare_and_set.apply(updates, until)
+            return await self._compare_and_set.apply(updates, until)
         results = await self._edit(updates, plans, until)
-        return await decided(_results(updates, results), updates, results, compare_and_set, until)
+        return await decided(_results(updates, results), updates, results, self._compare_and_set, until)
 
     def _plans(self, updates: Batch) -> list[_Plan]:
         """Return how the script applies the updates."""

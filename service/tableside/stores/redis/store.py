@@ -82,8 +82,6 @@ class RedisStore:
         self._health = health
         self._reads = RecordReader(servers, names)
         scripts = RecordScripts(servers, names, index, spec.delete_memory_s)
-        self._writes = RecordWriter(scripts, spec)
-        self._edits = RecordEditor(scripts, spec)
         self._partition_scans = (
             None
             if index is None
@@ -92,6 +90,8 @@ class RedisStore:
         self._records = RedisVersionedRecords(names, self._reads, scripts)
         # The server's clock decides expiry: with a clock that is always 0, expiry times are times to live.
         self._compare_and_set = CompareAndSet(spec, self._records, clock=lambda: 0)
+        self._writes = RecordWriter(scripts, spec, self._compare_and_set)
+        self._edits = RecordEditor(scripts, spec, self._compare_and_set)
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
@@ -131,8 +131,7 @@ class RedisStore:
             return await self._compare_and_set.apply(batch, until)
         if batch.kind is Delete:
             return await self._writes.delete(batch, until)
-        apply = self._writes.put if batch.kind is Put else self._edits.apply
-        return await apply(batch, self._compare_and_set, until)
+        return await (self._writes.put if batch.kind is Put else self._edits.apply)(batch, until)
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page: of an indexed partition in sort order, else in no particular order."""

@@ -210,24 +210,24 @@ def _results(reply: Reply, count: int) -> Sequence[Any]:
 
 
 class RecordWriter:
-    """Writes records of one table without reading them first."""
+    """Writes records of one table without reading them first.
 
-    def __init__(self, scripts: RecordScripts, spec: TableSpec) -> None:
+    `compare_and_set` applies puts that are not certainly newer than what their records remember.
+    """
+
+    def __init__(self, scripts: RecordScripts, spec: TableSpec, compare_and_set: CompareAndSet) -> None:
         self._scripts = scripts
         self._spec = spec
+        self._compare_and_set = compare_and_set
 
-    async def put(self, puts: Batch, compare_and_set: CompareAndSet, until: float) -> Sequence[Outcome]:
-        """Apply puts without conditions, whose tokens are simple.
-
-        `compare_and_set` applies those that are not certainly newer than what their records remember, or all while it
-        is retrying one of them.
-        """
+    async def put(self, puts: Batch, until: float) -> Sequence[Outcome]:
+        """Apply puts without conditions, whose tokens are simple: by compare-and-set while that is retrying one."""
         elements = side_elements(puts)
-        if elements != [b""] and any(map(compare_and_set.is_contended, puts.keys)):
-            return await compare_and_set.apply(puts, until)
+        if elements != [b""] and any(map(self._compare_and_set.is_contended, puts.keys)):
+            return await self._compare_and_set.apply(puts, until)
         raws = pack_all(puts.cells("value"))
         results = await self._scripts.run(PUT, puts.keys, [raws, self._ttls_ms(puts), elements], until)
-        return await decided(_written(puts, raws, results), puts, results, compare_and_set, until)
+        return await decided(_written(puts, raws, results), puts, results, self._compare_and_set, until)
 
     async def delete(self, deletes: Batch, until: float) -> Results:
         """Apply deletes without conditions and tokens."""
