@@ -21,8 +21,8 @@ from tableside.settings import validate
 STORES = {"a": {"kind": "memory"}, "b": {"kind": "memory"}, "ab": {"kind": "partitioned", "partitions": ["a", "b"]}}
 TABLES = {"t": {"store": "a"}, "both": {"store": "ab"}}
 REQUESTS = 30
-NOISE = 10
-"""The number of objects of one type that the service's background work may add."""
+NOISE = 20
+"""How many objects of one type the background work may add for a moment. A leak adds one for each request."""
 
 Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 
