@@ -23,13 +23,12 @@ def classic(url: str, token: str, table: str, *added: str) -> None:
 
 
 def connect(url: str, token: str, table: str, remote: str, archive: str, packages: str) -> None:
-    """Write and read through Spark Connect, after an archive, if there is one, and after packages have been added."""
+    """Write and read through Spark Connect, after an archive and after packages have been added."""
     spark = SparkSession.builder.remote(remote).create()
-    if archive:
-        spark.addArtifacts(f"{archive}#environment", archive=True)
-        spark.conf.set("spark.sql.execution.pyspark.python", "environment/bin/python")
-        register(spark)
-        attempt(spark, Table(table, url, token=token))
+    spark.addArtifacts(f"{archive}#environment", archive=True)
+    spark.conf.set("spark.sql.execution.pyspark.python", "environment/bin/python")
+    register(spark)
+    attempt(spark, Table(table, url, token=token))
     spark.addArtifacts(packages, pyfile=True)
     register(spark)  # Only then, since a registered format keeps the packages that the session had at the registration.
     attempt(spark, Table(table, url, token=token))
