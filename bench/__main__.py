@@ -33,6 +33,7 @@ BENCHMARKS = {
     "python": ("python_client", "seconds", "rounds"),
     "frames": ("frames", "rounds"),
     "counters": ("counters", "seconds", "rounds"),
+    "feast": ("feast", "seconds", "rounds"),
     "folding": ("folding", "rows", "rounds"),
     "refusals": ("refusals", "seconds", "rounds"),
     "state": ("state", "plan", "rounds"),

@@ -31,6 +31,7 @@ BENCHMARKS = {
     ),
     f"batch --matching 'memory, get of 1,000, JSON' --seconds 0.1 --against {ROOT}": ("daily", {"fields"}),
     "compare --seconds 0.2": ("full", {"Tableside", "Tableside, 2 workers: GET", "webdis", "redis-py"}),
+    "feast --seconds 0.1 --rounds 1": ("full", {"Redis", "Redis, skip_dedup", "Tableside"}),
     "refusals --seconds 0.1": ("full", {"none", "unknown, as long as a known one", "signed: expired"}),
     "hostile --tables memory --matching 'GET /' --seconds 0.5": ("full", {"GET /livez", "GET /metrics", "GET /docs"}),
 }
