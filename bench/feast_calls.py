@@ -73,7 +73,8 @@ class Calls:
             nonlocal done
             while time.monotonic() < ends_at:
                 keys, names = [random.choice(KEYS)], list(VALUES)
-                done += checked(await self._store.online_read_async(self._config, self._views[0], keys, names))
+                rows = await self._store.online_read_async(self._config, self._views[0], keys, names)
+                done += checked(rows)
 
         await asyncio.gather(*(work() for _ in range(TASKS_AT_ONCE)))
         return done / seconds
