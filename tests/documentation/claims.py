@@ -89,6 +89,8 @@ CLAIMS = [
     Claim("docs/spark.md", "text", "spark_client/versions/test_versions.py::test_the_page_shows_the_message", "needs PySpark"),
     Claim("docs/spark.md", "python", "spark_client/test_spark_documentation.py::test_rows_set_the_expiry_of_their_records",
           "sessions.put"),
+    Claim("docs/migrating.md", "python", "spark_client/test_row_expiry.py::test_the_program_for_users_of_other_connectors",
+          "spark.sql.redis"),
     Claim("docs/change-data-capture.md", "python",
           "spark_client/test_change_data_capture.py::test_a_stream_of_debezium_equals_a_naive_replay", "readStream"),
     Claim("docs/change-data-capture.md", "python",

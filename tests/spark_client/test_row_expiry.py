@@ -15,8 +15,10 @@ from pyspark.sql import (
 )
 from pyspark.sql.functions import col
 
+from documentation.blocks import blocks
 from spark_client.sessions import jvm, stored
 from spark_client.test_streams import finished, uncommitted
+from support.consoles import SAID_URL
 from support.running import Service, running
 from tableside_client import Client
 from tableside_spark import Table, TableWriteError, progress
@@ -266,3 +268,14 @@ def test_a_late_stream_whose_records_have_expired_goes_on(
         assert stored(service, name) == {"soon": {"n": 1}, "none": {"n": 1}}
         assert left_s(service, name) == {"soon": about(2_000), "none": NEVER}
         uncommitted(tmp_path / "checkpoint")
+
+
+def test_the_program_for_users_of_other_connectors(spark: SparkSession, service: Service) -> None:
+    [program] = [block.text for block in blocks("docs/migrating.md") if "org.apache.spark.sql.redis" in block.text]
+    people = spark.createDataFrame([("ada", 36), ("alan", 12)], "name string, age int")
+    until = {"past": "timestamp'2020-01-01'", "future": "timestamp'2999-01-01'"}
+    members = people.selectExpr("name", "age + 1 age", f"if(age > 18, {until['future']}, {until['past']}) valid_until")
+    scope: dict[str, Any] = {"spark": spark, "people": people, "members": members}
+    exec(program.replace(SAID_URL, service.url), scope)
+    assert [tuple(row) for row in scope["adults"].collect()] == [("ada", 37)]
+    assert stored(service, "person") == {"ada": {"age": 37}}
