@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 
 from .client_command import client_command
-from .generations import activate, generations
 from .load import LOAD_RETRIES, load
-from .records import delete, get, put, tables, update
-from .runs import runs
+from .records import activate, delete, generations, get, put, runs, tables, update
 from .scan import scan
 
 __all__ = ["app"]

@@ -14,9 +14,8 @@ from tableside_client import Client, Retries, Table, TablesideError
 from tableside_client.errors import ends_load
 
 from .client_command import RETRIES
-from .orders import parse_order
 from .record_rows import Expired, Row, key_names, put_of_row
-from .records import TableArgument, describe
+from .records import TableArgument, describe, parse_order
 
 ERRORS_SHOWN_MAX = 5
 

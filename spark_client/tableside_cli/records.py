@@ -1,18 +1,66 @@
-"""The commands for tables and single records."""
+"""The commands for tables, their generations and runs, and single records."""
 
+import re
 import sys
+from collections.abc import Iterable
+from dataclasses import astuple
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Annotated, Any
 
 import typer
 
 from tableside_client import Client, Table, TableNotFound, Written
+from tableside_client.json_batch import check_order
+from tableside_client.runs import RUNS, Run, scan_runs
 
-from .orders import OrderOption
 from .record_rows import json_text, parse_json
 
 TableArgument = Annotated[str, typer.Argument(help="The table's name.")]
 KeyArgument = Annotated[str, typer.Argument(help="The key. A composite key is a JSON array of its parts.")]
 TtlOption = Annotated[float | None, typer.Option(help="Seconds until the record expires, or -1 for never.")]
+
+_INTEGER = re.compile("[+-]?[0-9]{1,19}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_order(order: Any, what: str = "the order") -> int:
+    """Return an order: an integer, or text with an integer or a time, which is in microseconds since 1970.
+
+    A time without an offset is in UTC. Raises ValueError, with the name `what`, for anything else.
+    """
+    try:
+        if isinstance(order, str):
+            order = int(order) if _INTEGER.fullmatch(order) else _microseconds(order)
+        check_order(order)
+    except (TypeError, ValueError):
+        order = None
+    if order is None:
+        raise ValueError(f"{what} is neither an integer within 64 bits nor a time such as 2026-11-20T08:00:00Z")
+    return int(order)
+
+
+def _microseconds(text: str) -> int:
+    time = datetime.fromisoformat(text)
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+
+
+def _option(text: str) -> int:
+    try:
+        return parse_order(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+OrderOption = Annotated[
+    int | None,
+    typer.Option(
+        parser=_option,
+        metavar="ORDER",
+        help="An integer, or a time such as 2026-11-20T08:00:00Z, which is in microseconds. Only members that no write "
+        "with a higher order has written are changed.",
+    ),
+]
 
 NEW_TABLE: dict[str, Any] = {"key": [{"name": None, "type": "string"}], "policies": {"ttl_s": None}}
 """The description of a table that its first write creates, as far as the commands use it."""
@@ -155,3 +203,54 @@ def _parse_object(text: str, what: str) -> Any:
     if not isinstance(document, dict):
         raise typer.BadParameter(f"{what} must be a JSON object")
     return document
+
+
+def runs(client: Client, table: TableArgument) -> None:
+    """List the runs of a table, which are batch writes of Spark with a token, in the order of their starts.
+
+    Each line has the token, the operation, the times at which the run started and finished, and its number of rows,
+    separated by tabs. A run that has not finished has hyphens as the last two.
+    """
+    for run in _runs_of(client, table):
+        typer.echo("\t".join(_columns(run)))
+
+
+def _runs_of(client: Client, table: str) -> Iterable[Run]:
+    try:
+        return sorted(scan_runs(client.table(table + RUNS)), key=attrgetter("first_event"))
+    except TableNotFound:  # the store has no place for runs until the first one starts
+        client.table(table).describe()  # raises TableNotFound for a table that does not exist
+        return ()
+
+
+def _columns(run: Run) -> tuple[str, ...]:
+    token = run.token if run.token.isprintable() else json_text(run.token)
+    return token, run.operation, run.started, run.finished or "-", "-" if run.rows is None else str(run.rows)
+
+
+def generations(client: Client, table: TableArgument) -> None:
+    """List the generations of a table, which are its complete contents, by number.
+
+    Each line has the number, the state, the times at which the generation was created and became current, about the
+    number of its records and its size in bytes, and its note, separated by tabs. What is unknown or absent is a hyphen.
+    """
+    for generation in client.table(table).generations():
+        typer.echo("\t".join("-" if member is None else _text(member) for member in astuple(generation)))
+
+
+def activate(
+    client: Client,
+    table: TableArgument,
+    number: Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="The number of the generation.")],
+    expected: Annotated[
+        int | None, typer.Option(min=1, help="Only if this generation is current. The default is any.")
+    ] = None,
+) -> None:
+    """Make a generation of a table current, for example a kept one to roll back."""
+    client.table(table).activate(number, expected=expected)
+    typer.echo(f"generation {number} of {table} is current")
+
+
+def _text(member: object) -> str:
+    text = str(member)
+    return text if text.isprintable() else json_text(text)

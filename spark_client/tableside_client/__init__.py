@@ -5,7 +5,6 @@
 
 from tableside_client.asynchronous import AsyncClient, AsyncTable
 from tableside_client.blocking import Client, Table
-from tableside_client.columns import col
 from tableside_client.errors import (
     AccessDenied,
     FrameWriteError,
@@ -20,6 +19,7 @@ from tableside_client.errors import (
     Unavailable,
 )
 from tableside_client.generations import Generation
+from tableside_client.operators import col
 from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import Retries
 

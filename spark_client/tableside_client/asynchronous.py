@@ -14,7 +14,7 @@ from tableside_client.concurrency import EventLoop, TaskCoalescer, Turns
 from tableside_client.credential import Credential, RefreshingToken
 from tableside_client.errors import LoadError, TablesideError, ends_load
 from tableside_client.frame_methods import AsyncFrameMethods
-from tableside_client.generation_methods import AsyncGenerationMethods
+from tableside_client.generations import AsyncGenerationMethods
 from tableside_client.http1 import Reply
 from tableside_client.http_clients import open_async_client
 from tableside_client.json_batch import Document, TokenArgument, needs_token

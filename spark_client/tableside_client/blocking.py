@@ -16,7 +16,7 @@ from tableside_client.concurrency import BATCHES_IN_FLIGHT_MAX, ThreadCoalescer,
 from tableside_client.credential import Credential, RefreshingToken
 from tableside_client.errors import LoadError, TablesideError, ends_load
 from tableside_client.frame_methods import FrameMethods
-from tableside_client.generation_methods import GenerationMethods
+from tableside_client.generations import GenerationMethods
 from tableside_client.http1 import Reply
 from tableside_client.http_clients import open_client
 from tableside_client.json_batch import Document, TokenArgument, needs_token

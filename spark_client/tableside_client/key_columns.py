@@ -1,4 +1,4 @@
-"""Key columns in Arrow: one key column per request, each distinct key once, and texts that are not valid UTF-8."""
+"""Columns of requests in Arrow: keys, each distinct key once, texts that are not valid UTF-8, and orders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,3 +82,16 @@ def _is_invalid(text: bytes | None) -> bool:
     except UnicodeDecodeError:
         return True
     return False
+
+
+DAY_US = 86_400_000_000
+
+
+def orders(sequence: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return integers unchanged, and dates and timestamps as microseconds since 1970.
+
+    Raises `pa.ArrowInvalid`, a `ValueError`, for a date beyond 64 bits.
+    """
+    if pa.types.is_date(sequence.type):
+        return pc.multiply_checked(sequence.cast(pa.int32()).cast(pa.int64()), DAY_US)
+    return sequence.cast(pa.int64())

@@ -1,4 +1,4 @@
-"""The update operators: one table with all that clients know about each of them.
+"""The update operators, one table with all that clients know about each of them, and columns as operands.
 
 `OPERATORS` has the operators of the service. An operator that lacks a rule for folding is never folded.
 """
@@ -85,3 +85,17 @@ def require_operators(names: Iterable[str]) -> None:
     """Raise `ValueError` if one of the names of an operator document is not an operator."""
     if unknown := [name for name in names if name not in OPERATORS]:
         raise ValueError(f"an update has only operators ({', '.join(OPERATORS)}) or none; this has {unknown[0]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a frame. In an update or a default, it stands for the value of each row."""
+
+    name: str
+
+
+def col(name: str) -> Column:
+    """Name a column of a frame, for an update or a default of `update_frame`."""
+    if not isinstance(name, str):
+        raise TypeError(f"col takes the name of a column, not {type(name).__name__}")
+    return Column(name)

@@ -10,7 +10,7 @@ from pyspark.sql.types import DayTimeIntervalType, IntegerType, MapType, StringT
 
 from spark_client.reading_cases import CASES, MISFIT
 from tableside_client.json_reader import Misfit, UnreadableMembersError, read_members
-from tableside_spark.executor.found_values import json_reader
+from tableside_spark.executor.lookup_task import json_reader
 
 SCALARS = ("string", "boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp")
 NUMBERS = (

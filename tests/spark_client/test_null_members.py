@@ -15,8 +15,7 @@ from tableside_client.json_reader import ROWS_MIN
 from tableside_client.table_schema import TableSchema
 from tableside_spark.datasource.options import ReadOptions, TableOptions
 from tableside_spark.datasource.reader import Decoder, PageScan, TableReader
-from tableside_spark.executor.found_values import FoundValues, json_reader
-from tableside_spark.executor.lookup_task import LookupTask
+from tableside_spark.executor.lookup_task import FoundValues, LookupTask, json_reader
 
 TABLE = "null_members"
 MEMBERS = [StructField("n", LongType()), StructField("Rare", LongType()), StructField("rare", LongType())]

@@ -8,10 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.columns import Column
 from tableside_client.frames.keys import check_columns
 from tableside_client.json_writer import UNWRITABLE, JsonWriter, json_kind, require_json_type
-from tableside_client.operators import EACH, OPERATORS, UpdateOperator, require_operators
+from tableside_client.operators import EACH, OPERATORS, Column, UpdateOperator, require_operators
 
 ROWS_PER_SLICE = 10_000
 """The maximum number of rows whose values exist as Python objects at a time."""

@@ -7,10 +7,9 @@ import pyarrow as pa
 
 from tableside_client.arrow_table import ArrowCalls, raise_first_failure
 from tableside_client.calls import Call
-from tableside_client.frames.inference import SchemaInference
 from tableside_client.frames.keys import FrameKeys, key_names
 from tableside_client.frames.kinds import kind_named, kind_of, plain, require_unique
-from tableside_client.frames.schemas import FrameSchema, arrow_schema, value_reader
+from tableside_client.frames.schemas import FrameSchema, SchemaInference, arrow_schema, value_reader
 from tableside_client.json_reader import (
     MismatchError,
     NullMembers,

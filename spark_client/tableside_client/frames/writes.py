@@ -10,14 +10,13 @@ import pyarrow.compute as pc
 from tableside_client.arrow_table import ArrowCalls
 from tableside_client.calls import Call
 from tableside_client.chunks import ChunkSize, chunks
-from tableside_client.columns import Column
 from tableside_client.errors import FrameWriteError, TableNotFound, TablesideError, ends_load, error
 from tableside_client.frames.documents import RowDocuments, object_pieces, update_pieces
 from tableside_client.frames.keys import FrameKeys, check_columns, key_names
 from tableside_client.frames.kinds import FrameKind, kind_of
 from tableside_client.json_batch import WRITER_CHARACTERS_MAX
-from tableside_client.key_columns import distinct_keys, invalid_utf8
-from tableside_client.order_columns import orders
+from tableside_client.key_columns import distinct_keys, invalid_utf8, orders
+from tableside_client.operators import Column
 from tableside_client.plans import Plan
 from tableside_client.table_calls import TableCalls, Update
 from tableside_client.table_schema import TableSchema

@@ -13,8 +13,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from tableside_client.arrow_table import raise_first_failure
 from tableside_client.errors import TablesideError
-from tableside_client.generation_methods import require_records
-from tableside_client.generations import CLEANUP_S
+from tableside_client.generations import CLEANUP_S, require_records
 from tableside_client.table_schema import PARTITION_COLUMN
 from tableside_spark.datasource.writers import CommitMessage, PutSender, TableWriter
 from tableside_spark.executor.operation_batch import Token, partition_lists

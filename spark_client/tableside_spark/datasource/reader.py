@@ -16,7 +16,7 @@ from tableside_client.json_reader import JsonReader, MismatchError, NullMembers,
 from tableside_client.key_columns import key_column
 from tableside_client.table_schema import PARTITION_COLUMN, wire_keys
 from tableside_spark.datasource.options import Columns, ReadOptions, TableOptions
-from tableside_spark.executor.found_values import json_reader
+from tableside_spark.executor.lookup_task import json_reader
 from tableside_spark.executor.task_client import TaskWaits, one_generation, read_ahead
 from tableside_spark.versions import arrow_schema
 

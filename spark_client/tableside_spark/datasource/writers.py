@@ -18,8 +18,7 @@ from tableside_client.arrow_table import raise_first_failure
 from tableside_client.chunks import ChunkSize, chunks
 from tableside_client.concurrency import map_ordered
 from tableside_client.json_writer import UNWRITABLE, Decimals, JsonWriter
-from tableside_client.key_columns import invalid_utf8, key_column
-from tableside_client.order_columns import orders
+from tableside_client.key_columns import invalid_utf8, key_column, orders
 from tableside_spark.datasource.options import Columns, Expiry, TableOptions, require_column
 from tableside_spark.executor.operation_batch import Token, partition_lists, ttls
 from tableside_spark.executor.task_client import TaskClient

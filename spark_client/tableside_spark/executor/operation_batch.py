@@ -8,8 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.key_columns import comparable, invalid_utf8, key_column
-from tableside_client.order_columns import orders
+from tableside_client.key_columns import comparable, invalid_utf8, key_column, orders
 
 ROWS = "__rows"
 """The number of DataFrame rows that an operation combines."""

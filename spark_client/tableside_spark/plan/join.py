@@ -1,19 +1,29 @@
 """Plan the join of a DataFrame with a table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import (
     DataFrame,
-    functions as F,  # noqa: N812 - its name everywhere
+    functions as F,  # noqa: N812 - its name everywhere  # noqa: N812 - its name everywhere
 )
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from tableside_client.connection import Connection, shared_client
 from tableside_client.json_reader import OnMismatch, require_known
 from tableside_client.paths import joined
 from tableside_client.table_schema import TableSchema, wire_keys
-from tableside_spark.executor.found_values import MISMATCH_COLUMN, VALUE_COLUMN, FoundValues, json_reader, member_column
-from tableside_spark.executor.lookup_task import LookupTask
+from tableside_spark.executor.lookup_task import (
+    MISMATCH_COLUMN,
+    VALUE_COLUMN,
+    FoundValues,
+    LookupTask,
+    json_reader,
+    member_column,
+)
+from tableside_spark.executor.operation_batch import GENERATION
 from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.frames import (
     check_key_columns,
@@ -23,7 +33,6 @@ from tableside_spark.plan.frames import (
     type_of,
     with_strings,
 )
-from tableside_spark.plan.generation import with_generation
 from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.table_schema import Target, fetch_table_schema
 
@@ -151,3 +160,30 @@ def _members(frame: DataFrame, schema: Schema) -> list[StructField]:
     require_unique_names([*frame.columns, *kind.names], frame)
     require_free_names(kind.names)
     return kind.fields
+
+
+def with_generation(frame: DataFrame, target: Target) -> DataFrame:
+    """Add the column `GENERATION`, the current generation of a table.
+
+    One task reads it when a query runs, and in each micro-batch of a stream, and Spark sends it to all other tasks. So
+    they look up keys in one generation, also if another one is activated between them. Spark keeps it for later actions
+    of the same DataFrame.
+    """
+    task = CurrentGeneration(target.connection, target.table)
+    current = map_arrow(frame.sparkSession.range(0, 1, 1, 1), task, StructType([StructField(GENERATION, LongType())]))
+    return frame.crossJoin(F.broadcast(current))
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentGeneration:
+    """Replaces its only row by the number of a table's current generation."""
+
+    connection: Connection
+    table: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read the number. Raises `TablesideError`."""
+        for batch in filter(len, batches):
+            description = shared_client(self.connection).table(self.table).describe()
+            number = pa.array([description["generation"]] * len(batch), pa.int64())
+            yield pa.RecordBatch.from_arrays([number], names=[GENERATION])

@@ -26,8 +26,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tableside_client.key_columns import DAY_US
 from tableside_client.operators import MERGE_PATCH, OPERATORS, WHOLE_UPDATE
-from tableside_client.order_columns import DAY_US
 from tableside_spark.executor.operation_batch import DELETE, EXPIRY, PROBLEM, SEQUENCE
 from tableside_spark.plan.fold import RowLeaf
 from tableside_spark.plan.frames import quoted

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from tableside_client.connection import Connection, shared_client
-from tableside_client.generation_methods import require_records
+from tableside_client.generations import require_records
 from tableside_spark.executor.operation_batch import ROWS
 from tableside_spark.executor.write_task import CODE, DETAIL
 from tableside_spark.write.job import REQUEST_CODES

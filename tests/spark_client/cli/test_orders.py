@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import Result
 
-from tableside_cli.orders import parse_order
+from tableside_cli.records import parse_order
 from tableside_client import Client
 
 Command = Callable[..., Result]

@@ -13,8 +13,7 @@ import uvloop
 from support.running import Service
 from support.waiting import WAIT_MAX_S, until
 from tableside_client import AsyncClient, Retries, TablesideError
-from tableside_client.asyncio_connection import AsyncConnection
-from tableside_client.blocking_connection import BlockingConnection
+from tableside_client.connections import AsyncConnection, BlockingConnection
 from tableside_client.http1 import Request
 from tableside_client.http_clients import AsyncConnections, Connections, FreeConnections
 
