@@ -273,13 +273,7 @@ class AsyncTable(AsyncFrameMethods, AsyncGenerationMethods, Generic[V]):
     ) -> int:
         """Delete many records in pages, as `Table.delete_all` does."""
         params = delete_params(prefix, partition, everything=everything)
-        total, cursor = await self._run(self._calls.delete_page(params, None))
-        while cursor is not None:
-            if progress is not None:
-                progress(total)
-            deleted, cursor = await self._run(self._calls.delete_page(params, cursor))
-            total += deleted
-        return total
+        return await self._run(self._calls.delete_all(params, progress))
 
     async def splits(self, count: int) -> list[str]:
         """Divide the table into 1 to `count` disjoint parts for parallel scans. Together they cover the table."""

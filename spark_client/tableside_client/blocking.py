@@ -399,13 +399,7 @@ class Table(FrameMethods, GenerationMethods, Generic[V]):
             ValueError: There is not exactly one of `prefix`, `partition` and `everything`.
         """
         params = delete_params(prefix, partition, everything=everything)
-        total, cursor = self._run(self._calls.delete_page(params, None))
-        while cursor is not None:
-            if progress is not None:
-                progress(total)
-            deleted, cursor = self._run(self._calls.delete_page(params, cursor))
-            total += deleted
-        return total
+        return self._run(self._calls.delete_all(params, progress))
 
     def splits(self, count: int) -> list[str]:
         """Divide the table into 1 to `count` disjoint parts for parallel scans. Together they cover the table."""

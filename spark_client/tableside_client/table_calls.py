@@ -1,6 +1,6 @@
 """The operations on one table as calls: the request of each verb, and its result from the response."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -171,7 +171,17 @@ class TableCalls(Generic[V]):
         document = response.json()
         return [self._record(record) for record in document["records"]], document["cursor"]
 
-    def delete_page(self, params: Mapping[str, Any], cursor: str | None) -> Call[tuple[int, str | None]]:
+    def delete_all(self, params: Mapping[str, Any], progress: Callable[[int], None] | None) -> Call[int]:
+        """Delete records in pages, and return their number. `progress` gets the number so far between two pages."""
+        total, cursor = yield from self._delete_page(params, None)
+        while cursor is not None:
+            if progress is not None:
+                progress(total)
+            deleted, cursor = yield from self._delete_page(params, cursor)
+            total += deleted
+        return total
+
+    def _delete_page(self, params: Mapping[str, Any], cursor: str | None) -> Call[tuple[int, str | None]]:
         """Delete a page of records. Return their number, and the cursor of the next page, None after the last one."""
         path = table_path(self.name, "records")
         response = yield from self._send(Request("DELETE", path, self.name, params={**params, **given(cursor=cursor)}))
