@@ -187,6 +187,15 @@ class TableSql:
         )
 
     @cached_property
+    def load(self) -> str:
+        """Takes keys, documents and expiries. Returns the row that `put` returns. Fails if one of the keys exists."""
+        names = ", ".join([*self._names, quoted(VALUE), quoted(EXPIRES)])
+        sent = [*(f"u.{part}" for part in self._parts), "convert_from(u.document, 'UTF8')::jsonb", "u.expires"]
+        rows = f"SELECT {', '.join(sent)} FROM {self._rows_sent(['document', 'expires'], ['bytea', 'bigint'])}"
+        written = f"{ETAG_SQL}, cardinality({self._keys_sent[0]}){', NULL' * len(self._parts)}"
+        return f"WITH w AS (INSERT INTO {self.table} ({names}) {rows} ORDER BY {self._order_sent}) SELECT {written}"
+
+    @cached_property
     def insert(self) -> str:
         """Takes the rows and whether to return values. Returns `_returning`, for rows that did not exist."""
         return self._insert("DO NOTHING")

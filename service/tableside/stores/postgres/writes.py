@@ -15,11 +15,12 @@ import math
 import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
+from asyncpg.exceptions import UniqueViolationError
 
 from ...core import (
     UPDATE_BYTES_MAX,
@@ -152,11 +153,8 @@ class RecordWriter:
     async def _put(self, connection: Connection, puts: Any, progress: Progress) -> Results:
         values, now, default = puts.cells("value"), self._clock(), self._spec.ttl_s
         expiries_ms = [expiry_ms(default if ttl_s is None else ttl_s, now) for ttl_s in puts.cells("ttl_s")]
-        metadata = {EXPIRES: [expires_ms or None for expires_ms in expiries_ms], WRITERS: [None] * len(puts)}
-        arrays = [*self._sql.key_arrays(puts.keys), values, *(metadata[name] for name in self._sql.metadata)]
         progress.applied, progress.texts = "unknown", [(value,) for value in values]
-        [found] = await connection.fetch(self._sql.put, *arrays, [""] * len(puts), False, *self._time())
-        etag, count, *keys = found
+        etag, count, *keys = await self._put_rows(connection, puts, [expires_ms or None for expires_ms in expiries_ms])
         columns: dict[str, Sequence[Any]] = {"etag": [etag] * len(puts)}
         if any(expiries_ms):
             columns["expires_ms"] = expiries_ms
@@ -164,6 +162,16 @@ class RecordWriter:
             both = zip(values, puts.cells("returning"), strict=True)
             columns["value"] = [value if returning else None for value, returning in both]
         return Results(Written, columns, self._not_written(puts, count, keys))
+
+    async def _put_rows(self, connection: Connection, puts: Batch, expiries_ms: Sequence[int | None]) -> Any:
+        """Replace records. In a generation that loads they are new, unless a task of the job was repeated."""
+        keys, values = self._sql.key_arrays(puts.keys), puts.cells("value")
+        if self._spec.loading:
+            with suppress(UniqueViolationError):
+                return (await connection.fetch(self._sql.load, *keys, values, expiries_ms))[0]
+        metadata = {EXPIRES: expiries_ms, WRITERS: [None] * len(puts)}
+        rows = [*keys, values, *(metadata[name] for name in self._sql.metadata), [""] * len(puts)]
+        return (await connection.fetch(self._sql.put, *rows, False, *self._time()))[0]
 
     def _not_written(self, puts: Batch, count: int, keys: Sequence[Any]) -> dict[int, TableError]:
         """Return the errors of puts whose rows a trigger left unchanged."""
