@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from feast import Entity, FeatureStore, FeatureView, Field, FileSource, RepoConfig, ValueType
 from feast.infra.online_stores.helpers import get_online_store_from_config
 from feast.protos.feast.types.EntityKey_pb2 import EntityKey
 from feast.protos.feast.types.Value_pb2 import Value
 from feast.types import Float64
 
 from bench.feast import BATCH, ENTITIES, FEATURES, TASKS_AT_ONCE, VIEWS
-from feast import Entity, FeatureStore, FeatureView, Field, FileSource, RepoConfig, ValueType
 
 DRIVER = Entity(name="driver", value_type=ValueType.INT64)
 KEYS = [EntityKey(join_keys=["driver"], entity_values=[Value(int64_val=number)]) for number in range(ENTITIES)]
