@@ -9,9 +9,9 @@ import httpx
 
 from tableside_client import json_batch
 from tableside_client.address import Address
-from tableside_client.calls import AsyncRun, Call, CallSettings, Pause
+from tableside_client.calls import AsyncRun, Call, Calls, Pause
 from tableside_client.concurrency import EventLoop, TaskCoalescer, Turns
-from tableside_client.credential import Credential, RefreshingToken
+from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, ends_load
 from tableside_client.frame_methods import AsyncFrameMethods
 from tableside_client.generations import AsyncGenerationMethods
@@ -20,7 +20,7 @@ from tableside_client.http_clients import open_async_client
 from tableside_client.json_batch import Document, TokenArgument, needs_token
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
-from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
+from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.table_calls import TableCalls, Update, delete_params, list_tables, require_pairs, scan_params
 from tableside_client.tls import Tls
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class AsyncClient:
+class AsyncClient(Calls):
     """An asyncio client for the tables of one service, with one connection pool. Tasks of one event loop can share it.
 
     The arguments, guarantees and exceptions are those of `Client`. In a second event loop, calls raise `RuntimeError`.
@@ -57,12 +57,8 @@ class AsyncClient:
         coalesce: bool = False,
     ) -> None:
         address = Address.resolve(url, Tls(ca_file, certificate_file, key_file))
-        self._url = address.url
-        self._settings = CallSettings(
-            retries, timeout_s=timeout_s, token=RefreshingToken(Credential(token, token_file)), address=address
-        )
+        super().__init__(address, Credential(token, token_file), retries, timeout_s)
         self._http = open_async_client(address, connections_max)
-        self._waits = Waits()
         self._loop = EventLoop()
         self._coalesce = coalesce
 
@@ -76,16 +72,6 @@ class AsyncClient:
         """Close all connections. Calls in progress fail."""
         self._loop.require_same()
         await self._http.close()
-
-    @property
-    def url(self) -> str:
-        """The address of the service."""
-        return self._url
-
-    @property
-    def waited_s(self) -> float:
-        """The time while at least one call waited for a retry so far, in seconds."""
-        return self._waits.total_s
 
     async def tables(self) -> list[dict[str, Any]]:
         """Describe every table that the caller may see."""

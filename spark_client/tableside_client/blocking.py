@@ -11,9 +11,9 @@ import httpx
 
 from tableside_client import json_batch
 from tableside_client.address import Address
-from tableside_client.calls import Call, CallSettings, Pause, Run
+from tableside_client.calls import Call, Calls, Pause, Run
 from tableside_client.concurrency import BATCHES_IN_FLIGHT_MAX, ThreadCoalescer, Turns
-from tableside_client.credential import Credential, RefreshingToken
+from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, ends_load
 from tableside_client.frame_methods import FrameMethods
 from tableside_client.generations import GenerationMethods
@@ -22,7 +22,7 @@ from tableside_client.http_clients import open_client
 from tableside_client.json_batch import Document, TokenArgument, needs_token
 from tableside_client.paths import Key, as_key
 from tableside_client.results import Outcome, Record, Written
-from tableside_client.retries import DEFAULT_RETRIES, Retries, Waits
+from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.table_calls import TableCalls, Update, delete_params, list_tables, require_pairs, scan_params
 from tableside_client.tls import Tls
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client:
+class Client(Calls):
     """A blocking client for the tables of one service, with one connection pool. Threads can share it.
 
     Calls retry temporary failures until `retries.total_s` if a second attempt is safe, so that a restart of the service
@@ -85,12 +85,8 @@ class Client:
         coalesce: bool = False,
     ) -> None:
         address = Address.resolve(url, Tls(ca_file, certificate_file, key_file))
-        self._url = address.url
-        self._settings = CallSettings(
-            retries, timeout_s=timeout_s, token=RefreshingToken(Credential(token, token_file)), address=address
-        )
+        super().__init__(address, Credential(token, token_file), retries, timeout_s)
         self._http = open_client(address, connections_max)
-        self._waits = Waits()
         self._batch_threads = ThreadPoolExecutor(BATCHES_IN_FLIGHT_MAX, "tableside") if coalesce else None
 
     def __enter__(self) -> Self:
@@ -104,16 +100,6 @@ class Client:
         if self._batch_threads is not None:
             self._batch_threads.shutdown(wait=False, cancel_futures=True)
         self._http.close()
-
-    @property
-    def url(self) -> str:
-        """The address of the service."""
-        return self._url
-
-    @property
-    def waited_s(self) -> float:
-        """The time while at least one call waited for a retry so far, in seconds."""
-        return self._waits.total_s
 
     def tables(self) -> list[dict[str, Any]]:
         """Describe every table that the caller may see."""

@@ -15,10 +15,10 @@ from typing import Protocol, TypeAlias, TypeVar
 import httpx
 
 from tableside_client.address import Address
-from tableside_client.credential import RefreshingToken
+from tableside_client.credential import Credential, RefreshingToken
 from tableside_client.errors import TablesideError, error, from_problem, problem_of, unreachable
 from tableside_client.http1 import Reply, Request
-from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget
+from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget, Waits
 
 RESPONSE_MARGIN_S = 1.0
 """How much longer than a deadline the client waits, because the service answers at the deadline."""
@@ -73,6 +73,25 @@ class CallSettings:
     timeout_s: float = 30.0
     token: RefreshingToken | None = None
     address: Address = _UNKNOWN
+
+
+class Calls:
+    """The part of a client that does not depend on how it waits: the settings of its calls, and their pauses."""
+
+    def __init__(self, address: Address, credential: Credential, retries: Retries, timeout_s: float) -> None:
+        token = RefreshingToken(credential)
+        self._settings = CallSettings(retries, timeout_s=timeout_s, token=token, address=address)
+        self._waits = Waits()
+
+    @property
+    def url(self) -> str:
+        """The address of the service."""
+        return self._settings.address.url
+
+    @property
+    def waited_s(self) -> float:
+        """The time while at least one call waited for a retry so far, in seconds."""
+        return self._waits.total_s
 
 
 class CallLimits:

@@ -25,8 +25,8 @@ from ...core import (
 )
 from .connections import Connection
 from .reads import canonical
-from .schema import Column, literal, quoted
-from .statements import TableSql, bytewise, key_parameter
+from .schema import Column, bytewise, key_parameter, literal, quoted
+from .statements import TableSql
 
 SAMPLED_BYTES = 256 * 8192
 """256 pages on disk."""

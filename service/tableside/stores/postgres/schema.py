@@ -99,6 +99,22 @@ def is_text(column: Column) -> bool:
     return column.type in ("text", "varchar")
 
 
+def bytewise(expression: str, key: Column) -> str:
+    """Return SQL for a key part that sorts by its bytes or by its number."""
+    return f'{expression} COLLATE "C"' if is_text(key) else expression
+
+
+def key_parameter(number: int, key: Column, array: str = "") -> str:
+    """Return SQL for a key part passed as a parameter, or for an array of them with `array` as `[]`."""
+    sent = f"${number}::{wire_type(key)}{array}"
+    return f"({sent})::uuid{array}" if key.type == "uuid" else sent
+
+
+def wire_type(key: Column) -> str:
+    """Return the type that a key part has as a parameter and in results."""
+    return "bigint" if key.type.startswith("int") else "text"
+
+
 def literal(text: str) -> str:
     """Return a text as an SQL string literal."""
     escaped = text.replace("'", "''")

@@ -19,10 +19,12 @@ from .schema import (
     WRITERS,
     Column,
     TableDefinition,
-    is_text,
+    bytewise,
+    key_parameter,
     qualified,
     quoted,
     side_table_name,
+    wire_type,
 )
 from .value_sql import UNCHANGED, ValueSql
 
@@ -122,7 +124,7 @@ class TableSql:
 
     def _outputs(self, alias: str = "t") -> list[str]:
         names = self._names if alias == "t" else self._parts
-        return [f"{alias}.{name}::{_wire_type(column)}" for name, column in zip(names, self.key_columns, strict=True)]
+        return [f"{alias}.{name}::{wire_type(column)}" for name, column in zip(names, self.key_columns, strict=True)]
 
     # Reading
 
@@ -376,21 +378,6 @@ class TableSql:
     def side_delete(self) -> str:
         """Takes keys. Deletes their rows of the side table."""
         return f"DELETE FROM {self._side} AS t USING {self._rows_sent()} WHERE {self._equal('u', self._parts)}"
-
-
-def bytewise(expression: str, key: Column) -> str:
-    """Return SQL for a key part that sorts by its bytes or by its number."""
-    return f'{expression} COLLATE "C"' if is_text(key) else expression
-
-
-def key_parameter(number: int, key: Column, array: str = "") -> str:
-    """Return SQL for a key part passed as a parameter, or for an array of them with `array` as `[]`."""
-    sent = f"${number}::{_wire_type(key)}{array}"
-    return f"({sent})::uuid{array}" if key.type == "uuid" else sent
-
-
-def _wire_type(key: Column) -> str:
-    return "bigint" if key.type.startswith("int") else "text"
 
 
 def _same_columns(table: str, columns: Sequence[Column], typed: Sequence[Column]) -> str:

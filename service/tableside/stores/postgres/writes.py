@@ -169,8 +169,8 @@ class RecordWriter:
         if self._spec.loading:
             with suppress(UniqueViolationError):
                 return (await connection.fetch(self._sql.load, *keys, values, expiries_ms))[0]
-        metadata = {EXPIRES: expiries_ms, WRITERS: [None] * len(puts)}
-        rows = [*keys, values, *(metadata[name] for name in self._sql.metadata), [""] * len(puts)]
+        metadata = [expiries_ms if name == EXPIRES else [None] * len(puts) for name in self._sql.metadata]
+        rows = [*keys, values, *metadata, [""] * len(puts)]
         return (await connection.fetch(self._sql.put, *rows, False, *self._time()))[0]
 
     def _not_written(self, puts: Batch, count: int, keys: Sequence[Any]) -> dict[int, TableError]:
@@ -335,7 +335,7 @@ class RecordWriter:
         their text.
         """
         progress.texts = [row.texts for row in rows]
-        returns_values = not self._layout.preserves_text and any(_returns_value(row.write) for row in rows)
+        returns_values = not self._layout.preserves_text and any(getattr(row.write, "returning", False) for row in rows)
         found = await connection.fetch(statement, *self._row_arrays(rows), returns_values)
         return {self._sql.key_of(each): (each[-2], each[-1]) for each in found}
 
@@ -349,9 +349,8 @@ class RecordWriter:
         return outcome if isinstance(text, RecordUnreadable) else msgspec.structs.replace(outcome, value=text)
 
     def _ignored(self) -> InvalidOperation:
-        return InvalidOperation(
-            f"table {self._spec.name!r}: a trigger or policy of the table left the record unchanged"
-        )
+        reason = "a trigger or policy of the table left the record unchanged"
+        return InvalidOperation(f"table {self._spec.name!r}: {reason}")
 
     def _row_arrays(self, rows: Sequence[RowWrite]) -> list[list[Any]]:
         """Return one array for each column to write: key parts, data columns, metadata columns and etags."""
@@ -399,7 +398,3 @@ class RecordWriter:
             await connection.execute(self._sql.side_update, *keys, versions, expiries, memories)
         if empty := [key for key, side in after.items() if side == SideRow()]:
             await connection.execute(self._sql.side_delete, *self._sql.key_arrays(empty))
-
-
-def _returns_value(write: Write) -> bool:
-    return not isinstance(write, Delete) and write.returning
