@@ -1,4 +1,4 @@
-"""Join and put of a million rows from PySpark on all cores, against alternatives without the service."""
+"""Join, put and replacement of a million rows from PySpark on all cores, against alternatives without the service."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -27,7 +27,10 @@ def run(rows: int, rounds: int) -> list[Result]:
         with running(Path(folder) / "service") as service, session(Path(folder) / "spark") as spark:
             spark.conf.set("spark.sql.shuffle.partitions", 8)
             table = Table(records.TABLE, url=service.url)
-            put = {"put, through the service, durable": partial(_put, spark, table, rows)}
+            put = {
+                "put, through the service, durable": partial(_write, table.put, spark, rows),
+                "replace": partial(_write, table.replace, spark, rows),
+            }
             frames = {
                 "join, keys unique": _frame(spark, rows, f.col("id")),
                 "join, keys unique, in no order": _frame(spark, rows, f.col("id") * 7919 % rows),
@@ -42,7 +45,7 @@ def _fill_in(folder: Path) -> None:
         (folder / name).mkdir()
 
 
-def _put(spark: SparkSession, table: Table, rows: int) -> None:
+def _write(method: Callable[..., Any], spark: SparkSession, rows: int) -> None:
     frame = spark.range(rows).select(
         f.format_string("N%06d", "id").alias("tailnum"),
         f.lit("BOEING").alias("manufacturer"),
@@ -51,7 +54,7 @@ def _put(spark: SparkSession, table: Table, rows: int) -> None:
         (f.col("id") % 50 + 1970).alias("year"),
         f.lit("Fixed wing multi engine").alias("type"),
     )
-    summary = table.put(frame, key="tailnum")
+    summary = method(frame, key="tailnum")
     assert summary.applied == rows, summary
 
 
