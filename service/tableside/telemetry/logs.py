@@ -68,6 +68,9 @@ def configure(
     lines.setFormatter(_formatter(settings, colours=lines.stream.isatty()))
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     root = logging.getLogger()
+    for handler in root.handlers:
+        if isinstance(handler, _LineHandler):
+            handler.close()
     root.handlers[:] = [lines]
     root.setLevel(max(level, logging.WARNING))
     for name in TRUSTED_LOGGERS:
@@ -87,34 +90,39 @@ class _LineHandler(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line unless its source logged too many in this second. Log the number of suppressed lines later."""
         if self._monotonic() - self._second_began >= 1.0:
-            self._log_suppressed(record)
+            self._log_suppressed()
         kind = str(record.msg) if record.name == REQUEST_LOGGER else _place(record.pathname, record.lineno)
         if record.name != REQUEST_LOGGER or record.levelno > logging.INFO:
             self._counts[kind] += 1
         if self._counts[kind] <= LINES_PER_S_MAX:
             super().emit(record)
 
-    def _log_suppressed(self, about: logging.LogRecord) -> None:
+    def close(self) -> None:
+        """Log the number of lines suppressed in the last second. `logging` calls this when the process ends."""
+        self._log_suppressed()
+        super().close()
+
+    def _log_suppressed(self) -> None:
         """Log the number of suppressed lines by kind, and start a new second."""
         counts, self._counts, self._second_began = self._counts, Counter(), self._monotonic()
         for kind, count in counts.items():
             if (left_out := count - LINES_PER_S_MAX) > 0:
                 text = f"left out of the log: {kind}"
-                super().emit(_internal_record(logging.WARNING, text, about, left_out=left_out))
+                super().emit(_internal_record(logging.WARNING, text, time.time(), left_out=left_out))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # as logging has it
         """Log the source of a line that could not be written, if possible."""
         text = f"a line could not be written: {_place(record.pathname, record.lineno)}"
         try:
-            self.stream.write(self.format(_internal_record(logging.ERROR, text, record)) + self.terminator)
+            self.stream.write(self.format(_internal_record(logging.ERROR, text, record.created)) + self.terminator)
             self.flush()
         except (OSError, ValueError):
             return  # The stream itself is broken.
 
 
-def _internal_record(level: int, text: str, about: logging.LogRecord, **fields: object) -> logging.LogRecord:
-    """Return a log record of this module with the time of the record that it refers to."""
-    said = {"name": __name__, "levelno": level, "levelname": logging.getLevelName(level), "created": about.created}
+def _internal_record(level: int, text: str, created: float, **fields: object) -> logging.LogRecord:
+    """Return a log record of this module. `created` is its time in seconds since 1970."""
+    said = {"name": __name__, "levelno": level, "levelname": logging.getLevelName(level), "created": created}
     return logging.makeLogRecord({**said, "msg": text, **fields})
 
 

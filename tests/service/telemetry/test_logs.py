@@ -77,6 +77,9 @@ def test_lines_per_source_are_rate_limited_and_missing_ones_counted(lines: Lines
     now += 1.0
     repeated(1, "last %s")
     assert lines.events[-2:] == ["later 0", "last 0"]
+    repeated(29, "suppressed %s")
+    logs.configure(LogSettings(), lines.stream)
+    assert lines.all[-1]["left_out"] == 10
 
 
 def test_request_lines_have_no_limit_per_source(lines: Lines) -> None:
