@@ -151,6 +151,36 @@ async def test_a_directory_that_is_open_or_damaged_is_named_with_the_reason(tmp_
         await RocksdbBackend.open(settings)
 
 
+async def test_an_unreadable_block_fails_scans_instead_of_ending_them(tmp_path: Path) -> None:
+    async with database(tmp_path) as backend:
+        store = await backend.store(TableSpec("t"))
+        await store.apply(
+            [put(f"{index:05}", {"text": random.Random(index).randbytes(50).hex()}) for index in range(5000)]
+        )
+    async with database(tmp_path):  # opening moves the records from the log to a file
+        pass
+    [file] = (tmp_path / "data").glob("*.sst")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+    async with database(tmp_path) as backend:
+        store = await backend.store(TableSpec("t"))
+        assert len((await store.scan(Scan(1000))).records) == 1000
+        with pytest.raises(StoreUnavailable, match="RocksDB could not read"):
+            await scanned(store, limit=1000)
+        with pytest.raises(StoreUnavailable):
+            await store.drop()
+
+
+async def test_changed_options_apply_to_an_existing_database(tmp_path: Path) -> None:
+    for write_buffer_bytes in (2**21, 2**22):
+        settings = RocksdbSettings(path=str(tmp_path / "data"), write_buffer_bytes=write_buffer_bytes)
+        await (await RocksdbBackend.open(settings)).close()
+        options = max((tmp_path / "data").glob("OPTIONS-*")).read_text()
+        assert f"\n  write_buffer_size={write_buffer_bytes}\n" in options
+        assert "filter_policy=bloomfilter" in options
+
+
 async def test_writes_that_were_accepted_are_finished_before_it_closes(tmp_path: Path) -> None:
     async with database(tmp_path) as backend:
         store = await backend.store(TableSpec("t"))

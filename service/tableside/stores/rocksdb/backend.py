@@ -115,7 +115,9 @@ class RocksdbBackend:
 
 
 def _open(settings: RocksdbSettings) -> Rdict:
-    return Rdict(settings.path, _options(settings), access_type=AccessType.read_write())
+    options = _options(settings)
+    # Without the second, the driver opens an existing database with the options in its directory, without filters.
+    return Rdict(settings.path, options, {"default": options}, access_type=AccessType.read_write())
 
 
 def _has_room(settings: RocksdbSettings) -> bool:

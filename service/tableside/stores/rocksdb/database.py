@@ -143,7 +143,7 @@ class Database:
         """
         found, size_bytes, high = list[Item](), 0, key_range.high
         # The binding encodes an upper bound in read options as if the database were not in raw mode: checked here.
-        for item in cast("Iterator[Item]", self._handle.current.items(from_key=key_range.low)):
+        for item in entries(self._handle.current, key_range.low):
             if high is not None and item[0] >= high:
                 break
             if len(found) == count_max or size_bytes > bytes_max:
@@ -226,7 +226,26 @@ class KeySearch:
 
 
 def _key_at(cursor: RdictIter) -> bytes | None:
-    return cast("bytes", cursor.key()) if cursor.valid() else None
+    if cursor.valid():
+        return cast("bytes", cursor.key())
+    cursor.status()  # raises the error if the cursor has stopped at an unreadable block
+    return None
+
+
+def entries(database: Rdict, low: bytes = b"") -> Iterator[Item]:
+    """Return the keys and values from `low` on, in order. Raise an error at an unreadable block.
+
+    The driver's own iteration ends there like at the end of the database.
+    """
+    key = low
+    for item in cast("Iterator[Item]", database.items(from_key=low)):
+        yield item
+        key = item[0]
+    cursor = database.iter()
+    cursor.seek(key)
+    if cursor.valid():
+        cursor.next()
+    cursor.status()
 
 
 class Handle:
