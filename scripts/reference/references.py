@@ -5,12 +5,13 @@ from functools import partial
 
 from ..bootstrap import ROOT
 from ..figures import figure
-from . import command_line, rest, settings
+from . import command_line, rest, settings, values_schema
 
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/rest.md": rest.page,
     "docs/reference/settings.md": settings.page,
     "docs/reference/command-line.md": command_line.page,
+    values_schema.FILE: values_schema.page,
     **{f"docs/images/{name}.svg": partial(figure.svg, name) for name in figure.NAMES},
 }
 

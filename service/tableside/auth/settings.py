@@ -91,17 +91,19 @@ def _some(given: tuple[Member, ...]) -> tuple[Member, ...]:
     return given
 
 
+ClaimPattern = Annotated[str, Field(min_length=1, max_length=1000)]
 ClaimPatterns = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...],
-    BeforeValidator(_listed),
+    tuple[ClaimPattern, ...],
     Field(max_length=CLAIM_PATTERNS_MAX),
+    BeforeValidator(_listed, json_schema_input_type=ClaimPattern | tuple[ClaimPattern, ...]),
     AfterValidator(_some),
 ]
 
+Audience = Annotated[str, Field(min_length=1, max_length=500)]
 Audiences = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=500)], ...],
-    BeforeValidator(_listed),
+    tuple[Audience, ...],
     Field(max_length=AUDIENCES_MAX),
+    BeforeValidator(_listed, json_schema_input_type=Audience | tuple[Audience, ...]),
     AfterValidator(_some),
 ]
 

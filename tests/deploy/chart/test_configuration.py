@@ -52,11 +52,11 @@ DOCUMENTS = st.dictionaries(TEXTS, PLAIN | TEXTS | st.lists(TEXTS, max_size=3), 
 @settings(max_examples=15, deadline=None)
 @given(documents=st.lists(DOCUMENTS, min_size=2, max_size=8))
 def test_the_service_reads_the_configuration_unchanged(documents: list[dict[str, Any]]) -> None:
-    objects = render(merged(REMOTE, {"config": {"anything": documents}}))
+    objects = render(merged(REMOTE, {"config": {"stores": {"other": {"kind": "plug-in", "options": documents}}}}))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "config.yaml"
         file.write_text(configuration(objects))
-        assert parse_yaml(read_text(file), "", [])["anything"] == documents
+        assert parse_yaml(read_text(file), "", [])["stores"]["other"]["options"] == documents
 
 
 def test_large_integers_are_not_rendered_as_floats() -> None:
@@ -95,10 +95,10 @@ def test_the_command_checks_the_configuration(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tableside", "check", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    file.write_text(configuration(render(merged(LOADED["tokens"], {"config": {"limits": {"unknown": 1}}}))))
+    file.write_text(configuration(render(merged(LOADED["tokens"], {"config": {"default_store": "absent"}}))))
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
-    assert "limits.unknown" in done.stderr
+    assert "default_store" in done.stderr
 
 
 def checksum(objects: list[Object]) -> str:

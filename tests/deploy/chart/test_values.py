@@ -180,8 +180,8 @@ SECRETS: list[Values] = [
     stored(kind="postgres", dsn="postgresql://me@db/x?password=secret"),
     stored(kind="redis", url="rediss://:secret@redis:6379/0"),
     stored(kind="redis", url="redis://redis", password="secret"),
-    stored(kind="dynamodb", aws_secret_access_key="secret"),
-    stored(kind="dynamodb", accessKey="secret"),
+    stored(kind="plugged", aws_secret_access_key="secret"),
+    stored(kind="plugged", accessKey="secret"),
     stored(kind="dynamodb", endpoint_url="http://me:secret@db:8000"),
 ]
 WITHOUT_SECRETS: list[Values] = [
@@ -238,7 +238,10 @@ REFUSED: dict[str, tuple[Values, str]] = {
     ),
     "workers on RocksDB": (merged(LOCAL, {"workers": 2}), "workers: 1"),
     "workers on a cache": (
-        merged(REMOTE, {"workers": 2, "config": {"tables": {"t": {"store": "cache", "cache": {"ttl_s": 1}}}}}),
+        merged(
+            REMOTE,
+            {"workers": 2, "config": {"tables": {"t": {"store": "cache", "cache": {"ttl_s": 1, "records_max": 1}}}}},
+        ),
         "has a cache without channel: set workers: 1",
     ),
     "too little time to end": (merged(REMOTE, {"terminationGracePeriodSeconds": 35}), "above 35"),
@@ -267,7 +270,6 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "a label that is none": (merged(REMOTE, {"commonLabels": {"a": "not this"}}), "commonLabels"),
     "a tag that is none": (merged(REMOTE, {"image": {"tag": "a b"}}), "tag"),
     "a digest that is none": (merged(REMOTE, {"image": {"digest": "latest"}}), "digest"),
-    "a store without a kind": ({"config": {"stores": {"s": {}}}, "insecure": True}, "kind"),
     "a port that is none": (merged(REMOTE, {"ports": {"http": 0}}), "http"),
     "a size that is none": (merged(LOCAL, {"persistence": {"size": "10 GB"}}), "size"),
     "a path that is none": (merged(REMOTE, INGRESS, {"ingress": {"paths": ["v1"]}}), "paths"),
@@ -335,7 +337,9 @@ def test_the_notes_show_requests_with_certificate_and_token() -> None:
     both = notes(merged(certified, {"tls": {"clientCa": {"secretName": "callers"}}}))
     assert "--cert caller.crt --key caller.key" in both
     assert "helm --namespace" not in both
-    assert "with a token" in notes(merged(REMOTE, {"config": {"auth": {"tokens": [{"name": "a"}]}}}))
+    assert "with a token" in notes(
+        merged(REMOTE, {"config": {"auth": {"tokens": [{"name": "a", "sha256": "1" * 64}]}}})
+    )
 
 
 def test_the_notes_warn_if_the_volume_is_deleted_with_the_release() -> None:
