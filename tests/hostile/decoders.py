@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from starlette.requests import empty_receive
 
 from support.pieces import finish
-from tableside.core import update_folding, updates, values
+from tableside.core import updates, values
 from tableside.core.errors import TableError
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Put
@@ -81,7 +81,7 @@ def update_documents(data: bytes) -> None:
     updates.touched_members(changes)
     before = values.encode(values.parse(value or b"{}"))
     after = updates.apply(before, changes)
-    update_folding.fold([changes, changes])
+    updates.joined([changes, changes])
     assert values.encode(values.decode(after)) == after
 
 

@@ -1,4 +1,4 @@
-"""The table of update operators, in the client and in the service, and what Spark folds by it."""
+"""The tables of update operators of the client and of the service, and what Spark folds by the client's."""
 
 import re
 from typing import Any
@@ -26,18 +26,10 @@ def stored(service: Service, table: Table) -> Any:
 
 
 SERVICE: Any = update_operators.OPERATORS
-FOLDS = {"least": "better", "greatest": "better", "append": "both", "union": "both", "last": "last"}
-"""The service's names for rules of folding. It does not fold sums."""
 
 
 def test_client_and_service_have_the_same_operators() -> None:
     assert set(OPERATORS) == set(SERVICE)
-
-
-def test_where_client_and_service_fold_they_do_so_by_the_same_rule() -> None:
-    rules = {name: rule.fold for name, rule in SERVICE.items()} if isinstance(SERVICE, dict) else {}
-    both = [name for name, operator in OPERATORS.items() if operator.fold is not None and rules.get(name) is not None]
-    assert [FOLDS.get(OPERATORS[name].fold or "") for name in both] == [rules[name] for name in both]
 
 
 def test_only_operators_with_a_rule_are_folded(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Combines operations of a batch that have the same key, and gives each its own outcome.
 
-Two puts, for example, become one: the last. Operations that cannot be combined follow in successive rounds.
+Two puts, for example, become one: the last. Two updates become one with the changes of both. Operations that cannot be
+combined follow in successive rounds.
 """
 
 import math
@@ -28,8 +29,7 @@ from ..core import (
 )
 from ..core.budget import NOT_READ
 from ..core.operations import size_bytes
-from ..core.update_folding import fold
-from ..core.updates import PackedChanges, packed
+from ..core.updates import PackedChanges, joined, packed
 
 COMBINED_OPERATIONS_MAX = 256
 """Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""
@@ -131,10 +131,10 @@ def _combined(operations: Sequence[Operation]) -> Operation:
     if len(operations) == 1 or not isinstance(first, Update):
         return operations[-1]
     each = [update.changes for update in operations if isinstance(update, Update)]
-    folded: Changes = fold(each)
+    changes: Changes = joined(each)
     if any(isinstance(one, PackedChanges) for one in each):
-        folded = packed(folded)
-    return msgspec.structs.replace(first, changes=folded)
+        changes = packed(changes)
+    return msgspec.structs.replace(first, changes=changes)
 
 
 def _touches(names: frozenset[str], write: Operation) -> bool:

@@ -1,4 +1,4 @@
-"""The operators of an update, in one table: how each is checked, applied and folded, and what stores may do by it.
+"""The operators of an update, in one table: how each is checked and applied, and what stores may do by it.
 
 A fault names the operator and the path, and never a value.
 """
@@ -92,17 +92,13 @@ class Rule(msgspec.Struct, frozen=True):
     """What the service knows of one operator.
 
     `check` returns the operand in the form that is kept, for its depth in the value, or raises InvalidOperation.
-    `apply` changes a value. Of two successive edits of one path, `fold` tells which edit has the effect of both: the
-    last one, the better one of two that are comparable, or one with the elements of both if they have the same
-    modifiers. None: both are applied. `inserts`: the operator acts only on a record that its update makes.
-    `keeps_elements`: the operator changes no element of an array, and adds elements only at the end, or it replaces the
-    array. `in_text` is the operand with which Redis' script applies the operator to the text of a value, None if it
-    cannot.
+    `apply` changes a value. `inserts`: the operator acts only on a record that its update makes. `keeps_elements`: the
+    operator changes no element of an array, and adds elements only at the end, or it replaces the array. `in_text` is
+    the operand with which Redis' script applies the operator to the text of a value, None if it cannot.
     """
 
     check: "Callable[[Json, int], Json]"
     apply: "Callable[[JsonObject, Edit, ArraySets], None]"
-    fold: Literal["last", "better", "both"] | None = None
     inserts: bool = False
     keeps_elements: bool = False
     in_text: Literal["integer", "any"] | None = None
@@ -170,16 +166,18 @@ def _replace_if_better(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
         parent[name] = edit.operand
         return
     present = parent[name]
-    if not comparable(present, edit.operand):
+    if not _comparable(present, edit.operand):
         reason = f"the field is {kind_of(present)}, but the operand is {kind_of(edit.operand)}"
         raise fault(edit.operator, dotted(edit.path), reason)
-    parent[name] = better(edit.operator, present, edit.operand)
+    best = min if edit.operator == "$min" else max
+    parent[name] = best(present, edit.operand)  # type: ignore[type-var]  # comparable
 
 
 def _push(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
-    array = _array_at(value, edit)
-    array.extend(cast("list[Json]", copied(elements_of(edit.operand))))
-    if modifiers := modifiers_of(edit.operand):
+    array, given = _array_at(value, edit), edit.operand
+    elements, modifiers = (given["$each"], given) if isinstance(given, dict) else (given, {})
+    array.extend(cast("list[Json]", copied(elements)))
+    if modifiers:
         sets.visit(array, SORT_VISITS if "$sort" in modifiers else 1)
         _parent_of(value, edit)[edit.path[-1]] = _sliced(_sorted(array, modifiers), modifiers)
 
@@ -228,22 +226,6 @@ def _pull(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     parent[name] = [element for element in array if _identity(element) not in pulled]
 
 
-def elements_of(operand: Json) -> list[Json]:
-    """Return the elements in the operand of `$push`, `$addToSet` or `$pull`."""
-    return cast("list[Json]", operand["$each"] if isinstance(operand, dict) else operand)
-
-
-def modifiers_of(operand: Json) -> JsonObject:
-    """Return the modifiers in the operand of `$push`: none, or `$slice` and `$sort`."""
-    return {name: operand[name] for name in operand if name != "$each"} if isinstance(operand, dict) else {}
-
-
-def better(operator: str, present: Json, operand: Json) -> Json:
-    """Return the smaller one of two comparable operands for `$min`, the larger one for `$max`. If equal, the first."""
-    best = min if operator == "$min" else max
-    return best(present, operand)  # type: ignore[type-var]  # comparable
-
-
 def _parent_of(value: JsonObject, edit: Edit, *, make: bool = True) -> JsonObject:
     """Return the object that contains the path's last name. Missing objects are created, in the value if `make`."""
     if len(edit.path) == 1:
@@ -273,7 +255,7 @@ def _misfit(edit: Edit, present: Json, wanted: str) -> InvalidOperation:
     return fault(edit.operator, dotted(edit.path), f"the field is {kind_of(present)}, not {wanted}")
 
 
-def comparable(one: Json, other: Json) -> bool:
+def _comparable(one: Json, other: Json) -> bool:
     """Return whether both are numbers, or both are strings."""
     return (is_number(one) and is_number(other)) or (isinstance(one, str) and isinstance(other, str))
 
@@ -352,15 +334,15 @@ def _nothing(operand: Json, depth: int) -> Json:
 
 
 OPERATORS: dict[str, Rule] = {
-    "$set": Rule(values.normalize_member, _set, "last", keeps_elements=True, in_text="any"),
-    "$unset": Rule(_nothing, _unset, "last", keeps_elements=True),
+    "$set": Rule(values.normalize_member, _set, keeps_elements=True, in_text="any"),
+    "$unset": Rule(_nothing, _unset, keeps_elements=True),
     "$inc": Rule(_checked_number, _inc, keeps_elements=True, in_text="integer"),
-    "$min": Rule(_checked_number_or_string, _replace_if_better, "better", keeps_elements=True, in_text="integer"),
-    "$max": Rule(_checked_number_or_string, _replace_if_better, "better", keeps_elements=True, in_text="integer"),
+    "$min": Rule(_checked_number_or_string, _replace_if_better, keeps_elements=True, in_text="integer"),
+    "$max": Rule(_checked_number_or_string, _replace_if_better, keeps_elements=True, in_text="integer"),
     "$mul": Rule(_checked_number, _mul, keeps_elements=True),
-    "$push": Rule(_checked_pushed, _push, "both", keeps_elements=True),
-    "$addToSet": Rule(_checked_elements, _add_to_set, "both", keeps_elements=True),
-    "$pull": Rule(_checked_pulled, _pull, "both", keeps_elements=True),
+    "$push": Rule(_checked_pushed, _push, keeps_elements=True),
+    "$addToSet": Rule(_checked_elements, _add_to_set, keeps_elements=True),
+    "$pull": Rule(_checked_pulled, _pull, keeps_elements=True),
     "$setOnInsert": Rule(values.normalize_member, _set, inserts=True, keeps_elements=True),
 }
 """The operators by name. One that is not here is unknown everywhere."""

@@ -7,7 +7,8 @@ Many small objects take up to 30 times the memory of their text. A large batch t
 each is unpacked only while it is used.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 import msgspec
@@ -71,6 +72,11 @@ def packed(changes: Changes, bytes_min: int = PACKED_BYTES_MIN) -> Changes:
         return changes
     text = _text(changes)
     return changes if len(text) < bytes_min else PackedChanges(text)
+
+
+def joined(updates: Sequence[Changes]) -> tuple[Change, ...]:
+    """Return one update with the effect of these in turn. Only the first of them can meet a new record."""
+    return *updates[0], *map(for_present, chain.from_iterable(updates[1:]))
 
 
 def changes_bytes(changes: Changes) -> int:
@@ -294,17 +300,6 @@ class PathSet:
         if path[-1] in node:
             return False
         node[path[-1]] = None
-        return True
-
-    def overlaps(self, path: Path) -> bool:
-        """Return whether the set contains the path, a parent of it or a path below it."""
-        node: _Node | None = self._root
-        for name in path:
-            if node is None:
-                return True
-            if name not in node:
-                return False
-            node = node[name]
         return True
 
 

@@ -21,6 +21,7 @@ from ...core import (
     Changes,
     CompareAndSet,
     Edits,
+    MergePatch,
     Outcome,
     Results,
     TableSpec,
@@ -180,10 +181,10 @@ class RecordEditor:
 
     def _make_plan(self, changes: Changes, default: bytes | None) -> _Plan:
         """Return the plan for changes and a default, which callers often repeat."""
-        edits = [*changes]
-        if len(edits) != 1 or not isinstance(edits[0], Edits):
+        edits = [edit for change in changes if isinstance(change, Edits) for edit in change.edits]
+        if any(isinstance(change, MergePatch) for change in changes):
             return _NO_PLAN
-        words = _packed(edits[0], self._spec.key.names)
+        words = _packed(Edits(tuple(edits)), self._spec.key.names)
         if words is None or self._spec.value_bytes_max < RESULT_BYTES_MAX:
             return _NO_PLAN
         if default is None:
