@@ -9,11 +9,9 @@ start. values.schema.json checks each value. These templates check combinations 
 {{- include "tableside.refusePasswords" . }}
 {{- include "tableside.refuseStores" . }}
 {{- include "tableside.refusePersistence" . }}
+{{- include "tableside.refuseDisruptions" . }}
 {{- if and .Values.tls.clientCa.secretName (not .Values.tls.enabled) }}
 {{- fail "tls.clientCa requires tls.enabled: clients present certificates in TLS connections only" }}
-{{- end }}
-{{- if not (or (kindIs "invalid" .Values.podDisruptionBudget.minAvailable) (kindIs "invalid" .Values.podDisruptionBudget.maxUnavailable)) }}
-{{- fail "podDisruptionBudget accepts either minAvailable or maxUnavailable: set the other to null" }}
 {{- end }}
 {{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) }}
 {{- fail "autoscaling.minReplicas is above autoscaling.maxReplicas" }}
@@ -81,6 +79,29 @@ start. values.schema.json checks each value. These templates check combinations 
 {{- end }}
 {{- if .Values.autoscaling.enabled }}
 {{- fail "persistence.enabled excludes autoscaling: only one process can open a RocksDB database" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A budget must allow evicting a pod, and a rollout replacing one. Percentages are rounded up, as Kubernetes does. */}}
+{{- define "tableside.refuseDisruptions" -}}
+{{- $none := list "0" "0%" }}
+{{- with .Values.podDisruptionBudget.enabled | ternary .Values.podDisruptionBudget nil }}
+{{- if eq (kindIs "invalid" .minAvailable) (kindIs "invalid" .maxUnavailable) }}
+{{- fail "podDisruptionBudget needs either minAvailable or maxUnavailable: set the other to null" }}
+{{- end }}
+{{- $pods := $.Values.autoscaling.enabled | ternary $.Values.autoscaling.minReplicas (include "tableside.replicas" $) | int }}
+{{- $least := .minAvailable | toString | trimSuffix "%" | int }}
+{{- if hasSuffix "%" (.minAvailable | toString) }}
+{{- $least = div (add (mul $least $pods) 99) 100 }}
+{{- end }}
+{{- if or (has (toString .maxUnavailable) $none) (and $pods (ge (int $least) $pods)) }}
+{{- fail (printf "podDisruptionBudget would never allow evicting one of %d pods, so no node could be drained: set maxUnavailable: 1, and minAvailable: null" $pods) }}
+{{- end }}
+{{- end }}
+{{- with .Values.strategy.rollingUpdate }}
+{{- if and (has (toString .maxSurge) $none) (has (toString .maxUnavailable) $none) }}
+{{- fail "strategy.rollingUpdate would never replace a pod: set maxSurge or maxUnavailable above 0" }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -182,6 +182,7 @@ def values_of(row: dict[str, str]) -> Values:
     values = merged(*(CHOICES[name][chosen] for name, chosen in row.items()))
     if row["workload"] != "remote":
         values.pop("autoscaling", None)
+        values.pop("podDisruptionBudget", None)
     return values
 
 

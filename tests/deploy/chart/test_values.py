@@ -30,7 +30,7 @@ BESIDE: dict[str, Values] = {
     "persistence": LOCAL,
     "persistence.enabled": {},
     "autoscaling": merged(HPA, {"autoscaling": {"inFlightRequests": 5}}),
-    "podDisruptionBudget.minAvailable": {"podDisruptionBudget": {"maxUnavailable": None}},
+    "podDisruptionBudget.minAvailable": {"podDisruptionBudget": {"maxUnavailable": None, "minAvailable": 0}},
     "kubernetesIssuer": ISSUER,
     "ingress": INGRESS,
     "httpRoute": ROUTE,
@@ -51,7 +51,7 @@ CHANGES: dict[str, Any] = {
     "secrets.env": {"PASSWORD": KEY},
     "secrets.files": {"tokens": {"secretName": "tokens"}},
     "replicas": 3,
-    "strategy": {"type": "Recreate", "rollingUpdate": None},
+    "strategy": {"type": "Recreate"},
     "persistence.mountPath": "/data/tables",
     "persistence.size": "20Gi",
     "persistence.accessModes": ["ReadWriteOncePod"],
@@ -192,6 +192,33 @@ WITHOUT_SECRETS: list[Values] = [
     stored(kind="plugged", token_file="/etc/tableside-secrets/a/token"),
 ]
 
+
+def least(amount: int | str, *more: Values) -> Values:
+    return merged(REMOTE, {"podDisruptionBudget": {"minAvailable": amount, "maxUnavailable": None}}, *more)
+
+
+SCALED: Values = merged(HPA, {"autoscaling": {"minReplicas": 4}})
+BLOCKING: list[Values] = [
+    merged(REMOTE, {"podDisruptionBudget": {"maxUnavailable": 0}}),
+    merged(REMOTE, {"podDisruptionBudget": {"maxUnavailable": "0%"}}),
+    least(2),
+    least("51%"),
+    least("100%", {"replicas": 9}),
+    least(4, SCALED),
+    least("76%", SCALED),
+    least("1%", LOCAL),
+]
+ALLOWING: list[Values] = [
+    least(1),
+    least("50%"),
+    least("75%", SCALED),
+    least(0, LOCAL),
+    least(1, {"replicas": 0}),
+    merged(REMOTE, {"podDisruptionBudget": {"enabled": False, "maxUnavailable": 0}}),
+    merged(REMOTE, {"podDisruptionBudget": {"maxUnavailable": "1%"}}),
+    merged(REMOTE, {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}),
+]
+
 REFUSED: dict[str, tuple[Values, str]] = {
     **{f"loopback {host}": (merged(REMOTE, {"host": host}), "is a loopback address") for host in LOOPBACK},
     "a host in two lines": (merged(REMOTE, {"host": "0.0.0.0\n- --insecure"}), "host"),
@@ -258,6 +285,12 @@ REFUSED: dict[str, tuple[Values, str]] = {
         "tls.clientCa requires tls.enabled",
     ),
     "two budgets": (merged(REMOTE, {"podDisruptionBudget": {"minAvailable": 1}}), "either minAvailable"),
+    "no budget": (merged(REMOTE, {"podDisruptionBudget": {"maxUnavailable": None}}), "either minAvailable"),
+    **{f"a blocked drain {number}": (one, "no node could be drained") for number, one in enumerate(BLOCKING)},
+    "a rollout that never begins": (
+        merged(REMOTE, {"strategy": {"rollingUpdate": {"maxSurge": "0%"}}}),
+        "would never replace a pod",
+    ),
     "more at least than at most": (merged(REMOTE, HPA, {"autoscaling": {"minReplicas": 11}}), "minReplicas is above"),
     "nothing to scale by": (merged(REMOTE, HPA, {"autoscaling": {"cpuPercent": None}}), "autoscaling"),
     "TLS without a secret": (merged(REMOTE, {"tls": {"enabled": True}}), "secretName"),
@@ -285,8 +318,8 @@ def test_values_that_cannot_work_are_rejected_before_installation(case: str) -> 
     assert not re.search(":secret|secret@", str(refused.value))
 
 
-@pytest.mark.parametrize("values", WITHOUT_SECRETS, ids=str)
-def test_names_of_variables_are_no_secrets(values: Values) -> None:
+@pytest.mark.parametrize("values", [*WITHOUT_SECRETS, *ALLOWING], ids=str)
+def test_similar_values_that_work_are_accepted(values: Values) -> None:
     assert render(values)
 
 
