@@ -115,11 +115,9 @@ def value_bytes(outcomes: Iterable[object]) -> int:
     for outcome in outcomes:
         if isinstance(outcome, Record):
             size_bytes += len(outcome.value)
-        elif isinstance(outcome, Written):
-            if outcome.value is not None:
-                size_bytes += len(outcome.value)
-            if outcome.partitions:
-                size_bytes += value_bytes([part.outcome for part in outcome.partitions])
+        elif isinstance(outcome, Written | TableError):
+            size_bytes += len(outcome.value or b"") if isinstance(outcome, Written) else 0
+            size_bytes += value_bytes([part.outcome for part in outcome.partitions or ()])
     return size_bytes
 
 

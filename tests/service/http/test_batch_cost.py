@@ -29,7 +29,6 @@ from tableside.http.wire import (
     json_batch,
     projections,
 )
-from tableside.http.wire.answers import answer
 
 SPEC = TableSpec("t")
 BYTES_MAX = 16 * 2**20
@@ -175,7 +174,7 @@ async def test_a_large_arrow_answer_is_sent_in_parts_with_its_length() -> None:
     async def receive() -> Message:
         raise AssertionError("the response reads nothing")
 
-    encoded = finish(arrow_answers.encode([answer(Record(b"x" * 2 * MIB, "e"))]))
+    encoded = finish(arrow_answers.encode([Record(b"x" * 2 * MIB, "e")]))
     await encoded_response(encoded, "application/vnd.apache.arrow.stream", {"Vary": "Accept"})(
         {"type": "http"}, receive, send
     )

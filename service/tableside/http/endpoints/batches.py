@@ -24,7 +24,7 @@ from ...core.batch import count_reads
 from ...core.budget import in_pieces
 from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch
-from ..wire.answers import RECORD_NOT_FOUND, answers, with_errors, with_max_age
+from ..wire.answers import bounded, with_errors, with_max_age
 from ..wire.body_parts import Encoded
 from ..wire.members import MEMBERS, OUTCOME_MEMBERS, OutcomeMember, answered
 from ..wire.operation_columns import DecodedBatch
@@ -161,20 +161,20 @@ async def _encode(
     *,
     partitioned: bool,
 ) -> Encoded:
-    """Encode the outcomes: in columns, or answer by answer if they have different kinds or large values."""
+    """Encode the outcomes: in columns, unless they have different kinds or large values."""
     bytes_max = request.limits.response_bytes_max
     results = Results.of(outcomes)
     if results is not None and results.value_bytes <= min(bytes_max, COPIED_BYTES_MAX if media == JSON else bytes_max):
-        request.context.failed = len(results.failed)
-        if media == JSON:
-            return await in_pieces(json_batch.encode_results(results))
-        return await in_pieces(arrow_answers.encode_results(results, members, partitioned=partitioned))
-    found = await in_pieces(answers(outcomes, bytes_max=bytes_max))
-    del outcomes, results
-    request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
+        request.context.failed, outcomes = len(results.failed), results
+    else:
+        outcomes = await in_pieces(bounded(outcomes, bytes_max))
+        request.context.failed = sum(isinstance(one, TableError) for one in outcomes)
     if media == JSON:
-        return await in_pieces(json_batch.encode(found))
-    return await in_pieces(arrow_answers.encode(found, members, partitioned=partitioned))
+        encoding = json_batch.encode(outcomes)
+    else:
+        encoding = arrow_answers.encode(outcomes, members, partitioned=partitioned)
+    del outcomes, results
+    return await in_pieces(encoding)
 
 
 def _default_media(request: TableRequest) -> str | None:

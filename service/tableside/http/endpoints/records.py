@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 import orjson
 from fastapi import Depends
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from ...core import (
@@ -16,18 +17,21 @@ from ...core import (
     Key,
     MalformedRequest,
     Operation,
+    Outcome,
     Record,
     TableError,
     TableSpec,
+    Written,
     run_in_thread,
     updates,
     values,
 )
 from ..responses import problem_response
 from ..wire import json_batch, operation_members
-from ..wire.answers import Answer, answer, rfc3339
-from ..wire.members import OF_KIND, OUTCOME_MEMBERS
+from ..wire.answers import RECORD_NOT_FOUND, partitions_of, rfc3339, shown_expiry_ms, status
+from ..wire.members import OF_KIND, OUTCOME_MEMBERS, given_by
 from ..wire.operation_members import choose_partitions, operation_partitions, update_members
+from ..wire.projections import project_value
 from ..wire.request_headers import Preferences, check_accepts, matches_etag
 from . import parameters
 from .document import (
@@ -131,11 +135,14 @@ async def get_record(
     if partitions is not None:
         operation = Get(operation.key, operation.max_age_s, choose_partitions(spec, partitions))
     outcome = await opened.one(operation, request.budget(opened, prefer))
-    found = answer(outcome, fields)
-    if if_none_match is not None and found.etag is not None and matches_etag(if_none_match, found.etag):
-        found = Answer(304, None, found.etag, found.expires_ms)
-    age_s = outcome.age_s if isinstance(outcome, Record) else None
-    return _response(found, operation_partitions(spec, operation) if spec.partitions else (), age_s)
+    partitions, age_s = operation_partitions(spec, operation) if spec.partitions else (), None
+    if isinstance(outcome, Record):
+        age_s = outcome.age_s
+        if if_none_match is not None and matches_etag(if_none_match, outcome.etag):
+            return _finished(RecordResponse(outcome, 304), partitions, age_s)
+        if fields is not None:
+            outcome = replace(outcome, value=project_value(outcome.value, fields))
+    return _finished(_response(outcome), partitions, age_s)
 
 
 def _argument(name: str) -> str:
@@ -301,7 +308,7 @@ async def _write(
     table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
     if (sealed := request.catalog.sealed(request.table_name)) is not None:
         raise sealed
-    response = _response(answer(await table.one(operation, request.budget(table, prefer))), partitions)
+    response = _finished(_response(await table.one(operation, request.budget(table, prefer))), partitions)
     if returns and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response
@@ -315,18 +322,20 @@ def _operation(spec: TableSpec, key: Key, members: dict[str, Any], body: bytes, 
     return operation_members.build(spec, members["op"], key, decoded | members)
 
 
-def _response(answer: Answer, partitions: Sequence[int] = (), age_s: float | None = None) -> Response:
-    """Return the response to a single operation.
+def _response(outcome: Outcome) -> Response:
+    """Return the response to a single operation."""
+    if isinstance(outcome, Record | Written):
+        return RecordResponse(outcome, status(outcome))
+    error = RECORD_NOT_FOUND if outcome is None else outcome
+    if error.partitions is None:
+        return problem_response(error)
+    return problem_response(
+        error, members={"partitions": orjson.Fragment(json_batch.encode_partitions(error.partitions))}
+    )
 
-    `partitions` are the partitions of the table that received it. `age_s` is the age of a record from a cache.
-    """
-    if answer.error is None:
-        response: Response = RecordResponse(answer)
-    elif answer.partitions is None:
-        response = problem_response(answer.error)
-    else:
-        each = orjson.Fragment(json_batch.encode_partitions(answer.partitions))
-        response = problem_response(answer.error, members={"partitions": each})
+
+def _finished(response: Response, partitions: Sequence[int], age_s: float | None = None) -> Response:
+    """Add the age of a record from a cache, and the partitions of the table that received the operation."""
     if age_s is not None:
         response.raw_headers.append((b"age", b"%d" % age_s))
     if partitions:
@@ -340,18 +349,19 @@ class RecordResponse(Response):
     It encodes its headers itself, because Starlette's general way takes twice the time.
     """
 
-    def __init__(self, answer: Answer) -> None:
-        self.status_code = answer.status
+    def __init__(self, outcome: Record | Written, status: int) -> None:
+        self.status_code = status
         self.background = None
-        self.body = b"" if answer.value is None else answer.value
+        value = None if status == 304 else outcome.value
+        self.body = b"" if value is None else value
         self.raw_headers = []
-        if answer.value is not None:
-            self.raw_headers += [(b"content-length", b"%d" % len(answer.value)), _CONTENT_TYPE]
-        if answer.etag is not None:
-            self.raw_headers.append((b"etag", b'"%b"' % answer.etag.encode()))
-        if answer.expires_ms:
-            self.raw_headers.append((b"tableside-expires-at", rfc3339(answer.expires_ms).encode()))
-        for name, member in answer.members:
+        if value is not None:
+            self.raw_headers += [(b"content-length", b"%d" % len(value)), _CONTENT_TYPE]
+        if outcome.etag is not None:
+            self.raw_headers.append((b"etag", b'"%b"' % outcome.etag.encode()))
+        if expires_ms := shown_expiry_ms(outcome):
+            self.raw_headers.append((b"tableside-expires-at", rfc3339(expires_ms).encode()))
+        for name, member in given_by(outcome):
             self.raw_headers.append((b"tableside-%b" % name.encode(), orjson.dumps(member)))
-        if answer.partitions == ():
+        if partitions_of(outcome) == ():
             self.raw_headers.append((b"tableside-dropped", b"true"))

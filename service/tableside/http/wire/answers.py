@@ -1,10 +1,7 @@
-"""Conversion of outcomes into answers, which JSON, Arrow and single responses have in common."""
+"""What JSON, Arrow and single responses have in common: the answer to an operation, from its outcome."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-
-import msgspec
-from msgspec.structs import replace
 
 from ...core import (
     Batch,
@@ -20,70 +17,55 @@ from ...core import (
     Written,
     chunks_of,
 )
-from ...core.budget import NOT_READ
+from ...core.budget import NOT_READ, value_bytes
 from ...core.concurrency import PIECE_OPERATIONS, Pieces
 from ...core.errors import RecordNotFound
-from .members import Given, given_by
-from .problems import status
-from .projections import Fields, project_value
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The answer to one operation: the status of the equivalent single request, with its value or error.
-
-    For a write to a partitioned table, `partitions` contains the answer of each partition by index. If it is empty, the
-    write was dropped. `members` are the other members of the outcome of a write.
-    """
-
-    status: int
-    value: bytes | None = None
-    etag: str | None = None
-    expires_ms: int = 0
-    members: Given = ()
-    error: TableError | None = None
-    partitions: "tuple[tuple[int, Answer], ...] | None" = None
-
-    @property
-    def dropped(self) -> bool:
-        """Whether the operation was a write to no partition."""
-        return self.partitions == ()
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of its values, including those of its partitions."""
-        own = 0 if self.value is None else len(self.value)
-        return own + sum(part.size_bytes for _, part in self.partitions or ())
-
+from . import problems
+from .projections import with_values
 
 RECORD_NOT_FOUND = RecordNotFound("there is no such record")
 
 
-def answer(outcome: Outcome, fields: Fields = None) -> Answer:
-    """Return the answer to one operation."""
-    match outcome:
-        case Record():
-            value = outcome.value if fields is None else project_value(outcome.value, fields)
-            return Answer(200, value, outcome.etag, outcome.expires_ms)
-        case None:
-            return Answer(404, error=RECORD_NOT_FOUND)
-        case Written():
-            return _written(outcome, fields)
-        case TableError():
-            parts = None if outcome.partitions is None else _partition_answers(outcome.partitions, fields)
-            return Answer(status(outcome), error=outcome, partitions=parts)
+def failure(outcome: Outcome) -> TableError | None:
+    """Return the error in the answer to an operation. An absent record has one, too."""
+    return RECORD_NOT_FOUND if outcome is None else outcome if isinstance(outcome, TableError) else None
 
 
-def answers(outcomes: Sequence[Outcome], *, bytes_max: int) -> Pieces[list[Answer]]:
-    """Return the answers to a batch. Once the values together exceed `bytes_max`, later answers have none."""
-    found: list[Answer] = []
+def status(outcome: Outcome) -> int:
+    """Return the status of the single request that has this outcome."""
+    if (error := failure(outcome)) is not None:
+        return problems.status(error)
+    if isinstance(outcome, Written) and outcome.created:
+        return 201
+    return 200 if isinstance(outcome, Record) or value_bytes([outcome]) else 204
+
+
+def shown_expiry_ms(outcome: Outcome) -> int:
+    """Return when the record of an answer expires, 0 if it does not, or the answer has no value."""
+    return 0 if isinstance(outcome, TableError) or outcome is None or outcome.value is None else outcome.expires_ms
+
+
+def partitions_of(outcome: Outcome) -> tuple[PartitionOutcome, ...] | None:
+    """Return the outcomes of a write in its partitions, None for others. It is empty if the write was dropped."""
+    return getattr(outcome, "partitions", None)
+
+
+def bounded(outcomes: Sequence[Outcome], bytes_max: int) -> Pieces[list[Outcome]]:
+    """Return outcomes whose values together have at most `bytes_max`.
+
+    Later gets are NOT_READ, and later writes have no value, as if the client had not requested it.
+    """
+    total_bytes, found = 0, list[Outcome]()
     for some in chunks_of(outcomes, PIECE_OPERATIONS):
-        found += map(answer, some)
+        for outcome in some:
+            total_bytes += (size_bytes := value_bytes([outcome]))
+            if not size_bytes or total_bytes <= bytes_max:
+                found.append(outcome)
+            elif isinstance(outcome, Written | TableError):
+                found.append(with_values(outcome, lambda value: None))
+            else:
+                found.append(NOT_READ)
         yield
-    total = sum([len(one.value) for one in found if one.value is not None])
-    if any(one.partitions for one in found):
-        total = sum(one.size_bytes for one in found)
-    if total > bytes_max:
-        return _limit_values(found, outcomes, bytes_max)
     return found
 
 
@@ -91,41 +73,6 @@ def rfc3339(expires_ms: int) -> str:
     """Format Unix milliseconds as an RFC 3339 time in UTC."""
     seconds, milliseconds = divmod(expires_ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z"
-
-
-def _written(written: Written, fields: Fields) -> Answer:
-    if written.value is None and written.partitions is None:
-        return Answer(201 if written.created else 204, None, written.etag, 0, given_by(written))
-    value = written.value if written.value is None or fields is None else project_value(written.value, fields)
-    parts = None if written.partitions is None else _partition_answers(written.partitions, fields)
-    returned = value is not None or any(part.value is not None for _, part in parts or ())
-    code = 201 if written.created else 200 if returned else 204
-    expires_ms = written.expires_ms if value is not None else 0
-    return Answer(code, value, written.etag, expires_ms, given_by(written), partitions=parts)
-
-
-def _partition_answers(placed: Iterable[PartitionOutcome], fields: Fields) -> tuple[tuple[int, Answer], ...]:
-    return tuple((one.partition, answer(one.outcome, fields)) for one in placed)
-
-
-def _limit_values(found: list[Answer], outcomes: Sequence[Outcome], bytes_max: int) -> list[Answer]:
-    total, bounded = 0, []
-    for one, outcome in zip(found, outcomes, strict=True):
-        size_bytes = one.size_bytes
-        total += size_bytes
-        if not size_bytes or total <= bytes_max:
-            bounded.append(one)
-        elif isinstance(outcome, Record):
-            bounded.append(Answer(413, error=NOT_READ))
-        else:
-            bounded.append(_without_values(one))
-    return bounded
-
-
-def _without_values(one: Answer) -> Answer:
-    """Remove the value from the answer to a successful write, as if the client had not requested it."""
-    parts = None if one.partitions is None else tuple((index, _without_values(part)) for index, part in one.partitions)
-    return replace(one, status=204 if one.status == 200 else one.status, value=None, expires_ms=0, partitions=parts)
 
 
 def never() -> bool:

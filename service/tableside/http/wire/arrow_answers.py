@@ -8,12 +8,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core import Record, Results, TableError
+from ...core import Outcome, Record, Results, TableError, Written
 from ...core.concurrency import Pieces
-from .answers import RECORD_NOT_FOUND, Answer
+from .answers import RECORD_NOT_FOUND, failure, partitions_of, shown_expiry_ms, status
 from .body_parts import Encoded, binary_column, encode_stream
 from .members import OUTCOME_MEMBERS, OutcomeMember
-from .problems import status
 
 Members: TypeAlias = Collection[OutcomeMember]
 
@@ -24,69 +23,41 @@ _COLUMNS = {"status": pa.uint16(), "value": pa.binary(), "etag": pa.utf8(), **_E
 
 
 def encode(
-    answers: Sequence[Answer], members: Members = OUTCOME_MEMBERS, *, partitioned: bool = False
+    outcomes: Sequence[Outcome], members: Members = OUTCOME_MEMBERS, *, partitioned: bool = False
 ) -> Pieces[Encoded]:
-    """Encode the answers, one row each.
+    """Encode the outcomes, one row each.
 
     The `members` of outcomes follow the other columns, then `expires_at` if any record has an expiry. For a partitioned
     table, `partitions` and `dropped` are the last ones.
     """
-    columns = yield from _columns_of(answers, members)
-    if partitioned:
-        columns["partitions"] = yield from _partitions(answers, members)
-        columns["dropped"] = pa.array([answer.dropped for answer in answers], pa.bool_())
+    columns = yield from _columns(outcomes, members)
+    if partitioned and isinstance(outcomes, Results):
+        columns["partitions"] = _repeated(None, _partitions_type(members), len(outcomes))
+        columns["dropped"] = _repeated(False, pa.bool_(), len(outcomes))
+    elif partitioned:
+        columns["partitions"] = yield from _partitions(outcomes, members)
+        columns["dropped"] = pa.array([partitions_of(one) == () for one in outcomes], pa.bool_())
     return encode_stream(pa.record_batch(columns))
 
 
-def encode_results(
-    results: Results, members: Members = OUTCOME_MEMBERS, *, partitioned: bool = False
-) -> Pieces[Encoded]:
-    """Encode outcomes in columns. `encode` returns the same."""
-    etags, values = (_of_successes(results, name, _COLUMNS[name]) for name in ("etag", "value"))
-    columns = yield from _columns(_statuses(results), values, etags, _errors(results))
-    for member in members:
-        cells = _of_successes(results, member.name, member.type, member.absent)
-        columns[member.name] = _column(cells, member.type)
-    if (expires_ms := _shown_expiries(results)) is not None:
-        columns["expires_at"] = expiry_column(expires_ms)
-    if partitioned:
-        columns["partitions"] = _repeated(None, _partitions_type(members), len(results))
-        columns["dropped"] = _repeated(False, pa.bool_(), len(results))
-    return encode_stream(pa.record_batch(columns))
-
-
-def _columns(
-    statuses: Sequence[int] | pa.Array,
-    values: Sequence[bytes | None] | pa.Array,
-    etags: Sequence[str | None] | pa.Array,
-    errors: Mapping[int, TableError],
-) -> Pieces[dict[str, pa.Array]]:
-    """Return the columns that each answer has. `errors` are by row."""
+def _columns(outcomes: Sequence[Outcome], members: Members) -> Pieces[dict[str, pa.Array]]:
+    """Return the columns that each answer has."""
+    values, etags = (_of_successes(outcomes, name, _COLUMNS[name]) for name in ("value", "etag"))
     value_column = values if isinstance(values, pa.Array) else (yield from binary_column(values))
     yield
-    status_column, etag_column = _column(statuses, _COLUMNS["status"]), _column(etags, _COLUMNS["etag"])
-    columns = {"status": status_column, "value": value_column, "etag": etag_column}
+    columns = {"status": _column(_statuses(outcomes), _COLUMNS["status"]), "value": value_column}
+    columns["etag"] = _column(etags, _COLUMNS["etag"])
     yield
+    errors = _errors(outcomes)
     for name, kind in _ERRORS.items():
-        columns[name] = _repeated(None, kind, len(value_column))
+        columns[name] = _repeated(None, kind, len(outcomes))
         if errors:
-            cells = [None] * len(value_column)
+            cells = [None] * len(outcomes)
             columns[name] = _column(_replaced(cells, {at: getattr(each, name) for at, each in errors.items()}), kind)
-    return columns
-
-
-def _columns_of(answers: Sequence[Answer], members: Members) -> Pieces[dict[str, pa.Array]]:
-    columns = yield from _columns(
-        [answer.status for answer in answers],
-        [answer.value for answer in answers],
-        [answer.etag for answer in answers],
-        {at: answer.error for at, answer in enumerate(answers) if answer.error is not None},
-    )
-    given = [dict(answer.members) for answer in answers]
     for member in members:
-        columns[member.name] = pa.array([one.get(member.name, member.absent) for one in given], member.type)
-    if any(answer.expires_ms for answer in answers):
-        columns["expires_at"] = expiry_column([answer.expires_ms for answer in answers])
+        columns[member.name] = _column(_of_successes(outcomes, member.name, member.type, member.absent), member.type)
+    if any(expires_ms := _shown_expiries(outcomes)):
+        columns["expires_at"] = expiry_column(expires_ms)
     return columns
 
 
@@ -99,14 +70,18 @@ def _repeated(cell: object, kind: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(cell, kind), count)
 
 
-def _of_successes(results: Results, name: str, kind: pa.DataType, absent: object = None) -> Sequence[Any] | pa.Array:
+def _of_successes(
+    outcomes: Sequence[Outcome], name: str, kind: pa.DataType, absent: object = None
+) -> Sequence[Any] | pa.Array:
     """Return a column, in which an error is `absent`."""
-    if name not in results.columns:
-        return _repeated(absent, kind, len(results))
-    column = results.columns[name]
-    if isinstance(column, pa.Array) and not results.failed:
+    if not isinstance(outcomes, Results):
+        return [getattr(outcome, name, absent) for outcome in outcomes]
+    if name not in outcomes.columns:
+        return _repeated(absent, kind, len(outcomes))
+    column = outcomes.columns[name]
+    if isinstance(column, pa.Array) and not outcomes.failed:
         return column
-    return _replaced(results.cells(name), dict.fromkeys(results.failed, absent))
+    return _replaced(outcomes.cells(name), dict.fromkeys(outcomes.failed, absent))
 
 
 def _replaced(cells: Sequence[Any], others: Mapping[int, Any]) -> Sequence[Any]:
@@ -119,38 +94,36 @@ def _replaced(cells: Sequence[Any], others: Mapping[int, Any]) -> Sequence[Any]:
     return replaced
 
 
-def _statuses(results: Results) -> Sequence[int] | pa.Array:
-    if results.kind is Record:
-        if not results.absent_count and not results.failed:
-            return _repeated(200, pa.uint16(), len(results))
-        statuses = [404 if value is None else 200 for value in results.cells("value")]
-    elif results.has_only("etag", "expires_ms"):
-        if not results.failed:
-            return _repeated(204, pa.uint16(), len(results))
-        statuses = [204] * len(results)
+def _statuses(outcomes: Sequence[Outcome]) -> Sequence[int] | pa.Array:
+    if not isinstance(outcomes, Results):
+        return list(map(status, outcomes))
+    if outcomes.kind is Record:
+        if not outcomes.absent_count and not outcomes.failed:
+            return _repeated(200, pa.uint16(), len(outcomes))
+        statuses = [404 if value is None else 200 for value in outcomes.cells("value")]
+    elif outcomes.has_only("etag", "expires_ms"):
+        if not outcomes.failed:
+            return _repeated(204, pa.uint16(), len(outcomes))
+        statuses = [204] * len(outcomes)
     else:
-        both = zip(results.cells("created"), results.cells("value"), strict=True)
-        statuses = [201 if created else 204 if value is None else 200 for created, value in both]
-    return _replaced(statuses, {at: status(error) for at, error in results.failed.items()})
+        return list(map(status, outcomes))
+    return _replaced(statuses, {at: status(error) for at, error in outcomes.failed.items()})
 
 
-def _errors(results: Results) -> dict[int, TableError]:
-    """Return the errors by position. An absent record is one, but not a failure."""
-    absent: dict[int, TableError] = {}
-    if results.kind is Record and results.absent_count:
-        absent = {at: RECORD_NOT_FOUND for at, value in enumerate(results.cells("value")) if value is None}
-    return absent | {**results.failed}
+def _errors(outcomes: Sequence[Outcome]) -> Mapping[int, TableError]:
+    """Return the errors by position. An absent record is one."""
+    if not isinstance(outcomes, Results):
+        return {at: error for at, outcome in enumerate(outcomes) if (error := failure(outcome)) is not None}
+    if outcomes.kind is Written or not outcomes.absent_count:
+        return outcomes.failed
+    absent = {at: RECORD_NOT_FOUND for at, value in enumerate(outcomes.cells("value")) if value is None}
+    return {**absent, **outcomes.failed}
 
 
-def _shown_expiries(results: Results) -> Sequence[int] | None:
-    """Return the expiries of the records whose values are shown, None if none expires."""
-    if not {"expires_ms", "value"} <= results.columns.keys():
-        return None
-    shown = [
-        0 if value is None or at in results.failed else time
-        for at, (value, time) in enumerate(zip(results.cells("value"), results.cells("expires_ms"), strict=True))
-    ]
-    return shown if any(shown) else None
+def _shown_expiries(outcomes: Sequence[Outcome]) -> Sequence[int]:
+    if isinstance(outcomes, Results) and not {"expires_ms", "value"} <= outcomes.columns.keys():
+        return []
+    return list(map(shown_expiry_ms, outcomes))
 
 
 def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
@@ -165,13 +138,13 @@ def _partitions_type(members: Members) -> pa.DataType:
     return pa.list_(pa.struct([("partition", pa.int32()), *_COLUMNS.items(), *outcome]))
 
 
-def _partitions(answers: Sequence[Answer], members: Members) -> Pieces[pa.Array]:
+def _partitions(outcomes: Sequence[Outcome], members: Members) -> Pieces[pa.Array]:
     """Return a column with a list per answer: its answers by partition, or null if it has none."""
-    lists = [answer.partitions for answer in answers]
+    lists = list(map(partitions_of, outcomes))
     flat = [part for one in lists if one is not None for part in one]
     columns = {
-        "partition": pa.array([index for index, _ in flat], pa.int32()),
-        **(yield from _columns_of([part for _, part in flat], members)),
+        "partition": pa.array([part.partition for part in flat], pa.int32()),
+        **(yield from _columns([part.outcome for part in flat], members)),
     }
     each = pa.StructArray.from_arrays([*columns.values()], names=[*columns])
     ends = list(accumulate((len(one or ()) for one in lists), initial=0))

@@ -1,4 +1,4 @@
-"""Batches as JSON: decodes the request body into operations and encodes the answers.
+"""Batches as JSON: decodes the request body into operations and encodes the outcomes.
 
 The body is first divided into the texts of its operations, without making objects of their members.
 """
@@ -15,6 +15,8 @@ from ...core import (
     InvalidOperation,
     MalformedRequest,
     Operation,
+    Outcome,
+    PartitionOutcome,
     Record,
     Results,
     TableError,
@@ -24,12 +26,13 @@ from ...core import (
     chunks_of,
     values,
 )
+from ...core.budget import value_bytes
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.values import NotJson, not_json
 from . import operation_members
-from .answers import RECORD_NOT_FOUND, Answer, answer, never, not_decoded, rfc3339
+from .answers import failure, never, not_decoded, partitions_of, rfc3339, shown_expiry_ms, status
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
-from .members import KINDS
+from .members import KINDS, given_by
 from .operation_columns import BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
 from .problems import problem
 from .projections import Fields, fields_of
@@ -113,46 +116,45 @@ def _parse_each(
     return documents
 
 
-def encode(answers: list[Answer]) -> Pieces[Encoded]:
-    """Encode the answers as the response body: in parts if it has large values.
+def encode(outcomes: Sequence[Outcome]) -> Pieces[Encoded]:
+    """Encode the outcomes as the response body: in parts if it has large values.
 
-    The list is empty afterwards, so that values and their copies are not in memory together. The last values are freed
+    A list is empty afterwards, so that values and their copies are not in memory together. The last values are freed
     first: the C library returns memory to the operating system from the end of the heap. A piece takes the memory that
     the values of the piece before have left.
     """
     pieces: list[list[bytes | memoryview]] = []
-    while answers:
-        some = answers[-PIECE_OPERATIONS:]
-        if (size_bytes := sum([len(one.value) for one in some if one.value is not None])) > ENCODED_BYTES:
-            some = some[-(len(some) * ENCODED_BYTES // size_bytes + 1) :]
-        start = len(answers) - len(some)
-        del answers[start:]
-        piece: list[bytes] = []
-        for index, one in enumerate(some, start):
-            piece.append(b",{" if index else b"{")
-            piece += _members(one)
-            piece.append(b"}")
-        pieces.append(join_short(piece))
-        del some, piece, one
+    start = len(outcomes)
+    while start:
+        some = outcomes[max(0, start - PIECE_OPERATIONS) : start]
+        if isinstance(outcomes, list):
+            if (size_bytes := value_bytes(some)) > ENCODED_BYTES:
+                some = some[-(len(some) * ENCODED_BYTES // size_bytes + 1) :]
+            del outcomes[start - len(some) :]
+        start -= len(some)
+        pieces.append(join_short(_answers(some, b"," if start else b"")))
+        del some
         yield
     return joined([b'{"results":[', *(part for piece in reversed(pieces) for part in piece), b"]}"])
 
 
-def encode_results(results: Results) -> Pieces[Encoded]:
-    """Encode outcomes in columns as the response body. `encode` returns the same."""
-    texts: list[bytes] = []
-    for start in range(0, len(results), PIECE_OPERATIONS):
-        part = results[start : start + PIECE_OPERATIONS]
-        if part.has_only("value" if part.kind is Record else "etag", "etag") and not part.failed:
-            texts += _plain_answers(part)
-        else:
-            texts += [b"".join([b"{", *_members(answer(outcome)), b"}"]) for outcome in part]
-        yield
-    return b'{"results":[%b]}' % b",".join(texts)
+def _answers(outcomes: Sequence[Outcome], separator: bytes) -> list[bytes]:
+    """Return the pieces of some answers, which follow a separator."""
+    if isinstance(outcomes, Results) and _is_plain(outcomes):
+        return [separator, b",".join(_plain_answers(outcomes))]
+    parts = list[bytes]()
+    for outcome in outcomes:
+        parts += (separator, b"{", *_members(outcome), b"}")
+        separator = b","
+    return parts
+
+
+def _is_plain(results: Results) -> bool:
+    """Return whether no operation failed, and the answers have no members except the value and the etag."""
+    return not results.failed and results.has_only("value" if results.kind is Record else "etag", "etag")
 
 
 def _plain_answers(results: Results) -> list[bytes]:
-    """Encode the answers to successful operations whose only members are the value and the etag."""
     etags = results.cells("etag")
     if results.kind is Written:
         return [b'{"status":204,"etag":"%b"}' % etag.encode() if etag else b'{"status":204}' for etag in etags]
@@ -162,33 +164,34 @@ def _plain_answers(results: Results) -> list[bytes]:
     ]
 
 
-def encode_partitions(parts: Iterable[tuple[int, Answer]]) -> bytes:
-    """Encode the answers of a write in each of its partitions."""
-    each = [b'{"partition":%d,%b}' % (index, b"".join(_members(answer))) for index, answer in parts]
+def encode_partitions(parts: Iterable[PartitionOutcome]) -> bytes:
+    """Encode the outcomes of a write in each of its partitions."""
+    each = [b'{"partition":%d,%b}' % (one.partition, b"".join(_members(one.outcome))) for one in parts]
     return b"[%b]" % b",".join(each)
 
 
-def _members(answer: Answer) -> list[bytes]:
+def _members(outcome: Outcome) -> list[bytes]:
     """Return the pieces of an answer's members. Its value is not copied until the pieces are joined."""
-    parts = [b'"status":%d' % answer.status]
-    if answer.error is not None:
-        parts.append(b',"error":' + orjson.dumps(problem(answer.error)))
-    if answer.value is not None:
-        parts += (b',"value":', answer.value)
-    if answer.etag is not None:
-        parts.append(b',"etag":"%b"' % answer.etag.encode())
-    if answer.expires_ms:
-        parts.append(b',"expires_at":"%b"' % rfc3339(answer.expires_ms).encode())
-    for name, member in answer.members:
-        parts.append(b',"%b":%b' % (name.encode(), orjson.dumps(member)))
-    if answer.partitions is not None:
-        parts += (b',"partitions":', encode_partitions(answer.partitions))
-        if answer.dropped:
+    parts = [b'"status":%d' % status(outcome)]
+    if (error := failure(outcome)) is not None:
+        parts.append(b',"error":' + orjson.dumps(problem(error)))
+    elif isinstance(outcome, Record | Written):
+        if outcome.value is not None:
+            parts += (b',"value":', outcome.value)
+        if outcome.etag is not None:
+            parts.append(b',"etag":"%b"' % outcome.etag.encode())
+        if expires_ms := shown_expiry_ms(outcome):
+            parts.append(b',"expires_at":"%b"' % rfc3339(expires_ms).encode())
+        for name, member in given_by(outcome):
+            parts.append(b',"%b":%b' % (name.encode(), orjson.dumps(member)))
+    if (partitions := partitions_of(outcome)) is not None:
+        parts += (b',"partitions":', encode_partitions(partitions))
+        if not partitions:
             parts.append(b',"dropped":true')
     return parts
 
 
-_NOT_FOUND = b"{%b}" % b"".join(_members(Answer(404, error=RECORD_NOT_FOUND)))
+_NOT_FOUND = b"{%b}" % b"".join(_members(None))
 
 
 LOCATED_BYTES_MAX = 2**21

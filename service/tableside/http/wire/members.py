@@ -18,7 +18,19 @@ from annotated_types import Len
 from fastapi import Header, Query
 from pydantic import BaseModel, Field, PlainValidator, RootModel, WithJsonSchema
 
-from ...core import INTEGER_MAX, INTEGER_MIN, Delete, Get, InvalidOperation, Operation, Put, Update, Written, operations
+from ...core import (
+    INTEGER_MAX,
+    INTEGER_MIN,
+    Delete,
+    Get,
+    InvalidOperation,
+    Operation,
+    Put,
+    Record,
+    Update,
+    Written,
+    operations,
+)
 from ...core.operations import WRITER_CHARACTERS_MAX, checked_token
 from ...core.transitions import checked_ttl_s
 from . import request_headers as texts
@@ -236,10 +248,6 @@ def conflict(kind: str, given: Mapping[str, Any]) -> str:
     return ""
 
 
-Given: TypeAlias = tuple[tuple[str, Any], ...]
-"""The names and values of the members that an answer has."""
-
-
 class OutcomeMember(msgspec.Struct, frozen=True):
     """A member: what its header means, its result in JSON, and the outcomes that metrics count for it.
 
@@ -277,9 +285,11 @@ OUTCOME_MEMBERS = (
 _NAMES = [member.name for member in OUTCOME_MEMBERS]
 
 
-def given_by(written: Written) -> Given:
-    """Return the members that the answer to a write has."""
-    return tuple([(name, value) for name in _NAMES if (value := getattr(written, name))])
+def given_by(outcome: Record | Written) -> list[tuple[str, Any]]:
+    """Return the names and values of the members that an answer has. That of a read has none."""
+    return (
+        [] if isinstance(outcome, Record) else [(name, value) for name in _NAMES if (value := getattr(outcome, name))]
+    )
 
 
 def answered(columns: Collection[str]) -> Collection[OutcomeMember]:

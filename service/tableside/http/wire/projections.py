@@ -97,7 +97,7 @@ def project_outcomes(
         if only is None or outcome is None:
             found.append(outcome)
         elif refusal is not None:
-            found.append(refusal if isinstance(outcome, Record) else _with_values(outcome, lambda value: None))
+            found.append(refusal if isinstance(outcome, Record) else with_values(outcome, lambda value: None))
         else:
             found.append(projector.project(outcome, only))
         if projector.piece_bytes >= PIECE_BYTES:
@@ -139,7 +139,7 @@ class _Projector:
         """Reduce the values of one outcome."""
         if isinstance(outcome, Record):
             return Record(self._reduce(outcome.value, fields), outcome.etag, outcome.expires_ms, outcome.age_s)
-        return _with_values(outcome, lambda value: self._reduce(value, fields))
+        return with_values(outcome, lambda value: self._reduce(value, fields))
 
     def _reduce(self, value: bytes, fields: frozenset[str]) -> bytes:
         if len(value) < LARGE_BYTES:
@@ -152,19 +152,18 @@ class _Projector:
         return reduced
 
 
-def _with_values(outcome: Written | TableError, change: Callable[[bytes], bytes | None]) -> Written | TableError:
+def with_values(outcome: Written | TableError, change: Callable[[bytes], bytes | None]) -> Written | TableError:
     """Return the outcome of a write with changed values, its own and those of its partitions."""
     parts = outcome.partitions
-    if isinstance(outcome, TableError) and not parts:
-        return outcome
     if parts:
-        parts = tuple(PartitionOutcome(one.partition, _with_values(one.outcome, change)) for one in parts)
+        parts = tuple(PartitionOutcome(one.partition, with_values(one.outcome, change)) for one in parts)
     if isinstance(outcome, Written):
         value = None if outcome.value is None else change(outcome.value)
         return replace(outcome, value=value, partitions=parts)
-    failed = copy(outcome)
-    failed.partitions = parts
-    return failed
+    if parts:
+        outcome = copy(outcome)
+        outcome.partitions = parts
+    return outcome
 
 
 def projection(fields: frozenset[str], count: int) -> Callable[[bytes], bytes]:
