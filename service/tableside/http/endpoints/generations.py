@@ -15,11 +15,10 @@ from ..responses import json_response
 from ..wire import json_batch
 from ..wire.answers import rfc3339
 from ..wire.members import IdempotencyKey
-from ..wire.problems import NotFound
 from ..wire.request_headers import INTEGER_MAX, parse_integer
 from .document import TABLE_ERRORS, errors, json_body, request_body, response
 from .models import GenerationEntry, GenerationList, NewGeneration
-from .parameters import AcceptJson, Segments, TableName
+from .parameters import AcceptJson, TableName
 from .routing import TableRequest, check_read, check_write, new_router
 
 JSON = json_batch.MEDIA_TYPE
@@ -31,7 +30,7 @@ _CHANGE_ERRORS = (*TABLE_ERRORS, "not_acceptable", "contended", "generation_not_
 
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": INTEGER_MAX, "format": "int64", "examples": [8]}
 
-Number: TypeAlias = Annotated[Segments, WithJsonSchema(_NUMBER), Path(description="The number of a generation.")]
+Number: TypeAlias = Annotated[str, WithJsonSchema(_NUMBER), Path(description="The number of a generation.")]
 Expected: TypeAlias = Annotated[
     int | None,
     PlainValidator(partial(parse_integer, what="expected", highest=INTEGER_MAX)),
@@ -93,7 +92,7 @@ async def activate_generation(
     Of the earlier ones the table keeps `generations_kept`, which can be activated again. Older ones that load are
     removed.
     """
-    number = _number(generation, "activate")
+    number = _number(generation)
     found = await (await request.catalog.generations(table)).activate(number, expected)
     return json_response(_entry(found, Estimate()))
 
@@ -142,10 +141,7 @@ def _note(body: bytes) -> str | None:
     raise InvalidOperation("the body must be empty, or an object with only the member note, a string")
 
 
-def _number(segments: list[bytes], *verb: str) -> int:
-    """Return the number in the path, which ends with these verbs."""
-    if [segment.decode("latin-1") for segment in segments[1:]] != [*verb]:
-        raise NotFound("no such path")
-    if not re.fullmatch(rb"[1-9][0-9]{0,17}", segments[0]):
+def _number(text: str) -> int:
+    if not re.fullmatch("[1-9][0-9]{0,17}", text):
         raise GenerationNotFound("the number of a generation in the path is a positive integer")
-    return int(segments[0])
+    return int(text)

@@ -7,7 +7,7 @@ FastAPI describes them in the OpenAPI document with the given schema, since pars
 """
 
 from functools import partial
-from typing import Annotated, Any, NewType, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import Header, Path, Query
 from pydantic import PlainValidator, WithJsonSchema
@@ -37,11 +37,8 @@ def count(default: int) -> WithJsonSchema:
 
 TableName: TypeAlias = Annotated[str, text("profiles", pattern=NAME), Path(description="The table's name.")]
 
-Segments = NewType("Segments", list[bytes])
-"""The percent-encoded segments of a path. FastAPI supports no lists in paths."""
-
-KeySegments: TypeAlias = Annotated[
-    Segments,
+KeyPath: TypeAlias = Annotated[
+    str,
     text("user-1", minLength=1, maxLength=STRING_BYTES_MAX),
     Path(
         description="The record's key, percent-encoded. An integer is decimal. A composite key has one segment per "

@@ -118,7 +118,7 @@ def _acknowledged(description: str, links: Fragment = _AFTER_WRITE) -> Fragment:
 async def get_record(
     request: TableRequest,
     table: parameters.TableName,
-    key: parameters.KeySegments,
+    key: parameters.KeyPath,
     fields: parameters.FieldsQuery = None,
     partitions: parameters.PartitionsQuery = None,
     if_none_match: parameters.IfNoneMatch = None,
@@ -131,7 +131,7 @@ async def get_record(
         raise InvalidOperation(f"a get has no {refused[1]}")
     opened = await request.within(prefer, request.catalog.table(table))
     spec = opened.spec
-    operation = Get(spec.key.from_path(key), max_age_s)
+    operation = Get(_key(spec, key), max_age_s)
     if partitions is not None:
         operation = Get(operation.key, operation.max_age_s, choose_partitions(spec, partitions))
     outcome = await opened.one(operation, request.budget(opened, prefer))
@@ -143,6 +143,10 @@ async def get_record(
         if fields is not None:
             outcome = replace(outcome, value=project_value(outcome.value, fields))
     return _finished(_response(outcome), partitions, age_s)
+
+
+def _key(spec: TableSpec, path: str) -> Key:
+    return spec.key.from_path(path.encode("latin-1").split(b"/"))
 
 
 def _argument(name: str) -> str:
@@ -194,7 +198,7 @@ def _given(kind: str, options: Any) -> dict[str, Any]:
 async def put_record(
     request: TableRequest,
     table: parameters.TableName,
-    key: parameters.KeySegments,
+    key: parameters.KeyPath,
     options: Annotated[Any, Depends(PutOptions)],
 ) -> Response:
     """Put a record.
@@ -226,7 +230,7 @@ async def put_record(
 async def patch_record(
     request: TableRequest,
     table: parameters.TableName,
-    key: parameters.KeySegments,
+    key: parameters.KeyPath,
     options: Annotated[Any, Depends(UpdateOptions)],
 ) -> Response:
     """Update a record, or create it from a default.
@@ -258,7 +262,7 @@ async def patch_record(
 async def delete_record(
     request: TableRequest,
     table: parameters.TableName,
-    key: parameters.KeySegments,
+    key: parameters.KeyPath,
     options: Annotated[Any, Depends(DeleteOptions)],
 ) -> Response:
     """Delete a record."""
@@ -287,7 +291,7 @@ def _patch_members(spec: TableSpec, body: bytes) -> dict[str, Any]:
 
 async def _write(
     request: TableRequest,
-    segments: list[bytes],
+    key: str,
     members: dict[str, Any],
     prefer: Preferences | None = None,
     body: bytes = b"",
@@ -296,8 +300,8 @@ async def _write(
     """Do a write with these members and those in its body."""
     found = await request.within(prefer, request.catalog.table_or_spec(request.table_name))
     spec = found if isinstance(found, TableSpec) else found.spec
-    key, returns = spec.key.from_path(segments), "return" in members
-    build = partial(_operation, spec, key, members, body, decode)
+    returns = "return" in members
+    build = partial(_operation, spec, _key(spec, key), members, body, decode)
     if len(body) > SHORT_BODY_BYTES_MAX:
         operation = await run_in_thread(build, request.budget(found, prefer))
     else:

@@ -196,7 +196,6 @@ def check_write(request: TableRequest) -> None:
 
 _NAME = re.compile(rf"{NAME[1:-1]}(@(runs|[0-9]{{1,18}}))?")
 _TABLES = "/v1/tables/"
-_TABLE_PATH = re.compile(rb"/v1/tables/([^/]+)(?:/(records|batch|splits|generations)(?:/(.*))?)?", re.DOTALL)
 
 _LISTS = frozenset({"accept", "cache-control", "if-match", "if-none-match", "prefer"})
 """Headers that are lists, so that they may be repeated."""
@@ -314,16 +313,10 @@ class Router:
     """
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
-        self._of_tables: dict[tuple[bytes | None, str], dict[str, Route]] = {}
-        self._others: dict[re.Pattern[str], dict[str, Route]] = {}
+        self._routes: dict[re.Pattern[str], dict[str, Route]] = {}
         for route in routes:
             assert isinstance(route, Route)
-            if (match := _TABLE_PATH.fullmatch(route.path.encode())) is not None:
-                by_method = self._of_tables.setdefault((match[2], _place(match[2], match[3])), {})
-            else:
-                # The `$` of the framework's pattern also matches before a newline at the end of a path.
-                pattern = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z")
-                by_method = self._others.setdefault(pattern, {})
+            by_method = self._routes.setdefault(route.path_regex, {})
             by_method |= dict.fromkeys(route.methods or (), route)
             if "GET" in by_method:
                 by_method.setdefault("HEAD", by_method["GET"])
@@ -335,45 +328,22 @@ class Router:
         read, InvalidOperation for others.
         """
         path, method = scope["path"], scope["method"]
-        by_method = self._find_table(scope, path) if path.startswith(_TABLES) else self._find_other(scope, path)
-        if not by_method:
-            raise NotFound("no such path")
-        if (route := by_method.get(method)) is None:
-            raise MethodNotAllowed(by_method)
-        return route
-
-    def _find_table(self, scope: Scope, path: str) -> dict[str, Route]:
-        match = _TABLE_PATH.fullmatch(scope.get("raw_path") or path.encode())
-        if match is None:  # Perhaps the path contains an encoded slash in the place of a plain one.
-            return {}
-        name, resource, key = match.groups()
-        table = _table_name(name, scope["method"])
-        scope[SCOPE_KEY].path = (table,) if key is None else (table, key.split(b"/"))
-        return self._of_tables.get((resource, _place(resource, key)), {})
-
-    def _find_other(self, scope: Scope, path: str) -> dict[str, Route]:
-        for pattern, by_method in self._others.items():
-            if (match := pattern.fullmatch(path)) is not None:
-                scope["path_params"] = match.groupdict()
-                scope[SCOPE_KEY].path = match.groups()
-                return by_method
-        return {}
+        if of_table := path.startswith(_TABLES):
+            path = (scope.get("raw_path") or path.encode()).decode("latin-1")
+        for pattern, by_method in self._routes.items():
+            if (match := pattern.fullmatch(path)) is None:
+                continue
+            found = match.groups()
+            scope[SCOPE_KEY].path = (_table_name(found[0], method), *found[1:]) if of_table else found
+            scope["path_params"] = match.groupdict()
+            if method not in by_method:
+                raise MethodNotAllowed(by_method)
+            return by_method[method]
+        raise NotFound("no such path")  # Perhaps it contains an encoded slash in the place of a plain one.
 
 
-def _place(resource: bytes | None, rest: bytes | None) -> str:
-    """Return what follows the resource in the path of a table."""
-    if rest is None:
-        return ""
-    if resource != b"generations":
-        return "key"
-    number, slash, verb = rest.partition(b"/")
-    return "key" if number and not slash else f"/{verb.decode('latin-1')}" if number else "/"
-
-
-def _table_name(raw: bytes, method: str) -> str:
-    name = raw.decode("latin-1")
-    if "%" in name:
-        name = unquote(name)
+def _table_name(raw: str, method: str) -> str:
+    name = unquote(raw)
     if not _NAME.fullmatch(name):
         raise (TableNotFound if method in ("GET", "HEAD") else InvalidOperation)(
             "the name of a table in the path is not valid: it has 1 to 128 letters, digits, _, . and -, "
