@@ -4,18 +4,17 @@ Each row is one operation. A null means that the operation lacks that member, so
 with its other columns. In both formats, null `partitions` means all partitions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from fastapi import Query
 from pydantic import PlainValidator, WithJsonSchema
 
-from ...core import MalformedRequest, Operation, TableSpec, values
+from ...core import MalformedRequest, TableSpec, values
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.operations import WRITER_CHARACTERS_MAX
 from ...core.values import NotJson
@@ -23,14 +22,11 @@ from . import operation_members
 from .answers import never, not_decoded
 from .arrow_stream import check_combination, size_bytes
 from .members import KINDS
-from .operation_columns import BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
+from .operation_columns import BatchBuilder, DecodedBatch, OperationColumns, decode_by_kind
 from .projections import Fields
 from .request_headers import parse_boolean, parse_fields
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
-
-RUN_ROWS_MIN = 16
-"""If the runs of rows with the same operation are shorter on average, each row is decoded separately."""
 
 LARGE_PIECE = 4
 """A piece with so many times `PIECE_BYTES`, because its rows are larger than the average, is divided again."""
@@ -75,13 +71,12 @@ def decode(
     check_combination(table.column_names, settings.op, settings.writer)
     batch, decoder = BatchBuilder(table.column_names), _RowDecoder(spec, settings)
     table = _expanded(table)
-    for op, rows in [(settings.op, table)] if settings.op is not None else _runs(table):
-        for piece in _pieces(rows):
-            if expired() and batch.count:
-                batch.skip(table.num_rows - batch.count, not_decoded(spec))
-                return batch.build()
-            batch.add(piece.num_rows, decoder.decode(op, piece))
-            yield
+    for piece in _pieces(table):
+        if expired() and batch.count:
+            batch.skip(table.num_rows - batch.count, not_decoded(spec))
+            break
+        batch.add(decoder.decode(piece))
+        yield
     return batch.build()
 
 
@@ -106,26 +101,6 @@ def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
             yield piece
 
 
-def _runs(rows: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
-    """Divide rows into runs with the same operation, without the column `op`.
-
-    If the runs are short, return all rows in one, with None as the operation.
-    """
-    others = rows.drop_columns("op")
-    try:
-        encoded = pc.run_end_encode(rows.column("op").cast(pa.large_utf8()).combine_chunks())
-    except pa.ArrowNotImplementedError:  # PyArrow does not convert a dictionary of views.
-        yield None, rows
-        return
-    if len(encoded.values) > max(1, rows.num_rows // RUN_ROWS_MIN):
-        yield None, rows
-        return
-    start = 0
-    for op, end in zip(encoded.values.to_pylist(), encoded.run_ends.to_pylist(), strict=True):
-        yield op, others.slice(start, end - start)
-        start = end
-
-
 class _RowDecoder:
     """Decodes the rows of one batch."""
 
@@ -134,22 +109,27 @@ class _RowDecoder:
         self._settings = settings
         self._columns = OperationColumns(spec, texts=True)
 
-    def decode(self, op: str | None, rows: pa.Table) -> DecodedRows:
-        """Decode rows with one operation, or with a column for it if `op` is None."""
-        count = rows.num_rows
-        if "partitions" in rows.column_names and not self._spec.partitions:
-            return DecodedRows([], dict.fromkeys(range(count), operation_members.not_partitioned()))
-        keys = decode_keys(rows.column("key"), self._spec)
-        row = partial(self._decode_row, op, keys, rows)
-        if op in KINDS and "partitions" not in rows.column_names:
-            members = {name: _cells(name, rows.column(name)) for name in rows.column_names if name != "key"}
-            given = {name: cells for name, cells in members.items() if cells.count(None) < count}
-            decoded = self._columns.decode(op, self._with_settings(op, {"key": [*keys], **given}, count), row)
-        else:
-            decoded = decode_each(count, row)
+    def decode(self, rows: pa.Table) -> DecodedBatch:
+        """Decode rows."""
+        cells = {name: _cells(name, rows.column(name)) for name in rows.column_names if name != "key"}
+        cells["key"] = decode_keys(rows.column("key"), self._spec)
+        ops = cells.pop("op", None) or [self._settings.op] * rows.num_rows
+        decoded = decode_by_kind(ops, {}, partial(self._decode_kind, cells))
         if self._settings.fields is not None:
-            decoded = msgspec.structs.replace(decoded, fields=[self._settings.fields] * count)
+            decoded = msgspec.structs.replace(decoded, fields=[self._settings.fields] * rows.num_rows)
         return decoded
+
+    def _decode_kind(self, cells: Mapping[str, list[Any]], op: str, positions: Sequence[int]) -> DecodedBatch:
+        count = len(positions)
+        if count < len(cells["key"]):
+            cells = {name: [column[at] for at in positions] for name, column in cells.items()}
+        given = {name: column for name, column in cells.items() if name == "key" or column.count(None) < count}
+        members = self._with_settings(op, given, count)
+        if "partitions" in cells:
+            members["partitions"] = cells["partitions"]
+        others = members.keys() - self._columns.known(op)
+        known = {name: column for name, column in members.items() if name not in others}
+        return self._columns.decode(op, known, partial(self._row, members), range(count) if others else ())
 
     def _with_settings(self, op: str, members: dict[str, list[Any]], count: int) -> dict[str, list[Any]]:
         sequences, writers = members.pop("sequence", None), members.pop("writer", None)
@@ -165,25 +145,12 @@ class _RowDecoder:
             return writer, sequence
         return None if writer is None and sequence is None else False
 
-    def _decode_row(self, op: str | None, keys: list[Any], rows: pa.Table, at: int) -> tuple[Operation, Fields]:
-        """Decode one row by the rules for its members."""
-        names = [name for name in rows.column_names if name != "key"]
-        cells = {name: rows.column(name)[at].as_py() for name in names}
-        members = {name: cell for name, cell in cells.items() if cell is not None or name == "partitions"}
-        if op is not None:
-            members["op"] = op
-        members["key"] = keys[at]
-        if "sequence" in members or "writer" in members:
-            writer = members.pop("writer", self._settings.writer)
-            members["token"] = {"writer": writer, "sequence": members.pop("sequence", None)}
-        if self._settings.returning and members.get("op") != "get":
-            members["return"] = True
+    def _row(self, members: Mapping[str, list[Any]], at: int) -> operation_members.Members:
+        """Return the members of one row, with its documents parsed."""
+        found = {name: cells[at] for name, cells in members.items() if cells[at] is not None or name == "partitions"}
         for name in ("value", "default"):
-            self._spec.check_value(members.get(name) or "")
-        for name in _TEXTS:
-            if name in members:
-                members[name] = _parsed(name, members[name])
-        return operation_members.operation(self._spec, members), self._settings.fields
+            self._spec.check_value(found.get(name) or "")
+        return {name: _parsed(name, cell) if name in _TEXTS else cell for name, cell in found.items()}
 
 
 def _cells(name: str, column: pa.ChunkedArray) -> list[Any]:

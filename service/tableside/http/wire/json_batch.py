@@ -14,7 +14,6 @@ import orjson
 from ...core import (
     InvalidOperation,
     MalformedRequest,
-    Operation,
     Outcome,
     PartitionOutcome,
     Record,
@@ -32,10 +31,9 @@ from ...core.values import NotJson, not_json
 from . import operation_members
 from .answers import failure, never, not_decoded, partitions_of, rfc3339, shown_expiry_ms, status
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
-from .members import KINDS, given_by
-from .operation_columns import BatchBuilder, DecodedBatch, DecodedRows, OperationColumns, decode_each
+from .members import given_by
+from .operation_columns import BatchBuilder, DecodedBatch, OperationColumns, decode_by_kind
 from .problems import problem
-from .projections import Fields, fields_of
 
 MEDIA_TYPE = "application/json"
 
@@ -50,7 +48,7 @@ def decode(
 
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
     """
-    batch, decoder = BatchBuilder(), _RowDecoder(spec)
+    batch, columns = BatchBuilder(), OperationColumns(spec, texts=False)
     texts = yield from operation_texts(body, operations_max)
     bytes_max = PIECE_BYTES if len(body) > PIECE_BYTES else None
     for piece in chunks_of(texts, PIECE_OPERATIONS, bytes_max, lambda text: memoryview(text).nbytes):
@@ -58,43 +56,34 @@ def decode(
         if expired() and batch.count:
             batch.skip(len(texts) - batch.count, not_decoded(spec))
             break
-        batch.add(len(piece), decoder.decode(_parse_each(spec, body, piece, batch.count)))
+        batch.add(_decode_rows(columns, _parse_each(spec, body, piece, batch.count)))
     return batch.build()
 
 
-class _RowDecoder:
-    """Decodes operations from JSON objects."""
+def _decode_rows(columns: OperationColumns, raws: Sequence[values.Json | TableError]) -> DecodedBatch:
+    """Decode operations. One that could not be parsed is its error."""
+    rows: Any = raws
+    errors: dict[int, TableError] = {}
+    if set(map(type, raws)) != {dict}:
+        no_object = InvalidOperation("an operation must be an object")
+        errors = {
+            at: raw if isinstance(raw, TableError) else no_object
+            for at, raw in enumerate(raws)
+            if type(raw) is not dict
+        }
+        rows = [raw if type(raw) is dict else {} for raw in raws]
+    return decode_by_kind([each.get("op") for each in rows], errors, partial(_decode_kind, columns, rows))
 
-    def __init__(self, spec: TableSpec) -> None:
-        self._spec = spec
-        self._columns = OperationColumns(spec, texts=False)
 
-    def decode(self, raws: Sequence[values.Json | TableError]) -> DecodedRows:
-        """Decode operations. One that could not be parsed is its error."""
-        row = partial(self._decode_row, raws)
-        rows: Any = raws
-        doubtful = list[int]()
-        if set(map(type, raws)) != {dict}:
-            rows = [raw if type(raw) is dict else {} for raw in raws]
-            doubtful = [at for at, raw in enumerate(raws) if type(raw) is not dict]
-        try:
-            ops = {each.get("op") for each in rows}
-        except TypeError:  # an array or an object
-            return decode_each(len(raws), row)
-        if len(known := ops & KINDS.keys()) != 1:
-            return decode_each(len(raws), row)
-        [op] = known
-        if len(ops) > 1:
-            doubtful = [at for at, each in enumerate(rows) if each.get("op") != op]
-        names = {"key"}.union(*rows) - {"op"}
-        return self._columns.decode(op, {name: [each.get(name) for each in rows] for name in names}, row, doubtful)
-
-    def _decode_row(self, raws: Sequence[values.Json | TableError], at: int) -> tuple[Operation, Fields]:
-        raw = raws[at]
-        if type(raw) is not dict:
-            raise raw if isinstance(raw, TableError) else InvalidOperation("an operation must be an object")
-        only = fields_of(raw.get("fields"))
-        return operation_members.operation(self._spec, raw), only
+def _decode_kind(
+    columns: OperationColumns, raws: Sequence[dict[str, Any]], op: str, positions: Sequence[int]
+) -> DecodedBatch:
+    rows = raws if len(positions) == len(raws) else [raws[at] for at in positions]
+    names = {"key"}.union(*rows) - {"op"}
+    others = names - columns.known(op)
+    doubtful = [at for at, each in enumerate(rows) if not others.isdisjoint(each)] if others else ()
+    cells = {name: [each.get(name) for each in rows] for name in names - others}
+    return columns.decode(op, cells, rows.__getitem__, doubtful)
 
 
 def _parse_each(

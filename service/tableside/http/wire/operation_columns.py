@@ -4,7 +4,7 @@ A row whose members are certainly valid is decoded with its column. Any other ro
 `operation_members`, which also find its error.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set as AbstractSet
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -34,33 +34,52 @@ _FIELDS = {"update": "changes"} | {member.name: member.field for member in MEMBE
 _NEEDED = {"put": "value", "update": "update"}
 """The member that an operation must have besides the key."""
 
-DecodeRow: TypeAlias = Callable[[int], tuple[Operation, Fields]]
-"""Decodes the operation of one row and the members of values that it requests. Raises a TableError if it is invalid."""
+DecodeRow: TypeAlias = Callable[[int], operation_members.Members]
+"""Returns all members of one row, as in JSON. Raises a TableError if it is invalid."""
 
 
-class DecodedRows(msgspec.Struct, frozen=True):
-    """The valid operations among some rows, and the errors of the others by row.
+class DecodedBatch(msgspec.Struct, frozen=True):
+    """The valid operations of a batch or of some of its rows, and the errors of the others by position.
 
-    `fields` are the members of values that each row requests, None if all rows request whole values.
+    `fields` are the requested members of values at each position, None if all operations request whole values.
+    `columns` are the names of the columns of a batch in Arrow.
     """
 
     operations: Sequence[Operation]
     errors: dict[int, TableError]
     fields: list[Fields] | None = None
+    columns: Collection[str] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.operations) + len(self.errors)
 
 
-def decode_each(count: int, row: DecodeRow) -> DecodedRows:
-    """Decode rows one by one."""
-    operations, errors, fields = list[Operation](), dict[int, TableError](), list[Fields]()
-    for at in range(count):
-        only: Fields = None
-        try:
-            operation, only = row(at)
-            operations.append(operation)
-        except TableError as error:
-            errors[at] = error.with_traceback(None)  # The traceback would keep the whole request alive.
-        fields.append(only)
-    return DecodedRows(operations, errors, fields if any(only is not None for only in fields) else None)
+def decode_by_kind(
+    ops: Sequence[Any], errors: dict[int, TableError], decode: Callable[[str, Sequence[int]], DecodedBatch]
+) -> DecodedBatch:
+    """Decode rows with these members `op`: `decode` gets a kind, and the positions of its rows.
+
+    `errors` are the errors of rows that are known to be invalid.
+    """
+    if not errors and ops[:1] and ops[0] in [*KINDS] and ops.count(ops[0]) == len(ops):
+        return decode(ops[0], range(len(ops)))
+    positions: dict[str, list[int]] = {}
+    for at, op in enumerate(ops):
+        if at not in errors and isinstance(op, str) and op in KINDS:
+            positions.setdefault(op, []).append(at)
+        else:
+            errors.setdefault(at, InvalidOperation(f"op must be one of {', '.join(KINDS)}"))
+    operations = dict[int, Operation]()
+    fields: list[Fields] = [None] * len(ops)
+    for op, of_kind in positions.items():
+        decoded = decode(op, of_kind)
+        errors |= {of_kind[at]: error for at, error in decoded.errors.items()}
+        operations |= zip([at for at in of_kind if at not in errors], decoded.operations, strict=True)
+        for at, only in zip(of_kind, decoded.fields or (), strict=False):
+            fields[at] = only
+    return DecodedBatch([operations[at] for at in sorted(operations)], errors, fields)
 
 
 class OperationColumns:
@@ -78,19 +97,21 @@ class OperationColumns:
             "update": self._updates,
             "default": self._defaults,
             "fields": self._requested,
-            **{member.name: partial(self._options, member) for member in MEMBERS if member.cells},
+            **{member.name: partial(self._options, member) for member in MEMBERS},
         }
 
-    def decode(
-        self, op: str, members: dict[str, list[Any]], row: DecodeRow, doubtful: Iterable[int] = ()
-    ) -> DecodedRows:
-        """Decode rows with the same operation. A cell is None if the row lacks the member.
+    def known(self, op: str) -> AbstractSet[str]:
+        """Return the names of the members that are decoded in columns. A row with another one is doubtful."""
+        return operation_members.NAMES[op] & {"key", *self._decoders}
 
-        The rows that are `doubtful` are decoded by `row`, which may find their cells invalid.
+    def decode(
+        self, op: str, members: Mapping[str, list[Any]], row: DecodeRow, doubtful: Iterable[int] = ()
+    ) -> DecodedBatch:
+        """Decode rows with the same operation from the cells of known members. A cell is None if the row lacks it.
+
+        The rows that are `doubtful` are decoded alone, from all members in `row`.
         """
-        count = len(members["key"])
-        if not members.keys() <= operation_members.NAMES[op] & {"key", *self._decoders}:
-            return decode_each(count, row)
+        count, kind = len(members["key"]), KINDS[op]
         self._doubtful = set(doubtful if _NEEDED.get(op, "key") in members else range(count))
         columns: dict[str, Any] = {"key": self._keys(members["key"])}
         for name, cells in members.items():
@@ -98,33 +119,43 @@ class OperationColumns:
                 columns[_FIELDS.get(name, name)] = self._decoders[name](cells, columns["key"])
         if conflict(op, dict.fromkeys(columns, True)):  # Some rows may have both members.
             self._doubtful.update(range(count))
-        return self._checked(KINDS[op], columns, row)
-
-    def _checked(self, kind: type[Operation], columns: dict[str, Any], row: DecodeRow) -> DecodedRows:
-        """Return the operations, after the doubtful rows are decoded alone."""
-        fields, errors = columns.pop("fields", None), dict[int, TableError]()
+        fields = columns.pop("fields", None)
+        defaults = dict(zip(reversed(kind.__struct_fields__), reversed(kind.__struct_defaults__), strict=False))
         columns = {name: column for name, column in columns.items() if name in kind.__struct_fields__}
+        errors = self._decode_alone(op, row, columns, defaults, fields)
+        kept = range(count) if not errors else [at for at in range(count) if at not in errors]
+        columns = {
+            name: column if not errors else [column[at] for at in kept]
+            for name, column in columns.items()
+            if name == "key" or column.count(defaults.get(name)) < count
+        }
+        return DecodedBatch(Batch(kind, columns), errors, fields)
+
+    def _decode_alone(
+        self,
+        op: str,
+        row: DecodeRow,
+        columns: dict[str, list[Any]],
+        defaults: Mapping[str, Any],
+        fields: list[Fields] | None,
+    ) -> dict[int, TableError]:
+        """Decode the doubtful rows, and put their values into the columns. Return the errors of invalid rows."""
+        errors: dict[int, TableError] = {}
         for at in sorted(self._doubtful):
             try:
-                operation, only = row(at)
+                members = row(at)
+                only = fields_of(members.get("fields"))
+                operation = operation_members.operation(self._spec, op, members)
             except TableError as error:
-                errors[at] = error.with_traceback(None)
+                errors[at] = error.with_traceback(None)  # The traceback would keep the whole request alive.
                 continue
-            for name, column in columns.items():
-                column[at] = getattr(operation, name)
+            for name in KINDS[op].__struct_fields__:
+                value, default = getattr(operation, name), defaults.get(name)
+                if name in columns or value != default:
+                    columns.setdefault(name, [default] * len(columns["key"]))[at] = value
             if fields is not None:
                 fields[at] = only
-        absent = dict(zip(reversed(kind.__struct_fields__), reversed(kind.__struct_defaults__), strict=False))
-        count = len(columns["key"])
-        columns = {
-            name: column
-            for name, column in columns.items()
-            if name == "key" or column.count(absent.get(name)) < len(column)
-        }
-        if errors:
-            kept = [at for at in range(count) if at not in errors]
-            columns = {name: [column[at] for at in kept] for name, column in columns.items()}
-        return DecodedRows(Batch(kind, columns), errors, fields)
+        return errors
 
     # Each of these returns the column of a field, and adds the rows to `_doubtful` that it cannot decode.
 
@@ -169,9 +200,11 @@ class OperationColumns:
             self._doubtful.update(at for at, cell in enumerate(cells) if cell is None)
         if self._texts:
             self._doubt_long(cells)
-        for at in self._doubtful:
-            cells[at] = b"{}" if self._texts else {}
-        documents = self._documents(cells)
+        cells = self._blanked(cells)
+        documents = values.parse_all(cells) if self._texts else cells
+        if documents is None:
+            documents = self._each(values.parse, cells, {})
+            cells = self._blanked(cells)
         encoded = values.encode_all(documents, cells if self._texts else ())
         texts = [*(encoded if encoded is not None else self._each(values.encode, documents, b""))]
         if names := self._spec.key.names:
@@ -187,17 +220,10 @@ class OperationColumns:
         if max(sizes, default=0) > size_max:
             self._doubtful.update(at for at, size in enumerate(sizes) if size > size_max)
 
-    def _documents(self, cells: list[Any]) -> list[Any]:
-        """Return the documents in cells, parsed if they are texts."""
-        if not self._texts:
-            return cells
-        documents = values.parse_all(cells)
-        if documents is None:
-            documents = self._each(values.parse, cells, {})
-            if self._doubtful:
-                for at in self._doubtful:
-                    cells[at] = b"{}"
-        return documents
+    def _blanked(self, cells: list[Any]) -> list[Any]:
+        """Return documents, with an empty object in each doubtful row."""
+        empty: Any = b"{}" if self._texts else {}
+        return [empty if at in self._doubtful else cell for at, cell in enumerate(cells)] if self._doubtful else cells
 
     def _without_key(self, at: int, document: dict[str, Any], key: Key) -> bytes:
         try:
@@ -253,20 +279,6 @@ class OperationColumns:
         return None if only is None else self._known_fields.setdefault(tuple(sorted(only)), only)
 
 
-class DecodedBatch(msgspec.Struct, frozen=True):
-    """A decoded batch of `count` operations: the valid ones, and the errors of the others by position.
-
-    `fields` are the requested members of values at each position, None if all operations request whole values.
-    `columns` are the names of the columns of a batch in Arrow.
-    """
-
-    operations: Sequence[Operation]
-    errors: dict[int, TableError]
-    fields: list[Fields] | None
-    count: int
-    columns: Collection[str] = ()
-
-
 class BatchBuilder:
     """Joins decoded rows. Operations of one kind stay in columns. `columns` are as in `DecodedBatch`."""
 
@@ -275,26 +287,24 @@ class BatchBuilder:
         self._columns = columns
         self._parts: list[Sequence[Operation]] = []
         self._errors: dict[int, TableError] = {}
-        self._fields: list[list[Fields]] = []
-        self._projects = False
+        self._fields: list[Fields] = []
 
-    def add(self, count: int, rows: DecodedRows) -> None:
-        """Add `count` decoded rows."""
+    def add(self, rows: DecodedBatch) -> None:
+        """Add decoded rows."""
         self._errors.update({self.count + at: error for at, error in rows.errors.items()})
         if len(rows.operations):
             self._parts.append(rows.operations)
-        self._fields.append([None] * count if rows.fields is None else rows.fields)
-        self._projects = self._projects or rows.fields is not None
-        self.count += count
+        self._fields += rows.fields or [None] * rows.count
+        self.count += rows.count
 
     def skip(self, count: int, error: TableError) -> None:
         """Add rows that are not decoded."""
-        self.add(count, DecodedRows([], dict.fromkeys(range(count), error)))
+        self.add(DecodedBatch([], dict.fromkeys(range(count), error)))
 
     def build(self) -> DecodedBatch:
         """Return the batch."""
-        fields = list(chain.from_iterable(self._fields)) if self._projects else None
-        return DecodedBatch(self._operations(), self._errors, fields, self.count, self._columns)
+        projects = self._fields.count(None) < len(self._fields)
+        return DecodedBatch(self._operations(), self._errors, self._fields if projects else None, self._columns)
 
     def _operations(self) -> Sequence[Operation]:
         batches = [part for part in self._parts if isinstance(part, Batch)]

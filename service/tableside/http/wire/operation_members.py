@@ -38,22 +38,18 @@ _NAME = re.compile("[A-Za-z_-]{1,32}")
 _INDEX = re.compile("-?[0-9]{1,9}")
 
 
-def operation(spec: TableSpec, members: Members) -> Operation:
+def operation(spec: TableSpec, kind: str, members: Members) -> Operation:
     """Return the operation that the members describe. Raise InvalidOperation if they are invalid."""
     if "partitions" in members and not spec.partitions:
         raise not_partitioned()
     if None in members.values() or False in members.values():
         members = {name: raw for name, raw in members.items() if not _is_ignored(name, raw)}
-    kind = members.get("op")
-    allowed = NAMES.get(kind) if isinstance(kind, str) else None
-    if allowed is None:
-        raise InvalidOperation(f"op must be one of {', '.join(NAMES)}")
-    if not members.keys() <= allowed:
+    if not members.keys() <= NAMES[kind]:
         article = "an" if kind == "update" else "a"
-        raise InvalidOperation(f"{article} {kind} has no member {display_name(min(members.keys() - allowed))}")
+        raise InvalidOperation(f"{article} {kind} has no member {display_name(min(members.keys() - NAMES[kind]))}")
     if "key" not in members:
         raise InvalidOperation("an operation needs a key")
-    return build(spec, str(kind), spec.key.from_json(members["key"]), members)
+    return build(spec, kind, spec.key.from_json(members["key"]), members)
 
 
 def _is_ignored(name: str, raw: object) -> bool:
