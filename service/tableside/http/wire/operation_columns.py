@@ -121,41 +121,31 @@ class OperationColumns:
             self._doubtful.update(range(count))
         fields = columns.pop("fields", None)
         defaults = dict(zip(reversed(kind.__struct_fields__), reversed(kind.__struct_defaults__), strict=False))
-        columns = {name: column for name, column in columns.items() if name in kind.__struct_fields__}
-        errors = self._decode_alone(op, row, columns, defaults, fields)
-        kept = range(count) if not errors else [at for at in range(count) if at not in errors]
-        columns = {
-            name: column if not errors else [column[at] for at in kept]
+        given = {
+            name: column
             for name, column in columns.items()
-            if name == "key" or column.count(defaults.get(name)) < count
+            if name == "key" or (name in kind.__struct_fields__ and column.count(defaults.get(name)) < count)
         }
-        return DecodedBatch(Batch(kind, columns), errors, fields)
+        return self._with_doubtful(op, Batch(kind, given), fields, row)
 
-    def _decode_alone(
-        self,
-        op: str,
-        row: DecodeRow,
-        columns: dict[str, list[Any]],
-        defaults: Mapping[str, Any],
-        fields: list[Fields] | None,
-    ) -> dict[int, TableError]:
-        """Decode the doubtful rows, and put their values into the columns. Return the errors of invalid rows."""
-        errors: dict[int, TableError] = {}
+    def _with_doubtful(self, op: str, batch: Batch, fields: list[Fields] | None, row: DecodeRow) -> DecodedBatch:
+        """Decode the doubtful rows alone."""
+        operations, errors = dict[int, Operation](), dict[int, TableError]()
         for at in sorted(self._doubtful):
             try:
                 members = row(at)
                 only = fields_of(members.get("fields"))
-                operation = operation_members.operation(self._spec, op, members)
+                operations[at] = operation_members.operation(self._spec, op, members)
             except TableError as error:
                 errors[at] = error.with_traceback(None)  # The traceback would keep the whole request alive.
-                continue
-            for name in KINDS[op].__struct_fields__:
-                value, default = getattr(operation, name), defaults.get(name)
-                if name in columns or value != default:
-                    columns.setdefault(name, [default] * len(columns["key"]))[at] = value
-            if fields is not None:
-                fields[at] = only
-        return errors
+            else:
+                if fields is not None:
+                    fields[at] = only
+        if operations:
+            batch = Batch.of([operations.get(at, operation) for at, operation in enumerate(batch)])
+        if errors:
+            batch = batch.at([at for at in range(len(batch)) if at not in errors])
+        return DecodedBatch(batch, errors, fields)
 
     # Each of these returns the column of a field, and adds the rows to `_doubtful` that it cannot decode.
 
