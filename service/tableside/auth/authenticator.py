@@ -3,12 +3,10 @@
 The configuration contains only SHA-256 digests of static tokens. Only the path and the headers of a request are used.
 """
 
-import math
 import re
 import time
 from base64 import b64decode
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from hashlib import sha256
 
 from prometheus_client import CollectorRegistry
@@ -27,6 +25,10 @@ _PUBLIC = frozenset({"/", "/favicon.ico", "/livez", "/readyz", "/openapi.json", 
 _PUBLIC_UNDER = "/static-offline-docs/"
 
 _CONSOLE = "/console"
+
+TOKENS_KEPT_MAX = 10_000
+"""The number of signed tokens whose callers are kept until they expire. Above it the oldest is dropped."""
+
 _BASIC = re.compile(rb"basic +([A-Za-z0-9+/=]+)", re.IGNORECASE)
 _BEARER = re.compile(rb"bearer +([\x21-\x7e]+)", re.IGNORECASE)
 
@@ -56,8 +58,8 @@ class Auth:
             ("reason",),
             registry=registry,
         )
-        self._token_cache = TokenCache(time.time)
-        self._issuers = Issuers(self._token_cache.clear, IssuerMetrics(registry), fetch)
+        self._verified: dict[bytes, tuple[Caller, float]] = {}
+        self._issuers = Issuers(self._verified.clear, IssuerMetrics(registry), fetch)
         self.change(settings)
 
     def change(self, settings: AuthSettings | None) -> None:
@@ -82,12 +84,18 @@ class Auth:
         # The time of a lookup reveals at most something about a digest, which does not help to guess a token: a client
         # can vary only the token, and the digests of similar tokens are unrelated.
         digest = sha256(token).digest()
-        if (caller := self._callers.get(digest) or self._token_cache.get(digest)) is not None:
-            return caller
+        if (static := self._callers.get(digest)) is not None:
+            return static
+        known, until = self._verified.get(digest, (None, 0.0))
+        if known is not None and time.time() < until:
+            return known
         if (verified := self._issuers.verified(token)) is None:
             raise TokenRejected("unknown" if token else "missing")
         caller = Caller(verified.name, verified.read, verified.write, admin=verified.admin)
-        self._token_cache.put(digest, caller, verified.until)
+        self._verified.pop(digest, None)
+        if len(self._verified) >= TOKENS_KEPT_MAX:
+            del self._verified[next(iter(self._verified))]
+        self._verified[digest] = caller, verified.until
         return caller
 
     async def caller_after_fetch(self, token: bytes, missing: KeysMissing) -> Caller:
@@ -165,34 +173,3 @@ def _password(scope: Scope) -> bytes:
 def _authorization(scope: Scope) -> bytes:
     given: list[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
     return given[0] if len(given) == 1 else b""
-
-
-TOKENS_CACHED_MAX = 10_000
-
-
-class TokenCache:
-    """The callers of verified tokens, by the token's digest. `clock` returns wall-clock Unix seconds."""
-
-    def __init__(self, clock: Callable[[], float], count_max: int = TOKENS_CACHED_MAX) -> None:
-        self._clock = clock
-        self._count_max = count_max
-        self._entries: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
-
-    def get(self, digest: bytes) -> Caller | None:
-        """Return the caller of a token that has not expired, or None."""
-        caller, expires_at = self._entries.get(digest, (None, math.inf))
-        if caller is None or self._clock() >= expires_at:
-            self._entries.pop(digest, None)
-            return None
-        self._entries.move_to_end(digest)
-        return caller
-
-    def put(self, digest: bytes, caller: Caller, expires_at: float) -> None:
-        """Cache the caller of a token until it expires or is evicted."""
-        self._entries[digest] = caller, expires_at
-        if len(self._entries) > self._count_max:
-            self._entries.popitem(last=False)
-
-    def clear(self) -> None:
-        """Remove all entries."""
-        self._entries.clear()

@@ -195,15 +195,18 @@ def bound_sockets(host: str, port: int) -> list[socket.socket]:
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return [_bound_socket(family, address) for family, address in dict.fromkeys((one[0], one[4]) for one in found)]
+        return [bound_socket(family, address) for family, address in dict.fromkeys((one[0], one[4]) for one in found)]
     except OSError as error:
         log.error("cannot listen on %s, port %s: %s", host, port, error.strerror)
         sys.exit(STARTUP_FAILURE)
 
 
-def _bound_socket(family: int, address: Any) -> socket.socket:
+def bound_socket(family: int, address: Any, *, shared: bool = False) -> socket.socket:
+    """Return a bound socket, with a port that other sockets can use if it is `shared`."""
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     if family == socket.AF_INET6:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     listener.bind(address)

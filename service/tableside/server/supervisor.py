@@ -16,7 +16,7 @@ from types import FrameType
 from uvicorn.config import STARTUP_FAILURE
 
 from ..telemetry import DIRECTORY_VARIABLE
-from .server import Server, ServerConfig
+from .server import Server, ServerConfig, bound_socket
 
 log = logging.getLogger(__name__)
 
@@ -122,12 +122,7 @@ On a common socket, the first worker that wakes up accepts all connections of a 
 
 def _listener(reserved: socket.socket) -> socket.socket:
     """Return a socket of this worker with the address of a reserved one, which it closes."""
-    listener = socket.socket(reserved.family)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    if reserved.family == socket.AF_INET6:
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    listener.bind(reserved.getsockname())
+    listener = bound_socket(reserved.family, reserved.getsockname(), shared=True)
     reserved.close()
     return listener
 

@@ -20,7 +20,6 @@ from typing import Any
 import prometheus_client
 from prometheus_client import CollectorRegistry, Gauge, Metric, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.registry import Collector
 
 from .. import __version__
 
@@ -89,25 +88,6 @@ class Histogram(prometheus_client.Histogram):
         self._flushed = counts
 
 
-class Registry(CollectorRegistry):
-    """A registry that can flush all of its counters and histograms without collecting metrics."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._metrics_to_flush: list[Counter | Histogram] = []
-
-    def register(self, collector: Collector) -> None:
-        """Register a collector."""
-        super().register(collector)
-        if isinstance(collector, Counter | Histogram):
-            self._metrics_to_flush.append(collector)
-
-    def flush(self) -> None:
-        """Pass the current counts to the library."""
-        for metric in self._metrics_to_flush:
-            flush(metric)
-
-
 def flush(parent: Counter | Histogram) -> None:
     """Pass the counts of all labels to the library."""
     library: Any = parent
@@ -120,8 +100,7 @@ class Exposition:
     """Registers metrics (`registry`) and renders them."""
 
     def __init__(self) -> None:
-        self.registry = Registry()
-        self._rendered_registry: CollectorRegistry = self.registry
+        self.registry = self._rendered_registry = CollectorRegistry()
         self._samples: list[Callable[[], None]] = []
         self._render_lock = asyncio.Lock()
         self._next: asyncio.Task[bytes] | None = None
@@ -155,8 +134,13 @@ class Exposition:
 
     def flush(self) -> None:
         """Write this process's counts for the other workers, if there are any."""
-        if self.directory is not None:
-            self.registry.flush()
+        for metric in self._own_metrics() if self.directory is not None else ():
+            flush(metric)
+
+    def _own_metrics(self) -> list[Counter | Histogram]:
+        library: Any = self.registry
+        collectors = [*library._collector_to_names]  # noqa: SLF001  # collecting them would also render their samples
+        return [one for one in collectors if isinstance(one, Counter | Histogram)]
 
     def collect(self) -> Iterable[Metric]:
         """Return the current metrics."""

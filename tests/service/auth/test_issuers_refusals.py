@@ -1,5 +1,6 @@
 """Signed tokens over HTTP: the service rejects a token before it calls any store, and gives no reason."""
 
+import asyncio
 import json
 import time
 from base64 import b64encode
@@ -73,6 +74,7 @@ OPERATIONS = [
     {"op": "update", "key": "c", "update": {"$inc": {"n": 1}}, "default": {"n": 0}},
     {"op": "delete", "key": "d"},
 ]
+LEEWAY_S = 30
 BATCH = json.dumps({"operations": OPERATIONS}).encode()
 ROWS = stream({"op": ["get", "put", "delete"], "key": ["a", "b", "d"], "value": [None, "{}", None]})
 RECORD = "/v1/tables/t/records/a"
@@ -152,6 +154,21 @@ async def test_a_hostile_token_gets_the_response_for_no_token_before_any_store_c
     assert guarded.asked == asked
     assert [guarded.ours.fetches, guarded.theirs.fetches] == fetches
     assert guarded.stranger.asked == []
+
+
+async def test_a_known_token_is_rejected_once_it_has_expired(guarded: Guarded) -> None:
+    token, before = bearer(guarded.token(exp=int(time.time()) - LEEWAY_S + 3)), guarded.refused("expired")
+    assert (await ask(guarded, "get", token)).status_code in (200, 404)
+    async with asyncio.timeout(30):
+        while (await ask(guarded, "get", token)).status_code != 401:
+            await asyncio.sleep(0.1)
+    assert guarded.refused("expired") == before + 1
+
+
+async def test_more_tokens_are_valid_than_are_kept(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tableside.auth.authenticator.TOKENS_KEPT_MAX", 2)
+    tokens = [bearer(guarded.token("reader", jti=str(number))) for number in range(4)]
+    assert {(await ask(guarded, "get", token)).status_code for token in tokens * 2} <= {200, 404}
 
 
 # Permissions

@@ -10,7 +10,6 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tableside.telemetry import metrics
-from tableside.telemetry.metrics import Registry
 
 BUCKETS = (0.5, 1.0, 2.5)
 
@@ -61,7 +60,7 @@ def test_values_equal_those_of_the_library() -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_no_count_is_lost_or_decreases_during_concurrent_reads() -> None:
-    registry = Registry()
+    registry = CollectorRegistry()
     calls = metrics.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
     sizes = metrics.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
     over = threading.Event()

@@ -111,6 +111,8 @@ class _RowDecoder:
 
     def decode(self, rows: pa.Table) -> DecodedBatch:
         """Decode rows."""
+        if "partitions" in rows.column_names and not self._spec.partitions:
+            return DecodedBatch([], dict.fromkeys(range(rows.num_rows), operation_members.not_partitioned()))
         cells = {name: _cells(name, rows.column(name)) for name in rows.column_names if name != "key"}
         cells["key"] = decode_keys(rows.column("key"), self._spec)
         ops = cells.pop("op", None) or [self._settings.op] * rows.num_rows
