@@ -1,4 +1,4 @@
-"""The command line `tableside`: the client's commands, and those that serve, check a configuration and create tokens.
+"""The command line `tableside`: the client's commands, and those that serve, check, back up, restore and create tokens.
 
 Each command of the service imports its packages when it runs. The client's commands then start in a third of the time,
 and need none of the service's dependencies.
@@ -12,12 +12,15 @@ import secrets
 import signal
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from .auth import AuthSettings, Caller
     from .server import ListenAddress, TlsFiles
     from .settings import Settings
+    from .stores.rocksdb import RocksdbSettings
 
 __all__ = ["app"]
 
@@ -96,6 +100,62 @@ def check(file: Annotated[Path, typer.Argument(help="The configuration file.")])
     """Check a configuration file, and list all of its errors."""
     _load(file)
     typer.echo(f"{file}: no errors")
+
+
+ConfigOption = Annotated[Path | None, _option("The configuration file of the service.", envvar=CONFIG_VARIABLE)]
+StoreOption = Annotated[str, _option("The name of a RocksDB store of the configuration.")]
+
+
+@app.command()
+def backup(
+    folder: Annotated[Path, typer.Argument(help="The folder for the backups of one store.")],
+    store: StoreOption,
+    config: ConfigOption = None,
+    keep: Annotated[int | None, _option("Remove all but this number of backups afterwards.", min=1)] = None,
+) -> None:
+    """Copy a RocksDB store to a new directory in a folder, also while a service uses it, and verify the copy."""
+    from .stores.rocksdb import back_up, remove_older
+
+    with _printed_errors():
+        started = time.monotonic()
+        path, contents = back_up(_rocksdb(store, config), folder)
+        took_s = time.monotonic() - started
+        typer.echo(f"{path}: {contents.entries} entries, {contents.size_bytes} bytes, {took_s:.1f} s")
+        for older in remove_older(folder, keep) if keep else ():
+            typer.echo(f"{older}: removed")
+
+
+@app.command()
+def restore(
+    path: Annotated[Path, typer.Argument(metavar="BACKUP", help="The directory of one backup.")],
+    store: StoreOption,
+    config: ConfigOption = None,
+) -> None:
+    """Copy a verified backup to the directory of a RocksDB store, which must be absent or empty."""
+    from .stores.rocksdb import restore
+
+    with _printed_errors():
+        contents = restore(path, settings := _rocksdb(store, config))
+        typer.echo(f"{settings.directory}: {contents.entries} entries, {contents.size_bytes} bytes")
+
+
+def _rocksdb(store: str, config: Path | None) -> "RocksdbSettings":
+    found = _load(config).stores.get(store)
+    if found is None or found.kind != "rocksdb":
+        _usage_error(f"--store {store}: the configuration has no RocksDB store with this name")
+    return cast("RocksdbSettings", found.options)
+
+
+@contextmanager
+def _printed_errors() -> Iterator[None]:
+    """Print an error of a store or of the file system as one line, and exit."""
+    from .core import TableError
+
+    try:
+        yield
+    except (TableError, OSError) as error:
+        typer.echo(f"tableside: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 def create_worker_app(file: Path, accepted: Path, workers: int, *, local: bool) -> "FastAPI":

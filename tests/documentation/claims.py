@@ -63,6 +63,8 @@ CLAIMS = [
         }.items()
         for language in languages
     ),
+    Claim("docs/operations.md", "sh",
+          "service/cli/test_backup.py::test_every_write_acknowledged_before_a_backup_survives_the_loss_of_the_data", "tableside backup"),
     Claim("docs/command-line.md", "sh", "spark_client/cli/test_records.py::test_completion_is_installed_for_the_current_shell", "completion"),
     Claim("docs/python.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     Claim("docs/quick-start.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),

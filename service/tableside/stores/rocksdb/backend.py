@@ -115,7 +115,7 @@ class RocksdbBackend:
 
 
 def _open(settings: RocksdbSettings) -> Rdict:
-    options = _options(settings)
+    options = database_options(settings)
     # Without the second, the driver opens an existing database with the options in its directory, without filters.
     return Rdict(settings.path, options, {"default": options}, access_type=AccessType.read_write())
 
@@ -125,7 +125,8 @@ def _has_room(settings: RocksdbSettings) -> bool:
     return shutil.disk_usage(settings.path).free > 2 * settings.write_buffer_bytes
 
 
-def _options(settings: RocksdbSettings) -> Options:
+def database_options(settings: RocksdbSettings) -> Options:
+    """Return the options of a database with these settings, which is created if it is absent."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_write_buffer_size(settings.write_buffer_bytes)
