@@ -89,6 +89,12 @@ def container(objects: list[Object]) -> Object:
     return dict(found)
 
 
+def check_pod(objects: list[Object]) -> Object:
+    """Return the template of the pod that checks the configuration before an upgrade."""
+    template: Object = only(objects, "Job")["spec"]["template"]
+    return template
+
+
 def pod_security_faults(spec: Object) -> list[str]:
     """Return how a pod differs from the restricted profile of Kubernetes' Pod Security Standards.
 
@@ -118,8 +124,9 @@ CONTAINER_SECURITY = {
 
 def configuration(objects: list[Object]) -> str:
     """Return the text of the service's configuration file."""
-    [found] = [one for one in all_of(objects, "ConfigMap") if "config.yaml" in one["data"]]
-    return str(found["data"]["config.yaml"])
+    found = {one["metadata"]["name"]: one["data"] for one in all_of(objects, "ConfigMap")}
+    [volume] = [one for one in pod(objects)["spec"]["volumes"] if one["name"] == "config"]
+    return str(found[volume["configMap"]["name"]]["config.yaml"])
 
 
 def service(objects: list[Object]) -> Object:

@@ -14,6 +14,7 @@ from deploy.chart.rendering import (
     REMOTE,
     Object,
     Values,
+    check_pod,
     configuration,
     container,
     merged,
@@ -89,10 +90,12 @@ def test_the_service_accepts_the_configuration(case: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.server
-def test_the_command_checks_the_configuration(tmp_path: Path) -> None:
+def test_the_check_before_an_upgrade_fails_for_a_faulty_configuration_without_stores(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(configuration(render(LOADED["tokens"])))
-    command = [sys.executable, "-m", "tableside", "check", str(file)]
+    [checking] = check_pod(render(LOADED["tokens"]))["spec"]["containers"]
+    arguments = [one.replace("/etc/tableside/config.yaml", str(file)) for one in checking["args"]]
+    command = [sys.executable, "-m", "tableside", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     file.write_text(configuration(render(merged(LOADED["tokens"], {"config": {"default_store": "absent"}}))))

@@ -7,9 +7,12 @@ these tests run only with `--full`, and only if Go is installed.
 import copy
 import json
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import helm_python
@@ -18,7 +21,7 @@ import pytest
 import yaml
 
 from deploy.chart import matrix
-from deploy.chart.pods import placed, started
+from deploy.chart.pods import TOKENS, moved, placed, started
 from deploy.chart.rendering import CHART, LOCAL, REMOTE, Object, Values, all_of, merged, pod, render
 from servers.install import find_command
 from servers.kubernetes import Cluster, definitions, kubernetes
@@ -39,6 +42,7 @@ PLURALS = {
     "HTTPRoute": "httproutes",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",
     "Ingress": "ingresses",
+    "Job": "jobs",
     "NetworkPolicy": "networkpolicies",
     "Pod": "pods",
     "PodDisruptionBudget": "poddisruptionbudgets",
@@ -73,6 +77,11 @@ class Api:
 
     def get(self, one: Object) -> httpx.Response:
         return self._client.get(self.path(one["kind"], one["apiVersion"], one["metadata"]["name"]))
+
+    def finish(self, path: str, status: Object) -> None:
+        headers = {"Content-Type": "application/merge-patch+json"}
+        answer = self._client.patch(f"{path}/status", content=json.dumps({"status": status}), headers=headers)
+        assert answer.status_code == 200, answer.text
 
     def raw(self, path: str) -> Any:
         return self._client.get(path).raise_for_status().json()
@@ -112,6 +121,42 @@ def helm(cluster: Cluster) -> Iterator[helm_python.Config]:
         kube_apiserver=cluster.url, kube_token=cluster.token, kube_ca_file=cluster.authority, namespace=NAMESPACE
     ) as config:
         yield config
+
+
+@pytest.fixture
+def jobs(api: Api, tmp_path: Path) -> Iterator[None]:
+    """Run the commands of new Jobs as local processes, and store their results, as Kubernetes does with pods."""
+    tokens = placed("/etc/tableside-secrets/tokens/tokens.yaml", tmp_path)
+    tokens.parent.mkdir(parents=True)
+    tokens.write_text(TOKENS)
+    stopping = Event()
+
+    def run() -> None:
+        while not stopping.wait(0.2):
+            for job in api.raw(api.path("Job", "batch/v1"))["items"]:
+                if not job["status"].get("conditions"):
+                    api.finish(api.path("Job", "batch/v1", job["metadata"]["name"]), ended(api, job, tmp_path))
+
+    thread = Thread(target=run)
+    thread.start()
+    yield
+    stopping.set()
+    thread.join()
+
+
+def ended(api: Api, job: Object, root: Path) -> Object:
+    """Return the status of a Job after its command."""
+    [mine] = job["spec"]["template"]["spec"]["containers"]
+    [mounted] = [one for one in job["spec"]["template"]["spec"]["volumes"] if one["name"] == "config"]
+    found = api.raw(api.path("ConfigMap", "v1", mounted["configMap"]["name"]))
+    file = root / "config.yaml"
+    file.write_text(moved(found["data"]["config.yaml"], root))
+    arguments = [one.replace("/etc/tableside/config.yaml", str(file)) for one in mine["args"]]
+    done = subprocess.run([sys.executable, "-m", "tableside", *arguments], capture_output=True, timeout=300)
+    at = job["metadata"]["creationTimestamp"]
+    kinds = ["FailureTarget", "Failed"] if done.returncode else ["SuccessCriteriaMet", "Complete"]
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": at} for kind in kinds]
+    return {"startTime": at, "conditions": conditions, **({} if done.returncode else {"completionTime": at})}
 
 
 def release() -> str:
@@ -180,29 +225,50 @@ CHANGES: dict[str, tuple[Values, Values]] = {
 }
 
 
+def lasting(objects: list[Object]) -> list[Object]:
+    """Return the objects that are not hooks."""
+    return [one for one in objects if "helm.sh/hook" not in one["metadata"].get("annotations", {})]
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.parametrize("values", [REMOTE, LOCAL], ids=["Deployment", "StatefulSet"])
+def test_an_upgrade_with_a_faulty_configuration_changes_nothing(
+    api: Api, helm: helm_python.Config, values: Values
+) -> None:
+    helm.install(CHART, name := release(), values)
+    objects = lasting(render(values, release=name, namespace=NAMESPACE))
+    before = [api.get(one).json()["metadata"]["resourceVersion"] for one in objects]
+    with pytest.raises(helm_python.HelmError, match="pre-upgrade"):
+        helm.upgrade(CHART, name, merged(values, {"config": {"default_store": "absent"}}))
+    assert [api.get(one).json()["metadata"]["resourceVersion"] for one in objects] == before
+    helm.upgrade(CHART, name, merged(values, {"config": {"logs": {"level": "debug"}}}))
+    helm.uninstall(name)
+
+
 @pytest.mark.parametrize("case", CHANGES)
+@pytest.mark.usefixtures("jobs")
 def test_a_release_is_installed_upgraded_rolled_back_and_uninstalled(
     api: Api, helm: helm_python.Config, case: str
 ) -> None:
     before, after = CHANGES[case]
     name = release()
     assert helm.install(CHART, name, before)["status"] == "deployed"
-    hooks = ("Pod",)
-    first = [one for one in render(before, release=name, namespace=NAMESPACE) if one["kind"] not in hooks]
+    first = lasting(render(before, release=name, namespace=NAMESPACE))
     assert [api.get(one).status_code for one in first] == [200] * len(first)
 
     assert helm.upgrade(CHART, name, after)["revision"] == 2
-    second = [one for one in render(after, release=name, namespace=NAMESPACE) if one["kind"] not in hooks]
+    second = lasting(render(after, release=name, namespace=NAMESPACE))
     assert [api.get(one).status_code for one in second] == [200] * len(second)
     helm.rollback(name, version=1)
     helm.uninstall(name)
     assert {api.get(one).status_code for one in [*first, *second]} == {404}
 
 
+@pytest.mark.usefixtures("jobs")
 def test_an_upgrade_with_the_same_values_changes_nothing(api: Api, helm: helm_python.Config) -> None:
     name, values = release(), merged(REMOTE, EVERYTHING)
     helm.install(CHART, name, values)
-    objects = [one for one in render(values, release=name, namespace=NAMESPACE) if one["kind"] != "Pod"]
+    objects = lasting(render(values, release=name, namespace=NAMESPACE))
     before = [api.get(one).json()["metadata"].get("generation", 0) for one in objects]
     helm.upgrade(CHART, name, values)
     assert [api.get(one).json()["metadata"].get("generation", 0) for one in objects] == before
@@ -210,7 +276,7 @@ def test_an_upgrade_with_the_same_values_changes_nothing(api: Api, helm: helm_py
 
 
 def test_a_refused_installation_leaves_nothing_behind(api: Api, helm: helm_python.Config) -> None:
-    with pytest.raises(helm_python.HelmError, match=r"config\.auth is absent"):
+    with pytest.raises(helm_python.HelmError, match=r"config\.auth is missing"):
         helm.install(CHART, name := release(), {"config": REMOTE["config"]})
     assert [one["name"] for one in helm.list(all_states=True) if one["name"] == name] == []
     listed = api.raw(f"/api/v1/namespaces/{NAMESPACE}/configmaps")

@@ -17,6 +17,7 @@ from deploy.chart.rendering import (
     REMOTE,
     Object,
     all_of,
+    check_pod,
     container,
     merged,
     pod,
@@ -93,6 +94,7 @@ def test_the_rows_render_every_kind_of_object(renderings: Renderings) -> None:
         "HTTPRoute",
         "HorizontalPodAutoscaler",
         "Ingress",
+        "Job",
         "NetworkPolicy",
         "Pod",
         "PodDisruptionBudget",
@@ -106,7 +108,7 @@ def test_the_rows_render_every_kind_of_object(renderings: Renderings) -> None:
 
 def test_every_pod_complies_with_the_restricted_profile(renderings: Renderings) -> None:
     for row, objects in renderings:
-        specs = [pod(objects)["spec"], *(one["spec"] for one in all_of(objects, "Pod"))]
+        specs = [pod(objects)["spec"], check_pod(objects)["spec"], *(one["spec"] for one in all_of(objects, "Pod"))]
         assert [pod_security_faults(spec) for spec in specs] == [[] for _ in specs], row
 
 
@@ -120,7 +122,7 @@ def test_selectors_match_only_pods_of_the_service(renderings: Renderings) -> Non
             *(one["spec"]["podSelector"]["matchLabels"] for one in all_of(objects, "NetworkPolicy")),
             *(one["labelSelector"]["matchLabels"] for one in pod(objects)["spec"].get("topologySpreadConstraints", [])),
         ]
-        tests = [one["metadata"]["labels"] for one in all_of(objects, "Pod")]
+        tests = [one["metadata"]["labels"] for one in (check_pod(objects), *all_of(objects, "Pod"))]
         for selector in selectors:
             assert selector.items() <= labels.items(), row
             assert not any(selector.items() <= others.items() for others in tests), row
@@ -208,6 +210,20 @@ def test_volumes_and_mounts_match(renderings: Renderings) -> None:
         assert {one["name"] for one in mounts} == there, row
         assert len({one["mountPath"] for one in mounts}) == len(mounts)
         assert not any("subPath" in one for one in mounts)
+
+
+def test_the_check_before_an_upgrade_runs_as_the_service_without_its_data(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        [mine], service = check_pod(objects)["spec"]["containers"], container(objects)
+        assert mine["args"] == ["check", service["args"][1].partition("=")[2]]
+        assert {name: mine.get(name) for name in ("image", "env", "envFrom")} == {
+            name: service.get(name) for name in ("image", "env", "envFrom")
+        }, row
+        assert mine["volumeMounts"] == [one for one in service["volumeMounts"] if one["name"] != "data"]
+        volumes = {one["name"]: one for one in check_pod(objects)["spec"]["volumes"]}
+        assert {one["name"] for one in mine["volumeMounts"]} == volumes.keys()
+        made = [one for one in all_of(objects, "ConfigMap") if "helm.sh/hook" in one["metadata"].get("annotations", {})]
+        assert [one["metadata"]["name"] for one in made] == [volumes["config"]["configMap"]["name"]]
 
 
 def test_names_and_labels_fit_the_length_limits_of_kubernetes(renderings: Renderings) -> None:
