@@ -26,7 +26,6 @@ from ..core import (
     Yielder,
     apply_by_kind,
     chunks_of,
-    run_until,
 )
 from ..core.batch import all_succeeded
 from ..core.budget import NOT_READ, in_pieces, not_read
@@ -255,7 +254,8 @@ class Table:
         if budget.is_over():
             return [budget.exceeded()] * len(operations)
         try:
-            return await run_until(self._store.apply(operations, budget), budget.until + GRACE_S)
+            async with budget.timeout(GRACE_S):
+                return await self._store.apply(operations, budget)
         except TimeoutError:
             return budget.unanswered(operations)
 

@@ -51,7 +51,6 @@ from .concurrency import (
     chunks_of as chunks_of,
     exponential_backoff_s as exponential_backoff_s,
     gather_bounded as gather_bounded,
-    run_until as run_until,
 )
 from .errors import (
     Applied as Applied,

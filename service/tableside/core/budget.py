@@ -181,9 +181,9 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
         """Return the same budget with the deadline `until`, if that is earlier."""
         return replace(self, until=until) if until < self.until else self
 
-    def timeout(self) -> asyncio.Timeout:
-        """Return a context that raises TimeoutError at the deadline."""
-        return asyncio.timeout_at(None if self.until == math.inf else self.until)
+    def timeout(self, grace_s: float = 0.0) -> asyncio.Timeout:
+        """Return a context that raises TimeoutError so many seconds after the deadline."""
+        return asyncio.timeout_at(None if self.until == math.inf else self.until + grace_s)
 
 
 NO_DEADLINE = Budget()

@@ -37,7 +37,6 @@ from ..core import (
     joined_outcomes,
 )
 from ..core.batch import applied_if_unanswered, direction
-from ..core.concurrency import TIMER_RESOLUTION_S, Deadlines
 from ..core.operations import size_bytes
 from ..core.store import Policy
 from ..core.updates import PackedChanges
@@ -53,6 +52,9 @@ DIRECT_SHARE = 4
 
 CONCURRENT_PARTS_MAX = 8
 """Limit on the parts of one call that are in flight at the same time."""
+
+TIMER_RESOLUTION_S = 0.001
+"""Resolution of the event loop's timers: deadlines within this time count as passed."""
 
 NEXT_ITERATION = -math.inf
 """As `dispatch_at`: send the call in the next iteration of the event loop."""
@@ -112,8 +114,6 @@ class Coalesce(Policy):
             calls.flush()
         while tasks := [task for calls in self._calls.values() for task in calls.in_flight.values()]:
             await asyncio.wait(tasks)
-        for calls in self._calls.values():
-            calls.stop()
         await super().close()
 
     async def _in_parts(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
@@ -150,8 +150,8 @@ class Slot(msgspec.Struct, eq=False):
 class Caller(msgspec.Struct, eq=False):
     """A caller that waits for the outcome of one operation.
 
-    `count` is the number of operations that it sent together. `span` covers its wait, if the trace is sampled. `timed`
-    means that a timer ends its wait at its deadline `until`.
+    `count` is the number of operations that it sent together. `span` covers its wait, if the trace is sampled. `timer`
+    ends its wait at its deadline `until`, if its call has a later one.
     """
 
     slot: Slot
@@ -159,7 +159,7 @@ class Caller(msgspec.Struct, eq=False):
     future: "asyncio.Future[Outcome]"
     count: int
     span: Span | None
-    timed: bool = False
+    timer: asyncio.TimerHandle | None = None
 
 
 class SharedCall(msgspec.Struct, eq=False):
@@ -228,7 +228,6 @@ class SharedCalls:
         self._traces = traces
         self._forming: SharedCall | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # `get_running_loop` makes a system call.
-        self._deadlines = Deadlines(self._expire)
         self._last_was_unshared = False
 
     @property
@@ -272,10 +271,6 @@ class SharedCalls:
         self._linger_s = 0.0
         if self._forming is not None:
             self._dispatch(self._forming)
-
-    def stop(self) -> None:
-        """Cancel the timer of deadlines. No caller waits."""
-        self._deadlines.stop()
 
     def _enqueue(self, slot: Slot) -> None:
         """Add an operation to the forming call. If that call has no room, send it and form a new one."""
@@ -343,8 +338,7 @@ class SharedCalls:
         earlier = call.until - TIMER_RESOLUTION_S
         for caller in callers:
             if caller.until < earlier:
-                caller.timed = True
-                self._deadlines.add(caller)
+                caller.timer = asyncio.get_running_loop().call_at(caller.until, self._expire, caller)
         if self._traces is None:
             call.resolve(await call_store(self._store, operations, budget))
             return
@@ -362,8 +356,8 @@ class SharedCalls:
 
     def _forget(self, caller: Caller) -> None:
         """Remove a caller, whether or not it has its outcome."""
-        if caller.timed:
-            self._deadlines.remove(caller)
+        if caller.timer is not None:
+            caller.timer.cancel()
         if caller.future.cancel() or caller.future.cancelled():
             self._abandon(caller)
 

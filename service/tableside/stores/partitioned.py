@@ -42,7 +42,6 @@ from ..core import (
     TableSpec,
     Written,
     gather_bounded,
-    run_until,
     target_partitions,
     value_bytes,
     without_value,
@@ -288,7 +287,8 @@ class PartitionedStore:
     async def _call(self, index: int, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         """Call the store of a partition. End after the deadline, so that the outcomes of the others are kept."""
         try:
-            return await run_until(self._stores[index].apply(operations, budget), budget.until + DEADLINE_GRACE_S)
+            async with budget.timeout(DEADLINE_GRACE_S):
+                return await self._stores[index].apply(operations, budget)
         except TimeoutError:
             return budget.unanswered(operations)
 

@@ -6,6 +6,7 @@ exchanged without it, because it reads each reply from a stream by several corou
 """
 
 import asyncio
+import math
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -27,7 +28,6 @@ from ...core import (
     Yielder,
     chunks_of,
     gather_bounded,
-    run_until,
 )
 from .errors import from_connection_error
 from .scripts import LONG_WORD_BYTES, Command
@@ -126,35 +126,30 @@ class Node:
         if budget is not None and budget.exceeded:
             return [NOT_READ] * count
         applied: Applied = "no"
-        error: TableError | None = None
         replies: list[Reply] = []
-
-        async def exchange() -> None:
-            nonlocal applied, error
-            try:
-                async with self._semaphore:
-                    connection, complete = None, False
-                    self._in_use += 1
-                    try:
-                        connection = await self._acquire()
-                        applied = "unknown" if writes else "no"
-                        await connection.exchange(_joined(parts), replies, count, budget)
-                        complete = not _is_demoted(replies)
-                    finally:
-                        self._release(connection, reusable=complete)
-            except BudgetExceeded:
-                error = NOT_READ
-            except TableError as failure:
-                error = failure
-            except (exceptions.RedisError, OSError) as failure:
+        try:
+            async with asyncio.timeout_at(None if until == math.inf else until) as limit, self._semaphore:
+                connection, complete = None, False
+                self._in_use += 1
+                try:
+                    connection = await self._acquire()
+                    applied = "unknown" if writes else "no"
+                    await connection.exchange(_joined(parts), replies, count, budget)
+                    complete = not _is_demoted(replies)
+                finally:
+                    self._release(connection, reusable=complete)
+                return replies
+        except BudgetExceeded:
+            error: TableError = NOT_READ
+        except TableError as failure:
+            error = failure
+        except (exceptions.RedisError, OSError) as failure:
+            if limit.expired():
+                error = DeadlineExceeded(f"the deadline passed before Redis{self._place} replied", applied=applied)
+            else:
                 error = from_connection_error(failure, applied, self._place, self._database)
                 self._drop_idle()
-
-        try:
-            await run_until(exchange(), until)
-        except TimeoutError:
-            error = DeadlineExceeded(f"the deadline passed before Redis{self._place} replied", applied=applied)
-        return replies if error is None else replies + [error] * (count - len(replies))
+        return replies + [error] * (count - len(replies))
 
     def connections(self) -> Connections:
         """Return the current number of connections."""
