@@ -21,10 +21,8 @@ from .scans import (
     Keyspace,
     NamedPageBuilder,
     Position,
-    Reading,
     page_end,
     rounds,
-    scan_node,
     table_records,
 )
 from .scripts import Command, RecordScript, Script
@@ -78,7 +76,6 @@ class PartitionScanner:
         exclusive: bool,
     ) -> None:
         self._servers = servers
-        self._keyspace = Keyspace(servers)
         self._names = names
         self._reads = reads
         self._index = index
@@ -124,7 +121,7 @@ class PartitionScanner:
         keys = {at: key for at, member in enumerate(members) if (key := self._index.key(partition, member)) is not None}
         candidates = list(zip(self._names.for_keys(keys.values()), keys.values(), strict=True))
         absent_before = len(page.absent)
-        processed = await page.fill(Reading(candidates))
+        processed = await page.fill(candidates)
         await self._update_index(page.absent[absent_before:])  # A read-only server refuses, which changes nothing.
         return len(members) if processed == len(candidates) else list(keys)[processed]
 
@@ -141,29 +138,21 @@ class PartitionScanner:
 
     async def _complete_index(self, scan: Scan, partition: Part) -> Position | None:
         """Add missing records to the index. Return the position of the next page, or None if the index is complete."""
-        position, node, count = self._start_position(scan, partition), None, COUNT_MAX
         pattern = self._names.pattern(Scan(1) if self._exclusive else replace(scan, position=None))
+        keyspace, count = Keyspace(self._servers, pattern, self._start_position(scan, partition)), COUNT_MAX
         for _ in rounds(page_end()):
-            if node is None or not position.part:
-                node, position = await self._keyspace.start_node(position)
-            run, cursor, names = await scan_node(node, position.cursor, pattern, count)
-            if position.run not in ("", run):
-                position, node = position.restarted(), None
+            if (found := await keyspace.scan(count)) is None:
                 continue
+            position, names = found
             records = table_records(names, self._names, position)
             _raise_first(await self._update_index(records))
             count = COUNT_MAX if records else min(count * 2, COUNT_SPARSE_MAX)
-            if cursor:
-                position = replace(position, run=run, cursor=cursor)
-                continue
-            finished = await self._keyspace.finished_slots(node, position)
-            if self._exclusive:
-                await self._set_marks(finished, run)
-            after = position.without(finished)
-            if after is None:
-                return None
-            position, node = after, None
-        return position
+            finished = await keyspace.advance()
+            if finished and self._exclusive:
+                await self._set_marks(finished, position.run)
+            if keyspace.position is None:
+                break
+        return keyspace.position
 
     def _start_position(self, scan: Scan, partition: Part) -> Position:
         if scan.position is not None:

@@ -6,15 +6,12 @@ scan of that node starts again. Slots of a cluster are done if the scanned node 
 scan.
 
 If a page has no room for all names of a cursor, the position also contains digests of the returned names, which the
-next page skips when it repeats the SCAN. While the records of one SCAN are added to the page, Redis already reads
-those of the next one, and executes the SCAN after it.
+next page skips when it repeats the SCAN.
 """
 
-import asyncio
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from typing import Any, TypeAlias
 
 import msgspec
@@ -114,12 +111,47 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Keyspace:
-    """The names of a server, or of the nodes of a cluster."""
+    """Finds the names that match a pattern, on a server or on the nodes of a cluster, one SCAN after another.
 
-    def __init__(self, servers: Servers) -> None:
+    `position` is where to continue, None after the last SCAN.
+    """
+
+    def __init__(self, servers: Servers, pattern: str, position: Position) -> None:
+        self.position: Position | None = position
         self._servers = servers
+        self._pattern = pattern
+        self._node: Node | None = None
+        self._next_cursor = 0
 
-    async def start_node(self, position: Position) -> tuple[Node, Position]:
+    async def scan(self, count: int) -> tuple[Position, list[bytes]] | None:
+        """Send a SCAN that inspects `count` keys. Return its position, with the run id, and the names that it found.
+
+        Return None if the scan of the node has to start again.
+        """
+        position = self.position
+        assert position is not None
+        if self._node is None or not position.part:
+            self._node, position = await self._start_node(position)
+        run, self._next_cursor, names = await scan_node(self._node, position.cursor, self._pattern, count)
+        if position.run not in ("", run):
+            self.position, self._node = position.restarted(), None
+            return None
+        self.position = replace(position, run=run, count=count)
+        return self.position, names
+
+    async def advance(self) -> frozenset[int]:
+        """Continue after the last SCAN. Return the slots that it has completed."""
+        position, node = self.position, self._node
+        assert position is not None
+        assert node is not None
+        if self._next_cursor:
+            self.position = replace(position, cursor=self._next_cursor, given=b"")
+            return frozenset()
+        finished = parse_slots(position.part) & await self._owned_slots(node)
+        self.position, self._node = position.without(finished), None
+        return finished
+
+    async def _start_node(self, position: Position) -> tuple[Node, Position]:
         """Return the node to scan, and the position with the slots that its scan covers."""
         remaining = parse_slots(position.part or position.left)
         nodes = await self._servers.nodes(math.inf)
@@ -132,10 +164,6 @@ class Keyspace:
         if not part:
             raise StoreUnavailable("slots of the Redis Cluster are migrating to another node")
         return node, replace(position, part=format_slots(part))
-
-    async def finished_slots(self, node: Node, position: Position) -> frozenset[int]:
-        """Return the slots that are done after a node's last cursor."""
-        return parse_slots(position.part) & await self._owned_slots(node)
 
     async def _owned_slots(self, node: Node) -> frozenset[int]:
         """Return the slots that a node serves and is not migrating to another node."""
@@ -173,13 +201,6 @@ def _run_id(info: Any) -> str:
     return str(rest[:40].decode())
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """Records to add to a page, and their outcomes if they are being read."""
-
-    candidates: Sequence[NamedKey]
-    outcomes: asyncio.Future[Sequence[Outcome]] | None = None
-
-
 class NamedPageBuilder(PageBuilder):
     """Reads and collects the records of one page. `absent` are the records that were not there."""
 
@@ -189,23 +210,13 @@ class NamedPageBuilder(PageBuilder):
         self._scan = scan
         self._reads = reads
 
-    def read_ahead(self, candidates: Sequence[NamedKey]) -> Reading:
-        """Start to read records, while others are being read, if both probably fit into the page."""
-        ahead = self.count > 0 and self.fits(2 * len(candidates))
-        return Reading(candidates, asyncio.ensure_future(self._read(candidates)) if ahead else None)
-
-    async def fill(self, reading: Reading) -> int:
+    async def fill(self, candidates: Sequence[NamedKey]) -> int:
         """Add records until the page is complete, and return the number of candidates that were processed."""
-        candidates, taken = reading.candidates, 0
-        if reading.outcomes is not None:
-            taken = self._add(candidates, await reading.outcomes)
+        taken = 0
         while taken < len(candidates) and not self.complete:
             batch = candidates[taken : taken + self._read_count]
-            taken += self._add(batch, await self._read(batch))
+            taken += self._add(batch, await self._reads.get_names([name for name, _ in batch], math.inf))
         return taken
-
-    async def _read(self, candidates: Sequence[NamedKey]) -> Sequence[Outcome]:
-        return await self._reads.get_names([name for name, _ in candidates], math.inf)
 
     def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:
         if isinstance(outcomes, Results) and self.add_all([key for _, key in candidates], outcomes):
@@ -221,16 +232,10 @@ class NamedPageBuilder(PageBuilder):
                 self.absent.append((name, key))
         return len(candidates)
 
-    def needs_more_than(self, count: int) -> bool:
-        """Whether the page would have less than three quarters of its records after `count` more.
-
-        The rest may take many SCANs.
-        """
-        return not self.complete and (self.room - count) * 4 > self._scan.limit
-
-    def fits(self, count: int) -> bool:
-        """Whether so many more records are probably within the limit of bytes."""
-        return not self.count or count <= self._read_count
+    @property
+    def needs_more(self) -> bool:
+        """Whether the page has less than three quarters of its records. The rest may take many SCANs."""
+        return not self.complete and self.room * 4 > self._scan.limit
 
     @property
     def _read_count(self) -> int:
@@ -243,123 +248,47 @@ class NamedPageBuilder(PageBuilder):
 
 async def read_page(scan: Scan, servers: Servers, names: KeyNames, reads: RecordReader) -> Page:
     """Read a page of a table in no particular order."""
-    with closing(_PageScan(scan, Keyspace(servers), names, reads)) as page:
-        return await page.read()
+    start = _start_position(scan)
+    keyspace, page, ends_at = Keyspace(servers, names.pattern(scan), start), NamedPageBuilder(scan, reads), page_end()
+    seen, count = set[bytes](), start.count or min(scan.limit, COUNT_MAX)
+    for _ in rounds(ends_at):
+        if (found := await keyspace.scan(count)) is None:
+            continue
+        position, fresh = found[0], _fresh(*found, seen)
+        candidates = table_records(fresh, names, position)
+        if len(candidates) > page.room:
+            if page.count:
+                break
+            if count > 1 and time.monotonic() < ends_at:
+                count = max(1, count // 4)
+                continue
+        seen.update(fresh)
+        if (taken := await page.fill(candidates)) < len(candidates):
+            given = b"".join(xxh3_64_digest(name.encode()) for name, _ in candidates[:taken])
+            keyspace.position = replace(position, given=position.given + given)
+            break
+        await keyspace.advance()
+        if keyspace.position is None or not page.needs_more:
+            break
+        count = _next_count(count, len(candidates), page.room)
+    return Page(page.records, None if keyspace.position is None else keyspace.position.to_bytes())
 
 
-class _PageScan:
-    """Reads one page.
+def _next_count(count: int, found: int, room: int) -> int:
+    """Return how many keys the next SCAN inspects, after one of `count` keys has found so many records.
 
-    `_seen` are the names that SCAN has returned. `_ahead` is the next SCAN if it has been sent. `_pending` are the
-    position of the last SCAN and its records, which are not in the page yet.
+    A page needs three quarters of its records. If it had no room for all of the next SCAN, that would be in vain.
     """
+    wanted = max(1, min(room * 3 // 4, COUNT_MAX))
+    return max(1, min(count * wanted // found if found else count * 2, COUNT_SPARSE_MAX))
 
-    def __init__(self, scan: Scan, keyspace: Keyspace, names: KeyNames, reads: RecordReader) -> None:
-        self._keyspace = keyspace
-        self._names = names
-        self._start = _start_position(scan)
-        self._pattern = names.pattern(scan)
-        self._page = NamedPageBuilder(scan, reads)
-        self._count = self._start.count or min(scan.limit, COUNT_MAX)
-        self._seen: set[bytes] = set()
-        self._ahead: asyncio.Future[tuple[int, ScanReply]] | None = None
-        self._pending: tuple[Position, Reading] | None = None
 
-    async def read(self) -> Page:
-        """Read the page."""
-        position, node, stop, complete = self._start, None, None, False
-        ends_at = page_end()
-        for _ in rounds(ends_at):
-            if node is None or not position.part:
-                node, position = await self._keyspace.start_node(position)
-            count, (run, cursor, names) = await (self._ahead or self._scan_names(node, position.cursor))
-            self._ahead = None
-            if position.run not in ("", run):
-                position, node = position.restarted(), None
-                continue
-            position = replace(position, run=run, count=count)
-            if cursor and self._page.fits(2 * len(names)) and self._needs_more_than(len(names)):
-                self._choose_count(len(names))
-                self._ahead = asyncio.ensure_future(self._scan_names(node, cursor))
-                await asyncio.sleep(0)  # Send it: Redis executes it while the names are parsed.
-            names = self._fresh(names, position)
-            fresh = table_records(names, self._names, position)
-            if len(fresh) > self._room and (self._pending or self._page.count):
-                break
-            if len(fresh) > self._room and self._count > 1 and time.monotonic() < ends_at:
-                self._count = max(1, self._count // 4)
-                continue
-            if self._ahead is None:
-                self._choose_count(len(fresh))
-            self._seen.update(names)
-            before, self._pending = self._pending, (position, self._page.read_ahead(fresh))
-            if before is not None and (stop := await self._add(*before)) is not None:
-                break
-            if cursor:
-                position = replace(position, cursor=cursor, given=b"")
-            elif (after := position.without(await self._keyspace.finished_slots(node, position))) is None:
-                complete = True
-                break
-            else:
-                position, node = after, None
-            if not self._needs_more_than(0):
-                break
-        if stop is None and self._pending is not None:
-            stop = await self._add(*self._pending)
-        if self._sent:  # The page does not need these replies, but the connections can then be used again.
-            await asyncio.wait(self._sent)
-        return Page(self._page.records, None if complete and stop is None else (stop or position).to_bytes())
-
-    def close(self) -> None:
-        """Cancel requests that are still in progress."""
-        for future in self._sent:
-            future.cancel()
-            if future.done() and not future.cancelled():
-                future.exception()  # Otherwise asyncio logs it.
-
-    @property
-    def _sent(self) -> list[asyncio.Future[Any]]:
-        reading = None if self._pending is None else self._pending[1].outcomes
-        return [future for future in (self._ahead, reading) if future is not None]
-
-    @property
-    def _pending_count(self) -> int:
-        return 0 if self._pending is None else len(self._pending[1].candidates)
-
-    @property
-    def _room(self) -> int:
-        return self._page.room - self._pending_count
-
-    def _needs_more_than(self, count: int) -> bool:
-        return self._page.needs_more_than(self._pending_count + count)
-
-    def _choose_count(self, found: int) -> None:
-        """Choose how many keys the next SCAN inspects, after the last one has found so many.
-
-        A page needs three quarters of its records. If it had no room for all of the next SCAN, that would be in vain.
-        """
-        wanted = max(1, min((self._room - found) * 3 // 4, COUNT_MAX))
-        self._count = max(1, min(self._count * wanted // found if found else self._count * 2, COUNT_SPARSE_MAX))
-
-    async def _scan_names(self, node: Node, cursor: int) -> tuple[int, ScanReply]:
-        """Send SCAN. Return how many keys it inspects, and the reply."""
-        count = self._count
-        return count, await scan_node(node, cursor, self._pattern, count)
-
-    async def _add(self, position: Position, reading: Reading) -> Position | None:
-        """Add the records of a SCAN to the page. If the page has no room for all, return the position of the others."""
-        taken = await self._page.fill(reading)
-        if taken == len(reading.candidates):
-            return None
-        given = b"".join(xxh3_64_digest(name.encode()) for name, _ in reading.candidates[:taken])
-        return replace(position, given=position.given + given)
-
-    def _fresh(self, names: list[bytes], position: Position) -> list[bytes]:
-        """Return names from SCAN without names that were already returned."""
-        given = position.given
-        digests = {given[at : at + DIGEST_BYTES] for at in range(0, len(given), DIGEST_BYTES)}
-        fresh = [name for name in names if xxh3_64_digest(name) not in digests] if digests else names
-        return fresh if self._seen.isdisjoint(fresh) else [name for name in fresh if name not in self._seen]
+def _fresh(position: Position, names: list[bytes], seen: set[bytes]) -> list[bytes]:
+    """Return names from SCAN without names that were already returned."""
+    given = position.given
+    digests = {given[at : at + DIGEST_BYTES] for at in range(0, len(given), DIGEST_BYTES)}
+    fresh = [name for name in names if xxh3_64_digest(name) not in digests] if digests else names
+    return fresh if seen.isdisjoint(fresh) else [name for name in fresh if name not in seen]
 
 
 def table_records(names: Sequence[bytes], table: KeyNames, position: Position) -> Sequence[NamedKey]:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
-from msgspec.structs import replace
-
 from ...core import (
     NO_DEADLINE,
     Batch,
@@ -42,7 +40,7 @@ from .keys import ALL_SLOTS, KeyNames, PartitionIndex, format_slots, slot_splits
 from .partition_scans import PartitionScanner
 from .reads import RecordReader
 from .records import is_simple
-from .scans import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, read_page, scan_node
+from .scans import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, read_page
 from .scripts import Command
 from .servers import Servers
 from .writes import RecordScripts, RecordWriter, RedisVersionedRecords
@@ -150,22 +148,15 @@ class RedisStore:
         One SCAN finds all of them, because their names contain the table's prefix. A drop that was interrupted leaves
         a smaller table, which another drop removes.
         """
-        keyspace, node, count = Keyspace(self._servers), None, COUNT_MAX
-        left: Position | None = Position(format_slots(ALL_SLOTS))
-        while left is not None:
-            if node is None:
-                node, left = await keyspace.start_node(left)
-            run, cursor, names = await scan_node(node, left.cursor, self._names.every_pattern, count)
-            if left.run not in ("", run):
-                left, node = left.restarted(), None
+        keyspace = Keyspace(self._servers, self._names.every_pattern, Position(format_slots(ALL_SLOTS)))
+        count = COUNT_MAX
+        while keyspace.position is not None:
+            if (found := await keyspace.scan(count)) is None:
                 continue
-            owned = [name.decode() for name in names if self._names.owns(name)]
+            owned = [name.decode() for name in found[1] if self._names.owns(name)]
             await self._unlink(owned)
             count = COUNT_MAX if owned else min(count * 2, COUNT_SPARSE_MAX)
-            if cursor:
-                left = replace(left, run=run, cursor=cursor)
-            else:
-                left, node = left.without(await keyspace.finished_slots(node, left)), None
+            await keyspace.advance()
 
     async def _unlink(self, names: Sequence[str]) -> None:
         groups = self._servers.groups(names)
