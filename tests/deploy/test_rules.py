@@ -53,6 +53,16 @@ def connections(in_use: str, most: str = "20x60") -> Series:
     }
 
 
+def disk(free: str) -> Series:
+    name = "tableside_store_disk_bytes"
+    return {
+        series(name, store="local", state="free"): free,
+        series(name, store="local", state="size"): "100x60",
+        series(name, store="other", state="free"): "90x60",
+        series(name, store="other", state="size"): "100x60",
+    }
+
+
 def loading(seconds: str) -> Series:
     return {series("tableside_generation_loading_seconds", table="t"): seconds}
 
@@ -121,6 +131,7 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
         {**WHERE, "table": "t"},
     ),
     ("TablesideStorePoolExhausted", connections("19x60"), 6, {**WHERE, "store": "orders"}),
+    ("TablesideDiskFull", disk("20x9 14x60"), 16, {**WHERE, "store": "local"}),
     (
         "TablesideIssuerUnreachable",
         fetches(failed="0x5 0+1x60", fetched="1x60"),
@@ -168,6 +179,8 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
     ),
     ("TablesideStorePoolExhausted", connections("18x60"), 30),
     ("TablesideStorePoolExhausted", connections("0x60", most="0x60"), 30),
+    ("TablesideDiskFull", disk("15x60"), 30),
+    ("TablesideDiskFull", disk("20x9 14x3 20x60"), 16),
     ("TablesideIssuerUnreachable", fetches(failed="0x60", fetched="1x60"), 40),
     ("TablesideIssuerUnreachable", fetches(failed="0+1x60", fetched="0+1x60"), 40),
     ("TablesideIssuerUnreachable", fetches(failed="0x5 0+1x3 3x60", fetched="1x60"), 26),  # no more fetches

@@ -51,6 +51,20 @@ class StackMetrics:
             registry=registry,
             multiprocess_mode="livesum",
         )
+        self.disk = Gauge(
+            "tableside_store_disk_bytes",
+            "A store's local disk: files (used), compaction_pending, and the free bytes and size of the file system.",
+            ("store", "state"),
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.writes_delayed = Gauge(
+            "tableside_store_writes_delayed",
+            "1 while a store slows writes down or stops them until compaction catches up, else 0.",
+            ("store",),
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
         self.reachable = Gauge(
             "tableside_store_reachable",
             "1 if the last check of a store, at least every 10 seconds, reached it, else 0.",

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 import msgspec
 
 from ..core import Backend, TableError, TableSpec
-from ..core.backend import connections_of
+from ..core.backend import connections_of, disk_of
 from ..policies import RetryBudget
 from ..settings import Settings, TableSettings
 from ..stores import PartitionedBackend, PartitionedSettings
@@ -72,7 +72,7 @@ class StoreShares:
         return nullcontext() if in_flight is None else in_flight.entered()
 
     def sample(self) -> None:
-        """Update the gauges of each store's connections, retry budget and work in flight."""
+        """Update the gauges of each store's connections, disk, retry budget and work in flight."""
         for in_flight in self._in_flight.values():
             in_flight.sample()
         now, metrics = time.monotonic(), self._environment.metrics
@@ -82,6 +82,10 @@ class StoreShares:
             if (connections := connections_of(backend)) is not None:
                 for state, count in msgspec.structs.asdict(connections).items():
                     metrics.connections.labels(name, state).set(count)
+            if (disk := disk_of(backend)) is not None:
+                metrics.writes_delayed.labels(name).set(disk.writes_delayed)
+                for state in ("used", "compaction_pending", "free", "size"):
+                    metrics.disk.labels(name, state).set(getattr(disk, state))
 
     async def close(self) -> None:
         """Close the links to other replicas."""

@@ -14,6 +14,7 @@ from .backend import (
     Backend as Backend,
     BackendType as BackendType,
     Connections as Connections,
+    Disk as Disk,
     NoOptions as NoOptions,
     WriteHealth as WriteHealth,
 )

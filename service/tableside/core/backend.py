@@ -90,6 +90,29 @@ class ReportsConnections(Protocol):
         ...
 
 
+class Disk(msgspec.Struct, frozen=True):
+    """The local disk of a backend, in bytes: its table files, what compaction has yet to rewrite, and the file system.
+
+    The names of the fields of bytes are values of a metric's label. `writes_delayed` means that compaction is so far
+    behind that the backend slows writes down or stops them.
+    """
+
+    used: int
+    compaction_pending: int
+    free: int
+    size: int
+    writes_delayed: bool
+
+
+@runtime_checkable
+class ReportsDisk(Protocol):
+    """A backend that reports its local disk. Other backends need not implement it."""
+
+    def disk(self) -> Disk | None:
+        """Return the present numbers without waiting, or None if they are unknown."""
+        ...
+
+
 @runtime_checkable
 class HasPlace(Protocol):
     """The settings of a store that can report the location of its records. Other settings need not implement it."""
@@ -118,6 +141,11 @@ def place_of(settings: BaseModel) -> str | None:
 def connections_of(backend: Backend) -> Connections | None:
     """Return a backend's numbers of connections, or None if it does not report them."""
     return backend.connections() if isinstance(backend, ReportsConnections) else None
+
+
+def disk_of(backend: Backend) -> Disk | None:
+    """Return a backend's numbers of its local disk, or None if it does not report them."""
+    return backend.disk() if isinstance(backend, ReportsDisk) else None
 
 
 class WriteHealth:

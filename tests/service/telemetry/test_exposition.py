@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -251,6 +252,23 @@ def test_a_store_shows_its_connections_and_its_retry_budget(request: pytest.Fixt
     assert 1 <= connections("open") <= 7
     budget = found["tableside_retry_budget_operations", frozenset({("store", "s")})]
     assert 3 * 10 <= budget <= 3 * 10 + 1, "the reserve of ten seconds, and the share of the requests"
+
+
+def test_a_rocksdb_store_shows_its_disk(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        assert httpx.put(f"{service.url}/v1/tables/t/records/k", json={}).status_code == 204
+        found = samples(service.url)
+    with running(tmp_path) as service:  # it moves the records from the log to a file
+        later = samples(service.url)
+
+    def disk(state: str) -> float:
+        return later["tableside_store_disk_bytes", frozenset({("store", "local"), ("state", state)})]
+
+    [file] = (tmp_path / "tableside-data").glob("*.sst")
+    assert found["tableside_store_disk_bytes", frozenset({("store", "local"), ("state", "used")})] == 0
+    assert (disk("used"), disk("compaction_pending")) == (file.stat().st_size, 0)
+    assert disk("size") == shutil.disk_usage(tmp_path).total > disk("free") > 0
+    assert later["tableside_store_writes_delayed", frozenset({("store", "local")})] == 0
 
 
 def test_every_metric_is_documented() -> None:

@@ -5,6 +5,6 @@ tokens of its writers.
 """
 
 from .backend import RocksdbBackend, RocksdbSettings
-from .copies import back_up, remove_older, restore
+from .backups import back_up, remove_older, restore
 
 __all__ = ["RocksdbBackend", "RocksdbSettings", "back_up", "remove_older", "restore"]

@@ -4,13 +4,14 @@ import asyncio
 import logging
 import os
 import shutil
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, Field, field_validator
-from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
+from rocksdict import AccessType, BlockBasedOptions, Cache, DbClosedError, Options, Rdict, WriteBatch
 
-from ...core import Clock, InvalidOperation, NoOptions, Outcome, StoreUnavailable, TableSpec, WriteHealth, now_ms
+from ...core import Clock, Disk, InvalidOperation, NoOptions, Outcome, StoreUnavailable, TableSpec, WriteHealth, now_ms
 from .database import Database, Handle, first_line, key_types_key
 from .expiry_sweeper import ExpirySweeper
 from .group_commit import Turn
@@ -104,6 +105,12 @@ class RocksdbBackend:
         if self._closed:
             raise StoreUnavailable("the RocksDB database is closed")
         self._health.check()
+
+    def disk(self) -> Disk | None:
+        """Return the sizes of the table files and of their file system, or None while the database is closed."""
+        with suppress(StoreUnavailable, DbClosedError, OSError):
+            return self._database.disk()
+        return None
 
     async def close(self) -> None:
         """Finish the accepted writes and release the database's lock."""

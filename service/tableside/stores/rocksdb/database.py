@@ -8,6 +8,7 @@ is closed. Keys that begin with a zero byte are not of records. A write is durab
 import asyncio
 import contextlib
 import logging
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
-from ...core import DELETE_MEMORY_S, Clock, Outcome, Range, StoreUnavailable, TableSpec, WritesRejected, Written
+from ...core import DELETE_MEMORY_S, Clock, Disk, Outcome, Range, StoreUnavailable, TableSpec, WritesRejected, Written
 from .group_commit import GroupCommit, Turn, Work
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,13 @@ FIRST_RECORD = b"\1"
 """No key of a record is before this one."""
 
 UNKNOWN_BYTES = 2**63
+
+_DISK_PROPERTIES = (
+    "rocksdb.total-sst-files-size",
+    "rocksdb.estimate-pending-compaction-bytes",
+    "rocksdb.is-write-stopped",
+    "rocksdb.actual-delayed-write-rate",
+)
 
 KEYS_PER_READ_UNKNOWN = 8
 """How many records one call reads until the first sweep has found the size of the largest.
@@ -190,6 +198,15 @@ class Database:
             names.append(name.decode())
             key = search.first(name + b"\1")
         return names
+
+    def disk(self) -> Disk:
+        """Return the sizes of the table files and of their file system. RocksDB has its numbers in memory."""
+        database = self._handle.current
+        used, pending, stopped, delayed_rate = (
+            cast("int", database.property_int_value(name)) for name in _DISK_PROPERTIES
+        )
+        system = shutil.disk_usage(database.path())
+        return Disk(used, pending, system.free, system.total, stopped + delayed_rate > 0)
 
     async def close(self) -> None:
         """Finish the accepted writes, end the threads and release the lock."""

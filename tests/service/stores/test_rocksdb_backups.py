@@ -15,7 +15,7 @@ from contract import put, scanned
 from tableside.core.errors import InvalidOperation, StoreUnavailable, TableError
 from tableside.core.store import TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings, back_up, remove_older, restore
-from tableside.stores.rocksdb.copies import _locked
+from tableside.stores.rocksdb.backups import _locked
 
 START = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
