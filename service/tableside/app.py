@@ -21,12 +21,14 @@ from .catalog import (
     InFlight,
     Reloader,
     StackMetrics,
+    changed_settings,
     log_start,
 )
 from .core import TableError
 from .http import (
     AccessLog,
     AllowedHosts,
+    AuditLog,
     Console,
     Observer,
     PathPrefix,
@@ -61,6 +63,7 @@ def create_app(
     hosts = AllowedHosts(settings.hosts, local=local)
     prefix = PathPrefix(settings.root_path, settings.trusted_proxies)
     access_log = AccessLog(settings.logs)
+    audit = AuditLog(settings.logs, prefix.proxies, exposition.registry)
     pages = Console(lambda: read_timed(exposition.collect), workers) if settings.console.enabled else None
     environment = Environment(StackMetrics(exposition.registry), workers, in_flight)
 
@@ -102,6 +105,7 @@ def create_app(
         if changed.logs != app.state.settings.logs:
             logs.configure(changed.logs)
             access_log.configure(changed.logs)
+        audit.configuration_changed(changed.logs, changed_settings(app.state.settings, changed))
         app.state.settings = changed
         in_flight.change(**_bounds(changed.limits))
         middleware.body_bytes_max = changed.limits.body_bytes_max
@@ -126,7 +130,7 @@ def create_app(
     observers: list[Observer] = [RequestMetrics(exposition.registry), access_log]
     bytes_max = settings.limits.body_bytes_max
     middleware = RequestMiddleware(
-        app.router, Router(app.routes), in_flight, auth, hosts, prefix, observers, body_bytes_max=bytes_max
+        app.router, Router(app.routes), in_flight, auth, hosts, prefix, audit, observers, body_bytes_max=bytes_max
     )
     app.middleware_stack = middleware
     return app

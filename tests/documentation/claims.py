@@ -182,6 +182,7 @@ CLAIMS = [
     Claim("docs/http.md", "http", "service/http/test_tokens.py::test_the_request_of_the_documentation_is_applied_once"),
     # Blocks that are not programs.
     Claim("docs/partitioned-tables.md", "json", READ),
+    Claim("docs/observability.md", "json", "service/telemetry/test_audit.py::test_events_have_lines_of_one_shape_without_data"),
     Claim("docs/design.md", "text", NAMED, "core < telemetry"),
     Claim("docs/design.md", "text", NAMED, "tableside_client < versions"),
 ]  # fmt: skip

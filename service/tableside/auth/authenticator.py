@@ -34,10 +34,17 @@ _BEARER = re.compile(rb"bearer +([\x21-\x7e]+)", re.IGNORECASE)
 
 
 class Unauthenticated(TableError):
-    """The request has no valid token. `challenge` is the value of the header `WWW-Authenticate`."""
+    """The request has no valid token, for a `reason` that the response omits.
+
+    `challenge` is the value of the header `WWW-Authenticate`.
+    """
 
     code = "unauthenticated"
     challenge = "Bearer"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("a valid bearer token is required: Authorization: Bearer <token>")
+        self.reason = reason
 
 
 class UnauthenticatedConsole(Unauthenticated):
@@ -139,10 +146,9 @@ class Auth:
             raise
 
     def _unauthenticated(self, scope: Scope, rejected: TokenRejected) -> Unauthenticated:
-        """Count a rejected token, and return the error for its request, which omits the reason."""
+        """Count a rejected token, and return the error for its request."""
         self._refusals.labels(rejected.reason).inc()
-        kind = UnauthenticatedConsole if _in_console(scope["path"]) else Unauthenticated
-        return kind("a valid bearer token is required: Authorization: Bearer <token>")
+        return (UnauthenticatedConsole if _in_console(scope["path"]) else Unauthenticated)(rejected.reason)
 
 
 def _static_caller(token: TokenSettings) -> tuple[bytes, Caller]:

@@ -10,7 +10,7 @@ from .backends import log_start
 from .catalog import Catalog
 from .entry import CatalogEntry
 from .generations import Generation
-from .reloader import Reloader, load_for_joining_process, save_accepted
+from .reloader import Reloader, changed_settings, load_for_joining_process, save_accepted
 from .stack import StackMetrics
 from .store_shares import Environment
 from .table import Table
@@ -31,6 +31,7 @@ __all__ = [
     "StackMetrics",
     "Table",
     "TableEntry",
+    "changed_settings",
     "load_for_joining_process",
     "log_start",
     "save_accepted",

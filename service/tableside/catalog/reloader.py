@@ -55,18 +55,20 @@ def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
     return faults
 
 
-def changed_members(old: object, new: object, path: str = "") -> Iterator[str]:
+def changed_settings(old: Settings, new: Settings) -> list[str]:
+    """Return the paths of the settings that differ, at most `CHANGES_NAMED_MAX` of them, and then an ellipsis."""
+    before, after = (each.model_dump(exclude={"options"}) for each in (old, new))
+    paths = _changed_members(before, after)
+    return [*islice(paths, CHANGES_NAMED_MAX), *("…" for _ in islice(paths, 1))]
+
+
+def _changed_members(old: object, new: object, path: str = "") -> Iterator[str]:
     """Yield the paths of the members that differ, without their values, which may be secret."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):
-            yield from changed_members(old.get(name), new.get(name), f"{path}.{name}" if path else name)
+            yield from _changed_members(old.get(name), new.get(name), f"{path}.{name}" if path else name)
     elif old != new:
         yield path
-
-
-def _first(paths: Iterator[str]) -> str:
-    named = [*islice(paths, CHANGES_NAMED_MAX)]
-    return ", ".join([*named, "…"] if next(paths, None) else named)
 
 
 def load_for_joining_process(file: Path, accepted: Path) -> Settings:
@@ -163,12 +165,11 @@ class Reloader:
         except Exception:  # an unexpected error must not end the watch
             log.exception("%s is not applied", self._file)
         else:
-            before, after = (each.model_dump(exclude={"options"}) for each in (self._settings, settings))
-            changes = changed_members(before, after)
+            changes = changed_settings(self._settings, settings)
             self._settings, self._refused_tokens_file = settings, None
             self._reloads.labels("applied").inc()
             self._current.set(1)
-            log.info("%s is applied: %s", self._file, _first(changes) or "nothing has changed")
+            log.info("%s is applied: %s", self._file, ", ".join(changes) or "nothing has changed")
             await self._save_accepted(text)
             return True
         self._reloads.labels("refused").inc()

@@ -5,6 +5,7 @@ An ASGI application without sockets: `server` runs it, `app` puts it together. I
 """
 
 from .addresses import AllowedHosts, PathPrefix
+from .audit import AuditLog
 from .console import Console
 from .endpoints import Router, openapi, routes
 from .middleware import RequestMiddleware, StartError, request_id
@@ -27,6 +28,7 @@ __all__ = [
     "SCOPE_KEY",
     "AccessLog",
     "AllowedHosts",
+    "AuditLog",
     "Console",
     "Observer",
     "PathPrefix",

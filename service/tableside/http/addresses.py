@@ -1,4 +1,4 @@
-"""The addresses of the service: the names in `Host` that it accepts, and the prefix of its paths.
+"""The names in `Host` that the service accepts, the prefix of its paths, and the addresses of clients behind proxies.
 
 The validation of `Host` protects against DNS rebinding.
 A browser lets a page read responses from the page's own host, even if the host's name now resolves to another machine.
@@ -18,7 +18,11 @@ from ..settings import ROOT_PATH
 ACCEPTED_MAX = 1000
 """The number of accepted `Host` values that are cached."""
 
+HOPS_MAX = 16
+"""The maximum number of addresses in `X-Forwarded-For` that are considered."""
+
 _ADDRESS = re.compile(r"(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-fA-F:.]+(%[0-9A-Za-z._~-]+)?\])(:\d*)?")
+_FORWARDED = re.compile(r"\[([0-9a-fA-F:.]+)\](?::\d+)?|([0-9.]+)(?::\d+)?|([0-9a-fA-F:.]{2,45})")
 _LOCAL = ("localhost", "*.localhost")
 _WITHOUT_DOT = r"[A-Za-z0-9_-]+(:\d*)?"
 
@@ -79,16 +83,17 @@ class PathPrefix:
     """
 
     def __init__(self, root_path: str, proxies: Iterable[IPv4Network | IPv6Network]) -> None:
+        self.proxies = TrustedProxies()
         self.change(root_path, proxies)
 
     def change(self, root_path: str, proxies: Iterable[IPv4Network | IPv6Network]) -> None:
         """Replace the prefix and the trusted proxies."""
-        self._root_path, self._proxies = root_path, tuple(proxies)
-        self.is_possible = bool(root_path or self._proxies)
+        self._root_path, self.proxies.networks = root_path, tuple(proxies)
+        self.is_possible = bool(root_path or self.proxies.networks)
 
     def apply(self, scope: Scope) -> None:
         """Change the path and the `root_path` of a request."""
-        root_path = (self._forwarded(scope) if self._proxies else "") or self._root_path
+        root_path = (self._forwarded(scope) if self.proxies.networks else "") or self._root_path
         if not root_path:
             return
         scope["root_path"], raw = root_path, scope["raw_path"]
@@ -99,14 +104,41 @@ class PathPrefix:
     def _forwarded(self, scope: Scope) -> str:
         """Return the prefix that a trusted proxy has sent, or nothing if it is not valid."""
         given = [value for name, value in scope["headers"] if name == b"x-forwarded-prefix"]
-        if len(given) != 1 or not self._trusts(scope):
+        if len(given) != 1 or not scope.get("client") or not self.proxies.trusts(scope["client"][0]):
             return ""
         text: str = given[0].decode("latin-1").rstrip("/")
         return text if ROOT_PATH.fullmatch(text) else ""
 
-    def _trusts(self, scope: Scope) -> bool:
-        client = scope.get("client")
-        if not client:
-            return False
-        address = ip_address(client[0])
-        return any(address in network for network in self._proxies)
+
+class TrustedProxies:
+    """The proxies whose headers about their clients the service uses."""
+
+    def __init__(self) -> None:
+        self.networks: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    def trusts(self, address: str) -> bool:
+        """Return whether an IP address is that of a proxy."""
+        return any(ip_address(address) in network for network in self.networks)
+
+    def client_address(self, scope: Scope) -> str | None:
+        """Return the last address in `X-Forwarded-For` that is not a proxy's, or None for a Unix socket.
+
+        Clients can send this header, so only addresses that a trusted proxy has added count.
+        """
+        if not scope.get("client"):
+            return None
+        address: str = scope["client"][0]
+        given = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+        hops = given.decode("latin-1").split(",")[-HOPS_MAX:]
+        while hops and self.trusts(address) and (before := _forwarded_address(hops.pop())) is not None:
+            address = before
+        return address
+
+
+def _forwarded_address(text: str) -> str | None:
+    """Return an address without its port, or None if it is not valid."""
+    match = _FORWARDED.fullmatch(text.strip())
+    try:
+        return None if match is None else str(ip_address(match[1] or match[2] or match[3]))
+    except ValueError:
+        return None

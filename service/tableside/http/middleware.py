@@ -11,12 +11,13 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..auth import UNRESTRICTED, Auth, Caller
+from ..auth import UNRESTRICTED, Auth, Caller, Unauthenticated
 from ..catalog import InFlight, Reservation
 from ..core import Applied, DeadlineExceeded, Internal, TableError
 from ..core.concurrency import Started
 from ..core.errors import Overloaded
 from .addresses import AllowedHosts, PathPrefix
+from .audit import AuditLog
 from .endpoints import Router
 from .request_context import BODY_BYTES_MAX_KEY, IN_FLIGHT_KEY, PROBES, SCOPE_KEY, Observer, RequestContext
 from .request_observers import RequestSpans
@@ -61,6 +62,7 @@ class RequestMiddleware:
         auth: Auth,
         hosts: AllowedHosts,
         prefix: PathPrefix,
+        audit: AuditLog,
         observers: Sequence[Observer] = (),
         *,
         body_bytes_max: int = 16 * 2**20,
@@ -71,6 +73,7 @@ class RequestMiddleware:
         self._auth = auth
         self._hosts = hosts
         self._prefix = prefix
+        self._audit = audit
         self._observers = observers
         self.spans: RequestSpans | None = None
         self.body_bytes_max = body_bytes_max
@@ -97,6 +100,7 @@ class RequestMiddleware:
             context.duration_s = time.perf_counter() - context.started_at
             for observer in self._observers:
                 observer.request_ended(context)
+            self._audit.request_ended(scope, context)
             if self.spans is not None:  # The span ends last, because log lines contain the current span.
                 self.spans.end(scope, context)
 
@@ -124,6 +128,8 @@ class RequestMiddleware:
         except Exception as error:
             if context.status:
                 raise
+            if isinstance(error, Unauthenticated):
+                context.detail = error.reason
             request.leave()
             response = _error_response(error, context)
             _drop_tracebacks(error)

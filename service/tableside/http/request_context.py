@@ -28,6 +28,14 @@ PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 """Paths that are never rejected. They are requested all the time, so the log shows them only when they fail."""
 
 
+METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE", "POST", "OPTIONS"})
+
+
+def method_label(method: str) -> str:
+    """Return a method for the log and metrics: `other` instead of a text that a client invented."""
+    return method if method in METHODS else "other"
+
+
 class RequestContext(msgspec.Struct):
     """One request. Its fields are filled in while the service processes it.
 
@@ -38,6 +46,9 @@ class RequestContext(msgspec.Struct):
     client disconnected before the response. `reads` is true if the request changes nothing, so that the service may
     abandon it when the client disconnects. `disconnected` means that the server has cancelled it therefore.
     `duration_s` is set at the end.
+
+    For the audit log, `denied` is the number of operations of a batch that lacked a permission, and `detail` is the
+    reason for a rejected token, or what an administrative request does. A request with another detail is one.
     """
 
     request_id: str
@@ -54,6 +65,8 @@ class RequestContext(msgspec.Struct):
     bytes_out: int = 0
     reads: bool = False
     disconnected: bool = False
+    denied: int = 0
+    detail: str | None = None
     duration_s: float = 0.0
     path: tuple[Any, ...] = ()
     permissions: Caller = UNRESTRICTED

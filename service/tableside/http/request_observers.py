@@ -19,12 +19,10 @@ from starlette.types import Scope
 from ..catalog import BUCKETS_S
 from ..core.errors import Overloaded
 from ..telemetry import REQUEST_LOGGER, Attribute, Counter, Histogram, LogSettings, TraceSettings
-from .request_context import PROBES, RequestContext
+from .request_context import METHODS, PROBES, RequestContext, method_label
 
 CLIENT_CLOSED_REQUEST = "499"
 """The status of a request whose client disconnected before the response, as in nginx."""
-
-METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE", "POST", "OPTIONS"})
 
 READYZ, READYZ_FAILED = "/readyz", 503
 
@@ -77,7 +75,7 @@ class RequestMetrics:
 
     def _child(self, context: RequestContext) -> tuple[Counter, Histogram, Counter, Counter]:
         # Finding a child by its labels costs more than counting.
-        method = context.method if context.method in METHODS else "other"
+        method = method_label(context.method)
         if (child := self._children.get((context.route, method, context.status))) is None:
             route, status = context.route or "other", str(context.status) if context.status else CLIENT_CLOSED_REQUEST
             child = self._children[context.route, method, context.status] = (
@@ -129,7 +127,7 @@ class AccessLog:
 def _fields(context: RequestContext) -> dict[str, object]:
     return {
         "request_id": context.request_id,
-        "method": context.method if context.method in METHODS else "other",
+        "method": method_label(context.method),
         "route": context.route or "other",
         "table": context.table,
         "caller": context.caller,

@@ -148,7 +148,7 @@ RootPath = Annotated[str, AfterValidator(_checked_root_path)]
 Network = Annotated[IPvAnyNetwork, WithJsonSchema({"type": "string", "format": "IP address or network"})]
 
 TrustedProxies = Annotated[tuple[Network, ...], Field(max_length=100)]
-"""The addresses of the proxies whose header `X-Forwarded-Prefix` the service uses."""
+"""The addresses of the proxies whose headers `X-Forwarded-Prefix` and `X-Forwarded-For` the service uses."""
 
 
 class LimitSettings(BaseModel, frozen=True, extra="forbid"):

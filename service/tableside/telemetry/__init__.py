@@ -3,11 +3,12 @@
 Independent of HTTP: `http` observes requests and reports them through this package. Imports `core`.
 """
 
-from .logs import REQUEST_LOGGER, LogSettings
+from .logs import AUDIT_LOGGER, REQUEST_LOGGER, LogSettings
 from .metrics import DIRECTORY_VARIABLE, Counter, Exposition, Histogram
 from .traces import Attribute, Traces, TraceSettings, current_context, current_link, wait_span
 
 __all__ = [
+    "AUDIT_LOGGER",
     "DIRECTORY_VARIABLE",
     "REQUEST_LOGGER",
     "Attribute",

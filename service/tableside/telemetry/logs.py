@@ -30,8 +30,11 @@ OWN_PACKAGES = ("tableside", "tableside_spark")
 TRUSTED_LOGGERS = (*OWN_PACKAGES, "uvicorn")
 """Loggers whose messages contain no data of tables. They log from the configured level on."""
 
-REQUEST_LOGGER = "tableside.requests"
-"""The logger of requests. Its lines are limited by their kind, and those of level info, a sample, are not limited."""
+REQUEST_LOGGER, AUDIT_LOGGER = "tableside.requests", "tableside.audit"
+"""The loggers of requests and of the audit. Their lines are limited by event, and not at all at level info.
+
+`level` does not apply to the audit.
+"""
 
 LINES_PER_S_MAX = 20
 """The limit on the lines from one place in the source, such as a line that repeats for every failed store call.
@@ -52,12 +55,18 @@ _RECORD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "as
 
 
 class LogSettings(BaseModel, frozen=True, extra="forbid"):
-    """The log's level and format, the share of successful requests to log, and the duration of a slow request."""
+    """The log's level and format, the share of successful requests to log, and the duration of a slow request.
+
+    `audit` adds lines that are never sampled. `security` selects rejected tokens, denied operations, administrative
+    requests and changes of the configuration. They are rare, or limited, so they are the default also without `auth`.
+    `writes` adds a line for each request that writes.
+    """
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["json", "console"] = "json"
     requests: float = Field(default=0.01, ge=0, le=1)
     slow_s: float = Field(default=1.0, gt=0, le=3600)
+    audit: Literal["none", "security", "writes"] = "security"
 
 
 def configure(
@@ -75,6 +84,7 @@ def configure(
     root.setLevel(max(level, logging.WARNING))
     for name in TRUSTED_LOGGERS:
         logging.getLogger(name).setLevel(level)
+    logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)
     logging.captureWarnings(True)
     _log_unhandled_exceptions()
 
@@ -85,14 +95,15 @@ class _LineHandler(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO, monotonic: Callable[[], float]) -> None:
         super().__init__(stream)
         self._monotonic, self._second_began = monotonic, monotonic()
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line unless its source logged too many in this second. Log the number of suppressed lines later."""
         if self._monotonic() - self._second_began >= 1.0:
             self._log_suppressed()
-        kind = str(record.msg) if record.name == REQUEST_LOGGER else _place(record.pathname, record.lineno)
-        if record.name != REQUEST_LOGGER or record.levelno > logging.INFO:
+        by_event = record.name in (REQUEST_LOGGER, AUDIT_LOGGER)
+        kind = (record.name, str(record.msg)) if by_event else (__name__, _place(record.pathname, record.lineno))
+        if not by_event or record.levelno > logging.INFO:
             self._counts[kind] += 1
         if self._counts[kind] <= LINES_PER_S_MAX:
             super().emit(record)
@@ -105,10 +116,10 @@ class _LineHandler(logging.StreamHandler[TextIO]):
     def _log_suppressed(self) -> None:
         """Log the number of suppressed lines by kind, and start a new second."""
         counts, self._counts, self._second_began = self._counts, Counter(), self._monotonic()
-        for kind, count in counts.items():
+        for (name, kind), count in counts.items():
             if (left_out := count - LINES_PER_S_MAX) > 0:
                 text = f"left out of the log: {kind}"
-                super().emit(_internal_record(logging.WARNING, text, time.time(), left_out=left_out))
+                super().emit(_internal_record(logging.WARNING, text, time.time(), name=name, left_out=left_out))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # as logging has it
         """Log the source of a line that could not be written, if possible."""

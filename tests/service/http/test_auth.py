@@ -14,6 +14,7 @@ from service.http.api_client import ARROW, ApiClient, check_problem, check_refus
 from support.running import Service, running
 from support.served import BATCH, RECORD, connected, served
 from support.waiting import until
+from tableside.telemetry import REQUEST_LOGGER
 
 pytestmark = pytest.mark.server
 
@@ -378,7 +379,7 @@ def test_the_callers_name_is_logged(guarded: Service, client: httpx.Client) -> N
 
     def logged() -> dict[str, tuple[Any, ...]]:
         lines = [json.loads(line) for line in guarded.log.read_text().splitlines()]
-        found = [one for one in lines if one.get("request_id", "").startswith("log-")]
+        found = [one for one in lines if one["logger"] == REQUEST_LOGGER and one["request_id"].startswith("log-")]
         return {one["request_id"][4:]: (one["caller"], one["status"], one["code"], one["failed"]) for one in found}
 
     until(lambda: len(logged()) == 4)

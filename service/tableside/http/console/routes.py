@@ -30,6 +30,9 @@ from . import generations, numbers, pages, plots, records
 from .console import Console
 from .records import Address, View, describe_error
 
+TABLE_CHARACTERS_MAX = 160
+"""The maximum length of the name of a table in the log. A valid name is shorter, also with a generation."""
+
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -75,6 +78,8 @@ class _Pages:
         """Return an endpoint that turns the errors of a handler into pages or problems."""
 
         async def respond(request: Request) -> Response:
+            if (name := request.path_params.get("table")) is not None:
+                context_of(request.scope).table = name[:TABLE_CHARACTERS_MAX]
             try:
                 return await handler(request)
             except TableError as error:
@@ -163,14 +168,14 @@ class _Pages:
 
     async def activate(self, request: Request) -> Response:
         """Make a generation current."""
-        entry, number = _entry_to_change(request), _integer(request.path_params, "generation")
+        entry, number = _entry_to_change(request), _generation(request)
         expected = _integer(request.query_params, "expected")
         shown = await generations.activate(_catalog(request), _name(request), number, expected)
         return await self._table(request, entry, shown=shown, part="generations.html")
 
     async def remove(self, request: Request) -> Response:
         """Delete a generation."""
-        entry, number = _entry_to_change(request), _integer(request.path_params, "generation")
+        entry, number = _entry_to_change(request), _generation(request)
         shown = await generations.remove(_catalog(request), _name(request), number)
         return await self._table(request, entry, shown=shown, part="generations.html")
 
@@ -200,6 +205,9 @@ class _Pages:
         """Show a table, with a record, a page of records or its generations, or only this part for the script."""
         self._console.mark_viewed()
         name = _name(request)
+        for one in (view, shown):
+            if one is not None and one.error is not None:
+                context_of(request.scope).code = one.error.code
         given = {
             "entry": entry,
             "name": name,
@@ -237,6 +245,13 @@ def _name(request: Request) -> str:
     return name
 
 
+def _generation(request: Request) -> int:
+    """Return the number of the generation in the path, and note it for the audit log."""
+    number = _integer(request.path_params, "generation")
+    context_of(request.scope).detail = f"generation {number}"
+    return number
+
+
 def _integer(given: Mapping[str, str], name: str) -> int:
     return parse_integer(given.get(name, ""), name, INTEGER_MAX)
 
@@ -247,9 +262,7 @@ def _entry(request: Request, permission: Permission = "read") -> CatalogEntry:
     # Check before the lookup, so that the response does not reveal whether the table exists.
     if not context_of(request.scope).permissions.may(permission, name):
         raise Refused(f"{permission} is not allowed on this table")
-    entry = _catalog(request).entry(name)
-    context_of(request.scope).table = name
-    return entry
+    return _catalog(request).entry(name)
 
 
 def _entry_to_change(request: Request) -> CatalogEntry:

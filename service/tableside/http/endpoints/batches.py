@@ -10,9 +10,12 @@ from ...auth import refusals_of
 from ...catalog import Table
 from ...core import (
     NO_DEADLINE,
+    Batch,
     Budget,
+    Delete,
     Get,
     MalformedRequest,
+    Operation,
     Outcome,
     Results,
     TableError,
@@ -33,7 +36,7 @@ from ..wire.request_headers import Preferences, check_accepts
 from . import models
 from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
 from .parameters import Accept, CacheControl, Prefer, TableName
-from .routing import SHORT_BODY_BYTES_MAX, TableRequest, check_any, new_router
+from .routing import FORGETS, SHORT_BODY_BYTES_MAX, TableRequest, check_any, new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 
@@ -128,6 +131,7 @@ async def _outcomes(
 ) -> Sequence[Outcome]:
     """Apply the operations that are valid and permitted. Return an outcome for each operation of the batch."""
     refusals: dict[int, TableError] = {**refusals_of(request.caller, request.table_name, batch.operations)}
+    request.context.denied = len(refusals)
     writes = count_reads(batch.operations) < len(batch.operations)
     if writes and isinstance(table, Table) and (sealed := request.catalog.sealed(request.table_name)) is not None:
         refusals |= {at: sealed for at, one in enumerate(batch.operations) if not isinstance(one, Get)}
@@ -135,6 +139,8 @@ async def _outcomes(
     operations = with_max_age(max_age_s, permitted)
     request.context.operations = batch.count
     request.context.reads = count_reads(operations) == len(operations)
+    if _forgets(operations):
+        request.context.detail = FORGETS
     outcomes: Sequence[Outcome] = []
     if isinstance(table, TableSpec):
         try:
@@ -151,6 +157,13 @@ async def _outcomes(
     if batch.fields is not None:
         outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, budget.is_over))
     return outcomes
+
+
+def _forgets(operations: Sequence[Operation]) -> bool:
+    """Return whether a batch deletes tokens and orders."""
+    if isinstance(operations, Batch):
+        return operations.has("forget")
+    return any(isinstance(one, Delete) and one.forget for one in operations)
 
 
 async def _encode(
@@ -204,5 +217,4 @@ async def _decode_arrow(
 
 async def _created(request: TableRequest) -> Table:
     """Create the table. Raise TableNotFound if the batch has no valid write."""
-    catalog = request.catalog
-    return await (catalog.table if request.context.reads else catalog.table_to_write)(request.table_name)
+    return await (request.catalog.table(request.table_name) if request.context.reads else request.created_table())

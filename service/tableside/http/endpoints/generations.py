@@ -73,6 +73,7 @@ async def create_generation(
     note = _note(await request.read_body())
     generations = await request.catalog.generations_to_write(table)
     created = await generations.create(note, None if key is None else key.writer)
+    request.context.detail = f"generation {created.number}"
     return json_response(_entry(created, Estimate(0, 0)), 201)
 
 
@@ -92,7 +93,7 @@ async def activate_generation(
     Of the earlier ones the table keeps `generations_kept`, which can be activated again. Older ones that load are
     removed.
     """
-    number = _number(generation)
+    number = _number(request, generation)
     found = await (await request.catalog.generations(table)).activate(number, expected)
     return json_response(_entry(found, Estimate()))
 
@@ -110,7 +111,7 @@ async def delete_generation(
     request: TableRequest, table: TableName, generation: Number, accept: AcceptJson = None
 ) -> Response:
     """Remove a content of a table that is not the current one."""
-    number = _number(generation)
+    number = _number(request, generation)
     await (await request.catalog.generations(table)).remove(number)
     return Response(status_code=204)
 
@@ -141,7 +142,9 @@ def _note(body: bytes) -> str | None:
     raise InvalidOperation("the body must be empty, or an object with only the member note, a string")
 
 
-def _number(text: str) -> int:
+def _number(request: TableRequest, text: str) -> int:
+    """Return the number in the path, and note it for the audit log."""
     if not re.fullmatch("[1-9][0-9]{0,17}", text):
         raise GenerationNotFound("the number of a generation in the path is a positive integer")
+    request.context.detail = f"generation {text}"
     return int(text)

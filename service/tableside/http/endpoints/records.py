@@ -46,7 +46,7 @@ from .document import (
     without_bodies,
 )
 from .models import MergePatch, UpdateRequest, Value
-from .routing import SHORT_BODY_BYTES_MAX, TableRequest, check_read, check_write, new_router
+from .routing import FORGETS, SHORT_BODY_BYTES_MAX, TableRequest, check_read, check_write, new_router
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
 
@@ -306,10 +306,12 @@ async def _write(
         operation = await run_in_thread(build, request.budget(found, prefer))
     else:
         operation = build()
+    if isinstance(operation, Delete) and operation.forget:
+        request.context.detail = FORGETS
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if returns and len(partitions) > 1 and not isinstance(operation, Delete):
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
-    table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
+    table = await request.created_table() if isinstance(found, TableSpec) else found
     if (sealed := request.catalog.sealed(request.table_name)) is not None:
         raise sealed
     response = _finished(_response(await table.one(operation, request.budget(table, prefer))), partitions)

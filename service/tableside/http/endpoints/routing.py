@@ -45,6 +45,9 @@ from ..wire.request_headers import Preferences, parse_preferences
 SHORT_BODY_BYTES_MAX = 2**16
 """The maximum size of a body with one operation that the event loop decodes itself. A thread decodes longer ones."""
 
+FORGETS = "forget"
+"""The detail in the audit log of requests that delete the tokens and orders of records, too."""
+
 _REFUSED = {name: (one.name, one.refuse) for one in MEMBERS if one.refuse for name in one.parameters}
 _BODY_CODINGS = frozenset({"content-encoding", "transfer-encoding"})
 
@@ -145,6 +148,12 @@ class TableRequest(ServiceRequest):
         """Read the whole body. Raise Overloaded, without reading it, if the table's store takes no operation now."""
         self.catalog.check_admission(self.table_name)
         return await super().read_body()
+
+    async def created_table(self) -> Table:
+        """Create the table of a write, and note that for the audit log."""
+        table = await self.catalog.table_to_write(self.table_name)
+        self.context.detail = "new table"
+        return table
 
     def budget(self, table: Table | TableSpec, prefer: Preferences | None, room: ValueRoom | None = None) -> Budget:
         """Return what the request may use. The deadline of a table that does not exist yet is unknown."""

@@ -163,6 +163,7 @@ async def delete_records(
     page = await opened.scan(scan, budget)
     places = [None] * len(page.records) if page.partitions is None else [(index,) for index in page.partitions]
     deletes = [Delete(key, forget=True, partitions=place) for (key, _), place in zip(page.records, places, strict=True)]
+    request.context.operations = len(deletes)
     failed = next((one for one in await opened.batch(deletes, budget) if isinstance(one, TableError)), None)
     if failed is not None:
         raise _of_some(failed)
