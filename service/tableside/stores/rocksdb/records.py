@@ -38,6 +38,7 @@ from ...core import (
 
 FORMAT_VERSION = 1
 _EXPIRES, _WRITERS, _NO_VALUE, _ORDERS = 1, 2, 4, 8
+_FLAGS = _EXPIRES | _WRITERS | _NO_VALUE | _ORDERS
 _VERSION_END = 10
 _PLAIN = bytes([FORMAT_VERSION, 0])
 """The first bytes of a record with a value, and without expiry and writers."""
@@ -46,7 +47,7 @@ _ORDER_OF_ALL = b'{"":'
 _NO_VERSION = bytes(_VERSION_END - 2)
 _LONGEST = 2**31 - 1  # PyArrow 26 raises an error for a slice without an end.
 
-_UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
+_UNKNOWN_FORMAT = "another tool or a later version wrote the record, and it is not a JSON object"
 
 
 Packed: TypeAlias = tuple[int, bytes]
@@ -177,7 +178,7 @@ def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
 
 
 def _from_format(raw: bytes) -> Stored:
-    if raw[0] != FORMAT_VERSION or len(raw) < 10:
+    if raw[0] != FORMAT_VERSION or raw[1] > _FLAGS or len(raw) < 10:
         raise RecordUnreadable(_UNKNOWN_FORMAT)
     flags, etag, position, expires_ms = raw[1], raw[2:10].hex(), 10, 0
     if flags & _EXPIRES:
