@@ -19,7 +19,7 @@
 {{- if regexMatch "(^|/)[.][.]?(/|$)" $path }}
 {{- fail "persistence.mountPath contains . or ..: use a path without it" }}
 {{- end }}
-{{- $system := list "/bin" "/dev" "/etc" "/lib" "/lib64" "/opt/tableside" "/proc" "/run" "/sbin" "/sys" "/tmp" "/usr" "/var/run" }}
+{{- $system := list "/backups" "/bin" "/dev" "/etc" "/lib" "/lib64" "/opt/tableside" "/proc" "/run" "/sbin" "/sys" "/tmp" "/usr" "/var/run" }}
 {{- range concat $ours $system }}
 {{- $here := printf "%s/" (regexReplaceAll "/+" $path "/" | trimSuffix "/") }}
 {{- $there := printf "%s/" . }}

@@ -9,6 +9,7 @@ start. values.schema.json checks each value. These templates check combinations 
 {{- include "tableside.refusePasswords" . }}
 {{- include "tableside.refuseStores" . }}
 {{- include "tableside.refusePersistence" . }}
+{{- include "tableside.refuseBackup" . }}
 {{- include "tableside.refuseDisruptions" . }}
 {{- if and .Values.tls.clientCa.secretName (not .Values.tls.enabled) }}
 {{- fail "tls.clientCa requires tls.enabled: clients present certificates in TLS connections only" }}
@@ -79,6 +80,20 @@ start. values.schema.json checks each value. These templates check combinations 
 {{- end }}
 {{- if .Values.autoscaling.enabled }}
 {{- fail "persistence.enabled excludes autoscaling: only one process can open a RocksDB database" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tableside.refuseBackup" -}}
+{{- if .Values.backup.enabled }}
+{{- if ne (dig .Values.backup.store "kind" "" .Values.config.stores) "rocksdb" }}
+{{- fail "backup.store is not a store of kind rocksdb: only RocksDB needs this backup" }}
+{{- end }}
+{{- if not .Values.backup.existingClaim }}
+{{- fail "backup.existingClaim is missing: name the claim of a volume for the backups" }}
+{{- end }}
+{{- if has "ReadWriteOncePod" .Values.persistence.accessModes }}
+{{- fail "backup.enabled excludes the access mode ReadWriteOncePod: the pods of the service and of the backup mount one volume" }}
 {{- end }}
 {{- end }}
 {{- end }}

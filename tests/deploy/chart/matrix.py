@@ -5,7 +5,7 @@ import random
 from itertools import combinations
 from typing import TypeAlias
 
-from deploy.chart.rendering import LOCAL, REMOTE, Values, merged
+from deploy.chart.rendering import BACKUP, REMOTE, Values, merged
 
 FULL_ROWS = 160
 CANDIDATES = 40
@@ -26,8 +26,8 @@ PEER: Values = {"namespaceSelector": {"matchLabels": {"team": "spark"}}}
 CHOICES: dict[str, Choice] = {
     "workload": {
         "remote": REMOTE,
-        "rocksdb": LOCAL,
-        "claim": merged(LOCAL, {"persistence": {"existingClaim": "old", "mountPath": "/data"}}),
+        "rocksdb": BACKUP,
+        "claim": merged(BACKUP, {"persistence": {"existingClaim": "old", "mountPath": "/data"}}),
         "memory": MEMORY,
     },
     "auth": {"none": {}, "tokens": TOKENS, "issuer": {"kubernetesIssuer": {"enabled": True, "audience": "here"}}},

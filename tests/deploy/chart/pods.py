@@ -52,7 +52,7 @@ def placed(path: str, root: Path) -> Path:
 
 def moved(text: str, root: Path) -> str:
     """Replace the paths of volumes in a text by the local folders."""
-    for path in ("/etc/tableside", "/data/"):
+    for path in ("/etc/tableside", "/data/", "/backups"):
         text = text.replace(path, f"{root}{path}")
     return text
 

@@ -24,6 +24,9 @@ LOCAL: Values = {
 }
 """The minimal values for RocksDB."""
 
+BACKUP: Values = {**LOCAL, "backup": {"enabled": True, "store": "local", "existingClaim": "backups"}}
+"""The minimal values for RocksDB with backups."""
+
 
 def render(values: Values, release: str = "demo", namespace: str = "tables") -> list[Object]:
     """Return the objects that an installation would create. Raise HelmError if the chart rejects the values."""
@@ -93,6 +96,11 @@ def check_pod(objects: list[Object]) -> Object:
     """Return the template of the pod that checks the configuration before an upgrade."""
     template: Object = only(objects, "Job")["spec"]["template"]
     return template
+
+
+def backup_pods(objects: list[Object]) -> list[Object]:
+    """Return the template of the pods that back up RocksDB, if there is one."""
+    return [one["spec"]["jobTemplate"]["spec"]["template"] for one in all_of(objects, "CronJob")]
 
 
 def pod_security_faults(spec: Object) -> list[str]:

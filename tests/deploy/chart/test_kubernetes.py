@@ -38,6 +38,7 @@ APPLY = "application/apply-patch+yaml"
 
 PLURALS = {
     "ConfigMap": "configmaps",
+    "CronJob": "cronjobs",
     "Deployment": "deployments",
     "HTTPRoute": "httproutes",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",

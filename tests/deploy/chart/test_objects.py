@@ -17,6 +17,7 @@ from deploy.chart.rendering import (
     REMOTE,
     Object,
     all_of,
+    backup_pods,
     check_pod,
     container,
     merged,
@@ -90,6 +91,7 @@ def test_the_rows_render_every_kind_of_object(renderings: Renderings) -> None:
     kinds = {one["kind"] for _, objects in renderings for one in objects}
     assert kinds == {
         "ConfigMap",
+        "CronJob",
         "Deployment",
         "HTTPRoute",
         "HorizontalPodAutoscaler",
@@ -108,7 +110,8 @@ def test_the_rows_render_every_kind_of_object(renderings: Renderings) -> None:
 
 def test_every_pod_complies_with_the_restricted_profile(renderings: Renderings) -> None:
     for row, objects in renderings:
-        specs = [pod(objects)["spec"], check_pod(objects)["spec"], *(one["spec"] for one in all_of(objects, "Pod"))]
+        pods = [pod(objects), check_pod(objects), *backup_pods(objects), *all_of(objects, "Pod")]
+        specs = [one["spec"] for one in pods]
         assert [pod_security_faults(spec) for spec in specs] == [[] for _ in specs], row
 
 
@@ -122,7 +125,9 @@ def test_selectors_match_only_pods_of_the_service(renderings: Renderings) -> Non
             *(one["spec"]["podSelector"]["matchLabels"] for one in all_of(objects, "NetworkPolicy")),
             *(one["labelSelector"]["matchLabels"] for one in pod(objects)["spec"].get("topologySpreadConstraints", [])),
         ]
-        tests = [one["metadata"]["labels"] for one in (check_pod(objects), *all_of(objects, "Pod"))]
+        tests = [
+            one["metadata"]["labels"] for one in (check_pod(objects), *backup_pods(objects), *all_of(objects, "Pod"))
+        ]
         for selector in selectors:
             assert selector.items() <= labels.items(), row
             assert not any(selector.items() <= others.items() for others in tests), row
@@ -224,6 +229,25 @@ def test_the_check_before_an_upgrade_runs_as_the_service_without_its_data(render
         assert {one["name"] for one in mine["volumeMounts"]} == volumes.keys()
         made = [one for one in all_of(objects, "ConfigMap") if "helm.sh/hook" in one["metadata"].get("annotations", {})]
         assert [one["metadata"]["name"] for one in made] == [volumes["config"]["configMap"]["name"]]
+
+
+def test_a_backup_reads_the_volume_of_the_service_on_its_node(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        for template in backup_pods(objects):
+            [mine], service, spec = template["spec"]["containers"], container(objects), template["spec"]
+            assert {name: mine.get(name) for name in ("image", "env", "envFrom")} == {
+                name: service.get(name) for name in ("image", "env", "envFrom")
+            }, row
+            assert [{**one, "readOnly": True} for one in service["volumeMounts"] if one["name"] == "data"] == [
+                one for one in mine["volumeMounts"] if one["name"] == "data"
+            ]
+            volumes = {one["name"]: one for one in spec["volumes"]}
+            assert sorted(one["name"] for one in mine["volumeMounts"]) == sorted(volumes), row
+            own = f"data-{workload(objects)['metadata']['name']}-0"
+            claim = "old" if workload(objects)["spec"].get("volumeClaimTemplates") is None else own
+            assert volumes["data"]["persistentVolumeClaim"]["claimName"] == claim
+            [near] = spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            assert near["labelSelector"] == workload(objects)["spec"]["selector"]
 
 
 def test_names_and_labels_fit_the_length_limits_of_kubernetes(renderings: Renderings) -> None:

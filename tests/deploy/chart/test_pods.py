@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from deploy.chart.pods import TOKEN, TOKENS, Pod, moved, placed, probe, started
-from deploy.chart.rendering import LOCAL, REMOTE, Values, all_of, container, merged, render
+from deploy.chart.rendering import BACKUP, LOCAL, REMOTE, Values, all_of, backup_pods, container, merged, render
 from servers.process import free_port
 from support.certificates import Authority
 from support.waiting import until
@@ -80,6 +80,17 @@ def check_that_a_change_is_applied_without_a_restart(there: Pod) -> None:
     assert httpx.get(f"{there.http}/v1/tables", headers=headers).status_code == 401
     placed("/etc/tableside-secrets/tokens/tokens.yaml", there.root).write_text(more)
     until(lambda: httpx.get(f"{there.http}/v1/tables", headers=headers).status_code == 200)
+
+
+def test_a_pod_for_backups_reads_the_store_of_the_service(tmp_path: Path) -> None:
+    with started(BACKUP, tmp_path) as there:
+        assert httpx.put(f"{there.http}/v1/tables/t/records/a", json={"n": 1}).status_code == 204
+        [template] = backup_pods(there.objects)
+        [mine] = template["spec"]["containers"]
+        command = [sys.executable, "-m", "tableside", *(moved(argument, tmp_path) for argument in mine["args"])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{tmp_path}/backups/2")
 
 
 def test_a_pod_with_an_unreachable_store_is_live_but_not_ready(tmp_path: Path) -> None:

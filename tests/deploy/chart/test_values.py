@@ -7,7 +7,7 @@ import helm_python
 import jsonschema  # type: ignore[import-untyped]  # it ships none
 import pytest
 
-from deploy.chart.rendering import LOCAL, REMOTE, Values, container, merged, notes, render, same
+from deploy.chart.rendering import BACKUP, LOCAL, REMOTE, Values, container, merged, notes, render, same
 from deploy.chart.values_table import DEFAULTS, SCHEMA, Path, default, described, table, written
 
 pytestmark = pytest.mark.chart
@@ -29,6 +29,9 @@ BESIDE: dict[str, Values] = {
     "tls.enabled": TLS,
     "persistence": LOCAL,
     "persistence.enabled": {},
+    "backup": BACKUP,
+    "backup.store": merged(BACKUP, {"config": {"stores": {"second": {"kind": "rocksdb", "path": "/data/second"}}}}),
+    "backup.enabled": merged(BACKUP, {"backup": {"enabled": False}}),
     "autoscaling": merged(HPA, {"autoscaling": {"inFlightRequests": 5}}),
     "podDisruptionBudget.minAvailable": {"podDisruptionBudget": {"maxUnavailable": None, "minAvailable": 0}},
     "kubernetesIssuer": ISSUER,
@@ -56,6 +59,7 @@ CHANGES: dict[str, Any] = {
     "persistence.size": "20Gi",
     "persistence.accessModes": ["ReadWriteOncePod"],
     "persistence.whenDeleted": "Delete",
+    "backup.store": "second",
     "autoscaling.behavior": {"scaleDown": {"selectPolicy": "Disabled"}},
     "podDisruptionBudget.maxUnavailable": "25%",
     "podDisruptionBudget.minAvailable": 1,
@@ -173,7 +177,19 @@ def on_volume(path: str) -> Values:
 
 
 LOOPBACK = ["localhost", "127.0.0.1", "127.9.9.9", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "LocalHost"]
-OCCUPIED = ["/tmp", "/tmp/", "//tmp", "/etc/tableside", "/etc", "/etc/other", "/var", "/usr/data", "/opt", "/proc/x"]
+OCCUPIED = [
+    "/backups",
+    "/tmp",
+    "/tmp/",
+    "//tmp",
+    "/etc/tableside",
+    "/etc",
+    "/etc/other",
+    "/var",
+    "/usr/data",
+    "/opt",
+    "/proc/x",
+]
 SECRETS: list[Values] = [
     stored(kind="postgres", dsn="postgresql://me:secret@db/x"),
     stored(kind="postgres", dsn="postgresql://me:${NAME}secret@db/x"),
@@ -250,6 +266,16 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "a scaled RocksDB": (merged(LOCAL, HPA), "one process can open"),
     "two pods on a volume": (merged(REMOTE, {"persistence": {"enabled": True}, "replicas": 2}), "one replica"),
     "a scaled volume": (merged(REMOTE, {"persistence": {"enabled": True}}, HPA), "excludes autoscaling"),
+    "a backup of no store": (merged(BACKUP, {"backup": {"store": "absent"}}), "not a store of kind rocksdb"),
+    "a backup of another store": (
+        merged(REMOTE, {"backup": {**BACKUP["backup"], "store": "cache"}}),
+        "not a store of kind rocksdb",
+    ),
+    "a backup to no volume": (merged(BACKUP, {"backup": {"existingClaim": ""}}), "backup.existingClaim is missing"),
+    "a backup of a volume for one pod": (
+        merged(BACKUP, {"persistence": {"accessModes": ["ReadWriteOncePod"]}}),
+        "excludes the access mode ReadWriteOncePod",
+    ),
     "RocksDB on no volume": (merged(LOCAL, {"persistence": {"enabled": False}, "replicas": 1}), "persistence.enabled"),
     "RocksDB beside its volume": (
         merged(LOCAL, {"config": {"stores": {"local": {"path": "./tableside-data"}}}}),

@@ -132,8 +132,11 @@ def _has_room(settings: RocksdbSettings) -> bool:
     return shutil.disk_usage(settings.path).free > 2 * settings.write_buffer_bytes
 
 
-def database_options(settings: RocksdbSettings) -> Options:
-    """Return the options of a database with these settings, which is created if it is absent."""
+def database_options(settings: RocksdbSettings, *, indexes_in_cache: bool = False) -> Options:
+    """Return the options of a database with these settings, which is created if it is absent.
+
+    Indexes and filters are in memory, about 1 % of the records, or in the block cache.
+    """
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_write_buffer_size(settings.write_buffer_bytes)
@@ -143,6 +146,7 @@ def database_options(settings: RocksdbSettings) -> Options:
     table = BlockBasedOptions()
     table.set_block_cache(Cache(settings.block_cache_bytes))
     table.set_bloom_filter(10, False)
+    table.set_cache_index_and_filter_blocks(indexes_in_cache)
     options.set_block_based_table_factory(table)
     return options
 

@@ -128,7 +128,8 @@ def _logs(files: dict[str, bool]) -> dict[str, bool]:
 
 
 def _open(path: str, settings: RocksdbSettings, access: AccessType) -> Rdict:
-    options = database_options(settings.model_copy(update={"block_cache_bytes": 2**20, "row_cache_bytes": 2**20}))
+    small = settings.model_copy(update={"block_cache_bytes": 2**24, "row_cache_bytes": 2**20})
+    options = database_options(small, indexes_in_cache=True)
     return Rdict(path, options, {"default": options}, access)
 
 
