@@ -1,8 +1,8 @@
 """The audit log: rejected tokens, denied operations, administrative requests, changes of the configuration, and writes.
 
-Its lines have the same members, and never a key or a value. They are not sampled. A caller without permission could
-flood the log, so lines of level warning, about rejected tokens and denied operations, are limited like other warnings.
-A metric counts all of them.
+Its lines have the same members, and never a key or a value. They are not sampled. Callers without permission could
+flood the log with rejected tokens and denied operations, so these lines are warnings, which the log limits. A metric
+counts all events.
 """
 
 import logging
@@ -54,6 +54,7 @@ class AuditLog:
 
 
 def _events(context: RequestContext) -> Iterator[str]:
+    """Yield the events of a request. A batch may have denied operations and others."""
     if context.code == Unauthenticated.code:
         yield REJECTED
         return

@@ -47,8 +47,8 @@ class RequestContext(msgspec.Struct):
     abandon it when the client disconnects. `disconnected` means that the server has cancelled it therefore.
     `duration_s` is set at the end.
 
-    For the audit log, `denied` is the number of operations of a batch that lacked a permission, and `detail` is the
-    reason for a rejected token, or what an administrative request does. A request with another detail is one.
+    For the audit log, `denied` is the number of operations in a batch without permission. `detail` is the reason for a
+    rejected token. Endpoints set it to what the request does if that is administrative.
     """
 
     request_id: str
