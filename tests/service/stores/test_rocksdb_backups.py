@@ -110,7 +110,7 @@ def test_a_restoration_replaces_no_files_and_an_interrupted_one_leaves_none(back
         restore(backup, at(used))
     assert [file.name for file in used.iterdir()] == ["CURRENT"]
     empty.mkdir(parents=True)
-    shutil.copytree(backup, empty.with_name("data.unfinished"))
+    shutil.copytree(backup, empty.with_name(".tableside-unfinished"))
     with _locked(empty.parent), pytest.raises(InvalidOperation, match="in use by another backup or restoration"):
         restore(backup, at(empty))
     assert restore(backup, at(empty)).entries == 5000

@@ -135,7 +135,7 @@ def _has_room(settings: RocksdbSettings) -> bool:
 def database_options(settings: RocksdbSettings, *, indexes_in_cache: bool = False) -> Options:
     """Return the options of a database with these settings, which is created if it is absent.
 
-    Indexes and filters are in memory, about 1 % of the records, or in the block cache.
+    Indexes and filters are in memory, about 2 bytes for each record, or in the block cache.
     """
     options = Options(raw_mode=True)
     options.create_if_missing(True)

@@ -32,8 +32,8 @@ NAME = "%Y%m%dT%H%M%SZ"
 CONTENTS_FILE = "contents.json"
 """The last file of a backup. A directory without it is not a backup."""
 
-UNFINISHED = ".unfinished"
-"""The end of the name of a copy in progress. If it was interrupted, the next one in the same folder removes it."""
+UNFINISHED = ".tableside-unfinished"
+"""The name of a copy in progress, or of a removal. The next copy in the folder removes one that was interrupted."""
 
 
 class Contents(msgspec.Struct, frozen=True):
@@ -76,9 +76,9 @@ def restore(backup: Path, settings: RocksdbSettings) -> Contents:
 def remove_older(folder: Path, keep: int) -> list[Path]:
     """Remove all but the last `keep` backups in a folder, at least one. Return what was removed."""
     older = sorted(file.parent for file in folder.glob(f"????????T??????Z/{CONTENTS_FILE}"))[: -max(1, keep)]
-    for backup in older:
-        (backup / CONTENTS_FILE).unlink()
-        shutil.rmtree(backup)
+    with _locked(folder):
+        for backup in older:
+            shutil.rmtree(backup.rename(folder / UNFINISHED))
     return older
 
 
@@ -135,17 +135,16 @@ def _open(path: str, settings: RocksdbSettings, access: AccessType) -> Rdict:
 
 @contextmanager
 def _new_directory(path: Path) -> Iterator[Path]:
-    """Yield the path of a directory to create, which gets its name `path` at the end. An error removes it.
+    """Yield the path of a directory to create, which is renamed to `path` at the end. An error removes it.
 
     Raise InvalidOperation if `path` has files, or if another process copies to the same folder.
     """
-    unfinished = path.with_name(path.name + UNFINISHED)
+    unfinished = path.with_name(UNFINISHED)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path.parent):
         if path.exists() and (path.is_mount() or any(path.iterdir())):
             raise InvalidOperation(f"{path} is not an empty directory, or it is a mount point")
-        for left in path.parent.glob(f"*{UNFINISHED}"):
-            shutil.rmtree(left)
+        shutil.rmtree(unfinished, ignore_errors=True)
         try:
             yield unfinished
             _sync(unfinished)
