@@ -19,6 +19,7 @@ from .request_context import (
     RequestContext,
 )
 from .request_observers import AccessLog, RequestMetrics, RequestSpans
+from .responses import problem_response
 
 __all__ = [
     "BODY_BYTES_MAX_KEY",
@@ -39,6 +40,7 @@ __all__ = [
     "Router",
     "StartError",
     "openapi",
+    "problem_response",
     "request_id",
     "routes",
 ]

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..auth import Unauthenticated
 from ..core import TableError, Yielder
-from .request_context import context_of
+from .request_context import SCOPE_KEY, context_of
 from .wire import json_batch, problems
 from .wire.body_parts import Encoded
 
@@ -65,7 +65,8 @@ class ProblemResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
-        context_of(scope).code = self._code
+        if SCOPE_KEY in scope:
+            context_of(scope).code = self._code
         await super().__call__(scope, receive, send)
 
 

@@ -14,7 +14,7 @@ from ..catalog import InFlight
 from ..core import TableError
 from ..core.errors import Overloaded
 from ..http import BODY_BYTES_MAX_KEY, IN_FLIGHT_KEY, PROBES
-from .exchange import Exchange, SharedState, problem_response
+from .exchange import Exchange, SharedState, own_response
 from .request_parser import RequestHead, RequestParser
 from .response_sender import ResponseSender
 
@@ -181,7 +181,7 @@ class HttpConnection(asyncio.Protocol):
         """
         own = self.server_state.default_headers
         close = not head.keep_alive or head.expects_continue or self.server_state.draining
-        self.sender.write(problem_response(error, own, head.headers, close=close, head_only=head.method == "HEAD"))
+        self.sender.write(own_response(error, own, head.headers, close=close, head_only=head.method == "HEAD"))
         if close:
             self.transport.close()
             return
@@ -197,7 +197,7 @@ class HttpConnection(asyncio.Protocol):
         """Close the connection with a problem response, after the responses to the requests before."""
         self._ended = True
         self.pause_reading()
-        problem, broken = problem_response(error, self.server_state.default_headers, close=True), self._receiving
+        problem, broken = own_response(error, self.server_state.default_headers, close=True), self._receiving
         if self._parser.in_body and (broken is None or broken.started):
             self.transport.close()  # The request already has its response.
         elif not self._busy or (broken is not None and broken is self._answering):

@@ -13,8 +13,7 @@ from starlette.types import ASGIApp, Message, Scope
 from uvicorn.server import ServerState
 
 from ..core import TableError
-from ..http import SCOPE_KEY, RequestContext, request_id
-from ..http.wire import problems
+from ..http import SCOPE_KEY, RequestContext, problem_response, request_id
 from .request_parser import RequestHead
 from .response_sender import ResponseSender, UnreadResponses
 
@@ -219,20 +218,14 @@ class Exchange:
         return _STATUS_LINES[status] + head + b"\r\n\r\n"
 
 
-def problem_response(
+def own_response(
     error: TableError, own: Headers, request: Headers = (), *, close: bool, head_only: bool = False
 ) -> bytes:
-    """Return the bytes of a response that the server itself sends. `own` are the headers of all its responses."""
-    body, status = problems.encode(error), problems.status(error)
-    lines = [
-        *(name + b": " + value for name, value in own),
-        b"x-request-id: " + request_id(request).encode(),
-        b"content-type: " + problems.MEDIA_TYPE.encode(),
-        b"content-length: %d" % len(body),
-        *COMMON_HEADERS.values(),
-    ]
-    if error.retry_after_s is not None:
-        lines.append(b"retry-after: %d" % error.retry_after_s)
+    """Return the bytes of a problem that the server itself sends. `own` are the headers of all its responses."""
+    response = problem_response(error)
+    headers = [*own, (b"x-request-id", request_id(request).encode()), *response.raw_headers]
+    lines = [*(name + b": " + value for name, value in headers), *COMMON_HEADERS.values()]
     if close:
         lines.append(b"connection: close")
-    return _STATUS_LINES[status] + b"\r\n".join(lines) + b"\r\n\r\n" + (b"" if head_only else body)
+    body = b"" if head_only else bytes(response.body)
+    return _STATUS_LINES[response.status_code] + b"\r\n".join(lines) + b"\r\n\r\n" + body

@@ -23,12 +23,11 @@ from typing import Any, cast
 
 import msgspec
 import uvicorn
-from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import STARTUP_FAILURE
 
-from ..http import DRAINING_KEY, PROBES
-from ..http.wire import problems
+from ..http import DRAINING_KEY, PROBES, problem_response
+from ..http.wire.problems import NotFound
 from ..settings import LimitSettings
 from .connection import HttpConnection
 from .exchange import SharedState
@@ -224,8 +223,7 @@ def probes_only(app: ASGIApp) -> ASGIApp:
         if scope["path"] in PROBES:
             await app(scope, receive, send)
             return
-        error = problems.NotFound("this port serves only probes and metrics")
-        response = Response(problems.encode(error), problems.status(error), media_type=problems.MEDIA_TYPE)
-        await response(scope, receive, send)
+        error = NotFound("this port serves only probes and metrics")
+        await problem_response(error)(scope, receive, send)
 
     return serve

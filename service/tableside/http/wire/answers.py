@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 from ...core import (
     Batch,
-    DeadlineExceeded,
     Get,
     Operation,
     Outcome,
@@ -13,7 +12,6 @@ from ...core import (
     Record,
     Results,
     TableError,
-    TableSpec,
     Written,
     chunks_of,
 )
@@ -78,11 +76,6 @@ def rfc3339(expires_ms: int) -> str:
 def never() -> bool:
     """Return False: there is no deadline."""
     return False
-
-
-def not_decoded(spec: TableSpec) -> DeadlineExceeded:
-    """Return the error of an operation that was not decoded before the deadline."""
-    return DeadlineExceeded(f"table {spec.name!r}: the deadline was over", applied="no")
 
 
 def with_max_age(max_age_s: float | None, operations: Sequence[Operation]) -> Sequence[Operation]:

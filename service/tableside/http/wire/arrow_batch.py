@@ -19,10 +19,10 @@ from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.operations import WRITER_CHARACTERS_MAX
 from ...core.values import NotJson
 from . import operation_members
-from .answers import never, not_decoded
+from .answers import never
 from .arrow_stream import check_combination, size_bytes
 from .members import KINDS
-from .operation_columns import BatchBuilder, DecodedBatch, OperationColumns, decode_by_kind
+from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch, not_decoded
 from .projections import Fields
 from .request_headers import parse_boolean, parse_fields
 
@@ -69,15 +69,16 @@ def decode(
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
-    batch, decoder = BatchBuilder(table.column_names), _RowDecoder(spec, settings)
-    table = _expanded(table)
+    parts, decoder = list[DecodedBatch](), _RowDecoder(spec, settings)
+    table, columns = _expanded(table), table.column_names
     for piece in _pieces(table):
-        if expired() and batch.count:
-            batch.skip(table.num_rows - batch.count, not_decoded(spec))
+        done = sum(part.count for part in parts)
+        if done and expired():
+            parts.append(not_decoded(table.num_rows - done, spec))
             break
-        batch.add(decoder.decode(piece))
+        parts.append(decoder.decode(piece))
         yield
-    return batch.build()
+    return joined_batch(parts, columns)
 
 
 def _expanded(rows: pa.Table) -> pa.Table:

@@ -93,9 +93,10 @@ def check_types(schema: pa.Schema) -> None:
     if len(set(schema.names)) != len(schema.names):
         raise MalformedRequest("a column occurs twice")
     for field in schema:
-        if field.name not in _TYPES:
+        if field.name not in _TYPES and field.name not in _CHECKS:
             raise MalformedRequest(f"a batch has no column {display_name(field.name)}")
-        if not _TYPES[field.name](field.type):
+        check = _CHECKS.get(field.name)
+        if not (check(field.type) if check else _plain(field.type) in _TYPES[field.name]):
             raise MalformedRequest(f"column {field.name!r} has the wrong type")
 
 
@@ -120,56 +121,47 @@ def _read_names(fields: Iterable[pa.Field]) -> None:
         _read_names(field.type.field(index) for index in range(field.type.num_fields))
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_part(kind: pa.DataType) -> bool:
-    return _is_text(kind) or bool(pa.types.is_integer(kind))
-
-
-def _is_json(kind: pa.DataType) -> bool:
-    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-    return bool(binary) or _is_text(kind)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _or_dictionary(accepts: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
-    return lambda kind: accepts(kind.value_type if pa.types.is_dictionary(kind) else kind)
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _is_key(kind: pa.DataType) -> bool:
-    is_part = _or_dictionary(_is_part)
     if not pa.types.is_struct(kind):
-        return is_part(kind)
-    return kind.num_fields <= KEY_PARTS_MAX and all(is_part(field.type) for field in kind)
+        return _plain(kind) in _PARTS
+    return kind.num_fields <= KEY_PARTS_MAX and all(_plain(field.type) in _PARTS for field in kind)
 
 
 def _is_partitions(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_integer(kind.value_type)
 
 
-_ACCEPTS: dict[str, Callable[[pa.DataType], bool]] = {
-    "utf8": _is_text,
-    "bool": pa.types.is_boolean,
-    "integer": pa.types.is_integer,
-    "integer or double": _is_number,
+_VIEWS = frozenset({pa.string_view(), pa.binary_view()})
+_TEXTS = frozenset({pa.utf8(), pa.large_utf8(), pa.string_view()})
+_DOCUMENTS = _TEXTS | {pa.binary(), pa.large_binary(), pa.binary_view()}
+_INTEGERS = frozenset(
+    {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()}
+)
+_PARTS = _TEXTS | _INTEGERS
+
+_KINDS = {
+    "utf8": _TEXTS,
+    "bool": frozenset({pa.bool_()}),
+    "integer": _INTEGERS,
+    "integer or double": _INTEGERS | {pa.float16(), pa.float32(), pa.float64()},
 }
 
-_TYPES: dict[str, Callable[[pa.DataType], bool]] = {
-    "key": _is_key,
-    "op": _or_dictionary(_is_text),
-    "value": _or_dictionary(_is_json),
-    "update": _or_dictionary(_is_json),
-    "default": _or_dictionary(_is_json),
-    "sequence": _or_dictionary(pa.types.is_integer),
-    "writer": _or_dictionary(_is_text),
-    "partitions": _is_partitions,
-    **{member.name: _or_dictionary(_ACCEPTS[member.column]) for member in MEMBERS if member.column},
+_TYPES = {
+    "op": _TEXTS,
+    "value": _DOCUMENTS,
+    "update": _DOCUMENTS,
+    "default": _DOCUMENTS,
+    "sequence": _INTEGERS,
+    "writer": _TEXTS,
+    **{member.name: _KINDS[member.column] for member in MEMBERS if member.column},
 }
+"""The types of a column, which may also be those of a dictionary."""
+
+_CHECKS = {"key": _is_key, "partitions": _is_partitions}
 
 
 MESSAGES_MAX = 1000
@@ -193,9 +185,9 @@ def _shared_bytes(column: pa.Array) -> int:
     kind = column.type
     if pa.types.is_struct(kind):
         return sum(_shared_bytes(column.field(index)) for index in range(kind.num_fields))
-    if pa.types.is_dictionary(kind) and _is_json(kind.value_type):
+    if pa.types.is_dictionary(kind) and kind.value_type in _DOCUMENTS:
         return pc.sum(_lengths(column.dictionary).take(column.indices)).as_py() or 0
-    return (pc.sum(_lengths(column)).as_py() or 0) if _is_view(kind) else 0
+    return (pc.sum(_lengths(column)).as_py() or 0) if kind in _VIEWS else 0
 
 
 def list_items(batch: pa.RecordBatch) -> int:
@@ -205,17 +197,13 @@ def list_items(batch: pa.RecordBatch) -> int:
 
 
 def _lengths(column: pa.Array) -> pa.Array:
-    if not _is_view(column.type):
+    if column.type not in _VIEWS:
         return pc.binary_length(column)
     if not len(column):
         return pa.array([], pa.int64())  # An empty column may lack the buffer.
     first, last = VIEW_BYTES * column.offset, VIEW_BYTES * (column.offset + len(column))
     views = memoryview(column.buffers()[1])[first:last].cast("i")  # The bytes after the last view may be incomplete.
     return pc.max_element_wise(pa.array(views[::VIEW_INTS].tolist(), pa.int64()), 0)  # Views may be invalid.
-
-
-def _is_view(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
 _HEADER, _DICTIONARY_DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3

@@ -29,10 +29,10 @@ from ...core.budget import value_bytes
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.values import NotJson, not_json
 from . import operation_members
-from .answers import failure, never, not_decoded, partitions_of, rfc3339, shown_expiry_ms, status
+from .answers import failure, never, partitions_of, rfc3339, shown_expiry_ms, status
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
 from .members import given_by
-from .operation_columns import BatchBuilder, DecodedBatch, OperationColumns, decode_by_kind
+from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch, not_decoded
 from .problems import problem
 
 MEDIA_TYPE = "application/json"
@@ -48,16 +48,17 @@ def decode(
 
     Once the deadline has `expired`, the other operations are DeadlineExceeded.
     """
-    batch, columns = BatchBuilder(), OperationColumns(spec, texts=False)
+    parts, columns = list[DecodedBatch](), OperationColumns(spec, texts=False)
     texts = yield from operation_texts(body, operations_max)
     bytes_max = PIECE_BYTES if len(body) > PIECE_BYTES else None
     for piece in chunks_of(texts, PIECE_OPERATIONS, bytes_max, lambda text: memoryview(text).nbytes):
         yield
-        if expired() and batch.count:
-            batch.skip(len(texts) - batch.count, not_decoded(spec))
+        done = sum(part.count for part in parts)
+        if done and expired():
+            parts.append(not_decoded(len(texts) - done, spec))
             break
-        batch.add(_decode_rows(columns, _parse_each(spec, body, piece, batch.count)))
-    return batch.build()
+        parts.append(_decode_rows(columns, _parse_each(spec, body, piece, done)))
+    return joined_batch(parts)
 
 
 def _decode_rows(columns: OperationColumns, raws: Sequence[values.Json | TableError]) -> DecodedBatch:

@@ -48,9 +48,9 @@ class Member(msgspec.Struct, frozen=True):
     """A member of some kinds of operations. Null is the same as absent.
 
     `parse` returns the value of the `field` for a value of JSON or of one of the `parameters`, which are headers or
-    parts of queries, or raises InvalidOperation. `form` is its type in the document, `column` that in Arrow. Values of
-    the types `cells` are decoded together; `hashable` returns such a value. If it is `lenient`, an operation of any
-    kind may have it as null, and a flag also as false. Requests that cannot have it `refuse` its parameters.
+    parts of queries, or raises InvalidOperation. `form` is its type in the document, `column` that in Arrow. Equal
+    values of the types `cells` are decoded once. If it is `lenient`, an operation of any kind may have it as null, and
+    a flag also as false. Requests that cannot have it `refuse` its parameters.
     """
 
     name: str
@@ -61,7 +61,6 @@ class Member(msgspec.Struct, frozen=True):
     cells: tuple[type, ...] = ()
     column: str = ""
     field: str = ""
-    hashable: Callable[[Any], Any] | None = None
     lenient: bool = False
     refuse: Literal["", "batch", "all"] = ""
 
@@ -89,14 +88,6 @@ def _token(raw: Any) -> operations.Token:
     if not isinstance(raw, tuple):
         raise InvalidOperation("a token must have the members writer and sequence")
     return checked_token(*raw)
-
-
-def _pair(raw: Any) -> Any:
-    """Return the writer and the sequence of a token in JSON, or the value itself if it is something else."""
-    if type(raw) is dict and raw.keys() == {"writer", "sequence"}:
-        writer, sequence = raw["writer"], raw["sequence"]
-        return (writer, sequence) if type(writer) is str and type(sequence) is int else raw
-    return raw
 
 
 def _order(raw: Any) -> int:
@@ -135,48 +126,6 @@ class Order(
     """
 
 
-IfNoneMatch: TypeAlias = Annotated[
-    bool | None,
-    PlainValidator(texts.parse_create_only),
-    WithJsonSchema({"type": "string", "enum": ["*"], "examples": ["*"]}),
-    Header(alias="If-None-Match", description="`*`: the write is applied only if the record does not exist."),
-]
-
-IfMatch: TypeAlias = Annotated[
-    tuple[str, ...] | None,
-    PlainValidator(texts.parse_if_match),
-    WithJsonSchema({"type": "string", "pattern": ETAGS, "examples": [ETAG]}),
-    Header(
-        alias="If-Match",
-        description="Comma-separated etags in quotes: the write is applied only if the record has one of these "
-        "versions. `*` is any version. For an absent record the response is 412.",
-    ),
-]
-
-TtlQuery: TypeAlias = Annotated[
-    float | None,
-    PlainValidator(texts.parse_ttl_s),
-    WithJsonSchema({"type": "number", "format": "double", "minimum": -1, "examples": [3600]}),
-    Query(
-        description="Seconds until the record expires; -1 is never. Without it a put takes the table's default, and an "
-        "update keeps the expiry that the record has. The body of an update must not have it as well.",
-    ),
-]
-
-TokenHeader: TypeAlias = Annotated[
-    operations.Token | None,
-    PlainValidator(texts.parse_token),
-    WithJsonSchema(
-        {"type": "string", "pattern": f"^.{{1,{WRITER_CHARACTERS_MAX}}}/[0-9]{{1,19}}$", "examples": ["etl-3/42"]}
-    ),
-    Header(
-        alias="Tableside-Token",
-        description="`<writer>/<sequence>`: identifies this write, so that a repetition is acknowledged and not "
-        "applied. The writer sends its sequences for one key in ascending order. A sequence is an integer from 0 to "
-        "2^63-1.",
-    ),
-]
-
 _KEY = rf'^([^"].{{0,{WRITER_CHARACTERS_MAX - 1}}}|"([^"\\]|\\["\\]){{1,{WRITER_CHARACTERS_MAX}}}")$'
 IdempotencyKey: TypeAlias = Annotated[
     operations.Token | None,
@@ -190,26 +139,65 @@ IdempotencyKey: TypeAlias = Annotated[
     ),
 ]
 
-OrderHeader: TypeAlias = Annotated[
-    int | None,
-    PlainValidator(lambda text: _order(texts.parse_digits(text))),
-    WithJsonSchema({"type": "string", "pattern": "^-?[0-9]{1,19}$", "examples": ["1732700000000000"]}),
-    Header(
-        alias="Tableside-Order",
-        description="A signed 64-bit integer, for instance the time of an event in microseconds: the write changes "
-        "only members that no write with a higher order has written.",
-    ),
-]
 
-ForgetQuery: TypeAlias = Annotated[
-    bool | None,
-    PlainValidator(partial(texts.parse_boolean, what="forget")),
-    WithJsonSchema({"type": "boolean", "default": False}),
-    Query(
-        description="`true` also removes the tokens and orders that the record remembers, for example after a write "
-        "with a wrong order. Cannot be combined with a token or an order.",
-    ),
-]
+def _header(name: str, parse: Callable[[str], Any], description: str, example: str, **schema: object) -> dict[str, Any]:
+    form = WithJsonSchema({"type": "string", **schema, "examples": [example]})
+    return {name: Annotated[Any, PlainValidator(parse), form, Header(alias=name, description=description)]}
+
+
+def _query(name: str, parse: Callable[[str], Any], description: str, **schema: object) -> dict[str, Any]:
+    return {name: Annotated[Any, PlainValidator(parse), WithJsonSchema(schema), Query(description=description)]}
+
+
+_IF_NONE_MATCH = _header(
+    "If-None-Match",
+    texts.parse_create_only,
+    "`*`: the write is applied only if the record does not exist.",
+    "*",
+    enum=["*"],
+)
+_IF_MATCH = _header(
+    "If-Match",
+    texts.parse_if_match,
+    "Comma-separated etags in quotes: the write is applied only if the record has one of these versions. `*` is any "
+    "version. For an absent record the response is 412.",
+    ETAG,
+    pattern=ETAGS,
+)
+_TTL = _query(
+    "ttl_s",
+    texts.parse_ttl_s,
+    "Seconds until the record expires; -1 is never. Without it a put takes the table's default, and an update keeps "
+    "the expiry that the record has. The body of an update must not have it as well.",
+    type="number",
+    format="double",
+    minimum=-1,
+    examples=[3600],
+)
+_TOKEN = _header(
+    "Tableside-Token",
+    texts.parse_token,
+    "`<writer>/<sequence>`: identifies this write, so that a repetition is acknowledged and not applied. The writer "
+    "sends its sequences for one key in ascending order. A sequence is an integer from 0 to 2^63-1.",
+    "etl-3/42",
+    pattern=f"^.{{1,{WRITER_CHARACTERS_MAX}}}/[0-9]{{1,19}}$",
+)
+_ORDER = _header(
+    "Tableside-Order",
+    lambda text: _order(texts.parse_digits(text)),
+    "A signed 64-bit integer, for instance the time of an event in microseconds: the write changes only members that "
+    "no write with a higher order has written.",
+    "1732700000000000",
+    pattern="^-?[0-9]{1,19}$",
+)
+_FORGET = _query(
+    "forget",
+    partial(texts.parse_boolean, what="forget"),
+    "`true` also removes the tokens and orders that the record remembers, for example after a write with a wrong "
+    "order. Cannot be combined with a token or an order.",
+    type="boolean",
+    default=False,
+)
 
 _OnlyNew = Annotated[bool | None, Field(description="Only if the record does not exist; not with `if_match`.")]
 _OnlyVersion = Annotated[
@@ -220,18 +208,14 @@ _AlsoForget = Annotated[
 ]
 _PUT, _UPDATE, _WRITES = ("put",), ("put", "update"), ("put", "update", "delete")
 
-_TOKENS = {"Tableside-Token": TokenHeader, "Idempotency-Key": IdempotencyKey}
-_ORDERS = {"Tableside-Order": OrderHeader}
-_CREATE_ONLY = {"If-None-Match": IfNoneMatch}
-
 MEMBERS = (
-    Member("if_absent", _PUT, _flag("if_absent"), _OnlyNew, _CREATE_ONLY, (bool,), "bool", lenient=True),
-    Member("if_match", _WRITES, _if_match, _OnlyVersion, {"If-Match": IfMatch}, (str,), "utf8"),
+    Member("if_absent", _PUT, _flag("if_absent"), _OnlyNew, _IF_NONE_MATCH, (bool,), "bool", lenient=True),
+    Member("if_match", _WRITES, _if_match, _OnlyVersion, _IF_MATCH, (str,), "utf8"),
     Member("return", _WRITES, _flag("return"), bool | None, {}, (bool,), field="returning"),
-    Member("ttl_s", _UPDATE, checked_ttl_s, TtlS, {"ttl_s": TtlQuery}, (int, float), "integer or double"),
-    Member("token", _WRITES, _token, Token | None, _TOKENS, (tuple,), hashable=_pair, refuse="batch"),
-    Member("order", _WRITES, _order, Order, _ORDERS, (int,), "integer", lenient=True, refuse="all"),
-    Member("forget", ("delete",), _flag("forget"), _AlsoForget, {"forget": ForgetQuery}),
+    Member("ttl_s", _UPDATE, checked_ttl_s, TtlS, _TTL, (int, float), "integer or double"),
+    Member("token", _WRITES, _token, Token | None, _TOKEN | {"Idempotency-Key": IdempotencyKey}, refuse="batch"),
+    Member("order", _WRITES, _order, Order, _ORDER, (int,), "integer", lenient=True, refuse="all"),
+    Member("forget", ("delete",), _flag("forget"), _AlsoForget, _FORGET, (bool,)),
 )
 """The members in the sequence in which they are checked."""
 

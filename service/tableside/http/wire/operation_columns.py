@@ -15,6 +15,7 @@ import orjson
 from ...core import (
     Batch,
     Changes,
+    DeadlineExceeded,
     InvalidOperation,
     Operation,
     TableError,
@@ -257,8 +258,8 @@ class OperationColumns:
             return [None] * len(cells)
 
     def _options(self, member: Member, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
-        if member.hashable is not None and not self._texts:
-            cells = list(map(member.hashable, cells))
+        if not member.cells:
+            return self._each(lambda cell: None if cell is None else member.parse(cell), cells)
         return self._distinct(member.parse, cells, member.cells, False if bool in member.cells else None)
 
     def _requested(self, cells: list[Any], keys: Sequence[Key]) -> list[Fields]:
@@ -269,35 +270,21 @@ class OperationColumns:
         return None if only is None else self._known_fields.setdefault(tuple(sorted(only)), only)
 
 
-class BatchBuilder:
-    """Joins decoded rows. Operations of one kind stay in columns. `columns` are as in `DecodedBatch`."""
+def joined_batch(parts: Sequence[DecodedBatch], columns: Collection[str] = ()) -> DecodedBatch:
+    """Join successive parts of a batch. Operations of one kind stay in columns. `columns` are as in `DecodedBatch`."""
+    errors, fields = dict[int, TableError](), list[Fields]()
+    for part in parts:
+        errors |= {len(fields) + at: error for at, error in part.errors.items()}
+        fields += part.fields or [None] * part.count
+    projects = fields.count(None) < len(fields)
+    found = [part.operations for part in parts if len(part.operations)]
+    batches = [one for one in found if isinstance(one, Batch)]
+    of_one_kind = len(batches) == len(found) and len({batch.kind for batch in batches}) == 1
+    operations = Batch.joined(batches) if of_one_kind else list(chain.from_iterable(found))
+    return DecodedBatch(operations, errors, fields if projects else None, columns)
 
-    def __init__(self, columns: Collection[str] = ()) -> None:
-        self.count = 0
-        self._columns = columns
-        self._parts: list[Sequence[Operation]] = []
-        self._errors: dict[int, TableError] = {}
-        self._fields: list[Fields] = []
 
-    def add(self, rows: DecodedBatch) -> None:
-        """Add decoded rows."""
-        self._errors.update({self.count + at: error for at, error in rows.errors.items()})
-        if len(rows.operations):
-            self._parts.append(rows.operations)
-        self._fields += rows.fields or [None] * rows.count
-        self.count += rows.count
-
-    def skip(self, count: int, error: TableError) -> None:
-        """Add rows that are not decoded."""
-        self.add(DecodedBatch([], dict.fromkeys(range(count), error)))
-
-    def build(self) -> DecodedBatch:
-        """Return the batch."""
-        projects = self._fields.count(None) < len(self._fields)
-        return DecodedBatch(self._operations(), self._errors, self._fields if projects else None, self._columns)
-
-    def _operations(self) -> Sequence[Operation]:
-        batches = [part for part in self._parts if isinstance(part, Batch)]
-        if batches and len(batches) == len(self._parts) and len({batch.kind for batch in batches}) == 1:
-            return Batch.joined(batches)
-        return list(chain.from_iterable(self._parts))
+def not_decoded(count: int, spec: TableSpec) -> DecodedBatch:
+    """Return rows that were not decoded before the deadline."""
+    error = DeadlineExceeded(f"table {spec.name!r}: the deadline was over", applied="no")
+    return DecodedBatch([], dict.fromkeys(range(count), error))

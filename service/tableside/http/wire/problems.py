@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-import orjson
-
 from ...core import JsonObject, TableError
 
 MEDIA_TYPE = "application/problem+json"
@@ -82,8 +80,3 @@ def problem(error: TableError) -> JsonObject:
     if error.retry_after_s is not None:
         details["retry_after_s"] = error.retry_after_s
     return details
-
-
-def encode(error: TableError) -> bytes:
-    """Return the problem details of an error as JSON text."""
-    return orjson.dumps(problem(error))
