@@ -74,7 +74,7 @@ def create_app(
             tracing = traces.open_tracing(settings.traces, os.environ)
             if tracing is not None:
                 middleware.spans = RequestSpans(tracing.tracer, settings.traces)
-            within = msgspec.structs.replace(environment, traces=tracing and tracing.traces)
+            within = msgspec.structs.replace(environment, traces=tracing)
             catalog = app.state.catalog = await Catalog.open(settings, within)
         except TableError as error:
             raise StartError(" ".join(error.detail.split())) from error

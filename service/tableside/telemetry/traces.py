@@ -9,10 +9,10 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Token
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from opentelemetry import context as contexts
 from opentelemetry.context import Context
@@ -33,9 +33,6 @@ from pydantic import AfterValidator, BaseModel, Field
 from .. import __version__
 from ..core import InvalidOperation, Unsupported, checked_url
 
-if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
-
 log = logging.getLogger(__name__)
 
 Attribute = str | int | float | bool
@@ -44,10 +41,26 @@ _NO_SPAN: AbstractContextManager[Span] = nullcontext(INVALID_SPAN)
 
 
 class Traces:
-    """Creates spans. A span is a child of the current span at its start, and is itself current until its end."""
+    """Creates spans with the `tracer` of a provider, which `shutdown` ends.
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+    A span is a child of the current span at its start, and is itself current until its end.
+    """
+
+    def __init__(self, tracer: Tracer, shutdown: Callable[[], None] = lambda: None) -> None:
+        self.tracer = tracer
+        self._shutdown = shutdown
+
+    async def close(self) -> None:
+        """Deliver the finished spans. Spans not delivered within `CLOSE_TIMEOUT_S` are lost."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        # The SDK's own timeouts have no effect if a collector hangs.
+        closing = threading.Thread(target=self._shutdown, name="close traces", daemon=True)
+        closing.start()
+        closing.join(CLOSE_TIMEOUT_S)
+        if closing.is_alive():
+            log.warning("spans that were not delivered within %g s are lost", CLOSE_TIMEOUT_S)
 
     def span(
         self,
@@ -63,11 +76,11 @@ class Traces:
         """
         if current_context(self) is None:
             return _NO_SPAN
-        return _Current(self._tracer.start_span(name, kind=kind, attributes=attributes, links=[*links]))
+        return _Current(self.tracer.start_span(name, kind=kind, attributes=attributes, links=[*links]))
 
     def start_span(self, name: str) -> Span | None:
         """Start a span that is never current, for a wait that ends elsewhere. The caller must end it."""
-        return None if current_context(self) is None else self._tracer.start_span(name)
+        return None if current_context(self) is None else self.tracer.start_span(name)
 
     def shared_span(self, name: str, sharers: Sequence[Span]) -> AbstractContextManager[Span]:
         """Record work shared by several spans, as a child of the first with links to and from the others.
@@ -78,7 +91,7 @@ class Traces:
             return _Current(INVALID_SPAN)
         links = [Link(sharer.get_span_context()) for sharer in sharers[1:]]
         context = set_span_in_context(sharers[0], Context())
-        span = self._tracer.start_span(name, context, attributes={"tableside.sharers": len(sharers)}, links=links)
+        span = self.tracer.start_span(name, context, attributes={"tableside.sharers": len(sharers)}, links=links)
         for sharer in sharers[1:]:
             sharer.add_link(span.get_span_context())
         return _Current(span)
@@ -152,28 +165,7 @@ class TraceSettings(BaseModel, frozen=True, extra="forbid"):
     sample: float = Field(default=0.01, ge=0, le=1)
 
 
-class Tracing:
-    """The tracer of one process: `tracer` for requests, `traces` for the spans within them."""
-
-    def __init__(self, provider: "TracerProvider") -> None:
-        self._provider = provider
-        self.tracer = provider.get_tracer("tableside", __version__)
-        self.traces = Traces(self.tracer)
-
-    async def close(self) -> None:
-        """Deliver the finished spans. Spans not delivered within `CLOSE_TIMEOUT_S` are lost."""
-        await asyncio.to_thread(self._close)
-
-    def _close(self) -> None:
-        # The SDK's own timeouts have no effect if a collector hangs.
-        closing = threading.Thread(target=self._provider.shutdown, name="close traces", daemon=True)
-        closing.start()
-        closing.join(CLOSE_TIMEOUT_S)
-        if closing.is_alive():
-            log.warning("spans that were not delivered within %g s are lost", CLOSE_TIMEOUT_S)
-
-
-def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Tracing | None:
+def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Traces | None:
     """Start tracing if there is an endpoint.
 
     Raise Unsupported if the exporter is not installed, InvalidOperation if a variable has a value that it cannot use.
@@ -190,9 +182,10 @@ def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Tra
         if environment.get(name):
             log.warning("%s has no effect: %s", name, instead)
     try:
-        return Tracing(span_exporter.create_provider(url))
+        provider = span_exporter.create_provider(url)
     except ValueError as error:
         raise InvalidOperation(f"a variable OTEL_BSP_… is not valid: {error}") from error
+    return Traces(provider.get_tracer("tableside", __version__), provider.shutdown)
 
 
 def trace_endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:

@@ -28,7 +28,7 @@ from ...core import (
 )
 from ..responses import problem_response
 from ..wire import json_batch, operation_members
-from ..wire.answers import RECORD_NOT_FOUND, partitions_of, rfc3339, shown_expiry_ms, status
+from ..wire.answers import RECORD_NOT_FOUND, rfc3339, shown_expiry_ms, status
 from ..wire.members import OF_KIND, OUTCOME_MEMBERS, given_by
 from ..wire.operation_members import choose_partitions, operation_partitions, update_members
 from ..wire.projections import project_value
@@ -367,7 +367,8 @@ class RecordResponse(Response):
             self.raw_headers.append((b"etag", b'"%b"' % outcome.etag.encode()))
         if expires_ms := shown_expiry_ms(outcome):
             self.raw_headers.append((b"tableside-expires-at", rfc3339(expires_ms).encode()))
-        for name, member in given_by(outcome):
-            self.raw_headers.append((b"tableside-%b" % name.encode(), orjson.dumps(member)))
-        if partitions_of(outcome) == ():
-            self.raw_headers.append((b"tableside-dropped", b"true"))
+        if isinstance(outcome, Written):
+            for name, member in given_by(outcome):
+                self.raw_headers.append((b"tableside-%b" % name.encode(), orjson.dumps(member)))
+            if outcome.partitions == ():
+                self.raw_headers.append((b"tableside-dropped", b"true"))

@@ -18,7 +18,7 @@ import msgspec
 from fastapi import APIRouter, params
 from fastapi.routing import APIRoute
 from pydantic import PlainValidator
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
@@ -120,12 +120,8 @@ class ServiceRequest(Request):
         declared = self.header("content-length")
         if declared is not None and int(declared) > bytes_max:
             raise TooLarge(f"a body may have at most {bytes_max} bytes")
-        chunks, size_bytes, more = [], 0, True
-        while more:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            chunk, more = message.get("body", b""), message.get("more_body", False)
+        chunks, size_bytes = [], 0
+        async for chunk in self.stream():
             size_bytes += len(chunk)
             if size_bytes > bytes_max:
                 raise TooLarge(f"a body may have at most {bytes_max} bytes")

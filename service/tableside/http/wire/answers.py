@@ -31,11 +31,11 @@ def failure(outcome: Outcome) -> TableError | None:
 
 def status(outcome: Outcome) -> int:
     """Return the status of the single request that has this outcome."""
-    if (error := failure(outcome)) is not None:
-        return problems.status(error)
-    if isinstance(outcome, Written) and outcome.created:
-        return 201
-    return 200 if isinstance(outcome, Record) or value_bytes([outcome]) else 204
+    if isinstance(outcome, Record):
+        return 200
+    if isinstance(outcome, Written):
+        return 201 if outcome.created else 200 if value_bytes([outcome]) else 204
+    return problems.status(RECORD_NOT_FOUND if outcome is None else outcome)
 
 
 def shown_expiry_ms(outcome: Outcome) -> int:

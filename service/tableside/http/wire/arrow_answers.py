@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core import Outcome, Record, Results, TableError, Written
+from ...core import Outcome, PartitionOutcome, Record, Results, TableError, Written
 from ...core.concurrency import Pieces
 from .answers import RECORD_NOT_FOUND, failure, partitions_of, shown_expiry_ms, status
 from .body_parts import Encoded, binary_column, encode_stream
@@ -31,12 +31,10 @@ def encode(
     table, `partitions` and `dropped` are the last ones.
     """
     columns = yield from _columns(outcomes, members)
-    if partitioned and isinstance(outcomes, Results):
-        columns["partitions"] = _repeated(None, _partitions_type(members), len(outcomes))
-        columns["dropped"] = _repeated(False, pa.bool_(), len(outcomes))
-    elif partitioned:
-        columns["partitions"] = yield from _partitions(outcomes, members)
-        columns["dropped"] = pa.array([partitions_of(one) == () for one in outcomes], pa.bool_())
+    if partitioned:
+        partitions = [None] * len(outcomes) if isinstance(outcomes, Results) else list(map(partitions_of, outcomes))
+        columns["partitions"] = yield from _partitions(partitions, members)
+        columns["dropped"] = pa.array([each == () for each in partitions], pa.bool_())
     return encode_stream(pa.record_batch(columns))
 
 
@@ -132,15 +130,8 @@ def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
     return pc.binary_join_element_wise(pc.utf8_replace_slice(times, 10, 11, "T"), "Z", "")
 
 
-def _partitions_type(members: Members) -> pa.DataType:
-    """Return the type of the column of partitions, without times of expiry."""
-    outcome = [(member.name, member.type) for member in members]
-    return pa.list_(pa.struct([("partition", pa.int32()), *_COLUMNS.items(), *outcome]))
-
-
-def _partitions(outcomes: Sequence[Outcome], members: Members) -> Pieces[pa.Array]:
+def _partitions(lists: Sequence[Sequence[PartitionOutcome] | None], members: Members) -> Pieces[pa.Array]:
     """Return a column with a list per answer: its answers by partition, or null if it has none."""
-    lists = list(map(partitions_of, outcomes))
     flat = [part for one in lists if one is not None for part in one]
     columns = {
         "partition": pa.array([part.partition for part in flat], pa.int32()),

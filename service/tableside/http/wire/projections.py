@@ -90,19 +90,32 @@ def project_outcomes(
     gets = results is not None and results.kind is Record and results.value_bytes <= COLUMN_BYTES_MAX
     if results is not None and gets and (common := _common(fields)) is not None:
         return (yield from _project_column(results, common, expired))
-    projector = _Projector()
+    # Gets of the same record have the same object as value. The outcomes keep these objects alive.
+    reduced: dict[tuple[int, frozenset[str]], bytes] = {}
+    decoded_bytes = piece_bytes = 0
     refusal: TableError | None = None
+
+    def reduce(only: frozenset[str], value: bytes) -> bytes:
+        nonlocal piece_bytes
+        if (known := reduced.get((id(value), only))) is None:
+            piece_bytes += max(len(value), _VALUE_BYTES)
+            known = project_value(value, only)
+            if len(value) >= LARGE_BYTES:
+                reduced[id(value), only] = known
+        return known
+
     found: list[Outcome] = []
     for outcome, only in zip(outcomes, fields, strict=True):
         if only is None or outcome is None:
             found.append(outcome)
-        elif refusal is not None:
-            found.append(refusal if isinstance(outcome, Record) else with_values(outcome, lambda value: None))
+        elif isinstance(outcome, Record):
+            found.append(refusal or replace(outcome, value=reduce(only, outcome.value)))
         else:
-            found.append(projector.project(outcome, only))
-        if projector.piece_bytes >= PIECE_BYTES:
+            found.append(with_values(outcome, partial(reduce, only) if refusal is None else lambda value: None))
+        if piece_bytes >= PIECE_BYTES:
+            decoded_bytes, piece_bytes = decoded_bytes + piece_bytes, 0
             yield
-            refusal = NOT_PROJECTED if expired() else projector.next_piece()
+            refusal = NOT_PROJECTED if expired() else _TOO_MUCH if decoded_bytes >= DECODED_BYTES_MAX else None
     return found
 
 
@@ -119,37 +132,6 @@ def _project_column(results: Results, fields: frozenset[str], expired: Callable[
         found += [None if value is None else reduce(value) for value in values]
         yield
     return Results(Record, {**results.columns, "value": found}, failed)
-
-
-class _Projector:
-    """Reduces values. `piece_bytes` counts the bytes that were decoded for the current piece."""
-
-    def __init__(self) -> None:
-        self.piece_bytes = self._decoded_bytes = 0
-        # Gets of the same record have the same object as value. The outcomes keep these objects alive.
-        self._large: dict[tuple[int, frozenset[str]], bytes] = {}
-
-    def next_piece(self) -> TableError | None:
-        """Begin another piece. Return an error if too much was decoded."""
-        self._decoded_bytes += self.piece_bytes
-        self.piece_bytes = 0
-        return _TOO_MUCH if self._decoded_bytes >= DECODED_BYTES_MAX else None
-
-    def project(self, outcome: Record | Written | TableError, fields: frozenset[str]) -> Outcome:
-        """Reduce the values of one outcome."""
-        if isinstance(outcome, Record):
-            return Record(self._reduce(outcome.value, fields), outcome.etag, outcome.expires_ms, outcome.age_s)
-        return with_values(outcome, lambda value: self._reduce(value, fields))
-
-    def _reduce(self, value: bytes, fields: frozenset[str]) -> bytes:
-        if len(value) < LARGE_BYTES:
-            self.piece_bytes += max(len(value), _VALUE_BYTES)
-            return _project(value, fields)
-        known = id(value), fields
-        if (reduced := self._large.get(known)) is None:
-            self.piece_bytes += len(value)
-            reduced = self._large[known] = project_value(value, fields)
-        return reduced
 
 
 def with_values(outcome: Written | TableError, change: Callable[[bytes], bytes | None]) -> Written | TableError:
