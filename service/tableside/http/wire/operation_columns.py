@@ -32,6 +32,8 @@ from .projections import Fields, fields_of
 _FIELDS = {"update": "changes"} | {member.name: member.field for member in MEMBERS if member.field}
 """The fields of operations that have another name than the member."""
 
+_TEXTS = frozenset({bytes, str})
+
 _NEEDED = {"put": "value", "update": "update"}
 """The member that an operation must have besides the key."""
 
@@ -90,8 +92,6 @@ class OperationColumns:
         self._spec = spec
         self._texts = texts
         self._doubtful: set[int] = set()
-        # By text, because a batch often has the same update for many records.
-        self._changes: dict[bytes | str, Changes | None] = {}
         self._known_fields: dict[tuple[str, ...], Fields] = {}
         self._decoders: dict[str, Callable[[list[Any], Sequence[Key]], list[Any]]] = {
             "value": self._values,
@@ -224,19 +224,13 @@ class OperationColumns:
             return b""
 
     def _updates(self, cells: list[Any], keys: Sequence[Key]) -> list[Changes | None]:
-        texts = self._as_texts(cells)
-        for text in set(texts) - self._changes.keys() - {None}:
-            try:
-                self._changes[text] = packed(updates.parse(values.parse(text)))
-            except TableError:
-                self._changes[text] = None
-        column = [self._changes.get(text) if text is not None else None for text in texts]
-        if None in column:
-            self._doubtful.update(at for at, changes in enumerate(column) if changes is None)
+        # A batch often has the same update for many records.
+        column = self._distinct(lambda text: packed(updates.parse(values.parse(text))), self._as_texts(cells), _TEXTS)
+        self._doubtful.update(at for at, changes in enumerate(column) if changes is None)
         return column
 
     def _defaults(self, cells: list[Any], keys: Sequence[Key]) -> list[bytes | None]:
-        return self._distinct(self._default, self._as_texts(cells), {bytes, str})
+        return self._distinct(self._default, self._as_texts(cells), _TEXTS)
 
     def _default(self, text: bytes | str) -> bytes:
         self._spec.check_value(text)
