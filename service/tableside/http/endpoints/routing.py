@@ -18,7 +18,7 @@ import msgspec
 from fastapi import APIRouter, params
 from fastapi.routing import APIRoute
 from pydantic import PlainValidator
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
@@ -120,8 +120,12 @@ class ServiceRequest(Request):
         declared = self.header("content-length")
         if declared is not None and int(declared) > bytes_max:
             raise TooLarge(f"a body may have at most {bytes_max} bytes")
-        chunks, size_bytes = [], 0
-        async for chunk in self.stream():
+        chunks, size_bytes, more = [], 0, True
+        while more:  # Starlette's generator takes longer than the rest of a write.
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunk, more = message.get("body", b""), message.get("more_body", False)
             size_bytes += len(chunk)
             if size_bytes > bytes_max:
                 raise TooLarge(f"a body may have at most {bytes_max} bytes")
@@ -339,8 +343,11 @@ class Router:
             if (match := pattern.fullmatch(path)) is None:
                 continue
             found = match.groups()
-            scope[SCOPE_KEY].path = (_table_name(found[0], method), *found[1:]) if of_table else found
-            scope["path_params"] = match.groupdict()
+            if of_table:
+                found = (_table_name(found[0], method), *found[1:])
+            else:
+                scope["path_params"] = match.groupdict()
+            scope[SCOPE_KEY].path = found
             if method not in by_method:
                 raise MethodNotAllowed(by_method)
             return by_method[method]

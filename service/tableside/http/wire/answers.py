@@ -34,7 +34,8 @@ def status(outcome: Outcome) -> int:
     if isinstance(outcome, Record):
         return 200
     if isinstance(outcome, Written):
-        return 201 if outcome.created else 200 if value_bytes([outcome]) else 204
+        returned = outcome.value is not None or (outcome.partitions and value_bytes([outcome]))
+        return 201 if outcome.created else 200 if returned else 204
     return problems.status(RECORD_NOT_FOUND if outcome is None else outcome)
 
 
