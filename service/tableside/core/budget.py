@@ -113,11 +113,9 @@ def value_bytes(outcomes: Iterable[object]) -> int:
         return outcomes.value_bytes
     size_bytes = 0
     for outcome in outcomes:
-        if isinstance(outcome, Record):
-            size_bytes += len(outcome.value)
-        elif isinstance(outcome, Written | TableError):
-            size_bytes += len(outcome.value or b"") if isinstance(outcome, Written) else 0
-            size_bytes += value_bytes([part.outcome for part in outcome.partitions or ()])
+        size_bytes += len(getattr(outcome, "value", None) or b"")
+        if parts := getattr(outcome, "partitions", None):
+            size_bytes += value_bytes([part.outcome for part in parts])
     return size_bytes
 
 

@@ -54,6 +54,8 @@ def bounded(outcomes: Sequence[Outcome], bytes_max: int) -> Pieces[list[Outcome]
 
     Later gets are NOT_READ, and later writes have no value, as if the client had not requested it.
     """
+    if value_bytes(outcomes) <= bytes_max:
+        return [*outcomes]
     total_bytes, found = 0, list[Outcome]()
     for some in chunks_of(outcomes, PIECE_OPERATIONS):
         for outcome in some:
@@ -71,7 +73,7 @@ def bounded(outcomes: Sequence[Outcome], bytes_max: int) -> Pieces[list[Outcome]
 def rfc3339(expires_ms: int) -> str:
     """Format Unix milliseconds as an RFC 3339 time in UTC."""
     seconds, milliseconds = divmod(expires_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z"
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{milliseconds:03}Z"
 
 
 def never() -> bool:

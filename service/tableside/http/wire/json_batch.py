@@ -29,7 +29,7 @@ from ...core.budget import value_bytes
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.values import NotJson, not_json
 from . import operation_members
-from .answers import failure, never, partitions_of, rfc3339, shown_expiry_ms, status
+from .answers import RECORD_NOT_FOUND, never, partitions_of, rfc3339, status
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
 from .members import given_by
 from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch, not_decoded
@@ -130,7 +130,7 @@ def encode(outcomes: Sequence[Outcome]) -> Pieces[Encoded]:
 
 def _answers(outcomes: Sequence[Outcome], separator: bytes) -> list[bytes]:
     """Return the pieces of some answers, which follow a separator."""
-    if isinstance(outcomes, Results) and _is_plain(outcomes):
+    if isinstance(outcomes, Results) and outcomes.has_only("value" if outcomes.kind is Record else "etag", "etag"):
         return [separator, b",".join(_plain_answers(outcomes))]
     parts = list[bytes]()
     for outcome in outcomes:
@@ -139,19 +139,19 @@ def _answers(outcomes: Sequence[Outcome], separator: bytes) -> list[bytes]:
     return parts
 
 
-def _is_plain(results: Results) -> bool:
-    """Return whether no operation failed, and the answers have no members except the value and the etag."""
-    return not results.failed and results.has_only("value" if results.kind is Record else "etag", "etag")
-
-
 def _plain_answers(results: Results) -> list[bytes]:
+    """Encode answers whose only members are the value and the etag, or an error."""
     etags = results.cells("etag")
     if results.kind is Written:
-        return [b'{"status":204,"etag":"%b"}' % etag.encode() if etag else b'{"status":204}' for etag in etags]
-    return [
-        _NOT_FOUND if value is None else b'{"status":200,"value":%b,"etag":"%b"}' % (value, etag.encode())
-        for value, etag in zip(results.cells("value"), etags, strict=True)
-    ]
+        answers = [b'{"status":204,"etag":"%b"}' % etag.encode() if etag else b'{"status":204}' for etag in etags]
+    else:
+        answers = [
+            b'{"status":200,"value":%b,"etag":"%b"}' % (value, etag.encode()) if value and etag else _NOT_FOUND
+            for value, etag in zip(results.cells("value"), etags, strict=True)
+        ]
+    for at, error in results.failed.items():
+        answers[at] = b"{%b}" % b"".join(_members(error))
+    return answers
 
 
 def encode_partitions(parts: Iterable[PartitionOutcome]) -> bytes:
@@ -163,15 +163,15 @@ def encode_partitions(parts: Iterable[PartitionOutcome]) -> bytes:
 def _members(outcome: Outcome) -> list[bytes]:
     """Return the pieces of an answer's members. Its value is not copied until the pieces are joined."""
     parts = [b'"status":%d' % status(outcome)]
-    if (error := failure(outcome)) is not None:
-        parts.append(b',"error":' + orjson.dumps(problem(error)))
-    elif isinstance(outcome, Record | Written):
+    if outcome is None or isinstance(outcome, TableError):
+        parts.append(b',"error":' + orjson.dumps(problem(RECORD_NOT_FOUND if outcome is None else outcome)))
+    else:
         if outcome.value is not None:
             parts += (b',"value":', outcome.value)
         if outcome.etag is not None:
             parts.append(b',"etag":"%b"' % outcome.etag.encode())
-        if expires_ms := shown_expiry_ms(outcome):
-            parts.append(b',"expires_at":"%b"' % rfc3339(expires_ms).encode())
+        if outcome.expires_ms and outcome.value is not None:
+            parts.append(b',"expires_at":"%b"' % rfc3339(outcome.expires_ms).encode())
         for name, member in given_by(outcome):
             parts.append(b',"%b":%b' % (name.encode(), orjson.dumps(member)))
     if (partitions := partitions_of(outcome)) is not None:
