@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import STARTUP_FAILURE
 
 from ..http import DRAINING_KEY, PROBES, problem_response
-from ..http.wire.problems import NotFound
+from ..http.wire import problems
 from ..settings import LimitSettings
 from .connection import HttpConnection
 from .exchange import SharedState
@@ -223,7 +223,7 @@ def probes_only(app: ASGIApp) -> ASGIApp:
         if scope["path"] in PROBES:
             await app(scope, receive, send)
             return
-        error = NotFound("this port serves only probes and metrics")
+        error = problems.NotFound("this port serves only probes and metrics")
         await problem_response(error)(scope, receive, send)
 
     return serve
