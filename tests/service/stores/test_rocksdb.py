@@ -284,6 +284,23 @@ async def test_a_record_of_another_tool_is_read_and_written(tmp_path: Path) -> N
         assert await one(store, Get("b")) is None
 
 
+async def test_the_format_of_1_0_stays_readable(tmp_path: Path) -> None:
+    version, expiry = b"\0" * 7 + b"\x07", b"\0\0\x04" + b"\0" * 5
+    writer, orders = b"\x01\0\x01w" + b"\0" * 7 + b"\x05", b'{"":20}'
+    async with raw(tmp_path) as found:
+        found[b"t\0plain"] = b"\x01\0" + version + b'{"n":1}'
+        found[b"t\0full"] = b"\x01\x0b" + version + expiry + writer + b"\0\0\0\x07" + orders + b'{"n":2}'
+        found[b"t\0deleted"] = b"\x01\x07" + version + expiry + writer
+    async with database(tmp_path) as backend:
+        store = await backend.store(TableSpec("t"))
+        assert (await value(store, "plain"), await etag(store, "plain")) == ({"n": 1}, "0" * 15 + "7")
+        assert (await value(store, "full"), (await record(store, "full")).expires_ms) == ({"n": 2}, 2**42)
+        assert (await written(store, put("full", {}, order=19))).superseded
+        assert (await written(store, put("full", {}, token=Token("w", 5)))).replayed
+        assert await one(store, Get("deleted")) is None
+        assert (await written(store, Delete("deleted", token=Token("w", 5)))).replayed
+
+
 JUNK = [
     b"",
     b"\x01",
