@@ -19,9 +19,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY scripts/hatch_build.py scripts/state_jar.py scripts/
 COPY service service
 COPY spark_client spark_client
-ARG VERSION=0+unknown
 RUN set -eu; \
-    export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_TABLESIDE="${VERSION}"; \
     tools/bin/pip wheel --no-deps --no-index --no-build-isolation --wheel-dir dist .; \
     tools/bin/pip --python /opt/tableside/bin/python3 install --no-deps --no-index --no-compile dist/*.whl; \
     cd /opt/tableside; \
@@ -48,7 +46,7 @@ RUN python3 -c 'import tableside.app, tableside.cli'
 ENV PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     TABLESIDE_CONFIG=/etc/tableside/config.yaml
-ARG VERSION=0+unknown
+ARG VERSION=unknown
 ARG REVISION=unknown
 ARG SOURCE=unknown
 LABEL org.opencontainers.image.title="Tableside" \

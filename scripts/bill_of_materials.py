@@ -1,4 +1,4 @@
-"""Prepare bills of materials: give `cyclonedx-py environment` a project file and an environment for one extra.
+"""Prepare bills of materials: give `cyclonedx-py environment` an environment for one extra.
 
 The environment contains only the metadata of the packages, copied from the locked environment that runs this script.
 The script downloads nothing.
@@ -11,25 +11,21 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 PROJECT = "tableside"
 
 
-def command(folder: Path, project_file: Path, extra: str, version: Version) -> list[str]:
-    """Create both in a folder, and return the command that prints the bill of materials of `tableside[extra]`."""
+def command(folder: Path, project_file: Path, extra: str) -> list[str]:
+    """Create it in a folder, and return the command that prints the bill of materials of `tableside[extra]`."""
     venv.create(folder, symlinks=True)
     [site] = folder.glob("lib/python*/site-packages")
     for name in packages_of(extra):
         metadata = site / f"{name}-0.dist-info" / "METADATA"  # cyclonedx-py reads the version from this file
         metadata.parent.mkdir()
         metadata.write_text(distribution(name).read_text("METADATA") or "")
-    project = folder / "pyproject.toml"
-    # cyclonedx-py leaves out a dynamic version.
-    project.write_text(project_file.read_text().replace('dynamic = ["version"]', f'version = "{version}"'))
     # Some packages declare their licence only as text. Validation takes most of the time: a test does it.
     options = ["--spec-version=1.6", "--output-reproducible", "--gather-license-texts", "--no-validate"]
-    return [sys.executable, "-m", "cyclonedx_py", "environment", *options, f"--pyproject={project}", str(folder)]
+    return [sys.executable, "-m", "cyclonedx_py", "environment", *options, f"--pyproject={project_file}", str(folder)]
 
 
 def packages_of(extra: str) -> set[str]:

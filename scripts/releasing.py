@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from packaging.version import Version
 from servers.jdk import ensure_javac
 
 from . import bill_of_materials, changelog
-from .bootstrap import ROOT, SetupError
+from .bootstrap import PROJECT, ROOT, SetupError
 
 DIST = ROOT / "dist"
 EXTRAS = ("service", "spark")
@@ -28,6 +29,7 @@ DIGESTS = "SHA256SUMS"
 PUBLISH = """
 To publish it:
 
+  git tag --sign v{version} --message 'Tableside {version}'
   git push origin v{version}
   scripts/run uv publish dist/tableside-{version}.tar.gz dist/tableside-{version}-py3-none-any.whl
 
@@ -43,7 +45,7 @@ def main() -> None:
     if changes := run("git", "status", "--porcelain"):
         raise SetupError(f"the tree has uncommitted changes:\n{changes}")
     environment = build_environment(os.environ)
-    version = Version(run(sys.executable, "-m", "hatchling", "version", environment=environment))
+    version = Version(tomllib.loads(PROJECT.read_text())["project"]["version"])
     if not version.is_devrelease:
         check_changelog_and_chart(version)
     ensure_javac()
@@ -54,7 +56,7 @@ def main() -> None:
         arguments = ["--no-isolation", "--outdir", str(built), str(clone)]
         run(sys.executable, "-m", "build", *arguments, environment=environment)
         for extra in EXTRAS:
-            command = bill_of_materials.command(Path(temporary) / extra, clone / "pyproject.toml", extra, version)
+            command = bill_of_materials.command(Path(temporary) / extra, clone / "pyproject.toml", extra)
             bill = built / f"tableside-{version}.{extra}.cdx.json"
             run(*command, f"--output-file={bill}", environment=environment)
         write_digests(built)
@@ -76,8 +78,8 @@ def check_changelog_and_chart(version: Version) -> None:
 
 def build_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     """Return variables that set the time of all files to the commit's, and make a build without the jar fail."""
-    kept = {name: value for name, value in inherited.items() if not name.startswith("SETUPTOOLS_SCM_")}
-    return kept | {"SOURCE_DATE_EPOCH": run("git", "log", "-1", "--format=%ct"), "TABLESIDE_STATE_JAR": "required"}
+    seconds = run("git", "log", "-1", "--format=%ct")
+    return {**inherited, "SOURCE_DATE_EPOCH": seconds, "TABLESIDE_STATE_JAR": "required"}
 
 
 def write_digests(folder: Path) -> None:

@@ -14,7 +14,7 @@ VERSION = "1.2.3"
 
 @dataclass(frozen=True)
 class Released:
-    """A repository with a tagged commit and its release in `dist/`, and the output of `scripts/release`."""
+    """A repository and its release in `dist/`, and the output of `scripts/release`."""
 
     repository: Path
     said: str
@@ -42,13 +42,20 @@ class Released:
 
 
 def describe(repository: Path, version: str) -> None:
-    """Add an entry for a version to the changelog, set the appVersion of the chart, and commit both."""
+    """Set the version of the project and of the chart's image, add an entry to the changelog, and commit."""
+    set_version(repository, version)
     changelog = repository / "CHANGELOG.md"
     head, rest = changelog.read_text().split("\n## ", 1)
     changelog.write_text(f"{head}\n## [{version}] - 2026-01-02\n\n* What is new.\n\n## {rest}")
     chart = repository / "helm" / "Chart.yaml"
     chart.write_text(re.sub(r"(?m)^appVersion: .*$", f"appVersion: {version}", chart.read_text()))
     commit(repository)
+
+
+def set_version(repository: Path, version: str) -> None:
+    """Set the version of the project."""
+    project = repository / "pyproject.toml"
+    project.write_text(re.sub(r'(?m)^version = ".*"$', f'version = "{version}"', project.read_text(), count=1))
 
 
 def leave_behind(repository: Path) -> None:
@@ -73,6 +80,5 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     repository = copied(tmp_path_factory.mktemp("released") / "repository")
     git(repository, "init", "--quiet", "--initial-branch", "main")
     describe(repository, VERSION)
-    git(repository, "tag", f"v{VERSION}")
     leave_behind(repository)
     return Released(repository, module(repository, "scripts.releasing"))

@@ -22,7 +22,7 @@ BASE = "localhost/base"
 NAME = "localhost/tableside"
 ARGUMENTS = {
     "BASE": BASE,
-    "VERSION": "1.2.3.dev4+gabcdef0",
+    "VERSION": "1.2.3",
     "REVISION": "abcdef0123456789",
     "SOURCE": "https://example.org/tableside",
 }

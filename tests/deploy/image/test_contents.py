@@ -66,7 +66,7 @@ def test_it_runs_the_command_as_a_numeric_user_and_stops_on_sigterm(tableside_im
 
 def test_it_contains_only_the_locked_packages(tableside_image: Built) -> None:
     installed = dict(distributions(tableside_image.image.root))
-    assert installed.pop("tableside") == ARGUMENTS["VERSION"]
+    assert installed.pop("tableside") == importlib.metadata.version("tableside")
     assert installed == locked(tableside_image)
     assert not list(importlib.metadata.distributions(path=debian_packages(tableside_image.image.root)))
 
