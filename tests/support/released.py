@@ -14,7 +14,7 @@ VERSION = "1.2.3"
 
 @dataclass(frozen=True)
 class Released:
-    """A repository and its release in `dist/`, and the output of `scripts/release`."""
+    """A repository with a tagged commit and its release in `dist/`, and the output of `scripts/release`."""
 
     repository: Path
     said: str
@@ -80,5 +80,6 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     repository = copied(tmp_path_factory.mktemp("released") / "repository")
     git(repository, "init", "--quiet", "--initial-branch", "main")
     describe(repository, VERSION)
+    git(repository, "tag", f"v{VERSION}")
     leave_behind(repository)
     return Released(repository, module(repository, "scripts.releasing"))

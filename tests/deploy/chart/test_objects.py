@@ -72,7 +72,7 @@ def test_the_packaged_chart_renders_the_same_objects(tmp_path: Path) -> None:
     with helm_python.Chart.load(CHART) as loose, helm_python.Chart.load(packed) as chart:
         made = chart.render(values, name="demo", namespace="tables")
         expected = loose.render(values, name="demo", namespace="tables")
-    assert {name: text.replace("tableside-1.2.3", "tableside-0.1.0") for name, text in made.items()} == expected
+    assert {name: text.replace("tableside-1.2.3", "tableside-1.0.0") for name, text in made.items()} == expected
     assert "ask" in expected["tableside/templates/tests/ask.yaml"]
     assert "schemaVersion" in expected["tableside/templates/dashboard.yaml"]
 
