@@ -118,9 +118,9 @@ def backup(
 
     with _printed_errors():
         started = time.monotonic()
-        path, contents = back_up(_rocksdb(store, config), folder)
+        path, inventory = back_up(_rocksdb(store, config), folder)
         took_s = time.monotonic() - started
-        typer.echo(f"{path}: {contents.entries} entries, {contents.size_bytes} bytes, {took_s:.1f} s")
+        typer.echo(f"{path}: {inventory.entries} entries, {inventory.size_bytes} bytes, {took_s:.1f} s")
         for older in remove_older(folder, keep) if keep else ():
             typer.echo(f"{older}: removed")
 
@@ -135,8 +135,8 @@ def restore(
     from .stores.rocksdb import restore
 
     with _printed_errors():
-        contents = restore(path, settings := _rocksdb(store, config))
-        typer.echo(f"{settings.directory}: {contents.entries} entries, {contents.size_bytes} bytes")
+        inventory = restore(path, settings := _rocksdb(store, config))
+        typer.echo(f"{settings.directory}: {inventory.entries} entries, {inventory.size_bytes} bytes")
 
 
 def _rocksdb(store: str, config: Path | None) -> "RocksdbSettings":

@@ -42,8 +42,8 @@ async def test_a_backup_is_one_state_with_every_write_acknowledged_before_it(tmp
         await asyncio.sleep(0.2)
         before, restored = acknowledged, at(tmp_path / f"restored-{number}")
         now = START + timedelta(seconds=number)
-        backup, contents = await asyncio.to_thread(back_up, at(tmp_path / "data"), tmp_path / "backups", now)
-        assert await asyncio.to_thread(restore, backup, restored) == contents
+        backup, inventory = await asyncio.to_thread(back_up, at(tmp_path / "data"), tmp_path / "backups", now)
+        assert await asyncio.to_thread(restore, backup, restored) == inventory
         copy = await RocksdbBackend.open(restored)
         keys = await scanned(await copy.store(TableSpec("t")), limit=1000)
         await copy.close()
@@ -87,8 +87,8 @@ def backup(tmp_path: Path) -> Path:
         with_entries[b"t\0%06d" % number] = random.Random(number).randbytes(100)
     with_entries.close()
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "data").iterdir()}
-    made, contents = back_up(at(tmp_path / "data"), tmp_path / "backups", START)
-    assert (contents.entries, contents.size_bytes) == (5000, 5000 * (8 + 100))
+    made, inventory = back_up(at(tmp_path / "data"), tmp_path / "backups", START)
+    assert (inventory.entries, inventory.size_bytes) == (5000, 5000 * (8 + 100))
     assert {file: file.stat().st_mtime_ns for file in (tmp_path / "data").iterdir()} == before
     return made
 
@@ -108,10 +108,10 @@ def change_an_entry(backup: Path) -> None:
 
 DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (flip_a_byte, "failed: Corruption: block checksum mismatch"),
-    (change_an_entry, "is damaged: it has Contents"),
+    (change_an_entry, "is damaged: it has Inventory"),
     (lambda backup: next(backup.glob("*.sst")).unlink(), "cannot be read: .*No such file"),
-    (lambda backup: (backup / "contents.json").unlink(), "is not a backup"),
-    (lambda backup: (backup / "contents.json").write_text("{}"), "is not a backup"),
+    (lambda backup: (backup / "inventory.json").unlink(), "is not a backup"),
+    (lambda backup: (backup / "inventory.json").write_text("{}"), "is not a backup"),
 ]
 
 

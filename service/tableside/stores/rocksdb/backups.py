@@ -29,14 +29,14 @@ OPEN_PAUSE_S = 0.1
 BATCH_BYTES = 2**20
 
 NAME = "%Y%m%dT%H%M%SZ"
-CONTENTS_FILE = "contents.json"
+INVENTORY_FILE = "inventory.json"
 """The last file of a backup. A directory without it is not a backup."""
 
 UNFINISHED = ".tableside-unfinished"
 """The name of a copy in progress, or of a removal. The next copy in the folder removes one that was interrupted."""
 
 
-class Contents(msgspec.Struct, frozen=True):
+class Inventory(msgspec.Struct, frozen=True):
     """The number of a database's entries, the size of their keys and values in bytes, and a digest of them in order."""
 
     entries: int
@@ -44,7 +44,7 @@ class Contents(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def back_up(settings: RocksdbSettings, folder: Path, now: datetime | None = None) -> tuple[Path, Contents]:
+def back_up(settings: RocksdbSettings, folder: Path, now: datetime | None = None) -> tuple[Path, Inventory]:
     """Copy a database to a new directory in `folder`, which is named by the time in UTC. Return both.
 
     Every write that was acknowledged before the call is in it. Raise InvalidOperation, StoreUnavailable or OSError, and
@@ -52,19 +52,19 @@ def back_up(settings: RocksdbSettings, folder: Path, now: datetime | None = None
     """
     backup = folder / (now or datetime.now(UTC)).strftime(NAME)
     with _state_of(Path(settings.directory), settings) as source, _new_directory(backup) as copy:
-        contents = _copy(source, copy, settings)
-        (copy / CONTENTS_FILE).write_bytes(msgspec.json.encode(contents))
-        _sync(copy / CONTENTS_FILE)
-    return backup, contents
+        inventory = _copy(source, copy, settings)
+        (copy / INVENTORY_FILE).write_bytes(msgspec.json.encode(inventory))
+        _sync(copy / INVENTORY_FILE)
+    return backup, inventory
 
 
-def restore(backup: Path, settings: RocksdbSettings) -> Contents:
+def restore(backup: Path, settings: RocksdbSettings) -> Inventory:
     """Copy a backup to the database's directory, which must be absent or empty.
 
     Raise InvalidOperation, and leave the directory as it is, if it has files or the backup is damaged.
     """
     try:
-        expected = msgspec.json.decode((backup / CONTENTS_FILE).read_bytes(), type=Contents)
+        expected = msgspec.json.decode((backup / INVENTORY_FILE).read_bytes(), type=Inventory)
     except (OSError, msgspec.MsgspecError) as error:
         raise InvalidOperation(f"{backup} is not a backup: {first_line(error)}") from error
     with _state_of(backup, settings) as source, _new_directory(Path(settings.directory)) as copy:
@@ -75,7 +75,7 @@ def restore(backup: Path, settings: RocksdbSettings) -> Contents:
 
 def remove_older(folder: Path, keep: int) -> list[Path]:
     """Remove all but the last `keep` backups in a folder, at least one. Return what was removed."""
-    older = sorted(file.parent for file in folder.glob(f"????????T??????Z/{CONTENTS_FILE}"))[: -max(1, keep)]
+    older = sorted(file.parent for file in folder.glob(f"????????T??????Z/{INVENTORY_FILE}"))[: -max(1, keep)]
     with _locked(folder):
         for backup in older:
             shutil.rmtree(backup.rename(folder / UNFINISHED))
@@ -179,13 +179,13 @@ def _sync(path: Path) -> None:
         os.close(opened)
 
 
-def _copy(source: Rdict, target: Path, settings: RocksdbSettings) -> Contents:
+def _copy(source: Rdict, target: Path, settings: RocksdbSettings) -> Inventory:
     """Write all entries to a new database, and read them again. Raise StoreUnavailable if they differ."""
     with closing(_open(str(target), settings, AccessType.read_write())) as database:
-        written = _contents(_written(entries(source), database))
+        written = _inventory(_written(entries(source), database))
         database.flush()
     with closing(_open(str(target), settings, AccessType.read_only())) as database:
-        if (found := _contents(entries(database))) != written:
+        if (found := _inventory(entries(database))) != written:
             raise StoreUnavailable(f"{target} has {found} instead of {written}")
     return written
 
@@ -202,13 +202,13 @@ def _written(found: Iterable[Item], database: Rdict) -> Iterator[Item]:
     database.write(batch, _UNLOGGED)
 
 
-def _contents(found: Iterable[Item]) -> Contents:
+def _inventory(found: Iterable[Item]) -> Inventory:
     count, size_bytes, digest = 0, 0, sha256()
     for key, value in found:
         count += 1
         size_bytes += len(key) + len(value)
         digest.update(b"%d,%d,%b%b" % (len(key), len(value), key, value))
-    return Contents(count, size_bytes, digest.hexdigest())
+    return Inventory(count, size_bytes, digest.hexdigest())
 
 
 _UNLOGGED = WriteOptions()
