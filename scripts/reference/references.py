@@ -1,4 +1,4 @@
-"""The generated pages and figures, their generators, and checks whether they are up to date."""
+"""The generated pages, figures and schema of the chart, their generators, and checks whether they are up to date."""
 
 from collections.abc import Callable
 from functools import partial

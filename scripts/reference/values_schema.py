@@ -1,7 +1,7 @@
 """The part of the chart's `values.schema.json` that validates `config`, from the models of the configuration.
 
-It rejects only what `tableside check` rejects: a text with a variable such as `${NAME}` is accepted everywhere, and so
-are stores of plug-ins and the options of their tables.
+It accepts what `tableside check` accepts, except booleans that are not `true` or `false`, such as 1. A text with a
+variable such as `${NAME}` is accepted everywhere, and so are stores of plug-ins and the options of their tables.
 """
 
 import json
