@@ -130,6 +130,7 @@ def _logs(files: dict[str, bool]) -> dict[str, bool]:
 def _open(path: str, settings: RocksdbSettings, access: AccessType) -> Rdict:
     small = settings.model_copy(update={"block_cache_bytes": 2**24, "row_cache_bytes": 2**20})
     options = database_options(small, indexes_in_cache=True)
+    options.set_max_open_files(-1)  # the default: opening the database opens all of its table files
     return Rdict(path, options, {"default": options}, access)
 
 
