@@ -1,21 +1,22 @@
 """Writes to a store that supports only compare-and-set: read the records, decide, replace unchanged ones.
 
-A batch takes one round trip to read and one to write. If another writer changed a record first, its write is retried
-alone, under a lock that excludes the other writers of this process. So, of many writers of one record in this process,
-each conflicts only with other processes. The store implements `VersionedRecords` to read and replace records.
+A batch takes one round trip to read and one to write. If another writer changed a record first, its write is tried
+again. Writes of one record in this process take turns, so each conflicts only with other processes. The store
+implements `VersionedRecords` to read and replace records.
 """
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Protocol, cast
-from weakref import WeakValueDictionary
 
 import msgspec
 
-from .concurrency import Yielder, exponential_backoff_s, gather_bounded
+from .concurrency import Yielder, exponential_backoff_s
 from .errors import Contended, DeadlineExceeded, RecordUnreadable, TableError
 from .operations import Key, Operation, Outcome, Write
 from .store import Clock, TableSpec, now_ms
@@ -23,9 +24,6 @@ from .transitions import Changed, Stored, transition
 
 ATTEMPTS_MAX = 64
 """Maximum number of attempts of one write before it fails with Contended."""
-
-CONTENDED_CONCURRENCY_MAX = 16
-"""Maximum number of contended records of one batch that are retried concurrently."""
 
 BACKOFF_S = 0.002
 BACKOFF_MAX_S = 0.25
@@ -39,11 +37,16 @@ class VersionedRecord(msgspec.Struct, frozen=True):
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """One record to replace: its current version, and the new one (`changed.stored`, None removes the record)."""
+    """One record to replace: what was found, and the new record (`changed.stored`, None removes the record)."""
 
     write: Write
-    version: Any
+    found: VersionedRecord
     changed: Changed
+
+    @property
+    def version(self) -> Any:
+        """Return the version of the record that was found."""
+        return self.found.version
 
 
 class VersionedRecords(Protocol):
@@ -79,34 +82,56 @@ class CompareAndSet:
         self._clock = clock
         self._etag = etag
         self._jitter = jitter
-        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._last: dict[Key, asyncio.Future[None]] = {}
 
     async def apply(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Apply writes with distinct keys, and return their outcomes in the same order."""
         writes = cast("Sequence[Write]", operations)
-        outcomes: list[Outcome] = [None] * len(writes)
-        busy = [self.is_contended(write.key) for write in writes]
-        direct = [index for index, is_busy in enumerate(busy) if not is_busy]
-        retried = [index for index, is_busy in enumerate(busy) if is_busy]
-        for index, outcome in zip(direct, await self._attempt([writes[index] for index in direct], until), strict=True):
-            if outcome is False:
-                retried.append(index)
-            else:
-                outcomes[index] = _final(outcome)
-        retries = [self._write_alone(writes[index], until) for index in retried]
-        for index, final in zip(retried, await gather_bounded(retries, CONTENDED_CONCURRENCY_MAX), strict=True):
-            outcomes[index] = final
-        return outcomes
+        if not writes:
+            return []
+        async with self._turn([write.key for write in writes], until):
+            return await self._attempt_until_applied(writes, until)
 
     def is_contended(self, key: Key) -> bool:
-        """Return whether a writer of this process retries a write to the record. Others should wait for it."""
-        lock = self._locks.get(key) if self._locks else None
-        return lock is not None and lock.locked()
+        """Return whether a write of the record is in progress in this process. Others should wait for it."""
+        return key in self._last
+
+    @asynccontextmanager
+    async def _turn(self, keys: Sequence[Key], until: float) -> AsyncIterator[None]:
+        """Wait until the earlier writes of the records have ended, at most until the deadline."""
+        earlier = {self._last[key] for key in keys if key in self._last} if self._last else ()
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._last.update(dict.fromkeys(keys, ended))
+        try:
+            if earlier:
+                await asyncio.wait(earlier, timeout=None if until == math.inf else max(0.0, until - time.monotonic()))
+            yield
+        finally:
+            ended.set_result(None)
+            for key in keys:
+                if self._last.get(key) is ended:
+                    del self._last[key]
+
+    async def _attempt_until_applied(self, writes: Sequence[Write], until: float) -> list[Outcome]:
+        outcomes: list[Outcome | bool] = [False] * len(writes)
+        failure: TableError = Contended(f"{_CONTENDED}each of {ATTEMPTS_MAX} attempts")
+        waiting: Sequence[int] = range(len(writes))
+        for attempt in range(ATTEMPTS_MAX):
+            sent = writes if len(waiting) == len(writes) else [writes[index] for index in waiting]
+            for index, outcome in zip(waiting, await self._attempt(sent, until), strict=True):
+                outcomes[index] = outcome
+            waiting = [index for index in waiting if outcomes[index] is False]
+            if not waiting:
+                break
+            pause_s = exponential_backoff_s(attempt, BACKOFF_S, BACKOFF_MAX_S, self._jitter)
+            if time.monotonic() + pause_s >= until:
+                failure = DeadlineExceeded(f"{_CONTENDED}all attempts until the deadline")
+                break
+            await asyncio.sleep(pause_s)
+        return [failure if outcome is False else cast("Outcome", outcome) for outcome in outcomes]
 
     async def _attempt(self, writes: Sequence[Write], until: float) -> list[Outcome | bool]:
         """Try each write once. An outcome is False if another writer changed the record first."""
-        if not writes:
-            return []
         outcomes: list[Outcome | bool] = []
         replacements: dict[int, Replacement] = {}
         current = deque(await self._records.read(writes, until))
@@ -126,7 +151,7 @@ class CompareAndSet:
             decided = transition(found.stored, write, self._spec, now_ms=now, etag=self._etag())
             outcomes.append(decided.outcome)
             if isinstance(decided, Changed):
-                replacements[index] = Replacement(write, found.version, decided)
+                replacements[index] = Replacement(write, found, decided)
         del found  # It may be large, and the driver is about to copy the new value.
         if replacements:
             answers = await self._records.replace(list(replacements.values()), until)
@@ -135,30 +160,5 @@ class CompareAndSet:
                     outcomes[index] = answer
         return outcomes
 
-    async def _write_alone(self, write: Write, until: float) -> Outcome:
-        lock = self._locks.setdefault(write.key, asyncio.Lock())
-        try:
-            async with asyncio.timeout_at(until):
-                await lock.acquire()
-        except TimeoutError:
-            return DeadlineExceeded("the deadline passed while other writers changed the record")
-        try:
-            return await self._retry(write, until)
-        finally:
-            lock.release()
 
-    async def _retry(self, write: Write, until: float) -> Outcome:
-        for attempt in range(ATTEMPTS_MAX):
-            if time.monotonic() >= until:
-                return DeadlineExceeded("the deadline passed while other writers changed the record")
-            [outcome] = await self._attempt([write], until)
-            if outcome is not False:
-                return _final(outcome)
-            pause_s = exponential_backoff_s(attempt, BACKOFF_S, BACKOFF_MAX_S, self._jitter)
-            await asyncio.sleep(min(pause_s, max(0.0, until - time.monotonic())))
-        return Contended(f"other writers changed the record during each of {ATTEMPTS_MAX} attempts")
-
-
-def _final(outcome: Outcome | bool) -> Outcome:
-    assert not isinstance(outcome, bool)
-    return outcome
+_CONTENDED = "other writers changed the record during "

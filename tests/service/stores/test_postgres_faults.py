@@ -148,15 +148,18 @@ async def test_a_read_is_retried_once_on_a_new_connection(behind: Behind) -> Non
 async def test_an_update_with_a_lost_response_is_unknown_once_it_was_sent(
     behind: Behind, keys: str, unknown: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lose each response of updates in turn. A statement has no effect while a connection prepares it."""
+    """Lose each response of updates in turn. A statement has no effect while a connection prepares it.
+
+    An update and an insertion are two statements.
+    """
     seen = set()
     for lost in range(1, 12):
-        await behind.store.apply([put(key, {"n": 0}) for key in keys])
+        await behind.store.apply([put("a", {"n": 0}), Delete("b")])
         with losing_answer(behind.proxy, lost, monkeypatch):
-            outcomes = await behind.apply(*(update(key, {"$inc": {"n": 1}}) for key in keys), deadline_s=2)
+            outcomes = await behind.apply(*(update(key, {"$inc": {"n": 1}}, {"n": 0}) for key in keys), deadline_s=2)
         held = await behind.held()
         applied = [outcome.applied if isinstance(outcome, TableError) else "yes" for outcome in outcomes]
-        assert len({*zip(applied, (held[key] for key in keys), strict=True)}) == 1
+        assert len({*zip(applied, (held.get(key, 0) for key in keys), strict=True)}) == 1
         seen.add((applied[0], held["a"]))
         await behind.recovers()
     assert seen == {("no", 0), ("yes", 1), *(("unknown", n) for n in unknown)}

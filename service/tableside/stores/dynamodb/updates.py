@@ -23,7 +23,6 @@ from ...core import (
     MergePatch,
     Outcome,
     Path,
-    RecordUnreadable,
     Replacement,
     Stored,
     TableError,
@@ -234,15 +233,11 @@ def _add_edits(update: NativeUpdate, change: Edits) -> bool:
     return True
 
 
-class ReadItem(msgspec.Struct, frozen=True):
-    """An item as it was read, None if it is absent, and its record."""
-
-    item: Item | None
-    stored: Stored | RecordUnreadable | None
-
-
 class VersionedItems:
-    """Reads the items of one table, and replaces those that have not changed since. Used by `CompareAndSet`."""
+    """Reads the items of one table, and replaces those that have not changed since. Used by `CompareAndSet`.
+
+    The version of a record is its item, None if it is absent.
+    """
 
     def __init__(self, calls: TableCalls, layout: ItemLayout, clock: Clock) -> None:
         self._calls = calls
@@ -259,7 +254,7 @@ class VersionedItems:
                 records.append(item)
             else:
                 stored = None if item is None else await self._layout.stored(item, self._clock())
-                records.append(VersionedRecord(stored, ReadItem(item, stored)))
+                records.append(VersionedRecord(stored, item))
         return records
 
     async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
@@ -280,7 +275,7 @@ class VersionedItems:
 
     def _request(self, replacement: Replacement) -> tuple[str, dict[str, Any], str]:
         """Return the call that replaces a record, and the record's new etag."""
-        stored, current = replacement.changed.stored, replacement.version.item
+        stored, current = replacement.changed.stored, replacement.version
         updates = _changes_existing(replacement)
         if updates and stored is not None and (changed := self._changes(replacement, stored)) is not None:
             return changed
@@ -295,13 +290,12 @@ class VersionedItems:
 
     def _changes(self, replacement: Replacement, stored: Stored) -> tuple[str, dict[str, Any], str] | None:
         """Return the call that writes only changed members, or None if it exceeds a limit for expressions."""
-        found, write = cast("ReadItem", replacement.version), replacement.write
+        present, item, write = replacement.found.stored, cast("Item", replacement.version), replacement.write
         assert isinstance(write, Update)
-        assert isinstance(found.stored, Stored)
-        assert found.item is not None
-        assert found.stored.value is not None
+        assert isinstance(present, Stored)
+        assert present.value is not None
         assert stored.value is not None
-        item, before, after = found.item, decode(found.stored.value), decode(stored.value)
+        before, after = decode(present.value), decode(stored.value)
         self._layout.check_members(after)
         changed = [name for name, member in after.items() if name not in before or not equal_json(before[name], member)]
         removed = [name for name in before if name not in after]
@@ -310,9 +304,9 @@ class VersionedItems:
         wanted: Item = {name: to_attribute_like(after[name], item.get(name)) for name in changed}
         wanted[VERSION] = {"S": stored.etag}
         metadata = self._layout.metadata(stored)
-        if stored.memory != found.stored.memory:
+        if stored.memory != present.memory:
             wanted[WRITERS] = metadata[WRITERS]
-        if write.ttl_s is not None or stored.memory != found.stored.memory:
+        if write.ttl_s is not None or stored.memory != present.memory:
             expiry = (self._layout.ttl_attribute, EXPIRES_MS)
             wanted |= {name: metadata[name] for name in expiry if name in metadata}
             removed += [name for name in expiry if name not in metadata]
@@ -331,6 +325,6 @@ class VersionedItems:
 
 def _changes_existing(replacement: Replacement) -> bool:
     """Return whether a write changes members of an existing record instead of replacing the record."""
-    if not isinstance(replacement.write, Update) or not isinstance(replacement.version.stored, Stored):
+    if not isinstance(replacement.write, Update) or not isinstance(replacement.found.stored, Stored):
         return False
     return not getattr(replacement.changed.outcome, "created", False)

@@ -31,6 +31,7 @@ from ...core import (
     Stored,
     TableError,
     TooLarge,
+    VersionedRecord,
     Yielder,
     check_elements,
     chunks_of,
@@ -61,28 +62,23 @@ class SideRow(msgspec.Struct, frozen=True):
     memory: Memory = NO_MEMORY
 
 
-class FoundRecord(msgspec.Struct, frozen=True):
-    """What a write found: the record, and the etag of its row, which is empty if there is none."""
+class RowVersion(msgspec.Struct, frozen=True):
+    """The version of a record: the etag of its row, which is empty if there is none, and its side row."""
 
-    stored: Stored | RecordUnreadable | None = None
     etag: str = ""
+    side: SideRow = SideRow()
 
-    @property
-    def value(self) -> bytes | None:
-        """Return the value's JSON text, or None if there is no readable value."""
-        return self.stored.value if isinstance(self.stored, Stored) else None
 
-    def with_side_row(self, side: SideRow) -> "FoundRecord":
-        """Return the same with a side row's metadata. An expiry applies only to the version it was set for."""
-        stored = self.stored
-        if stored is None:
-            tombstone = Stored(None, "", side.expires_ms, side.memory)
-            return FoundRecord(tombstone) if side.memory else self
-        if isinstance(stored, RecordUnreadable):
-            stored.memory = side.memory
-            return self
-        expires_ms = side.expires_ms if self.etag == str(side.version) else 0
-        return FoundRecord(Stored(stored.value, self.etag, expires_ms, side.memory), self.etag)
+def with_side_row(found: VersionedRecord, side: SideRow) -> VersionedRecord:
+    """Return a record with a side row's metadata. An expiry applies only to the version it was set for."""
+    stored, etag = found.stored, found.version.etag
+    if isinstance(stored, RecordUnreadable):
+        stored.memory = side.memory
+    elif stored is not None:
+        stored = Stored(stored.value, etag, side.expires_ms if etag == str(side.version) else 0, side.memory)
+    elif side.memory:
+        stored = Stored(None, "", side.expires_ms, side.memory)
+    return VersionedRecord(stored, RowVersion(etag, side))
 
 
 class RecordReader:
@@ -100,13 +96,30 @@ class RecordReader:
         return await self._bounded.read(keys, partial(self._get_in_chunks, until))
 
     async def find(
-        self, budget: ReadBudget, connection: Connection, keys: Sequence[Key]
-    ) -> Sequence[FoundRecord | TableError]:
-        """Return what writes need. All are NOT_READ if the records are together larger than the budget."""
+        self, budget: ReadBudget, connection: Connection, keys: Sequence[Key], _: Progress
+    ) -> list[VersionedRecord | TableError]:
+        """Return what writes need. All are NOT_READ if the records are together larger than the budget.
+
+        Side rows are read first. A later change of a row by Tableside then changes its side row too.
+        """
+        sides = await self.side_rows(self._sql.side_find, budget, connection, keys) if self._sql.has_side_table else {}
         if (row := await self._read(self._sql.find, connection, keys, budget)) is None:
             return [NOT_READ] * len(keys)
         found = await self._found(row)
-        return [found.get(key, _ABSENT) for key in keys]
+        if not self._sql.has_side_table:
+            return [found.get(key, _ABSENT) for key in keys]
+        return [with_side_row(found.get(key, _ABSENT), sides.get(key, _NO_SIDE_ROW)) for key in keys]
+
+    async def side_rows(
+        self, statement: str, budget: ReadBudget, connection: Connection, keys: Sequence[Key]
+    ) -> dict[Key, SideRow]:
+        """Return the rows of the side table that a statement finds."""
+        sides = {}
+        for row in await connection.fetch(statement, *self._sql.key_arrays(keys)):
+            version, expires_ms, writers = row[-3:]
+            budget.spend(len(writers or ""))
+            sides[self._sql.key_of(row)] = SideRow(version, expires_ms or 0, parse_memory(writers))
+        return sides
 
     async def remembered(self, key: Key, until: float) -> Stored | TableError:
         """Return the memory of a record, without its value."""
@@ -154,18 +167,19 @@ class RecordReader:
             found[key] = Record(value, etag, expires_ms) if isinstance(value, bytes) else value
         return found
 
-    async def _found(self, row: Any) -> dict[Key, FoundRecord]:
+    async def _found(self, row: Any) -> dict[Key, VersionedRecord]:
         keys, _, _, columns = self._columns(row)
-        yielder, found = Yielder(), dict[Key, FoundRecord]()
+        yielder, found = Yielder(), dict[Key, VersionedRecord]()
         for key, text, etag, expires_ms, writers in zip(keys, *columns, row[-1] or (), strict=False):
             if yielder.due:
                 await yielder.maybe_yield()
             value = canonical(text) if text else None
             if isinstance(value, RecordUnreadable):
                 value.memory = parse_memory(writers)
-                found[key] = FoundRecord(value, etag)
+                found[key] = VersionedRecord(value, RowVersion(etag))
             else:
-                found[key] = FoundRecord(Stored(value, etag, expires_ms, parse_memory(writers)), etag)
+                stored = Stored(value, etag, expires_ms, parse_memory(writers))
+                found[key] = VersionedRecord(stored, RowVersion(etag))
         return found
 
     def _columns(self, row: Any) -> tuple[Iterable[Key], bytes, bool, tuple[list[bytes], list[str], Iterable[int]]]:
@@ -177,7 +191,8 @@ class RecordReader:
         return keys, lines, all_objects, (lines.split(_LINE_SEPARATOR), etags.split(","), expiries or repeat(0))
 
 
-_ABSENT = FoundRecord()
+_ABSENT = VersionedRecord(None, RowVersion())
+_NO_SIDE_ROW = SideRow()
 
 
 # What a record remembers: `[["w", 3]]`, or if it has had ordered writes `[{"": 5, "n": 7}, ["w", 3]]`

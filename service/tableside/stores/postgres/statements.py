@@ -353,6 +353,12 @@ class TableSql:
     # The side table
 
     @cached_property
+    def side_find(self) -> str:
+        """Takes keys. Returns the rows of the side table, as `side_lock` does."""
+        join, selected = self._selection()
+        return f"SELECT {self._side_outputs} FROM {self._side} AS t{join} WHERE {selected}"
+
+    @cached_property
     def side_lock(self) -> str:
         """Takes keys. Returns the locked rows of the side table, which it creates for new keys."""
         names, first = ", ".join(self._names), self._names[0]
@@ -361,9 +367,13 @@ class TableSql:
             f"INSERT INTO {self._side} AS t ({names}) "
             f"SELECT {sent} FROM {self._rows_sent()} ORDER BY {self._order_sent} "
             f"ON CONFLICT ({names}) DO UPDATE SET {first} = excluded.{first} "
-            f"RETURNING {', '.join(self._outputs())}, t.{quoted(VERSION)}, t.{quoted(EXPIRES)}, "
-            f"t.{quoted(WRITERS)}::text"
+            f"RETURNING {self._side_outputs}"
         )
+
+    @property
+    def _side_outputs(self) -> str:
+        metadata = f"t.{quoted(VERSION)}, t.{quoted(EXPIRES)}, t.{quoted(WRITERS)}::text"
+        return f"{', '.join(self._outputs())}, {metadata}"
 
     @cached_property
     def side_update(self) -> str:

@@ -10,12 +10,9 @@ table, every transaction first creates or locks the side row of every key, in th
 all of Tableside's writes.
 """
 
-import asyncio
 import math
-import random
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -28,8 +25,7 @@ from ...core import (
     BoundedReads,
     Changed,
     Clock,
-    Contended,
-    DeadlineExceeded,
+    CompareAndSet,
     Delete,
     InvalidOperation,
     Key,
@@ -37,33 +33,31 @@ from ...core import (
     Put,
     ReadBudget,
     RecordUnreadable,
+    Replacement,
     Results,
+    Stored,
     TableError,
     TableSpec,
     Update,
+    VersionedRecord,
     Write,
     Written,
     Yielder,
     chunks_of,
     expiry_ms,
-    exponential_backoff_s,
     joined_outcomes,
     size_bytes,
-    transition,
     with_etag,
 )
 from .columns import ValueLayout
-from .connections import BEGIN, PAUSE_MAX_S, PAUSE_S, Connection, DeadlineRetry, Progress, Texts
-from .reads import FoundRecord, RecordReader, SideRow, canonical, memory_text, parse_memory
+from .connections import BEGIN, Connection, DeadlineRetry, Progress, Texts
+from .reads import RecordReader, RowVersion, SideRow, canonical, memory_text
 from .schema import EXPIRES, WRITERS
 from .statements import TableSql
 
 STATEMENT_WRITES_MAX = 1000
 STATEMENT_BYTES_MAX = 2 * 2**20
 """Limits the total size of the values that one statement writes. Encoding 8 MiB would take up to 25 ms."""
-
-ATTEMPTS_MAX = 64
-"""How often a write is decided because other transactions change or lock its record in the meantime."""
 
 Attempt: TypeAlias = Outcome | Literal[False]
 """The outcome of a write, or False if another transaction has changed or locked the record that was read."""
@@ -77,15 +71,13 @@ A transaction inserts first, because only inserts wait for other transactions: s
 _DOCUMENT_PUT = ("key", "value", "ttl_s", "returning", "partitions")
 """The members of a put that needs no read of a document."""
 
-_CONTENDED = "other writers changed the record during every attempt"
-
 
 class RowWrite(msgspec.Struct, frozen=True):
-    """A decided write: the record that it found, and the texts of the data columns that it writes."""
+    """A decided write: the version that it found, and the texts of the data columns that it writes."""
 
     write: Write
     changed: Changed
-    found: FoundRecord
+    version: RowVersion
     texts: Texts
     kind: Kind
 
@@ -126,18 +118,18 @@ class RecordWriter:
         self._retry = retry
         self._reader = reader
         self._clock = clock
-        self._last: dict[Key, asyncio.Future[None]] = {}
         self._bounded = BoundedReads(UPDATE_BYTES_MAX)
+        self._compare_and_set = CompareAndSet(spec, self, clock=clock)
 
     async def apply(self, writes: Batch, until: float) -> Sequence[Outcome]:
         """Apply writes of one kind. Only those with none but the members listed here need no read."""
         if self._sql.has_side_table:
-            return await self._compare_and_set(writes, until)
+            return await self._compare(writes, until)
         if writes.kind is Delete and writes.has_only("key", "forget", "partitions"):
             return await self._delete_all(writes, until)
         if writes.kind is Put and self._layout.preserves_text and writes.has_only(*_DOCUMENT_PUT):
             return await self._put_all(writes, until)
-        return await self._compare_and_set(writes, until)
+        return await self._compare(writes, until)
 
     # Unconditional writes
 
@@ -192,119 +184,87 @@ class RecordWriter:
 
     # Compare-and-set
 
-    async def _compare_and_set(self, writes: Sequence[Any], until: float) -> list[Outcome]:
+    async def _compare(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for chunk in chunks_of(writes, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes):
-            async with self._turn([write.key for write in chunk], until):
-                outcomes += await self._decide_until_applied(chunk, until)
+            outcomes += await self._compare_and_set.apply(chunk, until)
         return outcomes
 
-    @asynccontextmanager
-    async def _turn(self, keys: Sequence[Key], until: float) -> AsyncIterator[None]:
-        """Wait until the earlier writes of the records have ended, at most until the deadline, to avoid conflicts."""
-        earlier = {self._last[key] for key in keys if key in self._last}
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._last.update(dict.fromkeys(keys, ended))
-        try:
-            if earlier:
-                await asyncio.wait(earlier, timeout=None if until == math.inf else max(0.0, until - time.monotonic()))
-            yield
-        finally:
-            ended.set_result(None)
-            for key in keys:
-                if self._last.get(key) is ended:
-                    del self._last[key]
-
-    async def _decide_until_applied(self, writes: Sequence[Write], until: float) -> list[Outcome]:
-        outcomes: list[Attempt] = [False] * len(writes)
-        failure: TableError = Contended(f"table {self._spec.name!r}: {_CONTENDED}")
-        for attempt in range(ATTEMPTS_MAX):
-            waiting = [index for index, outcome in enumerate(outcomes) if outcome is False]
-            for index, outcome in zip(waiting, await self._attempt([writes[at] for at in waiting], until), strict=True):
-                outcomes[index] = outcome
-            if False not in outcomes:
-                break
-            pause_s = exponential_backoff_s(attempt, PAUSE_S, PAUSE_MAX_S, random.random)
-            if time.monotonic() + pause_s >= until:
-                failure = DeadlineExceeded(f"table {self._spec.name!r}: {_CONTENDED}")
-                break
-            await asyncio.sleep(pause_s)
-        return [failure if outcome is False else outcome for outcome in outcomes]
-
-    async def _attempt(self, writes: Sequence[Write], until: float) -> Sequence[Attempt]:
-        """Try each write once, except those whose records are larger than the limit for one call."""
+    async def read(self, writes: Sequence[Write], until: float) -> Sequence[VersionedRecord | TableError]:
+        """Read the records of writes, except those that are together larger than the limit for one call."""
         return await self._bounded.read(
-            writes, lambda some, budget: self._retry.run_each(partial(self._decide, budget), some, until)
+            [write.key for write in writes],
+            lambda keys, budget: self._retry.run_each(partial(self._reader.find, budget), keys, until),
         )
 
-    async def _decide(
-        self, budget: ReadBudget, connection: Connection, writes: Sequence[Write], progress: Progress
+    async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
+        """Write the rows that have not changed since they were read."""
+        decided, yielder = list[RowWrite | InvalidOperation](), Yielder()
+        for replacement in replacements:
+            if yielder.due:
+                await yielder.maybe_yield()
+            decided.append(self._row(replacement))
+        rows = [row for row in decided if isinstance(row, RowWrite)]
+        outcomes = iter(await self._retry.run_each(self._write_all, rows, until) if rows else [])
+        return [next(outcomes) if isinstance(row, RowWrite) else row for row in decided]
+
+    def _row(self, replacement: Replacement) -> RowWrite | InvalidOperation:
+        """Return the row to write, or the error if the columns cannot store the value."""
+        write, changed, version = replacement.write, replacement.changed, replacement.version
+        stored = replacement.found.stored
+        before = stored.value if isinstance(stored, Stored) else None
+        try:
+            if isinstance(write, Update):
+                self._layout.check_update(write, before)
+            return RowWrite(write, changed, version, self._texts(changed, before), self._kind(changed, version))
+        except InvalidOperation as error:
+            return error
+
+    def _texts(self, changed: Changed, before: bytes | None) -> Texts:
+        """Return the texts to write. Raise InvalidOperation if the columns cannot store the value."""
+        value = None if changed.stored is None else changed.stored.value
+        return (self._layout.absent_texts or ()) if value is None else self._layout.column_texts(value, before)
+
+    def _kind(self, changed: Changed, version: RowVersion) -> Kind:
+        is_removed = changed.stored is None or (changed.stored.value is None and self._sql.has_side_table)
+        if not version.etag:
+            return "none" if is_removed else "insert"
+        return "delete" if is_removed else "update"
+
+    async def _write_all(
+        self, connection: Connection, rows: Sequence[RowWrite], progress: Progress
     ) -> Sequence[Attempt]:
-        """Read records, decide, and write those that have not changed since. Only one statement needs no BEGIN."""
-        together = len(writes) > 1 or self._sql.has_side_table
-        if together and not connection.is_in_transaction():
-            await connection.execute(BEGIN)
-        sides = await self._lock_side_rows(budget, connection, [write.key for write in writes])
-        found = await self._reader.find(budget, connection, [write.key for write in writes])
-        decided = await self._decided_all(writes, found, sides)
-        outcomes = await self._write_all(decided, connection, progress, commits=not together)
-        await self._update_side_rows(connection, sides, decided, outcomes)
+        """Write rows in one transaction. Only one statement needs no BEGIN."""
+        outcomes: list[Attempt] = [False] * len(rows)
+        sides = await self._lock_side_rows(connection, rows) if self._sql.has_side_table else {}
+        current = [at for at, row in enumerate(rows) if not sides or sides[row.key] == row.version.side]
+        if len(chunks := self._chunks(rows, current)) > 1:
+            await _begin(connection)
+        together = connection.is_in_transaction()
+        for kind, chunk in chunks:
+            progress.applied = "no" if together else "unknown"
+            results = await self._write(kind, [rows[at] for at in chunk], connection, progress)
+            for at, result in zip(chunk, results, strict=True):
+                outcomes[at] = result
+        if sides:
+            await self._update_side_rows(connection, sides, rows, outcomes)
         if together:
             progress.applied = "unknown"
             await connection.execute("COMMIT")
         return outcomes
 
-    async def _decided_all(
-        self, writes: Sequence[Write], found: Sequence[FoundRecord | TableError], sides: Mapping[Key, SideRow]
-    ) -> list[Outcome | RowWrite]:
-        """Decide writes, except those whose record could not be read."""
-        now, yielder = self._clock(), Yielder()
-        decided: list[Outcome | RowWrite] = []
-        for write, each in zip(writes, found, strict=True):
-            if yielder.due:
-                await yielder.maybe_yield()
-            if isinstance(each, TableError):
-                decided.append(each)
-            else:
-                decided.append(self._decided(write, each.with_side_row(sides[write.key]) if sides else each, now))
-        return decided
-
-    def _decided(self, write: Write, found: FoundRecord, now_ms: int) -> Outcome | RowWrite:
-        changed = transition(found.stored, write, self._spec, now_ms=now_ms, etag="")
-        if not isinstance(changed, Changed):
-            return changed.outcome
-        try:
-            if isinstance(write, Update):
-                self._layout.check_update(write, found.value)
-            return RowWrite(write, changed, found, self._texts(changed, found), self._kind(changed, found))
-        except InvalidOperation as error:
-            return error
-
-    def _texts(self, changed: Changed, found: FoundRecord) -> Texts:
-        """Return the texts to write. Raise InvalidOperation if the columns cannot store the value."""
-        value = None if changed.stored is None else changed.stored.value
-        return (self._layout.absent_texts or ()) if value is None else self._layout.column_texts(value, found.value)
-
-    def _kind(self, changed: Changed, found: FoundRecord) -> Kind:
-        is_removed = changed.stored is None or (changed.stored.value is None and self._sql.has_side_table)
-        if not found.etag:
-            return "none" if is_removed else "insert"
-        return "delete" if is_removed else "update"
-
-    async def _write_all(
-        self, decided: Sequence[Outcome | RowWrite], connection: Connection, progress: Progress, *, commits: bool
-    ) -> list[Attempt]:
-        """Write the decided rows. `commits`: each statement commits."""
-        outcomes: list[Attempt] = [False if isinstance(each, RowWrite) else each for each in decided]
-        rows = [(index, each) for index, each in enumerate(decided) if isinstance(each, RowWrite)]
-        for kind in sorted({row.kind for _, row in rows}, key=get_args(Kind).index):
-            alike = [(index, row) for index, row in rows if row.kind == kind]
-            for chunk in chunks_of(alike, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, lambda item: item[1].size_bytes):
-                progress.applied = "unknown" if commits else "no"
-                results = await self._write(kind, [row for _, row in chunk], connection, progress)
-                for (index, _), result in zip(chunk, results, strict=True):
-                    outcomes[index] = result
-        return outcomes
+    def _chunks(self, rows: Sequence[RowWrite], current: Sequence[int]) -> list[tuple[Kind, Sequence[int]]]:
+        """Divide rows into those of one statement."""
+        return [
+            (kind, chunk)
+            for kind in get_args(Kind)
+            for chunk in chunks_of(
+                [at for at in current if rows[at].kind == kind],
+                STATEMENT_WRITES_MAX,
+                STATEMENT_BYTES_MAX,
+                lambda at: rows[at].size_bytes,
+            )
+        ]
 
     async def _write(
         self, kind: Kind, rows: Sequence[RowWrite], connection: Connection, progress: Progress
@@ -315,7 +275,7 @@ class RecordWriter:
         if kind == "delete":
             progress.texts = [row.texts for row in rows]
             keys = self._sql.key_arrays([row.key for row in rows])
-            deleted = await connection.fetch(self._sql.delete, *keys, [row.found.etag for row in rows])
+            deleted = await connection.fetch(self._sql.delete, *keys, [row.version.etag for row in rows])
             gone = {self._sql.key_of(each) for each in deleted}
             return [row.changed.outcome if row.key in gone else False for row in rows]
         statement = self._sql.insert if kind == "insert" else self._sql.update
@@ -361,34 +321,27 @@ class RecordWriter:
             arrays.append([each.expires_ms or None if each else None for each in stored])
         if WRITERS in self._sql.metadata:
             arrays.append([memory_text(each.memory) if each else None for each in stored])
-        return [*arrays, [row.found.etag for row in rows]]
+        return [*arrays, [row.version.etag for row in rows]]
 
     # The side table
 
-    async def _lock_side_rows(
-        self, budget: ReadBudget, connection: Connection, keys: Sequence[Key]
-    ) -> dict[Key, SideRow]:
+    async def _lock_side_rows(self, connection: Connection, rows: Sequence[RowWrite]) -> dict[Key, SideRow]:
         """Return the rows of the side table, locked until the transaction ends. Create those of new keys."""
-        if not self._sql.has_side_table:
-            return {}
-        sides = {}
-        for row in await connection.fetch(self._sql.side_lock, *self._sql.key_arrays(keys)):
-            version, expires_ms, writers = row[-3:]
-            budget.spend(len(writers or ""))
-            sides[self._sql.key_of(row)] = SideRow(version, expires_ms or 0, parse_memory(writers))
-        return sides
+        await _begin(connection)
+        keys = [row.key for row in rows]
+        return await self._reader.side_rows(self._sql.side_lock, ReadBudget(math.inf), connection, keys)
 
     async def _update_side_rows(
         self,
         connection: Connection,
         before: Mapping[Key, SideRow],
-        decided: Sequence[Outcome | RowWrite],
+        rows: Sequence[RowWrite],
         outcomes: Sequence[Attempt],
     ) -> None:
         """Write the side rows that have changed, and delete those without content."""
         after = dict(before)
-        for row, outcome in zip(decided, outcomes, strict=True) if before else ():
-            if isinstance(row, RowWrite) and isinstance(outcome, Written):
+        for row, outcome in zip(rows, outcomes, strict=True):
+            if isinstance(outcome, Written):
                 after[row.key] = row.side_row(outcome.etag)
         if changed := {key: side for key, side in after.items() if side not in (SideRow(), before[key])}:
             versions = [side.version for side in changed.values()]
@@ -398,3 +351,8 @@ class RecordWriter:
             await connection.execute(self._sql.side_update, *keys, versions, expiries, memories)
         if empty := [key for key, side in after.items() if side == SideRow()]:
             await connection.execute(self._sql.side_delete, *self._sql.key_arrays(empty))
+
+
+async def _begin(connection: Connection) -> None:
+    if not connection.is_in_transaction():
+        await connection.execute(BEGIN)
