@@ -153,7 +153,7 @@ async def test_an_update_with_a_lost_response_is_unknown_once_it_was_sent(
     An update and an insertion are two statements.
     """
     seen = set()
-    for lost in range(1, 12):
+    for lost in range(1, 20):
         await behind.store.apply([put("a", {"n": 0}), Delete("b")])
         with losing_answer(behind.proxy, lost, monkeypatch):
             outcomes = await behind.apply(*(update(key, {"$inc": {"n": 1}}, {"n": 0}) for key in keys), deadline_s=2)
