@@ -4,12 +4,6 @@ Values are immutable, and functions are pure except functions that run tasks. Bu
 from this package. It imports no other package of Tableside. An import with `as` exports its name.
 """
 
-from .arrow_texts import (
-    etag_column as etag_column,
-    have_text as have_text,
-    may_be_column as may_be_column,
-    text_of as text_of,
-)
 from .backend import (
     Backend as Backend,
     BackendType as BackendType,

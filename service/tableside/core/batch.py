@@ -1,8 +1,5 @@
 """Operations and outcomes in columns: one for each member, instead of an object for each record.
 
-A column is a list. The values and etags of records may be Arrow arrays instead: Redis and RocksDB read large batches of
-small records in half the time so. `cells` returns any column as a list.
-
 An absent option is an absent column. Code that handles columns names the ones that it understands (`has_only`), and
 treats all others as a sequence of operations. So a new member is never ignored.
 """
@@ -12,8 +9,6 @@ from functools import cache
 from itertools import chain, repeat
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
 
-import pyarrow as pa
-
 from .concurrency import gather_bounded
 from .errors import Applied, TableError
 from .operations import Get, Key, Operation, Outcome, Record, Written
@@ -21,8 +16,6 @@ from .operations import Get, Key, Operation, Outcome, Record, Written
 Item = TypeVar("Item", covariant=True)
 Cell = TypeVar("Cell")
 Group = TypeVar("Group")
-
-Column: TypeAlias = Sequence[Any] | pa.Array
 
 Applying: TypeAlias = Coroutine[Any, Any, Sequence[Outcome]]
 """A call that applies operations, and returns their outcomes."""
@@ -37,14 +30,14 @@ class Columns(Sequence[Item], Generic[Item]):
     __slots__ = ("_columns", "_items", "kind")
 
     def __init__(
-        self, kind: type[Any], columns: Mapping[str, Column] | None, items: Sequence[Any] | None = None
+        self, kind: type[Any], columns: Mapping[str, Sequence[Any]] | None, items: Sequence[Any] | None = None
     ) -> None:
         self.kind: Any = kind  # a class of structs
         self._columns = columns
         self._items = items
 
     @property
-    def columns(self) -> Mapping[str, Column]:
+    def columns(self) -> Mapping[str, Sequence[Any]]:
         """The columns by the names of their fields."""
         if self._columns is None:
             self._columns = self._divided(self._made())
@@ -87,8 +80,6 @@ class Columns(Sequence[Item], Generic[Item]):
         if self._columns is None:
             return [getattr(item, name) for item in self._made()]
         found = self._columns.get(name)
-        if isinstance(found, pa.Array):
-            return cast("list[Any]", found.to_pylist())
         return [_members(self.kind)[name]] * len(self) if found is None else found
 
     def _slice(self, part: slice) -> Self:
@@ -96,7 +87,7 @@ class Columns(Sequence[Item], Generic[Item]):
             return type(self)(self.kind, None, self._made()[part])
         return self._with({name: column[part] for name, column in self.columns.items()})
 
-    def _with(self, columns: Mapping[str, Column]) -> Self:
+    def _with(self, columns: Mapping[str, Sequence[Any]]) -> Self:
         return type(self)(self.kind, columns)
 
     def _made(self) -> Sequence[Any]:
@@ -104,8 +95,8 @@ class Columns(Sequence[Item], Generic[Item]):
             self._items = self._make()
         return self._items
 
-    def _divided(self, items: Sequence[Any]) -> dict[str, Column]:
-        columns: dict[str, Column] = {}
+    def _divided(self, items: Sequence[Any]) -> dict[str, Sequence[Any]]:
+        columns: dict[str, Sequence[Any]] = {}
         for name, default in _members(self.kind).items():
             column = [getattr(item, name) for item in items]
             if default is _REQUIRED or column.count(default) < len(column):
@@ -149,7 +140,7 @@ class Batch(Columns[Operation]):
             return type(self)(self.kind, None, [items[at] for at in positions])
         return self._with({name: [column[at] for at in positions] for name, column in self.columns.items()})
 
-    def with_column(self, name: str, column: Column) -> Self:
+    def with_column(self, name: str, column: Sequence[Any]) -> Self:
         """Return the same operations with another value of a member."""
         return self._with({**self.columns, name: column})
 
@@ -161,7 +152,7 @@ class Results(Columns[Outcome]):
     """
 
     def __init__(
-        self, kind: type[Any], columns: Mapping[str, Column], failed: Mapping[int, TableError] | None = None
+        self, kind: type[Any], columns: Mapping[str, Sequence[Any]], failed: Mapping[int, TableError] | None = None
     ) -> None:
         super().__init__(kind, columns)
         self.failed = failed or {}
@@ -176,7 +167,7 @@ class Results(Columns[Outcome]):
         kind = Written if kinds == {Written} else Record if kinds <= {Record, type(None)} else None
         if kind is None or any(getattr(outcome, "partitions", None) is not None for outcome in outcomes):
             return None
-        columns = dict[str, Column]()
+        columns = dict[str, Sequence[Any]]()
         for name, default in _members(kind).items():
             column = [getattr(outcome, name, default) for outcome in outcomes]
             if default is _REQUIRED:
@@ -199,16 +190,12 @@ class Results(Columns[Outcome]):
     @property
     def value_bytes(self) -> int:
         """The size of all values."""
-        values = self.columns.get("value", ())
-        return values.nbytes if isinstance(values, pa.Array) else sum(map(len, filter(None, values)))
+        return sum(map(len, filter(None, self.columns.get("value", ()))))
 
     @property
     def absent_count(self) -> int:
         """The number of absent records."""
-        values = self.columns["value"]
-        if isinstance(values, pa.Array) and not self.failed:
-            return int(values.null_count)
-        cells = self.cells("value")
+        cells = self.columns["value"]
         return cells.count(None) - sum(cells[at] is None for at in self.failed)
 
     def with_errors(self, errors: Mapping[int, TableError]) -> "Results":
@@ -348,17 +335,11 @@ def _members(kind: Any) -> dict[str, Any]:
     return dict(zip(fields, [_REQUIRED] * (len(fields) - len(defaults)) + [*defaults], strict=True))
 
 
-def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Column]:
+def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Sequence[Any]]:
     """Return the columns of several parts of one kind, with the defaults where a part lacks a column."""
     names = set().union(*(part.columns for part in parts))
-    return {name: _joined_column(name, parts) for name in _members(parts[0].kind) if name in names}
-
-
-def _joined_column(name: str, parts: Sequence[Columns[Any]]) -> Column:
-    columns = [part.columns.get(name) for part in parts]
-    if all(isinstance(column, pa.Array) for column in columns):
-        return pa.concat_arrays(columns)
-    return [cell for part in parts for cell in part.cells(name)]
+    joined = [name for name in _members(parts[0].kind) if name in names]
+    return {name: [cell for part in parts for cell in part.cells(name)] for name in joined}
 
 
 # The kinds and successes of a call. `Table` divides batches, so that a call only reads or only writes.

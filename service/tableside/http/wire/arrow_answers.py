@@ -76,9 +76,6 @@ def _of_successes(
         return [getattr(outcome, name, absent) for outcome in outcomes]
     if name not in outcomes.columns:
         return _repeated(absent, kind, len(outcomes))
-    column = outcomes.columns[name]
-    if isinstance(column, pa.Array) and not outcomes.failed:
-        return column
     return _replaced(outcomes.cells(name), dict.fromkeys(outcomes.failed, absent))
 
 

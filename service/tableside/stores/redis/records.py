@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 from xxhash import xxh3_128_hexdigest
 
 from ...core import (
@@ -32,9 +30,6 @@ from ...core import (
     TableError,
     Token,
     encode_foreign,
-    etag_column,
-    have_text,
-    may_be_column,
     shared,
 )
 
@@ -69,8 +64,6 @@ def value_of(raw: bytes) -> bytes:
 
 def read_all(raws: Sequence[bytes | None], expiries_ms: Sequence[int] = ()) -> Results:
     """Return the outcomes of Gets. `expiries_ms` is empty if no record expires."""
-    if not expiries_ms and may_be_column(raws) and (results := _read_columns(raws)) is not None:
-        return results
     present: Sequence[Any] = [raw for raw in raws if raw is not None] if None in raws else raws
     # One slice object for all records: `raw[a:b]` makes one for each.
     value, value_end = slice(-_SUFFIX_LENGTH), slice(-_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)
@@ -87,17 +80,6 @@ def read_all(raws: Sequence[bytes | None], expiries_ms: Sequence[int] = ()) -> R
     if any(expiries_ms):
         columns["expires_ms"] = expiries_ms
     return Results(Record, columns, failed)
-
-
-def _read_columns(raws: Sequence[bytes | None]) -> Results | None:
-    """Return the outcomes of Gets of records without expiry, or None if the service did not write all of them."""
-    column = pa.array(raws, pa.binary())
-    end = -_RANDOM_LENGTH
-    if not (have_text(column, -_SUFFIX_LENGTH - 1, end, _VALUE_END) and have_text(column, 0, 1, b"{")):
-        return None
-    hashed: Sequence[Any] = [raw or b"" for raw in raws] if column.null_count else raws
-    etags = "".join(map(xxh3_128_hexdigest, hashed)).encode()
-    return Results(Record, {"value": pc.binary_slice(column, 0, -_SUFFIX_LENGTH), "etag": etag_column(etags, column)})
 
 
 def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:

@@ -14,10 +14,7 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 import hashlib
 from collections.abc import Sequence
 from itertools import starmap
-from typing import TypeAlias
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import Any, TypeAlias
 
 from ...core import (
     NO_MEMORY,
@@ -29,23 +26,17 @@ from ...core import (
     Stored,
     TableError,
     encode_foreign,
-    etag_column,
-    have_text,
     live_record,
-    may_be_column,
-    text_of,
 )
 
 FORMAT_VERSION = 1
 _EXPIRES, _WRITERS, _NO_VALUE, _ORDERS = 1, 2, 4, 8
 _FLAGS = _EXPIRES | _WRITERS | _NO_VALUE | _ORDERS
-_VERSION_END = 10
+_VERSION_END, _EXPIRY_END = 10, 18
 _PLAIN = bytes([FORMAT_VERSION, 0])
 """The first bytes of a record with a value, and without expiry and writers."""
 _EXPIRING = bytes([FORMAT_VERSION, _EXPIRES])
 _ORDER_OF_ALL = b'{"":'
-_NO_VERSION = bytes(_VERSION_END - 2)
-_LONGEST = 2**31 - 1  # PyArrow 26 raises an error for a slice without an end.
 
 _UNKNOWN_FORMAT = "another tool or a later version wrote the record, and it is not a JSON object"
 
@@ -140,25 +131,27 @@ def stored_for_write(raw: bytes | None) -> Stored | RecordUnreadable | None:
 
 
 def read_all(raws: Sequence[bytes | None], now_ms: int) -> Results:
-    """Return the outcomes of Gets."""
-    if may_be_column(raws) and (columns := _read_columns(raws)) is not None:
-        return columns
-    results = Results.of([read(raw, now_ms) for raw in raws])
-    assert results is not None  # They are all records, absent or errors.
-    return results
-
-
-def _read_columns(raws: Sequence[bytes | None]) -> Results | None:
-    """Return the outcomes of Gets, or None if a record has an expiry or writers, was cut off, or is of another tool."""
-    column = pa.array(raws, pa.binary())
-    if not have_text(column, 0, 2, _PLAIN):
-        return None
-    versions = pc.binary_slice(column, 2, _VERSION_END)
-    etags = text_of(versions.fill_null(_NO_VERSION) if versions.null_count else versions).hex().encode()
-    if len(etags) != 2 * len(_NO_VERSION) * len(raws):
-        return None
-    values = pc.binary_slice(column, _VERSION_END, _LONGEST)
-    return Results(Record, {"value": values, "etag": etag_column(etags, column)})
+    """Return the outcomes of Gets. Records that remember nothing are read together."""
+    present = [raw for raw in raws if raw is not None]
+    heads = {raw[:2] for raw in present}
+    if not heads <= {_PLAIN, _EXPIRING} or min(map(len, present), default=_EXPIRY_END) < _EXPIRY_END:
+        results = Results.of([read(raw, now_ms) for raw in raws])
+        assert results is not None  # They are all records, absent or errors.
+        return results
+    if _EXPIRING not in heads:
+        values = [None if raw is None else raw[_VERSION_END:] for raw in raws]
+        return Results(Record, {"value": values, "etag": [None if raw is None else raw[2:10].hex() for raw in raws]})
+    expiries_ms = [int.from_bytes(raw[10:18], "big") if raw is not None and raw[1] else 0 for raw in raws]
+    live = [
+        raw if not expires_ms or expires_ms > now_ms else None
+        for raw, expires_ms in zip(raws, expiries_ms, strict=True)
+    ]
+    columns: dict[str, Sequence[Any]] = {
+        "value": [None if raw is None else raw[_EXPIRY_END if raw[1] else _VERSION_END :] for raw in live],
+        "etag": [None if raw is None else raw[2:10].hex() for raw in live],
+        "expires_ms": expiries_ms,
+    }
+    return Results(Record, columns)
 
 
 def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
