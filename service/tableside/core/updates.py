@@ -40,9 +40,10 @@ Change: TypeAlias = MergePatch | Edits
 
 def for_present(change: Change) -> Change:
     """Return the change as it applies to a record that exists: without the operators that act on a new one."""
-    if isinstance(change, MergePatch) or not any(OPERATORS[edit.operator].inserts for edit in change.edits):
+    if isinstance(change, MergePatch):
         return change
-    return Edits(tuple(edit for edit in change.edits if not OPERATORS[edit.operator].inserts))
+    kept = [edit for edit in change.edits if not OPERATORS[edit.operator].inserts]
+    return change if len(kept) == len(change.edits) else Edits(tuple(kept))
 
 
 class PackedChanges(msgspec.Struct, frozen=True, gc=False):
