@@ -33,6 +33,7 @@ FORMAT_VERSION = 1
 _EXPIRES, _WRITERS, _NO_VALUE, _ORDERS = 1, 2, 4, 8
 _FLAGS = _EXPIRES | _WRITERS | _NO_VALUE | _ORDERS
 _VERSION_END, _EXPIRY_END = 10, 18
+_VERSION, _VALUE = slice(2, _VERSION_END), slice(_VERSION_END, None)
 _PLAIN = bytes([FORMAT_VERSION, 0])
 """The first bytes of a record with a value, and without expiry and writers."""
 _EXPIRING = bytes([FORMAT_VERSION, _EXPIRES])
@@ -139,8 +140,8 @@ def read_all(raws: Sequence[bytes | None], now_ms: int) -> Results:
         assert results is not None  # They are all records, absent or errors.
         return results
     if _EXPIRING not in heads:
-        values = [None if raw is None else raw[_VERSION_END:] for raw in raws]
-        return Results(Record, {"value": values, "etag": [None if raw is None else raw[2:10].hex() for raw in raws]})
+        values = [raw and raw[_VALUE] for raw in raws]
+        return Results(Record, {"value": values, "etag": [raw and raw[_VERSION].hex() for raw in raws]})
     expiries_ms = [int.from_bytes(raw[10:18], "big") if raw is not None and raw[1] else 0 for raw in raws]
     live = [
         raw if not expires_ms or expires_ms > now_ms else None
@@ -148,7 +149,7 @@ def read_all(raws: Sequence[bytes | None], now_ms: int) -> Results:
     ]
     columns: dict[str, Sequence[Any]] = {
         "value": [None if raw is None else raw[_EXPIRY_END if raw[1] else _VERSION_END :] for raw in live],
-        "etag": [None if raw is None else raw[2:10].hex() for raw in live],
+        "etag": [raw and raw[_VERSION].hex() for raw in live],
         "expires_ms": expiries_ms,
     }
     return Results(Record, columns)
