@@ -135,7 +135,8 @@ def read_all(raws: Sequence[bytes | None], now_ms: int) -> Results:
     """Return the outcomes of Gets. Records that remember nothing are read together."""
     present = [raw for raw in raws if raw is not None]
     heads = {raw[:2] for raw in present}
-    if not heads <= {_PLAIN, _EXPIRING} or min(map(len, present), default=_EXPIRY_END) < _EXPIRY_END:
+    header_bytes = _EXPIRY_END if _EXPIRING in heads else _VERSION_END
+    if not heads <= {_PLAIN, _EXPIRING} or min(map(len, present), default=header_bytes) < header_bytes:
         results = Results.of([read(raw, now_ms) for raw in raws])
         assert results is not None  # They are all records, absent or errors.
         return results
