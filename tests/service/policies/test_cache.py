@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from contract import PolicyContract, Time, put, text, update
+from contract import PolicyContract, Time, put, text
 from support.cache_site import Site
 from support.virtual_time import in_virtual_time, now
 from tableside.core.budget import NO_DEADLINE, Budget
-from tableside.core.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, Throttled
-from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record, Written
+from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError, Throttled
+from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record
 from tableside.core.store import Policy, Store
 from tableside.policies.cache import Cache
 from tableside.policies.cache.entries import Entries
@@ -343,118 +343,6 @@ def test_an_error_is_the_outcome_of_all_waiting_gets_and_is_not_cached(error: Ta
         assert await site.value() == n(0)
 
     test()
-
-
-@in_virtual_time
-async def test_an_error_of_one_key_does_not_affect_other_keys() -> None:
-    site = await Site.made()
-    site.takes(1.0)
-    site.store.fault = lambda operation, call: StoreUnavailable("x") if operation.key == "b" else None
-    first, second = await asyncio.gather(
-        site.cache.apply([Get("a"), Get("b")]), after(0.1, site.cache.apply([Get("b"), Get("a")]))
-    )
-    assert list(map(type, first)) == [Record, StoreUnavailable]
-    assert list(map(type, second)) == [StoreUnavailable, Record]
-    assert await site.value() == n(0)
-    assert len(site.asked) == 1
-
-
-@in_virtual_time
-async def test_an_exception_reaches_all_waiting_gets_and_the_next_get_reads() -> None:
-    site = await Site.made()
-    site.takes(1.0)
-
-    def fault(operation: Operation, call: int) -> TableError | None:
-        if call == 1:
-            raise ZeroDivisionError
-        return None
-
-    site.store.fault = fault
-    outcomes = await asyncio.gather(*(site.value() for _ in range(5)), return_exceptions=True)
-    assert {type(outcome) for outcome in outcomes} == {ZeroDivisionError}
-    assert await site.value() == n(0)
-
-
-# Writes
-
-
-WRITES = {
-    "put": put("a", {"n": 1}),
-    "update": update("a", {"$inc": {"n": 1}}),
-    "delete": Delete("a"),
-    "update with default": update("b", {"$inc": {"n": 1}}, {"n": 0}),
-}
-
-
-@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_a_cached_record_is_never_returned_after_a_write(write: Operation) -> None:
-    """W17, W23: for every kind of write, and for cached records and cached absences."""
-
-    @in_virtual_time
-    async def test() -> None:
-        site = await Site.made()
-        await site.cache.apply([Get("a"), Get("b")])
-        [written] = await site.cache.apply([write])
-        assert isinstance(written, Written)
-        assert await site.value(write.key) == (None if isinstance(write, Delete) else n(1))
-
-    test()
-
-
-UNCERTAIN = [StoreUnavailable("x", applied="unknown"), DeadlineExceeded("x", applied="unknown"), InvalidOperation("x")]
-
-
-@pytest.mark.parametrize("error", UNCERTAIN, ids=repr)
-def test_a_cached_record_is_never_returned_after_a_write_with_unknown_outcome(error: TableError) -> None:
-    """W18."""
-
-    @in_virtual_time
-    async def test() -> None:
-        site = await Site.made()
-        await site.value()
-        site.store.fault = lambda operation, call: None if isinstance(operation, Get) else error
-        outcomes = await site.cache.apply([put("a", {"n": 1})])
-        assert outcomes[0] is error
-        assert await site.value() == n(1 if error.applied == "unknown" else 0)
-        assert len(site.asked) == 3
-
-    test()
-
-
-class Early(Policy):
-    """A store that reads immediately and returns later, as over a slow network."""
-
-    def __init__(self, inner: Store, reads_s: float, writes_s: float = 0.0) -> None:
-        super().__init__(inner)
-        self.takes_s = (reads_s, writes_s)
-        self.calls = 0
-
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
-        self.calls += 1
-        outcomes = await self._inner.apply(operations, budget)
-        await asyncio.sleep(self.takes_s[not isinstance(operations[0], Get)])
-        return outcomes
-
-
-@in_virtual_time
-async def test_a_read_during_a_write_is_neither_cached_nor_shared_afterwards() -> None:
-    site = await Site.made()
-    site.takes(2.0, 0.1, 0.1)  # the write takes effect at its end
-    write = asyncio.create_task(site.one(put("a", {"n": 1})))
-    await asyncio.sleep(0.1)
-    assert [await site.value(), await site.value()] == [n(0), n(0)]
-    assert len(site.asked) == 3
-    await write
-    assert [*await asyncio.gather(site.value(), site.value())] == [n(1), n(1)]
-    assert len(site.asked) == 4
-    site.cache._inner = early = Early(site.memory, reads_s=2.0, writes_s=1.0)
-    write = asyncio.create_task(site.one(put("a", {"n": 2})))
-    during = asyncio.create_task(after(0.5, site.value()))
-    await write
-    site.memory._set(b"a", None)  # detects a get that waited for the earlier read
-    assert await site.value() is None
-    assert await during == n(2)
-    assert early.calls == 3
 
 
 # The maximum age that a get accepts

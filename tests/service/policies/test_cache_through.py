@@ -1,11 +1,9 @@
 """With `writes: through` the cache keeps the record that an acknowledged write left, if that record is certain."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from contract import put, text, update
@@ -15,7 +13,6 @@ from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
 from tableside import stores
 from tableside.core import values
-from tableside.core.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.policies.cache import Cache
 from tableside.settings import validate
@@ -27,45 +24,6 @@ def n(number: int) -> bytes:
 
 async def through(**given: Any) -> Site:
     return await Site.made(writes="through", **given)
-
-
-WRITES: dict[str, Callable[[], Operation]] = {
-    "put": lambda: put("a", {"n": 1}),
-    "put that shows the value": lambda: put("a", {"n": 1}, returning=True),
-    "put of what is there": lambda: put("a", {"n": 1}, if_match=("*",)),
-    "put with a token": lambda: put("a", {"n": 1}, token=Token("w", 1)),
-    "update": lambda: update("a", {"$inc": {"n": 1}}),
-    "update that shows the value": lambda: update("a", {"n": 1}, returning=True),
-    "update of nothing": lambda: update("b", {"$inc": {"n": 1}}, {"n": 0}),
-    "put where nothing is": lambda: put("b", {"n": 1}, if_absent=True),
-}
-
-
-@pytest.mark.parametrize("write", WRITES)
-def test_a_written_record_is_returned_without_a_store_call(write: str) -> None:
-    @in_virtual_time
-    async def test() -> None:
-        site, operation = await through(), WRITES[write]()
-        await site.cache.apply([Get("a"), Get("b")])
-        site.takes(2.0)
-        [written] = await site.cache.apply([operation])
-        assert isinstance(written, Written)
-        assert written.value == (n(1) if getattr(operation, "returning", False) else None)
-        assert len(site.asked) == 2
-        found = await site.one(Get(operation.key))
-        assert isinstance(found, Record)
-        assert (found.value, found.etag, found.expires_ms) == (n(1), written.etag, 0)
-        assert found.age_s == pytest.approx(2.0)  # measured from the start of the write
-        assert len(site.asked) == 2
-        assert found == msgspec.structs.replace(await fresh(site, operation), age_s=found.age_s)
-
-    test()
-
-
-async def fresh(site: Site, operation: Operation) -> Record:
-    [found] = await site.memory.apply([Get(operation.key)])
-    assert isinstance(found, Record)
-    return found
 
 
 @in_virtual_time
@@ -129,24 +87,6 @@ async def test_a_replay_keeps_the_current_record() -> None:
     calls = len(site.asked)
     assert await site.value() == n(7)
     assert len(site.asked) == calls
-
-
-ERRORS = [StoreUnavailable("x", applied="unknown"), DeadlineExceeded("x", applied="unknown"), InvalidOperation("x")]
-
-
-@pytest.mark.parametrize("error", ERRORS, ids=repr)
-def test_after_an_error_the_record_is_not_cached(error: TableError) -> None:
-    @in_virtual_time
-    async def test() -> None:
-        site = await through()
-        await site.value()
-        site.store.fault = lambda operation, call: None if isinstance(operation, Get) else error
-        [outcome] = await site.cache.apply([put("a", {"n": 1})])
-        assert outcome is error
-        assert await site.value() == n(1 if error.applied == "unknown" else 0)
-        assert len(site.asked) == 3
-
-    test()
 
 
 # While policies are being replaced

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from contract import one, put, update, value
+from contract import PolicyContract, Time, one, put, update, value
 from support.virtual_time import in_virtual_time, now, run
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, TableError
@@ -18,6 +18,31 @@ from tableside.policies.metrics import PolicyMetrics
 from tableside.stores.memory import MemoryStore
 
 LARGE: dict[str, Any] = {"operations_max": 1000, "bytes_max": 2**22}
+
+
+class Contract(PolicyContract):
+    """The contract with the options of a subclass."""
+
+    options: ClassVar[dict[str, Any]]
+
+    def around(self, inner: Store, time: Time) -> Policy:
+        return Coalesce(inner, **self.options)
+
+
+class TestOneTurn(Contract):
+    options = LARGE | {"linger_s": 0.0}
+
+
+class TestSmallCalls(Contract):
+    options: ClassVar[dict[str, Any]] = {"operations_max": 3, "bytes_max": 100, "linger_s": 0.0}
+
+
+class TestLingering(Contract):
+    options = LARGE | {"linger_s": 0.001, "metrics": PolicyMetrics(CollectorRegistry())}
+
+
+class TestCutOnly(Contract):
+    options: ClassVar[dict[str, Any]] = {"operations_max": 7, "bytes_max": 1000, "linger_s": None}
 
 
 async def turns(count: int = 5) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import math
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from contract import PolicyContract, Time, put, same, update
 from support.scripted import Fault, Scripted
 from support.spans import Spans
 from support.virtual_time import in_virtual_time, now
-from tableside.catalog.table import Table
 from tableside.core import values
 from tableside.core.budget import Budget
 from tableside.core.errors import (
@@ -30,13 +28,11 @@ from tableside.core.errors import (
     TooLarge,
 )
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Update, Written
-from tableside.core.store import Policy, Store, TableSpec
-from tableside.policies.bulkhead import Bulkhead
+from tableside.core.store import Policy, Store
 from tableside.policies.metrics import PolicyMetrics
 from tableside.policies.rate_limit import Rate, RateLimit
 from tableside.policies.retry import Retry, RetryBudget, RetrySchedule
 from tableside.policies.timeout import Timeout
-from tableside.stores.memory import MemoryStore
 
 
 class TestRetry(PolicyContract):
@@ -372,50 +368,3 @@ async def test_only_a_pause_creates_a_span() -> None:
     assert await spans.of(policy, [Get("a")]) == ["retry pause"] * 2
     assert await spans.of(policy, [Get("a")]) == []
     assert await spans.of(retry(failing(), backoff="none", traces=spans.traces), [Get("a")]) == []
-
-
-# All kinds of faults
-
-
-@pytest.mark.parametrize(("seed", "read_s"), [*enumerate([0.3, 0.2, 0.3, 0.2, 0.3])])
-@in_virtual_time
-async def test_around_a_store_that_fails_in_every_way_counts_are_exact(seed: int, read_s: float) -> None:
-    """Many writers increment with and without tokens: acknowledged writes count, and unapplied ones do not."""
-    chance = random.Random(seed)
-    memory = MemoryStore(TableSpec("t"))
-    store = Scripted(memory)
-    faults: list[Callable[[], Fault]] = [
-        lambda: Throttled("x"),
-        lambda: StoreUnavailable("x"),
-        lambda: StoreUnavailable("x", applied="unknown"),
-        lambda: DeadlineExceeded("x", applied="unknown"),
-        lambda: Contended("x"),
-    ]
-    store.fault = lambda operation, call: chance.choice(faults)() if chance.random() < 0.3 else None
-    store.takes_s = lambda operations: chance.choice([0, 0.01, 0.01, 0.5])
-    timed = Timeout(store, read_s=read_s, write_s=0.3)
-    limited = RateLimit(Bulkhead(timed, 4), read=Rate(200, 20), write=Rate(200, 20))
-    table = Table(retry(limited, 4, budget=RetryBudget(share=5), jitter=chance.random), deadline_s=2)
-    least, most = dict.fromkeys("abcd", 0), dict.fromkeys("abcd", 0)
-
-    async def writer(name: str) -> None:
-        for sequence in range(25):
-            keys = chance.sample("abcd", 3)
-            token = Token(name, sequence) if chance.random() < 0.7 else None
-            operations = [update(key, {"$inc": {"n": 1}}, {"n": 0}, token=token) for key in keys]
-            for key, outcome in zip(keys, await table.batch([*operations, Get("z")]), strict=False):
-                assert isinstance(outcome, Written | TableError)
-                least[key] += isinstance(outcome, Written)
-                most[key] += isinstance(outcome, Written) or outcome.applied == "unknown"
-
-    await asyncio.gather(*(writer(f"w{index}") for index in range(6)))
-    for key in "abcd":
-        found = await one(memory, Get(key))
-        assert isinstance(found, Record)
-        counted: Any = values.decode(found.value)["n"]
-        assert least[key] <= counted <= most[key]
-    assert sum(least.values()) > 100
-    assert store.under_way == 0
-    assert store.under_way_max <= (4 if read_s == 0.3 else 8), (
-        "the bulkhead counts a call that the timeout divides as one"
-    )
