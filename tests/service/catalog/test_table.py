@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contract import COMPOSITE, put, same, update
+from contract import COMPOSITE, put, update
 from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX
 from tableside.catalog.table import Table
 from tableside.core import values
@@ -19,7 +19,6 @@ from tableside.core.errors import (
     RecordNotFound,
     StoreUnavailable,
     TableError,
-    TooLarge,
 )
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
@@ -82,62 +81,14 @@ def increment(key: str = "a", by: int = 1, default: dict[str, Any] | None = None
 # Order and rounds
 
 
-async def test_an_empty_batch_calls_no_store(table: Table, store: RecordingStore) -> None:
-    assert await table.batch([]) == []
-    assert store.calls == []
-
-
 async def test_operations_of_one_kind_on_different_keys_share_a_call(table: Table, store: RecordingStore) -> None:
     await table.batch([put("a"), Get("b"), increment("c"), Delete("d"), Get("e"), put("f")])
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "f"], ["b", "e"], ["c"], ["d"]]
 
 
-async def test_later_operations_on_a_key_see_the_earlier(table: Table, store: RecordingStore) -> None:
-    outcomes = await table.batch(
-        [
-            Get("a"),
-            put("a", {"n": 1}),
-            Get("a"),
-            put("b", {"n": 100}),
-            increment("a", 5),
-            Get("a"),
-            Delete("a"),
-            Get("a"),
-            update("a", {"n": 1}),
-            increment("a", 7),
-            Get("a"),
-            Delete("b"),
-            put("a", {"n": 3}, if_absent=True),
-        ]
-    )
-
-    def n(outcome: Outcome) -> object:
-        return values.decode(outcome.value)["n"] if isinstance(outcome, Record) else outcome
-
-    assert n(outcomes[0]) is None
-    assert n(outcomes[2]) == 1
-    assert n(outcomes[5]) == 6
-    assert n(outcomes[7]) is None
-    assert isinstance(outcomes[8], RecordNotFound)
-    assert isinstance(outcomes[9], Written)
-    assert outcomes[9].created
-    assert n(outcomes[10]) == 7
-    assert isinstance(outcomes[12], PreconditionFailed)
-    assert len(ok([outcomes[index] for index in (1, 3, 4, 6, 9, 11)])) == 6
-
-
 async def test_rounds_are_as_many_as_the_longest_key_needs(table: Table, store: RecordingStore) -> None:
     await table.batch([put("a"), Get("a"), put("a"), put("b"), Get("b"), put("c")])
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["a", "b"], ["a"]]
-
-
-async def test_keys_that_occur_once_keep_their_place_between_repeated_ones(table: Table, store: RecordingStore) -> None:
-    await table.batch([put(key, {"key": key}) for key in "abcd"])
-    read = [Get(key) for key in ("b", "c", "a", "d")]
-    outcomes = await table.batch([*read[:3], put("b", {"key": "new"}), read[3], read[2]])
-    assert [operation.key for operation in store.calls[1]] == ["b", "c", "a", "d"]
-    found = [values.decode(one.value)["key"] if isinstance(one, Record) else type(one) for one in outcomes]
-    assert found == ["b", "c", "a", Written, "d", "a"]
 
 
 # Folding
@@ -211,36 +162,6 @@ async def test_operations_with_individual_outcomes_are_not_folded(table: Table, 
     assert await value(table, "a") == {"n": 8}
 
 
-@pytest.mark.parametrize(
-    ("operations", "kinds", "left"),
-    [
-        ([update("a", {"n": 1}), increment()], [RecordNotFound, Written], {"n": 1}),
-        ([update("a", {"n": 1}), update("a", {"m": 1})], [RecordNotFound, RecordNotFound], None),
-        ([increment(), update("a", {"m": 1})], [Written, Written], {"n": 1, "m": 1}),
-        ([increment(default={"n": 5}), increment(default={"n": 100})], [Written, Written], {"n": 7}),
-        ([increment(default={"n": "x"}), increment()], [InvalidOperation, Written], {"n": 1}),
-        ([increment(), update("a", {"$push": {"n": 1}}), increment()], [Written, InvalidOperation, Written], {"n": 2}),
-        ([update("a", {"$push": {"n": 1}}, {"n": 0}), increment()], [InvalidOperation, Written], {"n": 1}),
-        ([increment(), increment(by=2**63 - 1), increment()], [Written, InvalidOperation, Written], {"n": 2}),
-    ],
-    ids=str,
-)
-async def test_a_failed_folded_update_does_not_affect_the_others(
-    table: Table, operations: list[Operation], kinds: list[type], left: object
-) -> None:
-    outcomes = await table.batch(operations)
-    assert [type(outcome) for outcome in outcomes] == kinds
-    found = await table.one(Get("a"))
-    assert same(values.decode(found.value) if isinstance(found, Record) else found, left)
-
-
-async def test_a_failed_folded_put_does_not_affect_the_others() -> None:
-    table = Table(RecordingStore(TableSpec("t", value_bytes_max=100)))
-    outcomes = await table.batch([put("a", {"n": 1}), put("a", {"n": "x" * 200})])
-    assert [type(outcome) for outcome in outcomes] == [Written, TooLarge]
-    assert await value(table, "a") == {"n": 1}
-
-
 async def test_if_a_store_rejects_values_each_folded_write_gets_its_outcome() -> None:
     class Picky(RecordingStore):
         """A store that rejects values whose `n` is 5."""
@@ -260,20 +181,6 @@ async def test_if_a_store_rejects_values_each_folded_write_gets_its_outcome() ->
     assert [type(outcome) for outcome in outcomes] == [InvalidOperation, RecordNotFound, InvalidOperation, Written]
 
 
-async def test_an_update_that_contradicts_its_key_fails_alone(store: RecordingStore) -> None:
-    spec = TableSpec("t", COMPOSITE)
-    table = Table(MemoryStore(spec))
-    key = ("u", 1)
-    await table.one(put(key, {"n": 1}))
-    outcomes = await table.batch(
-        [update(key, {"user": "v", "m": 1}), update(key, {"user": None, "k": 1}), update(key, {"$inc": {"n": 1}})]
-    )
-    assert [type(outcome) for outcome in outcomes] == [InvalidOperation, Written, Written]
-    found = await table.one(Get(key))
-    assert isinstance(found, Record)
-    assert values.decode(found.value) == {"n": 2, "k": 1}
-
-
 async def test_a_table_with_named_keys_folds_updates_of_other_members() -> None:
     spec = TableSpec("t", KeySchema(COMPOSITE.fields))
     store = RecordingStore(spec)
@@ -288,20 +195,6 @@ async def test_ten_thousand_updates_of_one_record_do_not_block_other_tasks(table
     assert time.process_time() - started < 5
     assert len(store.calls) == -(-10_000 // COMBINED_OPERATIONS_MAX)
     assert await value(table, "a") == {f"m{index}": index for index in range(10_000)}
-
-
-async def test_updates_after_a_put_are_combined(table: Table, store: RecordingStore) -> None:
-    first, *later = ok(await table.batch([put("a", {"n": 1}), increment(), update("a", {"m": 1}), increment()]))
-    assert [type(operation) for call in store.calls for operation in call] == [Put, Update]
-    assert await value(table, "a") == {"n": 3, "m": 1}
-    assert not any(written.created for written in (first, *later))
-    assert len({written.etag for written in (first, *later)}) == 4
-
-
-async def test_an_update_of_a_replaced_put_is_refused_if_it_does_not_fit(table: Table, store: RecordingStore) -> None:
-    outcomes = await table.batch([put("a", {"n": "x"}), increment(), put("a", {"n": 5}), increment()])
-    assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation, Written, Written]
-    assert await value(table, "a") == {"n": 6}
 
 
 async def test_the_size_of_combined_updates_is_limited(table: Table, store: RecordingStore) -> None:
@@ -385,12 +278,6 @@ async def test_after_a_failed_get_the_next_write_is_not_attempted(table: Table, 
     assert await table.one(Get("a")) is None
 
 
-async def test_after_a_rejection_later_operations_on_the_key_are_applied(table: Table, store: RecordingStore) -> None:
-    store.fails = lambda operation: PreconditionFailed("no") if isinstance(operation, Update) else None
-    outcomes = await table.batch([put("a", {"n": 1}, ttl_s=60), increment(), Get("a"), put("a", {"n": 2})])
-    assert [type(outcome) for outcome in outcomes] == [Written, PreconditionFailed, Record, Written]
-
-
 async def test_folded_operations_share_a_retriable_failure(table: Table, store: RecordingStore) -> None:
     failure = StoreUnavailable("gone", applied="unknown")
     store.fails = lambda operation: failure if isinstance(operation, Update) else None
@@ -449,12 +336,3 @@ async def test_scans_and_splits_have_a_deadline_too(table: Table, store: Recordi
         await table.scan(Scan(10), Budget(time.monotonic() + 0.05))
     with pytest.raises(DeadlineExceeded):
         await table.splits(4, Budget(time.monotonic() + 0.05))
-
-
-async def test_cancellation_passes_through(table: Table, store: RecordingStore) -> None:
-    store.takes_s = 5
-    task = asyncio.create_task(table.batch([put("a"), Get("a")]))
-    await asyncio.sleep(0.01)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task

@@ -3,21 +3,17 @@
 import asyncio
 import itertools
 import math
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
-from contract import StoreContract, Time, put, same, update
+from contract import put, same, update
 from tableside.core import compare_and_set, values
-from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.compare_and_set import CompareAndSet, Replacement, VersionedRecord, VersionedRecords
 from tableside.core.errors import Contended, DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
-from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Update, Write, Written
-from tableside.core.store import Clock, Page, Policy, Scan, TableSpec
+from tableside.core.operations import Delete, Key, Outcome, Update, Write, Written
+from tableside.core.store import TableSpec
 from tableside.core.transitions import Stored
-from tableside.stores.memory import MemoryStore
 
 
 class Dictionary(VersionedRecords):
@@ -54,46 +50,6 @@ class Dictionary(VersionedRecords):
         else:
             self.records[key] = step.changed.stored
         return True
-
-
-class Compared(Policy):
-    """A store that writes by compare-and-set, and reads like the memory store."""
-
-    def __init__(self, spec: TableSpec, clock: Clock) -> None:
-        self.memory = MemoryStore(spec, clock)
-        super().__init__(self.memory)
-        self.dictionary = Dictionary()
-        versions = itertools.count()
-        self._writes = CompareAndSet(spec, self.dictionary, clock=clock, etag=lambda: f"v{next(versions)}")
-
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
-        writes = [operation for operation in operations if not isinstance(operation, Get)]
-        written = iter(await self._writes.apply(writes, budget.until))
-        self._show()
-        found = iter(await self.memory.apply([one for one in operations if isinstance(one, Get)]))
-        return [next(found) if isinstance(one, Get) else next(written) for one in operations]
-
-    async def scan(self, scan: Scan) -> Page:
-        self._show()
-        return await self.memory.scan(scan)
-
-    async def splits(self, count_max: int) -> list[bytes]:
-        self._show()
-        return await self.memory.splits(count_max)
-
-    def _show(self) -> None:
-        encode = self.spec.key.encode
-        self.memory._records.clear()
-        self.memory._records.update({encode(key): stored for key, stored in self.dictionary.records.items()})
-
-
-class TestCompareAndSet(StoreContract):
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Compared]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Compared]:
-            yield Compared(spec, time.now_ms)
-
-        return opened()
 
 
 SPEC = TableSpec("t")

@@ -1,6 +1,5 @@
 """RocksDB reads batches in turns and in calls of bounded size, and writes plain puts in one pass."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from service.stores.test_rocksdb import database
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Store, TableSpec
 from tableside.stores.memory import MemoryStore
-from tableside.stores.rocksdb import RocksdbBackend, reads
+from tableside.stores.rocksdb import RocksdbBackend
 
 
 @pytest.fixture
@@ -24,18 +23,6 @@ async def backend(tmp_path: Path) -> AsyncIterator[RocksdbBackend]:
 @pytest.fixture
 async def store(backend: RocksdbBackend) -> Store:
     return await backend.store(TableSpec("t"))
-
-
-async def test_a_large_batch_of_gets_leaves_turns_to_other_gets(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "KEYS_PER_TURN_MAX", 20)
-    finished: list[int] = []
-
-    async def apply(count: int) -> None:
-        await store.apply([Get(f"{count}-{index}") for index in range(count)])
-        finished.append(count)
-
-    await asyncio.gather(apply(2000), apply(20))
-    assert finished == [20, 2000]
 
 
 STATES: dict[str, list[Operation]] = {

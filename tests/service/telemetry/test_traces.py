@@ -15,6 +15,7 @@ import pytest
 
 from servers.process import free_port
 from service.telemetry.collector import Collector, Seen, collecting
+from support.raw_http import Connection
 from support.running import Service, running
 from tableside import __version__
 from tableside.core.errors import InvalidOperation, Unsupported
@@ -126,18 +127,38 @@ def test_spans_of_rejected_and_failed_requests_have_a_status(traced: Service, co
     }
 
 
+INVALID = ("", "nonsense", SAMPLED[:-1], SAMPLED.upper())
+
+
 def test_unsampled_callers_probes_and_requests_without_a_trace_have_no_span(
     traced: Service, collector: Collector
 ) -> None:
     with httpx.Client(base_url=traced.url) as client:
-        client.get("/v1/tables/plain/records/a", headers={"traceparent": UNSAMPLED})
-        client.get("/v1/tables/plain/records/a", headers={"traceparent": "nonsense"})
+        for parent in (UNSAMPLED, *INVALID):
+            client.get("/v1/tables/plain/records/a", headers={"traceparent": parent})
         client.get("/v1/tables/plain/records/a")
         for probe in ("/livez", "/readyz", "/metrics"):
             assert client.get(probe, headers={"traceparent": SAMPLED}).status_code == 200
         client.get("/v1/tables", headers={"traceparent": SAMPLED})
     collector.wait_for(lambda: bool(collector.spans))
-    assert [span.name for span in collector.spans] == ["GET /v1/tables"]
+    assert [(span.name, span.parent, span.trace) for span in collector.spans] == [("GET /v1/tables", CALLER, TRACE)]
+
+
+async def test_a_pipelined_request_is_not_part_of_the_trace_before_it(traced: Service, collector: Collector) -> None:
+    connection = await Connection.open(traced.url)
+    connection.send("GET", "/v1/tables", traceparent=SAMPLED, tracestate="\xff,,==")
+    connection.send("MARKED", "/marked")
+    connection.send("GET", "/v1/tables", traceparent=SAMPLED.replace("b7", "c8"), tracestate="a=b")
+    connection.send("MARKED", "/marked", traceparent=SAMPLED)
+    for status in (200, 404, 200, 404):
+        assert (await connection.answer()).status == status
+    connection.abort()
+    await asyncio.to_thread(collector.wait_for, lambda: len(collector.spans) == 3)
+    assert {(span.name, span.parent, span.trace) for span in collector.spans} == {
+        ("GET /v1/tables", CALLER, TRACE),
+        ("GET /v1/tables", CALLER.replace("b7", "c8"), TRACE),
+        ("HTTP", CALLER, TRACE),
+    }
 
 
 def test_a_wait_for_the_store_is_in_the_trace_of_the_waiting_request(traced: Service, collector: Collector) -> None:

@@ -11,19 +11,15 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-from opentelemetry.trace import Span, StatusCode, get_current_span, use_span
-from prometheus_client import CollectorRegistry
+from opentelemetry.trace import Span, get_current_span, use_span
 
 from support.scripted import Scripted
 from support.virtual_time import in_virtual_time, now
-from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.core.budget import NO_DEADLINE, Budget
-from tableside.core.errors import StoreUnavailable
 from tableside.core.operations import Get, Operation, Outcome
 from tableside.core.store import Store
 from tableside.policies.cache import Cache
 from tableside.policies.coalesce import Coalesce
-from tableside.settings import TableSettings
 from tableside.telemetry.traces import Traces, current_link, wait_span
 
 
@@ -49,10 +45,6 @@ class Watch:
     @property
     def names(self) -> list[str]:
         return [span.name for span in self.spans]
-
-    def one(self, name: str) -> ReadableSpan:
-        [span] = (span for span in self.spans if span.name == name)
-        return span
 
     def child_of(self, parent: Span | ReadableSpan, name: str) -> ReadableSpan:
         [span] = (span for span in self.spans if span.name == name and span.parent == parent.get_span_context())
@@ -122,41 +114,6 @@ async def test_a_wait_for_the_load_of_another_request_is_linked_to_it() -> None:
     assert sorted(watch.names) == ["cache wait", "four", "one", "store call", "three"]
 
 
-@in_virtual_time
-async def test_the_stack_of_a_table_shows_each_attempt_and_each_wait() -> None:
-    watch = Watch()
-    store = Scripted()
-    store.fault = lambda operation, call: StoreUnavailable("away") if call < 3 else None
-    store.takes_s = lambda operations: 0.25
-    settings = TableSettings.model_validate(
-        {
-            "store": "s",
-            "concurrency_max": 1,
-            "read": {"attempts_max": 3, "backoff": "fixed", "pause_s": 0.5},
-            "batch": {"linger_s": 0.1},
-        }
-    )
-    around = StackContext(StackMetrics(CollectorRegistry()), "scripted", traces=watch.traces)
-    top = build_stack(store, settings, around).top
-    request = await watch.request("one", top, [Get("a")])
-    wait = watch.child_of(request, "coalesce wait")
-    shared = watch.child_of(wait, "shared call")
-    inner = [span for span in watch.spans if span.parent == shared.get_span_context()]
-    assert [span.name for span in inner] == [
-        "store call",
-        "retry pause",
-        "store call",
-        "retry pause",
-        "store call",
-    ]
-    assert [(span.attributes or {}).get("error.type") for span in inner if span.name == "store call"] == [
-        "store_unavailable",
-        "store_unavailable",
-        None,
-    ]
-    assert len(watch.spans) == 3 + len(inner)
-
-
 def test_no_spans_are_created_outside_of_a_sampled_trace() -> None:
     watch, unsampled = Watch(), Watch(sample=0.0)
     for current in (None, unsampled.tracer.start_span("request")):
@@ -170,16 +127,3 @@ def test_no_spans_are_created_outside_of_a_sampled_trace() -> None:
             assert current_link(watch.traces) is None
         contexts.detach(context)
     assert watch.names == []
-
-
-def test_an_error_ends_a_span_without_its_text() -> None:
-    watch = Watch()
-    with (
-        watch.tracer.start_as_current_span("request", Context()),
-        pytest.raises(ValueError, match="marked"),
-        watch.traces.span("store call", attributes={"a": 1}),
-    ):
-        raise ValueError("marked")
-    span = watch.one("store call")
-    assert dict(span.attributes or {}) == {"a": 1, "error.type": "ValueError"}
-    assert (span.status.status_code, span.status.description, span.events) == (StatusCode.ERROR, None, ())
