@@ -345,6 +345,22 @@ def test_an_error_is_the_outcome_of_all_waiting_gets_and_is_not_cached(error: Ta
     test()
 
 
+# Writes
+
+
+@in_virtual_time
+async def test_a_read_during_a_write_is_neither_cached_nor_shared_afterwards() -> None:
+    site = await Site.made()
+    site.takes(2.0, 0.1, 0.1)  # the write takes effect at its end
+    write = asyncio.create_task(site.one(put("a", {"n": 1})))
+    await asyncio.sleep(0.1)
+    assert [await site.value(), await site.value()] == [n(0), n(0)]
+    assert len(site.asked) == 3
+    await write
+    assert [*await asyncio.gather(site.value(), site.value())] == [n(1), n(1)]
+    assert len(site.asked) == 4
+
+
 # The maximum age that a get accepts
 
 
