@@ -178,8 +178,8 @@ def _require_readable(name: str, path: str) -> None:
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in words. It has no reason for a file that is not PEM."""
-    return (error.reason or "not a PEM file").replace("_", " ").lower()
+    """OpenSSL's reason in words. It has none for a file of another kind."""
+    return (error.reason or "not a PEM file, or not of this kind").replace("_", " ").lower()
 
 
 class _PassphraseError(Exception):

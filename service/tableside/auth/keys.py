@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt import PyJWK, PyJWTError
 from jwt.algorithms import AllowedPublicKeys
 
-from ..core import environment_proxy
+from ..core import environment_proxy, pem
 from .settings import checked_url, is_loopback
 
 KEYS_MAX = 100
@@ -155,8 +155,12 @@ def _read_files(location: KeysLocation) -> tuple[dict[str, str], ssl.SSLContext]
     headers = {"Accept": "application/jwk-set+json, application/json", "Accept-Encoding": "identity"}
     if location.token_file is not None:
         headers["Authorization"] = f"Bearer {_token(location.token_file)}"
-    default = location.ca_file is None
-    return headers, httpx.create_ssl_context() if default else ssl.create_default_context(cafile=location.ca_file)
+    if location.ca_file is None:
+        return headers, httpx.create_ssl_context()
+    try:
+        return headers, ssl.create_default_context(cafile=location.ca_file)
+    except ssl.SSLError as error:
+        raise FetchFailed(pem.authorities_fault(location.ca_file, error)) from None
 
 
 def _token(file: str) -> str:

@@ -13,6 +13,8 @@ import msgspec
 from cryptography import x509
 from prometheus_client import CollectorRegistry, Gauge
 
+from ..core import pem
+
 log = logging.getLogger(__name__)
 
 
@@ -47,12 +49,13 @@ class TlsFiles(msgspec.Struct, frozen=True):
             # Without a password function OpenSSL would prompt at the terminal.
             context.load_cert_chain(self.certificate, self.key, lambda: self.password or "")
         except (OSError, ValueError) as error:
-            raise TlsError(f"{self.certificate} and its key cannot be used: {_reason(error)}") from None
+            reason = pem.chain_fault(self.certificate, self.key, error)
+            raise TlsError(f"{self.certificate} and its key cannot be used: {reason}") from None
         if self.authorities is not None:
             try:
                 context.load_verify_locations(self.authorities)
             except (OSError, ValueError) as error:
-                raise TlsError(f"{self.authorities} contains no certificates: {_reason(error)}") from None
+                raise TlsError(pem.authorities_fault(self.authorities, error)) from None
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
@@ -118,8 +121,3 @@ def expiry_gauge(registry: CollectorRegistry) -> Gauge:
         registry=registry,
         multiprocess_mode="livemin",
     )
-
-
-def _reason(error: Exception) -> str:
-    reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-    return str(reason).replace("_", " ").lower()

@@ -254,7 +254,7 @@ def test_a_key_with_a_password_is_read_with_it(tmp_path: Path, authority: Author
         assert "correct horse" not in service.log.read_text()
     for wrong in ({}, {"TABLESIDE_SSL_KEYFILE_PASSWORD": "wrong horse"}):
         line = refused(options(signed), **wrong)
-        assert "and its key cannot be used" in line
+        assert "is encrypted, and its password is missing or wrong" in line
         assert "horse" not in line
 
 
@@ -264,9 +264,18 @@ def test_invalid_certificate_files_are_reported_in_one_line(tmp_path: Path, auth
     text.write_text("not a certificate")
     assert "nothing.pem is not a readable file" in refused(["--ssl-certfile", str(nothing)])
     mixed = Signed(server.certificate, other.key)
-    assert "key values mismatch" in refused(options(mixed))
-    assert "text.pem and its key cannot be used" in refused(["--ssl-certfile", str(text)])
-    assert "text.pem contains no certificates" in refused([*options(server), "--ssl-ca-certs", str(text)])
+    assert "the key does not belong to the certificate" in refused(options(mixed))
+    for files, reason in (
+        (Signed(text, server.key), f"{text} contains no certificate: it is not in PEM format"),
+        (Signed(server.key, server.key), f"{server.key} contains no certificate: only "),
+        (Signed(server.certificate, text), f"{text} contains no private key: it is not in PEM format"),
+        (Signed(server.certificate, server.certificate), f"{server.certificate} contains no private key: only "),
+    ):
+        assert f"{files.certificate} and its key cannot be used: {reason}" in refused(options(files))
+    for authorities in (text, server.key):
+        assert f"{authorities} contains no certificate: " in refused(
+            [*options(server), "--ssl-ca-certs", str(authorities)]
+        )
     assert "need --ssl-certfile" in refused(["--ssl-ca-certs", str(authority.certificate)])
     assert "need --ssl-certfile" in refused(["--ssl-keyfile", str(server.key)])
 
