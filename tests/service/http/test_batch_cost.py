@@ -120,7 +120,7 @@ def body_of(operations: list[str]) -> bytes:
 @pytest.mark.parametrize(
     ("last", "detail"),
     [
-        ('{"key":"\\x"}', r"not JSON, in operation 3: invalid escaped character \(byte [0-9]+\)"),
+        ('{"key":"\\x"}', r"not JSON: invalid escaped character \(byte [0-9]+\)"),
         ("1e999", "not JSON, in operation 3: number is infinity"),
     ],
 )

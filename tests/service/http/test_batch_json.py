@@ -225,7 +225,7 @@ PUT = b'{"op":"put","key":"a","value":{"a":[1,{"b":"],"}]}}'
         (b'{"operations" x', "14: unexpected character, expected ':'"),
         (
             b'{"operations":[%b{]}' % (b" " * 2**20),
-            "1048592, in operation 0: unexpected character",
+            "1048592: unexpected character",
         ),
     ],
     ids=range(8),

@@ -196,12 +196,9 @@ Larger bodies are divided one operation at a time, which takes 1.5 microseconds 
 NO_BATCH = "a batch must be an object with the only member operations"
 NO_ARRAY = "operations must be an array"
 
-_OPENING, _CLOSING, _COMMA = b"[],"
-_START = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"operations"[ \t\r\n]*:[ \t\r\n]*\[')
-_END = re.compile(rb"\][ \t\r\n]*\}[ \t\r\n]*")
+_OPENING, _CLOSING = b"[]"
 _EMPTY = re.compile(rb"[ \t\r\n]*(?=\])")
 _TRAILING = re.compile(r"JSON is malformed: trailing characters \(byte ([0-9]+)\)")
-_AT_BYTE = re.compile(r"(?<=\(byte )[0-9]+")
 
 
 class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
@@ -218,15 +215,10 @@ def operation_texts(body: bytes, operations_max: int) -> Pieces[Sequence[memoryv
 
     Raise MalformedRequest if the body is no batch, TooLarge if it has more than `operations_max` operations.
     """
-    listed = len(body) <= LISTED_BYTES_MAX
-    if not listed and (start := _START.match(body)) is not None:
-        texts, end = yield from _one_by_one(body, memoryview(body), start.end(), operations_max)
-        if _END.fullmatch(body, end):
-            return texts
     array = memoryview(_array(body))
     yield
-    if not listed:
-        return (yield from _one_by_one(body, array, 1, operations_max))[0]
+    if len(body) > LISTED_BYTES_MAX:
+        return (yield from _one_by_one(array, operations_max))
     raws = _decode_list(array)
     if len(raws) > operations_max:
         raise too_many(operations_max)
@@ -257,53 +249,39 @@ def _array(body: bytes) -> msgspec.Raw:
     except UnicodeDecodeError:
         raise not_json_body(body, "invalid UTF-8") from None
     except msgspec.DecodeError as error:
-        raise not_json_body(body, _reason(error)) from None
+        raise not_json_body(body, str(error).removeprefix("JSON is malformed: ")) from None
     if memoryview(array)[0] != _OPENING:
         raise MalformedRequest(NO_ARRAY)
     return array
 
 
-def _one_by_one(body: bytes, data: memoryview, at: int, operations_max: int) -> Pieces[tuple[list[memoryview], int]]:
-    """Return the texts in an array of the body, and the position of its closing bracket. `at` is after the opening one.
-
-    A decoder that is given the rest of the array reports where the first text in it ends.
-    """
+def _one_by_one(array: memoryview, operations_max: int) -> Pieces[list[memoryview]]:
+    """Return the texts in an array that is JSON."""
     texts: list[memoryview] = []
-    piece_at = at
-    if (empty := _EMPTY.match(data, at)) is not None:
-        return texts, empty.end()
-    while True:
-        try:
-            end = at + _first_end(data[at:])
-            if data[end] not in (_COMMA, _CLOSING):
-                raise msgspec.DecodeError(f"expected ',' or ']' (byte {end - at})")
-        except RecursionError:
-            raise not_json_body(body, "nested too deep", len(texts)) from None
-        except msgspec.DecodeError as error:
-            raise not_json_body(body, _reason(error, at), len(texts)) from None
+    at = piece_at = 1
+    while _EMPTY.match(array, at) is None:
+        end = at + _first_end(array[at:])
         if len(texts) == operations_max:
             raise too_many(operations_max)
-        texts.append(data[at:end])
-        if data[end] == _CLOSING:
-            return texts, end
+        texts.append(array[at:end])
+        if array[end] == _CLOSING:
+            break
         at = end + 1
         if len(texts) % PIECE_OPERATIONS == 0 or at - piece_at >= PIECE_BYTES:
             piece_at = at
             yield
+    return texts
 
 
 def _first_end(rest: memoryview) -> int:
-    """Return where the first text of the rest of an array ends: the position of the comma or bracket after it."""
+    """Return where the first text of the rest of an array ends: the position of the comma or bracket after it.
+
+    A decoder that is given the rest reports that.
+    """
     try:
         _decode_raw(rest)
     except msgspec.DecodeError as error:
         if found := _TRAILING.fullmatch(str(error)):
             return int(found[1]) - 1
         raise
-    raise msgspec.DecodeError("Input data was truncated")
-
-
-def _reason(error: msgspec.DecodeError, at: int = 0) -> str:
-    """Return the reason in an error of msgspec. `at` is where in the data the decoded part began."""
-    text = str(error).removeprefix("JSON is malformed: ")
-    return _AT_BYTE.sub(lambda found: str(at + int(found[0])), text)
+    raise AssertionError("an array of JSON ends with a bracket")
