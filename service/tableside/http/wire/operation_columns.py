@@ -82,6 +82,8 @@ def decode_by_kind(
         operations |= zip([at for at in of_kind if at not in errors], decoded.operations, strict=True)
         for at, only in zip(of_kind, decoded.fields or (), strict=False):
             fields[at] = only
+    if len(positions) == 1:  # They stay in columns.
+        return DecodedBatch(decoded.operations, errors, fields)
     return DecodedBatch([operations[at] for at in sorted(operations)], errors, fields)
 
 
