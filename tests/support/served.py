@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from prometheus_client import generate_latest
 
 from support.raw_http import Connection
 from support.scripted import Scripted
@@ -64,7 +65,7 @@ class Served:
     def metric(self, name: str, **labels: str) -> float:
         """Return the value of a metric, 0 if it has none yet."""
         given = ",".join(f'{label}="{labels[label]}"' for label in sorted(labels))
-        text = self.app.state.exposition.text().decode()
+        text = generate_latest(self.app.state.exposition).decode()
         found = re.search(rf"^{re.escape(f'{name}{{{given}}}')} (\S+)$", text, re.MULTILINE)
         return float(found[1]) if found else 0.0
 

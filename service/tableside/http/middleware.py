@@ -96,7 +96,7 @@ class RequestMiddleware:
         try:
             await self._process(scope, request)
         finally:
-            request.leave()
+            request.reservation.leave()
             context.duration_s = time.perf_counter() - context.started_at
             for observer in self._observers:
                 observer.request_ended(context)
@@ -115,7 +115,7 @@ class RequestMiddleware:
             route = self._router.find(scope)
             context.route = route.path
             if scope["path"] not in PROBES:
-                request.enter(min(_declared_bytes(scope), self.body_bytes_max))
+                request.reservation.enter(min(_declared_bytes(scope), self.body_bytes_max))
                 context.reservation = request.reservation
             await route.app(scope, request.receive, request.send)
         except ClientDisconnect:
@@ -130,7 +130,7 @@ class RequestMiddleware:
                 raise
             if isinstance(error, Unauthenticated):
                 context.detail = error.reason
-            request.leave()
+            request.reservation.leave()
             response = _error_response(error, context)
             _drop_tracebacks(error)
             await response(scope, request.receive, request.send)
@@ -142,24 +142,12 @@ class RequestInProgress:
     def __init__(self, context: RequestContext, receive: Receive, send: Send, in_flight: InFlight) -> None:
         self.context = context
         self.reservation = Reservation(in_flight)
-        self._reserved = False
         self._operations = in_flight.operations
         self._receive = receive
         self._send = send
         self._timer: asyncio.TimerHandle | None = None
         self._body_started_at: float | None = None
         self._slow = self._timed_out = False
-
-    def enter(self, declared_bytes: int) -> None:
-        """Count the request and the declared length of its body as in flight. Raise Overloaded above the limits."""
-        self._reserved = True
-        self.reservation.enter(declared_bytes)
-
-    def leave(self) -> None:
-        """Stop counting the request and its body as in flight."""
-        if self._reserved:
-            self._reserved = False
-            self.reservation.leave()
 
     async def receive(self) -> Message:
         """Receive a part of the body. Raise Overloaded above the limits, DeadlineExceeded if the body is too slow."""
@@ -170,7 +158,6 @@ class RequestInProgress:
             message: Message = received.value
         else:
             message = await self._received_in_time(Started(receiving, awaited))
-        self._reserved = True
         self.context.bytes_in += len(message.get("body", b""))
         self.reservation.grow_body_to(self.context.bytes_in)
         if not message.get("more_body"):
@@ -190,7 +177,7 @@ class RequestInProgress:
             message["headers"].append((b"x-request-id", context.request_id.encode()))
         else:
             context.bytes_out += len(message.get("body", b""))
-            self.leave()  # Only the client's reading of the response remains.
+            self.reservation.leave()  # Only the client's reading of the response remains.
         return self._send(message)
 
     async def _received_in_time(self, receiving: Started[Message]) -> Message:

@@ -147,11 +147,6 @@ class Exposition:
         self.sample()
         return self._rendered_registry.collect()
 
-    def text(self) -> bytes:
-        """Return the current metrics in text format."""
-        self.sample()
-        return generate_latest(self._rendered_registry)
-
     async def text_in_thread(self) -> bytes:
         """Return the metrics, rendered in a thread because a thousand tables take a second.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import generate_latest
 
 from service.http.api_client import ARROW, JSON, check_refused, stream
 from support.issuing import Issuer, SigningKey, claims, issuing, tampered, unsigned
@@ -190,7 +191,7 @@ async def test_the_log_has_the_callers_name_and_nothing_else_of_a_token(
             for _, refused, _ in hostile(guarded):
                 await ask(guarded, "get", bearer(refused))
     text = caplog.text + "".join(str(vars(record)) for record in caplog.records)
-    shown = text + guarded.service.app.state.exposition.text().decode()
+    shown = text + generate_latest(guarded.service.app.state.exposition).decode()
     parts = [part for one in (token, *(each for _, each, _ in hostile(guarded))) for part in one.split(".")[1:]]
     assert not [part for part in parts if len(part) > 8 and part in shown]
     assert not any(secret in shown for secret in ("secret.example", sha256(token.encode()).hexdigest()))
