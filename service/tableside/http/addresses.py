@@ -8,6 +8,7 @@ If the owner of a page points its name at this service, the page's requests have
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from starlette.types import Scope
@@ -15,13 +16,13 @@ from starlette.types import Scope
 from ..core import TableError
 from ..settings import ROOT_PATH
 
-ACCEPTED_MAX = 1000
-"""The number of accepted `Host` values that are cached."""
+HOSTS_KEPT_MAX = 1000
+"""The number of values of `Host` that are kept with the decision about them."""
 
 HOPS_MAX = 16
 """The maximum number of addresses in `X-Forwarded-For` that are considered."""
 
-_ADDRESS = re.compile(r"(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-fA-F:.]+(%[0-9A-Za-z._~-]+)?\])(:\d*)?")
+_ADDRESS = r"(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-fA-F:.]+(%[0-9A-Za-z._~-]+)?\])(:\d*)?"
 _FORWARDED = re.compile(r"\[([0-9a-fA-F:.]+)\](?::\d+)?|([0-9.]+)(?::\d+)?|([0-9a-fA-F:.]{2,45})")
 _LOCAL = ("localhost", "*.localhost")
 _WITHOUT_DOT = r"[A-Za-z0-9_-]+(:\d*)?"
@@ -47,25 +48,17 @@ class AllowedHosts:
     def change(self, names: Iterable[str]) -> None:
         """Replace the names."""
         given = tuple(names)
-        patterns = [*map(_pattern, (*given, *_LOCAL)), *([_WITHOUT_DOT] if self._local else [])]
-        self._names = re.compile("|".join(patterns), re.IGNORECASE)
+        patterns = [_ADDRESS, *map(_pattern, (*given, *_LOCAL)), *([_WITHOUT_DOT] if self._local else [])]
+        self._match = lru_cache(HOSTS_KEPT_MAX)(re.compile("|".join(patterns), re.IGNORECASE).fullmatch)
         self.allows_any = not given and not self._local
-        self._accepted: set[bytes] = set()
 
     def check(self, scope: Scope) -> None:
         """Raise Misdirected if `Host` is not an allowed name or an IP address."""
         for name, value in scope["headers"]:
-            if name == b"host" and value not in self._accepted and not self._allows(value):
+            if name == b"host" and not self._match(value.decode("latin-1")):
                 raise Misdirected(
                     "the Host header does not name this service; `hosts` in its configuration lists its names"
                 )
-
-    def _allows(self, value: bytes) -> bool:
-        text = value.decode("latin-1")
-        allowed = _ADDRESS.fullmatch(text) or self._names.fullmatch(text)
-        if allowed and len(self._accepted) < ACCEPTED_MAX:
-            self._accepted.add(value)
-        return bool(allowed)
 
 
 def _pattern(name: str) -> str:

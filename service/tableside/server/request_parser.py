@@ -24,9 +24,6 @@ _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]
 _LENGTH = re.compile(rb"[0-9]{1,20}")
 """A Content-Length. Leading zeros are valid, but Python converts only 4,300 digits."""
 
-_PLAIN_TARGET = re.compile(rb'/[!-"$&-~]*+(?:%[0-7][0-9A-Fa-f][!-"$&-~]*+)*+')
-"""A path and query that needs no other check: ASCII without a fragment, and ASCII in its escapes."""
-
 _ABSOLUTE = re.compile(rb"(https?)://([^/?#@]+)(?:[/?#]|$)", re.IGNORECASE)
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _ESCAPED_NON_ASCII = re.compile(rb"%[89A-Fa-f]")
@@ -206,8 +203,7 @@ def parse_head(text: bytes) -> RequestHead:
     if method == "CONNECT":
         raise malformed()
     body_bytes = _body_bytes(headers, names, version)
-    if names.count(b"host") != 1 or _PLAIN_TARGET.fullmatch(target) is None:
-        target = _checked_target(target, version, names, headers)
+    target = _checked_target(target, version, names, headers)
     return RequestHead(
         method,
         target,

@@ -9,9 +9,8 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from contextvars import Token
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated
 
 from opentelemetry import context as contexts
@@ -76,7 +75,7 @@ class Traces:
         """
         if current_context(self) is None:
             return _NO_SPAN
-        return _Current(self.tracer.start_span(name, kind=kind, attributes=attributes, links=[*links]))
+        return _current(self.tracer.start_span(name, kind=kind, attributes=attributes, links=[*links]))
 
     def start_span(self, name: str) -> Span | None:
         """Start a span that is never current, for a wait that ends elsewhere. The caller must end it."""
@@ -88,36 +87,29 @@ class Traces:
         Without sharers the work belongs to no trace, not even that of the current task.
         """
         if not sharers:
-            return _Current(INVALID_SPAN)
+            return _current(INVALID_SPAN)
         links = [Link(sharer.get_span_context()) for sharer in sharers[1:]]
         context = set_span_in_context(sharers[0], Context())
         span = self.tracer.start_span(name, context, attributes={"tableside.sharers": len(sharers)}, links=links)
         for sharer in sharers[1:]:
             sharer.add_link(span.get_span_context())
-        return _Current(span)
+        return _current(span)
 
 
-class _Current:
-    """Makes a span current in a `with` block. A class, because a generator costs three times as much."""
-
-    __slots__ = ("_span", "_token")
-
-    def __init__(self, span: Span) -> None:
-        self._span = span
-        self._token: Token[Context] | None = None
-
-    def __enter__(self) -> Span:
-        self._token = contexts.attach(set_span_in_context(self._span))
-        return self._span
-
-    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
-        if self._token is not None:
-            contexts.detach(self._token)
-        if kind is not None:
-            self._span.set_attribute("error.type", kind.__qualname__)
-            if not issubclass(kind, asyncio.CancelledError):
-                self._span.set_status(Status(StatusCode.ERROR))
-        self._span.end()
+@contextmanager
+def _current(span: Span) -> Iterator[Span]:
+    """Make a span current in a `with` block, and end it."""
+    token = contexts.attach(set_span_in_context(span))
+    try:
+        yield span
+    except BaseException as error:
+        span.set_attribute("error.type", type(error).__qualname__)
+        if not isinstance(error, asyncio.CancelledError):
+            span.set_status(Status(StatusCode.ERROR))
+        raise
+    finally:
+        contexts.detach(token)
+        span.end()
 
 
 def wait_span(traces: Traces | None, name: str, links: Iterable[Link | None] = ()) -> AbstractContextManager[object]:
