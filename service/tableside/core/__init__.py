@@ -73,9 +73,9 @@ from .keys import (
     PartType as PartType,
     Range as Range,
     checked_part as checked_part,
+    even_splits as even_splits,
     part_from_text as part_from_text,
     prefix_end as prefix_end,
-    ranges_between as ranges_between,
 )
 from .memory import NO_MEMORY as NO_MEMORY, Memory as Memory
 from .operations import (

@@ -258,8 +258,9 @@ class Range(msgspec.Struct, frozen=True):
             raise MalformedRequest("not a split of this table") from None
 
 
-def ranges_between(boundaries: Sequence[bytes]) -> list[Range]:
-    """Divide the range of all keys at boundaries, which must be strictly increasing."""
-    lows = [b"", *boundaries]
-    highs: list[bytes | None] = [*boundaries, None]
-    return [Range(low, high) for low, high in zip(lows, highs, strict=True)]
+def even_splits(keys: Sequence[bytes], count_max: int) -> list[bytes]:
+    """Return at most `count_max` splits that divide these sorted keys into equal parts."""
+    count = max(1, min(count_max, len(keys)))
+    boundaries = [keys[len(keys) * index // count] for index in range(1, count)]
+    bounds = zip([b"", *boundaries], [*boundaries, None], strict=True)
+    return [Range(low, high).to_split() for low, high in bounds]

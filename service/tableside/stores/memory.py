@@ -36,11 +36,11 @@ from ..core import (
     Written,
     Yielder,
     apply_by_kind,
+    even_splits,
     expiry_ms,
     joined_outcomes,
     live_record,
     now_ms,
-    ranges_between,
     requests_memory,
     scan_range,
     transition,
@@ -171,10 +171,7 @@ class MemoryStore:
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table into parts with the same number of records."""
-        keys = self._records.keys()
-        count = max(1, min(count_max, len(keys)))
-        boundaries = [keys[len(keys) * index // count] for index in range(1, count)]
-        return [part.to_split() for part in ranges_between(boundaries)]
+        return even_splits(self._records.keys(), count_max)
 
     async def drop(self) -> None:
         """Remove the table."""

@@ -6,6 +6,7 @@ by searching all texts of a result for a few byte patterns, which takes a twenti
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -121,15 +122,10 @@ class RecordReader:
             sides[self._sql.key_of(row)] = SideRow(version, expires_ms or 0, parse_memory(writers))
         return sides
 
-    async def remembered(self, key: Key, until: float) -> Stored | TableError:
-        """Return the memory of a record, without its value."""
-
-        async def work(connection: Connection, keys: Sequence[Key], _: Progress) -> list[Stored]:
-            rows = await connection.fetch(self._sql.remembered, *self._sql.key_arrays(keys))
-            return [Stored(None, "", 0, parse_memory(rows[0][0] if rows else None))]
-
-        [found] = await self._retry.run_each(work, [key], until)
-        return found
+    async def stored(self, key: Key, until: float) -> Stored | TableError | None:
+        """Return a record with what it remembers, also if it has expired."""
+        [found] = await self._retry.run_each(partial(self.find, ReadBudget(math.inf)), [key], until)
+        return found if isinstance(found, TableError) else found.stored
 
     async def _get_in_chunks(self, until: float, keys: Sequence[Key], budget: ReadBudget) -> list[Outcome]:
         outcomes: list[Outcome] = []

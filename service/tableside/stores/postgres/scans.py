@@ -21,7 +21,7 @@ from ...core import (
     RecordUnreadable,
     Scan,
     Yielder,
-    ranges_between,
+    even_splits,
 )
 from .connections import Connection
 from .reads import canonical
@@ -71,9 +71,7 @@ class Scanner:
         sample = f"SELECT {self._sql.named_outputs} FROM {table} AS t TABLESAMPLE SYSTEM ($1) LIMIT $2"
         rows = await connection.fetch(sample, percentage, SAMPLED_ROWS_MAX)
         keys = sorted({self._key.encode(self._sql.key_of(row)) for row in rows})
-        count = max(1, min(count_max, len(keys)))
-        boundaries = [keys[len(keys) * index // count] for index in range(1, count)]
-        return [part.to_split() for part in ranges_between(boundaries)]
+        return even_splits(keys, count_max)
 
     def _page_sql(self, where: "_Conditions") -> str:
         """Return SQL for a page that ends with the first row beyond the size limit.

@@ -144,12 +144,6 @@ class TableSql:
         rows = f"{self.table} AS t{join} WHERE {selected} AND {self._same_columns}"
         return f"{self._aggregated(expires, writers)} FROM {rows}"
 
-    @cached_property
-    def remembered(self) -> str:
-        """Takes keys. Returns what their records remember."""
-        join, selected = self._selection()
-        return f"SELECT t.{quoted(WRITERS)}::text FROM {self._remembering} AS t{join} WHERE {selected}"
-
     def _aggregated(self, expires: str, writers: str = "") -> str:
         """Return the outputs of a statement that returns one row, because many rows take longer to transfer.
 

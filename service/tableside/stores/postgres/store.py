@@ -245,7 +245,7 @@ class DefinedTable:
     async def _get(self, gets: Batch, until: float) -> Sequence[Outcome]:
         outcomes = await self._reader.get(gets.keys, until)
         if self.capabilities.tokens and requests_memory(gets):
-            return await add_memory(gets, outcomes, partial(self._reader.remembered, until=until))
+            return await add_memory(gets, outcomes, partial(self._reader.stored, until=until))
         return outcomes
 
     async def _run(self, query: Callable[[Connection], Awaitable[Result]], until: float = math.inf) -> Result:

@@ -17,8 +17,8 @@ from ...core import (
     Scan,
     TableError,
     TableSpec,
+    even_splits,
     prefix_end,
-    ranges_between,
     scan_range,
 )
 from .database import Database, KeySearch
@@ -68,9 +68,7 @@ class Scanner:
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table into parts of similar size."""
         pieces = await self._pieces(count_max * PIECES_PER_SPLIT)
-        count, prefix_length = max(1, min(count_max, len(pieces))), len(self._prefix)
-        boundaries = [pieces[len(pieces) * index // count][0][prefix_length:] for index in range(1, count)]
-        return [part.to_split() for part in ranges_between(boundaries)]
+        return even_splits([first[self._in_table] for first, _ in pieces], count_max)
 
     def _turn(self, page: PageBuilder, key_range: Range) -> bytes | None:
         """Examine the next keys of a range. Return the last one, or None if no key is left."""
