@@ -1,25 +1,10 @@
-"""Kafka's hash, and the partitions that it gives."""
+"""Kafka's hash gives the partitions of its producer."""
 
 import pytest
 
 from spark_client.kafka_placement.keys import placed
 from tableside_spark import default_partition
 from tableside_spark.partitioning.partitioner import murmur2
-
-KAFKAS_OWN_EXAMPLES = {
-    "21": -973932308,
-    "foobar": -790332482,
-    "a-little-bit-long-string": -985981536,
-    "a-little-bit-longer-string": -1486304829,
-    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    "abc": 479470107,
-}
-
-
-def test_kafkas_own_examples_have_its_hashes() -> None:
-    assert {key: murmur2(key.encode()) for key in KAFKAS_OWN_EXAMPLES} == {
-        key: signed & 0xFFFFFFFF for key, signed in KAFKAS_OWN_EXAMPLES.items()
-    }
 
 
 def test_500_keys_have_the_partitions_of_kafkas_producer() -> None:

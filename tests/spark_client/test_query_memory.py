@@ -1,11 +1,8 @@
-"""The memory of a query decides whether a micro-batch is new, repeated, or a number that returns, and who writes it."""
-
-from contextlib import suppress
+"""The memory of a query decides whether a micro-batch is repeated, or a number that returns."""
 
 import pytest
 
 from tableside_spark.write.query_memory import BATCH_NUMBERS, BATCHES_MAX, RUNS_MAX, Content, QueryMemory
-from tableside_spark.write.tokens import UnsoundTokenError, WriteLocks
 
 
 def remembered(*digests: str) -> QueryMemory:
@@ -13,13 +10,6 @@ def remembered(*digests: str) -> QueryMemory:
     for number, digest in enumerate(digests):
         memory = memory.begin(number, Content(digest))
     return memory
-
-
-def test_a_higher_number_is_new_and_stays_in_its_epoch() -> None:
-    memory = remembered("a", "b")
-    assert not memory.repeats(2, "b")
-    following = memory.begin(2, Content("c"))
-    assert (following.last, following.sequence(2)) == (2, 2)
 
 
 @pytest.mark.parametrize(("number", "digest"), [(0, "a"), (1, "b")])
@@ -54,19 +44,3 @@ def test_the_latest_runs_are_remembered_in_order() -> None:
     for number in range(RUNS_MAX + 2):
         memory = memory.begin(number, Content(run=f"run {number}")).begin(number + 1, Content(run=f"run {number}"))
     assert memory.runs == tuple(f"run {number}" for number in range(2, RUNS_MAX + 2))
-
-
-def test_a_micro_batch_writes_a_table_once_unless_the_write_failed() -> None:
-    locks, table, other = WriteLocks(), ("http://a", "t"), ("http://b", "t")
-    with suppress(ZeroDivisionError), locks.exclusive("run", 1, table):
-        raise ZeroDivisionError
-    with locks.exclusive("run", 1, table), locks.exclusive("run", 1, other), locks.exclusive("another", 1, table):
-        pass
-    second = pytest.raises(UnsoundTokenError, match="table t is written a second time in micro-batch 1")
-    with second, locks.exclusive("run", 1, table):
-        pass
-    with locks.exclusive("run", 2, table):
-        pass
-    late = pytest.raises(UnsoundTokenError, match="a thread started in micro-batch 1 writes in micro-batch 2")
-    with late, locks.exclusive("run", 1, other):
-        pass

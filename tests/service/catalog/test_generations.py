@@ -35,7 +35,6 @@ from tableside.core.errors import (
     GenerationNotFound,
     GenerationSealed,
     InvalidOperation,
-    MalformedRequest,
     PreconditionFailed,
     TooLarge,
     Unsupported,
@@ -276,49 +275,6 @@ async def agree(catalog: Catalog, naive: Naive) -> None:
 
 
 # Switching
-
-
-@pytest.mark.parametrize("seed", range(3))
-@in_virtual_time
-async def test_readers_see_no_mixture_and_after_an_acknowledgement_only_the_new_content(seed: int) -> None:
-    backend, keys = RemoteBackend(seed), [f"k{index}" for index in range(20)]
-    acknowledged = 0
-    async with process(backend) as first, process(backend) as second:
-
-        async def read(catalog: Catalog) -> None:
-            while True:
-                least = acknowledged
-                found = await get(catalog, "t", keys)
-                assert len({*found}) == 1, found
-                assert (found[0] or 0) >= least, found
-
-        async def read_pages(catalog: Catalog) -> None:
-            while True:
-                least, values, position, generation = acknowledged, set[int](), None, None
-                while True:
-                    table = await catalog.table("t", generation)
-                    page = await table.scan(Scan(7, position=position))
-                    values |= {int(record.value) for _, record in page.records}
-                    position, generation = page.position, table.spec.generation
-                    if position is None:
-                        break
-                    await asyncio.sleep(0.05)
-                assert len(values) <= 1
-                assert all(value >= least for value in values)
-
-        async def late(catalog: Catalog, number: int) -> None:
-            with pytest.raises((GenerationSealed, GenerationNotFound)):
-                await put(catalog, f"t@{number}", -1)
-
-        readers = [asyncio.create_task(work) for one in (first, second) for work in (read(one), read_pages(one))]
-        for value in range(1, 20):
-            number = await replaced([first, second][value % 2], value, keys)
-            acknowledged = value
-            await asyncio.gather(late(first, number), late(second, number))
-        assert not [one for one in readers if one.done() and one.exception()]
-        for one in readers:
-            one.cancel()
-        await asyncio.wait(readers)
 
 
 @in_virtual_time
@@ -627,17 +583,6 @@ async def test_a_replica_with_older_settings_learns_of_the_first_pointer() -> No
 
 
 @in_virtual_time
-async def test_tables_without_generations_have_none() -> None:
-    async with process(RemoteBackend(), configured({"generations": False})) as catalog:
-        assert await get(catalog, "t") == [None]
-        for name in ("t@1", "t@2"):
-            with pytest.raises((Unsupported, GenerationNotFound)):
-                await catalog.table(name)
-        with pytest.raises(GenerationNotFound):
-            await catalog.table("t", 2)  # from a cursor
-
-
-@in_virtual_time
 async def test_rate_limits_are_shared_by_the_generations() -> None:
     limited = {"write": {"rate_per_s": 1, "burst": 3}, "deadline_s": 0.5}
     async with process(Embedded(delay_max_s=0), configured(limited)) as catalog:
@@ -684,17 +629,3 @@ async def test_auto_create_does_not_take_names_of_generations() -> None:
         assert await get(catalog, "t") == [2]
     async with process(backend, settings) as catalog:
         assert [entry.spec.name for entry in catalog.entries()] == ["events_ts_2024", "t"]
-
-
-@in_virtual_time
-async def test_a_cursor_belongs_to_its_generation() -> None:
-    async with process(RemoteBackend()) as catalog:
-        await put(catalog, "t", 1)
-        await replaced(catalog, 2)
-        assert (await catalog.table("t", 1)).spec.generation == 1
-        assert (await catalog.table("t@1", 1)).spec.generation == 1
-        with pytest.raises(MalformedRequest, match="another generation"):
-            await catalog.table("t@2", 1)
-        await replaced(catalog, 3)
-        with pytest.raises(GenerationNotFound):
-            await catalog.table("t", 1)

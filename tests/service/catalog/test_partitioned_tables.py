@@ -137,27 +137,6 @@ async def test_dropped_writes_are_counted() -> None:
 # Order on one key
 
 
-async def test_operations_on_a_key_take_effect_in_their_order_in_every_partition() -> None:
-    async with opened(settings()) as catalog:
-        table = await catalog.table("t")
-        increment = {"$inc": {"n": 1}}
-        outcomes = await table.batch(
-            [
-                put("x", {"n": 1}, partitions=(0, 1)),
-                update("x", increment, partitions=(0,)),
-                update("x", increment, partitions=(0, 1)),
-                Get("x", partitions=(0,)),
-                Get("x", partitions=(1,)),
-                update("x", increment, partitions=()),
-                update("x", increment, partitions=(1,)),
-                update("x", increment, partitions=(1,)),
-            ]
-        )
-        assert not any(isinstance(outcome, TableError) for outcome in outcomes)
-        assert [values.decode(found.value)["n"] for found in outcomes if isinstance(found, Record)] == [3, 2]
-        assert [await n(table, "x", 0), await n(table, "x", 1)] == [3, 4]
-
-
 async def test_folded_writes_have_the_etags_of_their_partition() -> None:
     async with opened(settings()) as catalog:
         outcomes = await (await catalog.table("t")).batch([put("x", {"n": index}) for index in range(3)])

@@ -7,17 +7,12 @@ import pytest
 
 from tableside.core import (
     Key,
-    KeyField,
-    KeySchema,
     PageBuilder,
-    Put,
     Record,
     Results,
     Scan,
-    TableSpec,
 )
 from tableside.core.operations import key_bytes
-from tableside.stores.memory import MemoryStore
 
 RECORD = Record(b"{}", "e")
 WIDE = ("\1" * 1024,) * 8
@@ -42,17 +37,3 @@ def results(records: Sequence[Record | None]) -> Results:
     found = Results.of(records)
     assert found is not None
     return found
-
-
-async def test_pages_of_long_keys_contain_every_record_once() -> None:
-    store = MemoryStore(TableSpec("t", KeySchema((KeyField("a"), KeyField("b")))))
-    keys = [(f"{index:02}", "\1" * 1000) for index in range(20)]
-    await store.apply([Put(key, b"{}") for key in keys])
-    found, scan = list[Key](), Scan(1000, bytes_max=20_000)
-    for _ in range(5):
-        page = await store.scan(scan)
-        assert len(page.records) == 4
-        found += [key for key, _ in page.records]
-        scan = Scan(1000, bytes_max=20_000, position=page.position)
-    assert page.position is None or not (await store.scan(scan)).records
-    assert found == keys

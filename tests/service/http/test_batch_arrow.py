@@ -44,26 +44,6 @@ def test_the_answer_has_one_row_per_operation_and_the_columns_of_the_contract(ap
 
 
 @ON_EVERY_STORE
-def test_present_and_absent_records(api: ApiClient) -> None:
-    key = fresh()
-    etag = api.put(T, key, {"n": 1}).headers["ETag"].strip('"')
-    found, absent = api.rows(T, {"key": [key, fresh()]}, op="get")
-    assert found == {
-        "status": 200,
-        "value": b'{"n":1}',
-        "etag": etag,
-        "code": None,
-        "detail": None,
-        "retriable": None,
-        "applied": None,
-        "replayed": False,
-    }
-    assert [absent["status"], absent["code"], absent["retriable"]] == [404, "record_not_found", False]
-    assert [absent["value"], absent["etag"], absent["applied"]] == [None, None, "no"]
-    assert absent["detail"]
-
-
-@ON_EVERY_STORE
 def test_expiries_are_shown_if_any_record_has_one(api: ApiClient) -> None:
     keys = [fresh(), fresh()]
     api.put(T, keys[0], {}, params={"ttl_s": 100})
@@ -101,13 +81,6 @@ def test_an_unsigned_key_beyond_64_bits_fails_only_its_row(api: ApiClient) -> No
     assert rows[0]["status"] == 422
 
 
-def test_a_key_of_the_wrong_type_fails_only_its_operation(api: ApiClient) -> None:
-    assert statuses(api.rows("numbers", {"key": ["1"]}, op="get")) == [422]
-    assert statuses(api.rows("visits", {"key": ["a"]}, op="get")) == [422]
-    api.put(T, fresh(), {})
-    assert statuses(api.rows(T, {"key": [1]}, op="get")) == [422]
-
-
 @pytest.mark.parametrize("of", KEY_TYPES[:4])
 @pytest.mark.parametrize("long", ["x" * 1025, "ü" * 513, "x" * 100_000])
 def test_a_key_that_is_too_long_fails_only_its_row(api: ApiClient, of: Callable[[list[Any]], Any], long: str) -> None:
@@ -117,14 +90,6 @@ def test_a_key_that_is_too_long_fails_only_its_row(api: ApiClient, of: Callable[
     assert statuses(rows) == [422, 200, 422]
     assert rows[0]["detail"] == "a string in a key must have 1 to 1024 bytes of UTF-8"
     assert rows[2]["detail"] == api.rows(T, {"key": of([key, None])}, op="get")[1]["detail"]
-
-
-def test_a_null_key_fails_only_its_row(api: ApiClient) -> None:
-    key = fresh()
-    api.put(T, key, {})
-    rows = api.rows(T, {"key": [None, key, ""]}, op="get")
-    assert statuses(rows) == [422, 200, 422]
-    assert [row["code"] for row in rows] == ["invalid_operation", None, "invalid_operation"]
 
 
 @pytest.mark.parametrize("names", [("user", "day"), ("day", "user"), ("0", "1"), ("user", "date"), ("USER", "DAY")])
@@ -201,10 +166,6 @@ def test_the_number_of_operations_in_a_batch_is_limited(api: ApiClient) -> None:
     api.put(T, fresh(), {})
     assert len(api.rows(T, {"key": ["a"] * 200}, op="get")) == 200
     check_refused(api.post(T, stream({"key": ["a"] * 201}), ARROW, params={"op": "get"}), 413, "too_large")
-
-
-def test_return_false_is_the_default(api: ApiClient) -> None:
-    assert statuses(api.rows(T, {"key": [fresh()], "value": ["{}"]}, op="put", **{"return": "false"})) == [204]
 
 
 @ON_EVERY_STORE

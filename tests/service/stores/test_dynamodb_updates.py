@@ -6,17 +6,12 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from hypothesis.stateful import run_state_machine_as_test
 
-from contract import one, put, same, update, value
-from service.test_stateful import Machine
+from contract import put, same, update
 from support.dynamodb_tables import a_name, fresh_table, make, opened, settings as client_settings
 from tableside.core import updates, values
-from tableside.core.backend import Backend
 from tableside.core.errors import InvalidOperation
 from tableside.core.operations import Get, Operation, Record, Written
-from tableside.core.store import TableSpec
-from tableside.stores.dynamodb.backend import DynamodbBackend
 from tableside.stores.dynamodb.client import Client
 from tableside.stores.dynamodb.store import DynamodbStore
 
@@ -112,49 +107,3 @@ async def check(store: DynamodbStore, pairs: list[tuple[Any, Any]]) -> None:
 )
 async def test_an_update_by_expression(store: DynamodbStore, before: Any, document: Any) -> None:
     await check(store, [(before, document)])
-
-
-@pytest.mark.parametrize(
-    "document", [{"$inc": {"n": 1}}, {"$push": {"seen": 1}}, {"$inc": {"n": 1}, "$push": {"seen": 1}}], ids=str
-)
-async def test_concurrent_first_updates_lose_nothing(store: DynamodbStore, document: Any, full: bool) -> None:
-    for turn in range(3 if full else 1):
-        key = f"{document} {turn}"
-        asked = update(key, document, {"n": 100, "seen": []})
-        outcomes = await asyncio.gather(*(one(store, asked) for _ in range(64)))
-        created = [outcome.created for outcome in outcomes if isinstance(outcome, Written)]
-        assert (len(created), created.count(True)) == (64, 1), outcomes
-        count = {"n": 100 + 64 * ("$inc" in document), "seen": [1] * 64 * ("$push" in document)}
-        assert same(await value(store, key), count)
-
-
-async def test_updates_of_several_replicas_lose_nothing(dynamodb_client: Client) -> None:
-    async with fresh_table(dynamodb_client, {"id": "S"}) as name:
-        stores = [await opened(dynamodb_client, name) for _ in range(4)]
-        asked = update("a", {"$inc": {"n": 1}}, {"n": 0})
-        outcomes = await asyncio.gather(*(one(stores[turn % 4], asked) for turn in range(64)))
-        assert {type(outcome) for outcome in outcomes} == {Written}
-        assert await value(stores[0], "a") == {"n": 64}
-
-
-def test_the_store_equals_the_naive_table(aws_credentials: None, dynamodb_url: str, full: bool) -> None:
-    class DynamodbMachine(Machine):
-        async def opened(self) -> Backend:
-            self.client = Client(client_settings(dynamodb_url))
-            self.name = a_name()
-            await make(self.client, self.name, {"_ts_key": "S"})
-            self.spec = TableSpec("t", stored_as=self.name, ttl_s=self.spec.ttl_s)
-            return DynamodbBackend(self.client, lambda: self.now)
-
-        def teardown(self) -> None:
-            if hasattr(self, "client"):
-                self.run(self.client.call("delete_table", {"TableName": self.name}))
-            super().teardown()
-
-    bounds = settings(
-        max_examples=6 if full else 3,
-        stateful_step_count=20,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(DynamodbMachine, settings=bounds)

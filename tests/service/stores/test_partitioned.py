@@ -18,7 +18,6 @@ from tableside.core.budget import NO_DEADLINE, NOT_READ, Budget
 from tableside.core.errors import (
     DeadlineExceeded,
     PreconditionFailed,
-    RecordNotFound,
     StoreUnavailable,
     TableError,
     Unsupported,
@@ -141,19 +140,6 @@ async def test_writes_that_a_partition_has_not_attempted_are_sent_again(monkeypa
 # Outcomes
 
 
-async def test_one_partition_has_the_outcomes_of_an_ordinary_table() -> None:
-    store, backends = await three()
-    ordinary = await backends[0].store(TableSpec("t"))
-    refused, other = await one(store, update("a", {}, partitions=(0,))), await one(ordinary, update("a", {}))
-    assert isinstance(refused, RecordNotFound)
-    assert isinstance(other, RecordNotFound)
-    assert (refused.detail, refused.applied) == (other.detail, other.applied)
-    made = await one(store, put("a", {"n": 1}, if_absent=True, returning=True, partitions=(0,)))
-    assert isinstance(made, Written)
-    assert (made.created, made.value) == (True, b'{"n":1}')
-    assert made.etag == parts(made)[0].etag
-
-
 @pytest.mark.parametrize(
     ("outcomes", "retriable", "applied", "retry_after_s"),
     [
@@ -220,23 +206,6 @@ async def test_a_slow_partition_hides_no_outcome_of_the_others() -> None:
 # Scans and splits
 
 
-@pytest.mark.parametrize("limit", [1, 3, 4, 5, 12, 13])
-async def test_full_pages_continue_in_the_next_partition(limit: int) -> None:
-    store, _ = await three()
-    await store.apply([put(f"k{n}", {}, partitions=EVERY) for n in range(4)])
-    found, position, pages = [], None, 0
-    while True:
-        page = await store.scan(Scan(limit, position=position))
-        assert len(page.records) <= limit
-        assert page.partitions is not None
-        found += list(zip((key for key, _ in page.records), page.partitions, strict=True))
-        pages += 1
-        if (position := page.position) is None:
-            break
-    assert found == [(f"k{n}", index) for index in EVERY for n in range(4)]
-    assert pages <= 12 // limit + 1
-
-
 async def test_a_page_ends_before_an_unavailable_partition_and_the_next_one_fails() -> None:
     sleeping = UnavailableBackend()
     store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
@@ -249,22 +218,6 @@ async def test_a_page_ends_before_an_unavailable_partition_and_the_next_one_fail
     sleeping.awake = True
     rest = await store.scan(Scan(100, position=page.position))
     assert (rest.records, rest.position) == ([], None)
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 100])
-async def test_splits_are_shared_out_and_cover_every_partition(count: int) -> None:
-    store, _ = await three()
-    await store.apply([put(f"k{n}", {}, partitions=EVERY) for n in range(50)])
-    splits = await store.splits(count)
-    assert 1 <= len(splits) <= count
-    assert len(splits) >= min(count, 3)
-    found = []
-    for split in splits:
-        page = await store.scan(Scan(1000, split=split))
-        assert page.position is None
-        assert page.partitions is not None
-        found += list(zip((key for key, _ in page.records), page.partitions, strict=True))
-    assert sorted(found) == sorted((f"k{n}", index) for index in EVERY for n in range(50))
 
 
 async def test_a_split_of_another_partition_than_the_scan_names_is_empty() -> None:

@@ -1,4 +1,4 @@
-"""What the PostgreSQL store remembers of ordered writes: in its columns, and across deletes, expiry and sweeps."""
+"""What the PostgreSQL store remembers of ordered writes across deletes, expiry and sweeps."""
 
 import random
 from collections.abc import AsyncIterator
@@ -7,12 +7,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from contract import Time, put, same, update, value, written
+from contract import Time, put, same, update, written
 from support.postgres_tables import database, new_name
 from tableside.core import values
-from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
 from tableside.core.store import Store, TableSpec
-from tableside.core.values import INTEGER_MAX, INTEGER_MIN
 from tableside.stores.memory import MemoryStore
 from tableside.stores.postgres.backend import PostgresBackend, PostgresTableOptions
 from tableside.stores.postgres.schema import quoted
@@ -58,20 +57,6 @@ async def table(request: pytest.FixtureRequest, postgres_dsn: str, direct: async
     time = Time(real=False)
     async with database(postgres_dsn, time) as backend:
         yield Table(backend, direct, request.param, time)
-
-
-async def test_orders_are_before_the_writers_and_exact(table: Table) -> None:
-    store = await table.opened()
-    await written(store, put("a", {"n": 1}, order=INTEGER_MAX - 1, token=Token("w", 3)))
-    await written(store, update("a", {"m": 2}, order=INTEGER_MAX))
-    await written(store, Delete("b", order=INTEGER_MIN))
-    assert await table.remembered() == {
-        "a": '[{"": 9223372036854775806, "m": 9223372036854775807}, ["w", 3]]',
-        "b": '[{"": -9223372036854775808}]',
-    }
-    assert (await written(store, put("a", {"n": 3}, order=INTEGER_MAX - 2))).superseded
-    assert (await written(store, put("a", {"n": 3}, order=INTEGER_MAX, token=Token("w", 3)))).replayed
-    assert same(await value(store, "a"), {"n": 1, "m": 2})
 
 
 async def test_a_sweep_keeps_the_orders_of_expired_records(table: Table) -> None:

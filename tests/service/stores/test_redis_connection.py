@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import exceptions
 
 from contract import put, text
 from servers.process import HOST, free_port
@@ -103,13 +102,6 @@ async def test_replies_arrive_in_any_pieces(size: int) -> None:
         assert await ask(one) == REPLIES
 
 
-async def test_error_replies_are_returned_as_the_errors_of_the_driver() -> None:
-    errors = b"-READONLY no\r\n-LOADING wait\r\n-NOAUTH who\r\n"
-    async with node(answering(errors)) as one:
-        kinds = [exceptions.ReadOnlyError, exceptions.BusyLoadingError, exceptions.AuthenticationError]
-        assert [type(reply) for reply in await ask(one)] == kinds
-
-
 @pytest.mark.parametrize("more", [b":4\r\n", b":", b"?"])
 async def test_after_more_replies_than_commands_the_connection_is_not_used_again(more: bytes) -> None:
     async with node(answering(ANSWER + more), answering(ANSWER)) as one:
@@ -122,13 +114,6 @@ async def test_after_unexpected_data_an_idle_connection_is_not_used_again() -> N
         assert await ask(one) == REPLIES
         await asyncio.sleep(0.1)
         assert await ask(one) == REPLIES
-        assert await ask(one) == REPLIES
-
-
-async def test_after_the_server_closed_an_idle_connection_another_is_used() -> None:
-    async with node(closing(ANSWER), answering(ANSWER)) as one:
-        assert await ask(one) == REPLIES
-        await asyncio.sleep(0.1)
         assert await ask(one) == REPLIES
 
 
@@ -160,16 +145,6 @@ async def test_data_after_the_answer_to_the_authentication_is_an_error(answer: b
 
     async with node(client, database=1) as one:
         assert all(isinstance(reply, StoreUnavailable) for reply in await ask(one))
-
-
-async def test_a_server_that_closes_every_connection_at_once_is_an_error() -> None:
-    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        return None
-
-    async with node(client) as one:
-        started = time.monotonic()
-        assert all(isinstance(reply, StoreUnavailable) for reply in await ask(one))
-        assert time.monotonic() - started < PATIENCE_S / 2
 
 
 @pytest.mark.parametrize("way", ["tls", "socket"])
