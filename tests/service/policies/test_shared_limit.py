@@ -152,6 +152,10 @@ async def test_reads_and_writes_have_separate_credits(redis_url: str, table: str
     async with replicas(redis_url, f"{table}-equal", 1, read=Rate(0.01), write=Rate(0.01)) as [(policy, _)]:
         await policy.apply([put("a")], Budget(now() + 5))
         assert await policy.apply([Get("absent")], Budget(now() + 5)) == [None]
+        started = now()
+        [refused] = await policy.apply([put("b")], Budget(started + 60))
+        assert isinstance(refused, Throttled)
+        assert now() - started < 30, "it is rejected without a wait"
 
 
 async def test_a_hundred_waiting_callers_cause_few_requests_to_redis(tmp_path: Path, table: str) -> None:
