@@ -40,27 +40,6 @@ def rocksdb(path: Path) -> dict[str, Any]:
     return {"kind": "rocksdb", "path": str(path / "data")}
 
 
-async def test_a_configured_table_is_open() -> None:
-    async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast", "key": {"id": "integer"}}}}) as catalog:
-        table = await catalog.table("t")
-        assert isinstance(await table.one(put(1, {"n": 1})), Written)
-        assert isinstance(await table.one(Get(1)), Record)
-        [entry] = catalog.entries()
-        assert (entry.table, entry.store, entry.kind) == (table, "fast", "memory")
-        assert await catalog.table_or_spec("t") is table
-
-
-async def test_an_absent_table_is_not_found_and_not_created() -> None:
-    async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast"}}}) as catalog:
-        ways: list[Callable[[str], Awaitable[object]]] = [catalog.table, catalog.table_to_write, catalog.table_or_spec]
-        for way in ways:
-            with pytest.raises(TableNotFound):
-                await way("u")
-        with pytest.raises(TableNotFound):
-            catalog.entry("u")
-        assert [entry.spec.name for entry in catalog.entries()] == ["t"]
-
-
 async def test_a_table_is_created_by_a_write_and_not_by_a_read() -> None:
     async with opened({"stores": MEMORY, "auto_create": True}) as catalog:
         with pytest.raises(TableNotFound):
