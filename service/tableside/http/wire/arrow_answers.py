@@ -116,9 +116,13 @@ def _errors(outcomes: Sequence[Outcome]) -> Mapping[int, TableError]:
 
 
 def _shown_expiries(outcomes: Sequence[Outcome]) -> Sequence[int]:
-    if isinstance(outcomes, Results) and not {"expires_ms", "value"} <= outcomes.columns.keys():
+    if not isinstance(outcomes, Results):
+        return list(map(shown_expiry_ms, outcomes))
+    if "expires_ms" not in outcomes.columns:
         return []
-    return list(map(shown_expiry_ms, outcomes))
+    both = zip(outcomes.cells("value"), outcomes.cells("expires_ms"), strict=True)
+    shown = [0 if value is None else expires_ms for value, expires_ms in both]
+    return _replaced(shown, dict.fromkeys(outcomes.failed, 0))
 
 
 def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
