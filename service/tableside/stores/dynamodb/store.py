@@ -227,7 +227,7 @@ class DynamodbStore:
         version, now = _new_version(), self._clock()
         try:
             self._layout.check_members(touched_members(update.changes))
-            expression = plan.expression(self._layout, version, self._expiry(update, now), now)
+            expression = plan.expression(self._layout, version, now)
             if expression is None:
                 return False
             key = {"Key": self._layout.key_item(update.key), "ReturnValues": "ALL_NEW"}
@@ -294,15 +294,6 @@ class DynamodbStore:
         item, etag = self._layout.build_item(write.key, decided.stored, version)
         return item, with_etag(decided, etag).outcome
 
-    def _expiry(self, update: Update, now: int) -> Item | None:
-        """Return the expiry attributes of an update, as `transition` computes them. None keeps the expiry."""
-        if update.ttl_s is None:
-            return None
-        decided = transition(None, Put(update.key, b"{}", ttl_s=update.ttl_s), self.spec, now_ms=now, etag="")
-        assert isinstance(decided, Changed)
-        assert decided.stored is not None
-        return self._layout.metadata(decided.stored)
-
     async def _updated_outcome(self, update: Update, item: Item, now: int) -> Outcome:
         stored = await self._layout.stored(item, now)
         if isinstance(stored, RecordUnreadable):
@@ -329,7 +320,7 @@ async def _in_parts(apply: _Method, operations: Sequence[Any], until: float) -> 
 
 _KNOWN: dict[type, tuple[str, ...]] = {
     Put: ("key", "value", "if_absent", "ttl_s", "returning", "partitions"),
-    Update: ("key", "changes", "default", "ttl_s", "returning", "partitions"),
+    Update: ("key", "changes", "default", "returning", "partitions"),
     Delete: ("key", "forget", "partitions"),
 }
 """The members of writes that can be applied without reading the record."""

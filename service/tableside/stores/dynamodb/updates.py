@@ -74,10 +74,9 @@ class NativeUpdate(msgspec.Struct, frozen=True):
     appends: dict[Path, Json]
     objects: set[Path]
 
-    def expression(self, layout: ItemLayout, version: str, expiry: Item | None, now_ms: int) -> Item | None:
+    def expression(self, layout: ItemLayout, version: str, now_ms: int) -> Item | None:
         """Return the parameters of an UpdateItem call for a live record, or None if they exceed a limit of DynamoDB.
 
-        `expiry` contains the expiry attributes to set, and the missing ones are removed. None changes none of them.
         Raise InvalidOperation for a number that DynamoDB cannot represent.
         """
         if len(self.sets) + len(self.removes) + len(self.appends) + len(self.objects) > PATHS_MAX:
@@ -94,14 +93,6 @@ class NativeUpdate(msgspec.Struct, frozen=True):
         sets.append(f"{placeholders.name(VERSION)} = {placeholders.value({'S': version})}")
         removes = [placeholders.path(path) for path in self.removes]
         conditions = [*_live_conditions(placeholders, layout, now_ms), *self._structure_conditions(placeholders)]
-        if expiry is not None:
-            # If the item remembers writes, DynamoDB may have to delete it later.
-            conditions.append(f"attribute_not_exists({placeholders.name(WRITERS)})")
-            for name in (layout.ttl_attribute, EXPIRES_MS):
-                if name in expiry:
-                    sets.append(f"{placeholders.name(name)} = {placeholders.value(expiry[name])}")
-                else:
-                    removes.append(placeholders.name(name))
         return placeholders.parameters(sets, removes, conditions)
 
     def _structure_conditions(self, placeholders: "Placeholders") -> Iterator[str]:
