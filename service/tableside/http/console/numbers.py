@@ -7,19 +7,19 @@ _LONG = ((86400, "days"), (3600, "h"), (60, "min"))
 NONE = "\N{EN DASH}"
 
 
-def count(number: float | None) -> str:
-    """Format a count or a rate: 0, 0.25, 7.5, 430, 12.3k."""
+def count(number: float | None, beside: float | None = None) -> str:
+    """Format a count: 0, 0.25, 7.5, 430, 12.3k. It has the same unit as a number `beside` it: 0.43k."""
     if number is None:
         return NONE
-    for size, letter in _THOUSANDS:
-        if number >= size * 0.9995:
-            return _digits(number / size) + letter
-    return _digits(number)
+    larger = max(number, beside or 0)
+    size, letter = next(((size, letter) for size, letter in _THOUSANDS if larger >= size * 0.9995), (1, ""))
+    digits = _digits(number / size)
+    return f"<0.01{letter}" if digits == "0" and number and letter else digits + letter
 
 
-def rate(number: float | None) -> str:
-    """Format a rate per second: 0/s, 7.5/s, 12.3k/s."""
-    return NONE if number is None else f"{count(number)}/s"
+def rate(number: float | None, beside: float | None = None) -> str:
+    """Format a rate per second: 0/s, 7.5/s, 12.3k/s, and with the unit of the rate `beside` it: 0.43k/s."""
+    return NONE if number is None else f"{count(number, beside)}/s"
 
 
 def seconds(number: float | None) -> str:

@@ -117,7 +117,7 @@ def build_plots(history: History, table: str | None = None) -> list[Plot]:
 
 def _lines(definition: PlotDefinition, changes: list[tuple[float, Change]], now: Change | None) -> Iterator[Line]:
     for name, css_class, value in definition.lines:
-        points = [(ago_s, value(change)) for ago_s, change in changes]
+        points = [(ago_s, number) for ago_s, change in changes if (number := value(change)) is not None]
         yield Line(name, css_class, points, None if now is None else value(now))
         if definition.alerts:
             yield Line("", "bad", above_zero(points))

@@ -201,6 +201,10 @@ async def test_a_narrow_window_shows_all_without_scrolling_sideways(browser: Bro
         for path in ("/console", "/console/tables/visits"):
             await page.goto(f"{service.url}{path}")
             assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+            cells = await page.locator("table.tables td.number").evaluate_all(
+                "all => all.map(one => one.getBoundingClientRect().right)"
+            )
+            assert max(cells, default=0) <= 390
 
 
 async def test_an_unreachable_service_is_reported(browser: Browser, service: Service) -> None:

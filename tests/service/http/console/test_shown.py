@@ -33,6 +33,12 @@ def test_counts(number: float | None, expected: str) -> None:
     assert numbers.count(number) == expected
 
 
+def test_a_rate_has_the_unit_of_a_larger_one_beside_it() -> None:
+    pairs = [(850, 1200), (1200, 850), (3, 12_300), (0, 12_300), (3, 7)]
+    shown = [numbers.rate(number, beside) for number, beside in pairs]
+    assert shown == ["0.85k/s", "1.2k/s", "<0.01k/s", "0k/s", "3/s"]
+
+
 @pytest.mark.parametrize(
     ("number", "expected"),
     [
