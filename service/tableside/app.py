@@ -29,6 +29,7 @@ from .http import (
     AccessLog,
     AllowedHosts,
     AuditLog,
+    CallerMetrics,
     Console,
     Observer,
     PathPrefix,
@@ -127,7 +128,11 @@ def create_app(
     app.state.auth = auth
     app.state.exposition = exposition
     app.openapi = partial(openapi, __version__)  # type: ignore[method-assign]  # FastAPI's documented way
-    observers: list[Observer] = [RequestMetrics(exposition.registry), access_log]
+    observers: list[Observer] = [
+        RequestMetrics(exposition.registry),
+        CallerMetrics(exposition.registry, settings.auth),
+        access_log,
+    ]
     bytes_max = settings.limits.body_bytes_max
     middleware = RequestMiddleware(
         app.router, Router(app.routes), in_flight, auth, hosts, prefix, audit, observers, body_bytes_max=bytes_max
@@ -153,6 +158,7 @@ def _bounds(limits: LimitSettings) -> dict[str, Any]:
         "operations_max": limits.operations_in_flight_max,
         "bytes_max": limits.bytes_in_flight_max,
         "store_share_max": limits.store_share_max,
+        "caller_share_max": limits.caller_share_max,
     }
 
 

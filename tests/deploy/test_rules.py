@@ -63,6 +63,13 @@ def disk(free: str) -> Series:
     }
 
 
+def of_caller(rejected: str) -> Series:
+    return {
+        series("tableside_caller_operations_total", caller="loud"): "0+600x60",
+        series("tableside_caller_rejected_total", caller="loud", code="throttled"): rejected,
+    }
+
+
 def loading(seconds: str) -> Series:
     return {series("tableside_generation_loading_seconds", table="t"): seconds}
 
@@ -106,6 +113,7 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
         20,
         {"job": "tableside", "table": "t"},
     ),
+    ("TablesideCallerRejected", of_caller("0+12x60"), 20, {"job": "tableside", "caller": "loud"}),
     (
         "TablesideSheds",
         {series("tableside_shed_total", reason="requests"): "0+5x60"},
@@ -165,6 +173,7 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
     ("TablesideFailures", operations("found", "0+600x60") | operations("overloaded", "0x10 0+300x3 900x60"), 13),
     ("TablesideSlow", durations(le_1_0="0+995x60", le_2_5="0+1000x60", le_inf="0+1000x60"), 30),
     ("TablesideThrottled", operations("written", "0+600x60") | operations("throttled", "0+5x60"), 30),
+    ("TablesideCallerRejected", of_caller("0+5x60"), 30),
     ("TablesideSheds", {series("tableside_shed_total", reason="requests"): "7x60"}, 30),
     (
         "TablesideRetryBudgetExhausted",

@@ -1,8 +1,8 @@
-"""Limits on the requests, operations and bytes in flight in one process, and the share that one store may take.
+"""Limits on the requests, operations and bytes in flight in one process, and the share of one store or caller.
 
 Work above a limit is shed immediately, before any of it is attempted. Requests to a store that hangs stay in flight
 until their deadlines. Without a share they would take every slot, and the service would reject requests to its other
-stores.
+stores. One caller with many requests would displace the other callers likewise.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,40 +43,47 @@ class AdmissionMetrics:
 
 
 class InFlightLimit:
-    """The amount in flight of one resource, and its limit (`maximum`). `in_stores` is the part in flight in stores."""
+    """The amount in flight of one resource, its limit (`maximum`), and the shares of stores and callers.
+
+    A caller without a name has no share.
+    """
 
     def __init__(self, what: str, most: int, metrics: AdmissionMetrics) -> None:
         self.maximum = most
-        self.in_stores = 0
         self.what = what
+        self.stores, self.callers = Shares("store", self, metrics), Shares("caller", self, metrics)
         self._shed = metrics.shed.labels(what)
         self.in_flight = 0
         self._gauge = metrics.in_flight.labels(what)
 
-    def enter(self, count: int) -> None:
-        """Admit so much. Raise Overloaded if that exceeds the limit, unless nothing else is in flight."""
-        if self.in_flight and self.in_flight + count > self.maximum:
-            raise self.overloaded()
-        self.in_flight += count
+    def enter(self, count: int, caller: str = "", own: int = 0) -> None:
+        """Admit so much more for a request that has `own` already. Raise Overloaded if that exceeds the limit.
 
-    def add(self, count: int, own: int) -> None:
-        """Admit so much more for a request that has `own` already. It may exceed the limit if alone."""
+        A request may exceed the limit if nothing else is in flight.
+        """
         if self.in_flight > own and self.in_flight + count > self.maximum:
             raise self.overloaded()
+        if caller:
+            self.callers.check(caller, count, own)
+            self.callers.add(caller, count)
         self.in_flight += count
 
-    def check(self) -> None:
-        """Raise Overloaded if the limit is reached."""
+    def check(self, caller: str = "") -> None:
+        """Raise Overloaded if the limit is reached, or the caller's share of it."""
         if self.in_flight >= self.maximum:
             raise self.overloaded()
+        if caller:
+            self.callers.check(caller, 1)
 
     def overloaded(self) -> Overloaded:
         """Count a request that is shed because of this limit, and return its error."""
         self._shed.inc()
         return Overloaded(f"{self.in_flight} {self.what} are in flight, of {self.maximum}", retry_after_s=1)
 
-    def leave(self, count: int) -> None:
+    def leave(self, count: int, caller: str = "") -> None:
         """Release so much of the admitted amount."""
+        if caller:
+            self.callers.add(caller, -count)
         self.in_flight -= count
 
     def sample(self) -> None:
@@ -84,12 +91,54 @@ class InFlightLimit:
         self._gauge.set(self.in_flight)
 
 
-class Reservation:
-    """One request's share of the limits: a slot, and the bytes of its body, which can grow while it arrives."""
+class Shares:
+    """What each store (or caller) has in flight of one resource, and which part of the limit it may have.
 
-    __slots__ = ("_bytes", "_has_slot", "_limits")
+    Each may have the fraction `share_max` of the part that the others leave free. One with nothing else in flight may
+    exceed it, as a single request may exceed a limit.
+    """
+
+    def __init__(self, owner: str, limit: InFlightLimit, metrics: AdmissionMetrics) -> None:
+        self.share_max = 1.0
+        self._owner = owner
+        self._limit = limit
+        self._in_flight: dict[str, int] = {}
+        self._total = 0
+        self._shed = metrics.shed.labels(f"{owner}_{limit.what}")
+
+    def of(self, name: str) -> int:
+        """Return how much a store or caller has in flight."""
+        return self._in_flight.get(name, 0)
+
+    def check(self, name: str, count: int, own: int = 0) -> None:
+        """Raise Overloaded if so much more exceeds the share, for a request that has `own` already."""
+        in_flight, limit = self.of(name), self._limit
+        free = limit.maximum - (self._total - in_flight)
+        if count and in_flight > own and in_flight + count > self.share_max * free:
+            self._shed.inc()
+            most = f"{in_flight} of at most {limit.maximum} {limit.what}"
+            share = f"its share ({self._owner}_share_max) allows no more"
+            raise Overloaded(f"{self._owner} {name!r}: {most} are in flight, and {share}", retry_after_s=1)
+
+    def add(self, name: str, count: int) -> None:
+        """Count so much more as in flight. A negative number releases it."""
+        self._total += count
+        if left := self.of(name) + count:
+            self._in_flight[name] = left
+        else:
+            self._in_flight.pop(name, None)
+
+
+class Reservation:
+    """One request's part of the limits: a slot, and the bytes of its body, which can grow while it arrives.
+
+    Set `caller` before the first of them is taken.
+    """
+
+    __slots__ = ("_bytes", "_has_slot", "_limits", "caller")
 
     def __init__(self, limits: "InFlight") -> None:
+        self.caller = ""
         self._limits = limits
         self._has_slot = False
         self._bytes = 0
@@ -103,20 +152,20 @@ class Reservation:
     def take_slot(self) -> None:
         """Count the request as in flight if it is not yet. Raise Overloaded above the limit."""
         if not self._has_slot:
-            self._limits.requests.enter(1)
+            self._limits.requests.enter(1, self.caller)
             self._has_slot = True
 
     def grow_body_to(self, body_bytes: int) -> None:
         """Count so many bytes of the body, if more than before. Raise Overloaded above the limit."""
         if body_bytes > self._bytes:
-            self._limits.bytes.add(body_bytes - self._bytes, self._bytes)
+            self._limits.bytes.enter(body_bytes - self._bytes, self.caller, self._bytes)
             self._bytes = body_bytes
 
     def step_aside(self, body_bytes: int) -> None:
         """Release the slot and the bytes of the body, except this many."""
         self._release_slot()
         if body_bytes < self._bytes:
-            self._limits.bytes.leave(self._bytes - body_bytes)
+            self._limits.bytes.leave(self._bytes - body_bytes, self.caller)
             self._bytes = body_bytes
 
     def leave(self) -> None:
@@ -124,19 +173,20 @@ class Reservation:
         if self._has_slot:
             self._release_slot()
         if self._bytes:
-            self._limits.bytes.leave(self._bytes)
+            self._limits.bytes.leave(self._bytes, self.caller)
             self._bytes = 0
 
     def _release_slot(self) -> None:
         if self._has_slot:
-            self._limits.requests.leave(1)
+            self._limits.requests.leave(1, self.caller)
             self._has_slot = False
 
 
 class InFlight:
     """The limits on the work in flight in one process.
 
-    One store may have `store_share_max` of the work that the limits leave for it besides the other stores.
+    One store may have `store_share_max` of the work that the limits leave for it besides the other stores, and one
+    caller `caller_share_max` of the work that they leave for it besides the other callers.
     """
 
     def __init__(
@@ -146,13 +196,14 @@ class InFlight:
         requests_max: int,
         operations_max: int,
         bytes_max: int,
-        store_share_max: float = 1.0,
+        **shares_max: float,
     ) -> None:
         self.metrics = metrics
-        self.store_share_max = store_share_max
         self.requests = InFlightLimit("requests", requests_max, metrics)
         self.operations = InFlightLimit("operations", operations_max, metrics)
         self.bytes = InFlightLimit("bytes", bytes_max, metrics)
+        self._limits = self.requests, self.operations, self.bytes
+        self._set_shares(**shares_max)
 
     def exhausted(self) -> InFlightLimit | None:
         """Return a limit that leaves no room for any other request, None if there is room."""
@@ -160,78 +211,43 @@ class InFlight:
             return self.requests
         return self.operations if self.operations.in_flight >= self.operations.maximum else None
 
-    def change(self, *, requests_max: int, operations_max: int, bytes_max: int, store_share_max: float = 1.0) -> None:
+    def change(self, *, requests_max: int, operations_max: int, bytes_max: int, **shares_max: float) -> None:
         """Change the limits."""
-        self.store_share_max = store_share_max
         self.requests.maximum, self.operations.maximum, self.bytes.maximum = requests_max, operations_max, bytes_max
+        self._set_shares(**shares_max)
 
     def sample(self) -> None:
         """Update the gauges."""
-        for bound in (self.requests, self.operations, self.bytes):
+        for bound in self._limits:
             bound.sample()
 
-
-class Share:
-    """One store's share of one in-flight limit: a fraction of the part that the other stores leave free.
-
-    A store with nothing in flight may exceed it, as a single request may exceed a limit.
-    """
-
-    def __init__(self, limits: InFlight, limit: InFlightLimit, store: str) -> None:
-        self._limits = limits
-        self._limit = limit
-        self._store = store
-        self._in_flight = 0
-        self._shed = limits.metrics.shed.labels(f"store_{limit.what}")
-        self._gauge = limits.metrics.in_store.labels(store, limit.what)
-
-    def check(self, count: int) -> None:
-        """Raise Overloaded if so much more exceeds the share."""
-        in_flight, limit = self._in_flight, self._limit
-        free = limit.maximum - (limit.in_stores - in_flight)
-        if count and in_flight and in_flight + count > self._limits.store_share_max * free:
-            self._shed.inc()
-            most = f"{in_flight} of at most {limit.maximum} {limit.what}"
-            detail = f"store {self._store!r}: {most} are in flight, and its share (store_share_max) allows no more"
-            raise Overloaded(detail, retry_after_s=1)
-
-    def add(self, count: int) -> None:
-        """Count so much more as in flight in the store. A negative number releases it."""
-        self._in_flight += count
-        self._limit.in_stores += count
-
-    def sample(self) -> None:
-        """Update the gauge."""
-        self._gauge.set(self._in_flight)
+    def _set_shares(self, *, store_share_max: float = 1.0, caller_share_max: float = 1.0) -> None:
+        for bound in self._limits:
+            bound.stores.share_max, bound.callers.share_max = store_share_max, caller_share_max
 
 
 class StoreInFlight:
     """The requests, operations and bytes in flight in one store."""
 
     def __init__(self, limits: InFlight, store: str) -> None:
-        self._requests, self._operations, self._bytes = self._shares = (
-            Share(limits, limits.requests, store),
-            Share(limits, limits.operations, store),
-            Share(limits, limits.bytes, store),
-        )
+        self._store = store
+        self._limits = limits.requests, limits.operations, limits.bytes
+        self._gauges = [limits.metrics.in_store.labels(store, limit.what) for limit in self._limits]
 
     def check(self, operations: int = 1, body_bytes: int = 0) -> None:
         """Raise Overloaded if a request with so many operations and bytes exceeds a share."""
-        self._requests.check(1)
-        self._operations.check(operations)
-        self._bytes.check(body_bytes)
+        for limit, count in zip(self._limits, (1, operations, body_bytes), strict=True):
+            limit.stores.check(self._store, count)
 
     def add(self, operations: int, body_bytes: int) -> None:
         """Count a request that has been checked as in flight."""
-        self._requests.add(1)
-        self._operations.add(operations)
-        self._bytes.add(body_bytes)
+        for limit, count in zip(self._limits, (1, operations, body_bytes), strict=True):
+            limit.stores.add(self._store, count)
 
     def leave(self, operations: int, body_bytes: int) -> None:
         """Stop counting a request."""
-        self._requests.add(-1)
-        self._operations.add(-operations)
-        self._bytes.add(-body_bytes)
+        for limit, count in zip(self._limits, (1, operations, body_bytes), strict=True):
+            limit.stores.add(self._store, -count)
 
     @contextmanager
     def entered(self, operations: int = 0, body_bytes: int = 0) -> Iterator[None]:
@@ -245,8 +261,8 @@ class StoreInFlight:
 
     def sample(self) -> None:
         """Update the gauges."""
-        for share in self._shares:
-            share.sample()
+        for limit, gauge in zip(self._limits, self._gauges, strict=True):
+            gauge.set(limit.stores.of(self._store))
 
 
 class PartitionLimit(Policy):

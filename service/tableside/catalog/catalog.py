@@ -220,6 +220,7 @@ class Catalog:
         added = {name: self._entry(settings, name) for name in settings.tables.keys() - old.tables.keys()}
         await open_all_or_none([*added.values()])
         self._settings = settings
+        self._shared.change(settings)
         self._controls.change(settings)
         locations = frozenset[TableLocation]().union(*(entry.locations for entry in added.values()))
         for name, entry in [*self._entries.items()]:

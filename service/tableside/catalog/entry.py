@@ -251,6 +251,7 @@ class CatalogEntry:
             metrics=TableMetrics(self._context.metrics.operations, self.spec.name),
             operations=self._operations,
             in_store=None if self.spec.partitions else self._context.in_flight,
+            caller_rate=self._context.caller_rate,
         )
         return self._stack
 

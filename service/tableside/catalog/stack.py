@@ -15,6 +15,7 @@ from ..policies import (
     Bulkhead,
     Cache,
     CallerLimit,
+    CallerRate,
     Coalesce,
     PolicyMetrics,
     Rate,
@@ -79,8 +80,8 @@ class StackContext(msgspec.Struct, frozen=True):
 
     `kind` is the kind of the store. `remote` means that the store runs outside this process. A local store has retries
     and a bulkhead only if its settings request them. `share` is this process's fraction of the limits that the workers
-    of a replica share. `in_flight` limits the work in flight in the store. `partitions` are the contexts of the stores
-    that a partitioned store consists of.
+    of a replica share. `in_flight` limits the work in flight in the store. `caller_rate` limits the operations of each
+    caller in all stores. `partitions` are the contexts of the stores that a partitioned store consists of.
     """
 
     metrics: StackMetrics
@@ -91,6 +92,7 @@ class StackContext(msgspec.Struct, frozen=True):
     budget: RetryBudget | None = None
     replicas: ReplicaLinks | None = None
     in_flight: StoreInFlight | None = None
+    caller_rate: CallerRate | None = None
     partitions: "tuple[StackContext, ...]" = ()
 
 

@@ -1,5 +1,5 @@
-"""What the tables of a store share: the context of their policies, retry budget, limit on the work in flight, and the
-control table with their generations.
+"""What the tables of a store share: the context of their policies, retry budget, limits on the work in flight and on
+callers, and the control table with their generations.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import msgspec
 
 from ..core import Backend, TableError, TableSpec
 from ..core.backend import connections_of, disk_of
-from ..policies import RetryBudget
+from ..policies import CallerRate, RetryBudget
 from ..settings import Settings, TableSettings
 from ..stores import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
@@ -54,12 +54,18 @@ class StoreShares:
         # A single store may have all the work in flight.
         shared = {} if limits is None or len(whole) < 2 else {name: StoreInFlight(limits, name) for name in backends}
         self._in_flight: dict[str, StoreInFlight] = shared
+        self._caller_rate = CallerRate(1 / environment.workers, environment.metrics.policies, environment.traces)
+        self.change(settings)
         self.contexts = {name: self._context(name) for name in backends}
 
     @property
     def operations(self) -> InFlightLimit | None:
         """The limit on the operations in flight in this process."""
         return None if self._environment.in_flight is None else self._environment.in_flight.operations
+
+    def change(self, settings: Settings) -> None:
+        """Apply other settings for the same stores."""
+        self._caller_rate.change(settings.limits.caller_rate_per_s)
 
     def check_admission(self, store: str) -> None:
         """Raise Overloaded if a store cannot take another operation now."""
@@ -103,6 +109,7 @@ class StoreShares:
             traces=environment.traces,
             budget=self._budgets.get(store),
             in_flight=self._in_flight.get(store),
+            caller_rate=self._caller_rate,
             partitions=tuple(self._context(part) for part in parts),
         )
 

@@ -29,6 +29,7 @@ from ..core import (
 )
 from ..core.batch import all_succeeded
 from ..core.budget import NOT_READ, in_pieces, not_read
+from ..policies import CallerRate
 from .admission import InFlightLimit, StoreInFlight
 from .combining import set_outcomes, steps_by_key
 from .table_metrics import TableMetrics
@@ -47,7 +48,7 @@ class Table:
 
     `operations` limits the operations in flight in the whole process, and `in_store` the work in flight in the table's
     store. A call above a limit raises Overloaded before any of its operations is attempted. An operation counts once
-    for each partition that it names.
+    for each partition that it names. `caller_rate` limits the operations of each caller in all tables.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Table:
         metrics: TableMetrics | None = None,
         operations: InFlightLimit | None = None,
         in_store: StoreInFlight | None = None,
+        caller_rate: CallerRate | None = None,
     ) -> None:
         self.spec: TableSpec = store.spec
         self.deadline_s = deadline_s
@@ -65,6 +67,7 @@ class Table:
         self._metrics = metrics
         self._operations = operations
         self._in_store = in_store
+        self._caller_rate = caller_rate
         self._in_flight = 0
         self._idle: asyncio.Future[None] | None = None
 
@@ -82,13 +85,13 @@ class Table:
         started = time.perf_counter()
         budget = budget or self.budget()
         count = _partition_count(operation) if self.spec.partitions else 1
-        self._enter(count, budget.body_bytes)
+        self._enter(count, budget.caller, budget.body_bytes)
         try:
             [outcome] = await self._send([operation], budget)
             if outcome is NOT_READ:
                 [outcome] = await self._apply_all([operation], budget, ValueRoom(math.inf))
         finally:
-            self._leave(count, budget.body_bytes)
+            self._leave(count, budget.caller, budget.body_bytes)
         if self._metrics is not None:
             self._metrics.one(operation, outcome, time.perf_counter() - started)
         return outcome
@@ -105,14 +108,14 @@ class Table:
         started = time.perf_counter()
         budget = budget or self.budget()
         count = self._count(operations) if self.spec.partitions else len(operations)
-        self._enter(count, budget.body_bytes)
+        self._enter(count, budget.caller, budget.body_bytes)
         try:
             apply = self._apply_all if await _keys_differ(operations) else self._apply_in_rounds
             outcomes = await apply(operations, budget, budget.room or ValueRoom(math.inf))
             if isinstance(operations, Batch):
                 outcomes = Results.of(outcomes) or outcomes
         finally:
-            self._leave(count, budget.body_bytes)
+            self._leave(count, budget.caller, budget.body_bytes)
         if self._metrics is not None:
             self._metrics.many(operations, outcomes, time.perf_counter() - started)
         return outcomes
@@ -144,20 +147,20 @@ class Table:
             raise TooLarge(f"a batch may have {limit}, each counted once for each partition")
         return count
 
-    def _enter(self, count: int, body_bytes: int = 0) -> None:
+    def _enter(self, count: int, caller: str, body_bytes: int = 0) -> None:
         if self._in_store is not None:
             self._in_store.check(count, body_bytes)
         if self._operations is not None:
-            self._operations.enter(count)
+            self._operations.enter(count, caller)
         if self._in_store is not None:
             self._in_store.add(count, body_bytes)
         self._in_flight += 1
 
-    def _leave(self, count: int, body_bytes: int = 0) -> None:
+    def _leave(self, count: int, caller: str, body_bytes: int = 0) -> None:
         if self._in_store is not None:
             self._in_store.leave(count, body_bytes)
         if self._operations is not None:
-            self._operations.leave(count)
+            self._operations.leave(count, caller)
         self._in_flight -= 1
         if self._idle is not None and not self._in_flight:
             self._idle.set_result(None)
@@ -165,14 +168,14 @@ class Table:
 
     async def _scan(self, kind: str, work: Callable[[], Awaitable[Result]], budget: Budget) -> Result:
         started = time.perf_counter()
-        self._enter(1)
+        self._enter(1, budget.caller)
         try:
             result = await self._run_within(work, budget)
         except TableError as error:
             self._observe_scan(kind, error, started)
             raise
         finally:
-            self._leave(1)
+            self._leave(1, budget.caller)
         self._observe_scan(kind, None, started)
         return result
 
@@ -255,6 +258,8 @@ class Table:
             return [budget.exceeded()] * len(operations)
         try:
             async with budget.timeout(GRACE_S):
+                if self._caller_rate is not None and (gate := self._caller_rate.gate_for(budget.caller)) is not None:
+                    return await gate.apply(self._store, operations, budget)
                 return await self._store.apply(operations, budget)
         except TimeoutError:
             return budget.unanswered(operations)

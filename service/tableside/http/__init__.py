@@ -18,7 +18,7 @@ from .request_context import (
     Observer,
     RequestContext,
 )
-from .request_observers import AccessLog, RequestMetrics, RequestSpans
+from .request_observers import AccessLog, CallerMetrics, RequestMetrics, RequestSpans
 from .responses import problem_response
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "AccessLog",
     "AllowedHosts",
     "AuditLog",
+    "CallerMetrics",
     "Console",
     "Observer",
     "PathPrefix",

@@ -110,7 +110,7 @@ class RequestMiddleware:
                 self._hosts.check(scope)
             # Authentication precedes admission, so that clients without a token do not occupy slots.
             caller = self._auth.admit(scope) if self._auth.required else UNRESTRICTED
-            _set_caller(context, caller if isinstance(caller, Caller) else await caller)
+            request.set_caller(caller if isinstance(caller, Caller) else await caller)
             route = self._router.find(scope)
             context.route = route.path
             if scope["path"] not in PROBES:
@@ -148,6 +148,12 @@ class RequestInProgress:
         self._body_started_at: float | None = None
         self._slow = self._timed_out = False
 
+    def set_caller(self, caller: Caller) -> None:
+        """Set the caller for the endpoint, the log and the limits."""
+        self.context.permissions = caller
+        if caller.name:
+            self.context.caller = self.reservation.caller = caller.name
+
     async def receive(self) -> Message:
         """Receive a part of the body. Raise Overloaded above the limits, DeadlineExceeded if the body is too slow."""
         task = asyncio.current_task()
@@ -168,7 +174,8 @@ class RequestInProgress:
         if not message.get("more_body"):
             if self._slow:
                 self.reservation.take_slot()
-            self._operations.check()  # Check again now, because a later rejection would waste the decoding.
+            # Check again now, because a later rejection would waste the decoding.
+            self._operations.check(self.reservation.caller)
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
@@ -210,13 +217,6 @@ def request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
             return value.decode()
     # The id only distinguishes requests and protects nothing, so it need not be unpredictable.
     return f"{random.getrandbits(128):032x}"
-
-
-def _set_caller(context: RequestContext, caller: Caller) -> None:
-    """Set the caller for the endpoint, the log and the rate limits."""
-    context.permissions = caller
-    if caller.name:
-        context.caller = caller.name
 
 
 def _declared_bytes(scope: Scope) -> int:

@@ -4,6 +4,8 @@ The server and the application exchange the rest through the ASGI scope and the 
 """
 
 import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -11,6 +13,7 @@ from starlette.types import Scope
 
 from ..auth import UNRESTRICTED, Caller
 from ..catalog import Reservation
+from ..core import TableError
 
 SCOPE_KEY = "tableside"
 """The key of the request's context in the ASGI scope."""
@@ -25,7 +28,7 @@ DRAINING_KEY = "tableside.draining"
 """The key in the lifespan state that the server sets while it shuts down."""
 
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
-"""Paths that are never rejected. They are requested all the time, so the log shows them only when they fail."""
+"""Paths that are never failures. They are requested all the time, so the log shows them only when they fail."""
 
 
 METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE", "POST", "OPTIONS"})
@@ -47,8 +50,10 @@ class RequestContext(msgspec.Struct):
     abandon it when the client disconnects. `disconnected` means that the server has cancelled it therefore.
     `duration_s` is set at the end.
 
+    `failures` counts the failed operations of a batch by code.
+
     For the audit log, `denied` is the number of operations in a batch without permission. `detail` is the reason for a
-    rejected token. Endpoints set it to what the request does if that is administrative.
+    failures token. Endpoints set it to what the request does if that is administrative.
     """
 
     request_id: str
@@ -59,6 +64,7 @@ class RequestContext(msgspec.Struct):
     caller: str | None = None
     operations: int = 0
     failed: int = 0
+    failures: Mapping[str, int] = {}
     status: int = 0
     code: str | None = None
     bytes_in: int = 0
@@ -71,6 +77,11 @@ class RequestContext(msgspec.Struct):
     path: tuple[Any, ...] = ()
     permissions: Caller = UNRESTRICTED
     reservation: Reservation | None = None
+
+    def count_failed(self, errors: Iterable[TableError]) -> None:
+        """Count the failed operations of a batch."""
+        self.failures = counts = Counter(error.code for error in errors)
+        self.failed = counts.total()
 
 
 class Observer(Protocol):

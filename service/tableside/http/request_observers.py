@@ -1,7 +1,7 @@
 """What is recorded about requests: metrics, the access log and spans.
 
-Metrics are by route, method and status. The log has one line for each failed request, each slow one, and a sample of
-the others. Lines, labels and spans contain the route instead of the path, so never a key or a value.
+Metrics are by route, method and status, and by caller. The log has one line for each failed request, each slow one,
+and a sample of the others. Lines, labels and spans contain the route instead of the path, so never a key or a value.
 """
 
 import logging
@@ -16,8 +16,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from prometheus_client import CollectorRegistry
 from starlette.types import Scope
 
+from ..auth import AuthSettings
 from ..catalog import BUCKETS_S
-from ..core.errors import Overloaded
+from ..core.errors import Overloaded, Throttled
 from ..telemetry import REQUEST_LOGGER, Attribute, Counter, Histogram, LogSettings, TraceSettings
 from .request_context import METHODS, PROBES, RequestContext, method_label
 
@@ -29,6 +30,9 @@ READYZ, READYZ_FAILED = "/readyz", 503
 FAILED, SLOW, SHED, SERVED = "failed request", "slow request", "shed request", "request"
 
 _LEVELS = {FAILED: logging.ERROR, SLOW: logging.WARNING, SHED: logging.WARNING, SERVED: logging.INFO}
+
+CALLERS_MAX = 100
+"""How many callers have metrics of their own."""
 
 SPAN_KEY = "tableside.span"
 """The key in the ASGI scope of the request's span and the token that restores the previous context."""
@@ -85,6 +89,54 @@ class RequestMetrics:
                 self._bytes_out.labels(route),
             )
         return child
+
+
+class CallerMetrics:
+    """An observer that counts the operations of callers: of those in the settings, and of some others.
+
+    At most `CALLERS_MAX` callers have metrics of their own. The others are counted together.
+    """
+
+    def __init__(self, registry: CollectorRegistry, auth: AuthSettings | None) -> None:
+        self._operations = Counter(
+            "tableside_caller_operations",
+            "Operations of a caller. A request without operations, such as a scan, counts as one.",
+            ("caller",),
+            registry=registry,
+        )
+        self._rejected = Counter(
+            "tableside_caller_rejected",
+            "Operations of a caller that a limit rejected: throttled (a rate) or overloaded (work in flight).",
+            ("caller", "code"),
+            registry=registry,
+        )
+        self._children: dict[str, tuple[Counter, dict[str, Counter]]] = {}
+        self._others = self._labeled("other")
+        for token in () if auth is None else auth.tokens:
+            self._child(token.name)
+
+    def request_ended(self, context: RequestContext) -> None:
+        """Count the operations of the request."""
+        if context.caller is None:
+            return
+        operations, rejected = self._child(context.caller)
+        count = context.operations or 1
+        operations.inc(count)
+        failures = context.failures if context.code is None else {context.code: count}
+        for code in rejected.keys() & failures.keys():
+            rejected[code].inc(failures[code])
+
+    def _child(self, caller: str) -> tuple[Counter, dict[str, Counter]]:
+        if (child := self._children.get(caller)) is not None:
+            return child
+        if len(self._children) >= CALLERS_MAX:
+            return self._others
+        child = self._children[caller] = self._labeled(caller)
+        return child
+
+    def _labeled(self, caller: str) -> tuple[Counter, dict[str, Counter]]:
+        rejected = {code: self._rejected.labels(caller, code) for code in (Throttled.code, Overloaded.code)}
+        return self._operations.labels(caller), rejected
 
 
 class AccessLog:

@@ -158,9 +158,11 @@ class LimitSettings(BaseModel, frozen=True, extra="forbid"):
     values delay other requests. The service immediately rejects a request that exceeds a limit on requests in
     flight. `in_flight_max` limits the number of requests. `operations_in_flight_max` limits the number of their
     operations. `bytes_in_flight_max` limits the bytes of their bodies. With several stores, one store may use at most
-    the fraction `store_share_max` of the part of these three limits that the other stores leave free. After SIGTERM the
-    service continues for `drain_s` seconds: it answers /readyz with 503, and closes each connection after its next
-    response. Then it accepts no more connections. The process ends at most `shutdown_s` seconds after the signal.
+    the fraction `store_share_max` of the part of these three limits that the other stores leave free. One caller may
+    use at most the fraction `caller_share_max` of the part that the other callers leave free. `caller_rate_per_s`
+    limits the operations of each caller in all tables together, on one replica. After SIGTERM the service continues for
+    `drain_s` seconds: it answers /readyz with 503, and closes each connection after its next response. Then it accepts
+    no more connections. The process ends at most `shutdown_s` seconds after the signal.
     """
 
     body_bytes_max: int = Field(default=16 * 2**20, ge=1024)
@@ -171,6 +173,8 @@ class LimitSettings(BaseModel, frozen=True, extra="forbid"):
     operations_in_flight_max: int = Field(default=100_000, ge=1)
     bytes_in_flight_max: int = Field(default=256 * 2**20, ge=1024)
     store_share_max: float = Field(default=0.75, gt=0, le=1)
+    caller_share_max: float = Field(default=1, gt=0, le=1)
+    caller_rate_per_s: float | None = Field(default=None, gt=0, le=1e9)
     drain_s: float = Field(default=0.5, ge=0, le=600)
     shutdown_s: float = Field(default=30.0, ge=1, le=3600)
 

@@ -178,10 +178,11 @@ async def _encode(
     bytes_max = request.limits.response_bytes_max
     results = Results.of(outcomes)
     if results is not None and results.value_bytes <= min(bytes_max, COPIED_BYTES_MAX if media == JSON else bytes_max):
-        request.context.failed, outcomes = len(results.failed), results
+        outcomes = results
+        request.context.count_failed(results.failed.values())
     else:
         outcomes = await in_pieces(bounded(outcomes, bytes_max))
-        request.context.failed = sum(isinstance(one, TableError) for one in outcomes)
+        request.context.count_failed(one for one in outcomes if isinstance(one, TableError))
     if media == JSON:
         encoding = json_batch.encode(outcomes)
     else:

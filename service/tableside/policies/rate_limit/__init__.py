@@ -7,10 +7,11 @@ this policy is inside of `retry`. The cost of a record that a get found is charg
 it.
 
 A limit applies to this process, unless its credits are shared by all replicas (`shared`). Each caller can have
-limits in operations per second (`CallerLimit`). That policy is the outermost one. Scans cost nothing.
+limits in operations per second: for one table (`CallerLimit`, the outermost policy), and for all (`CallerRate`). Scans
+cost nothing.
 """
 
 from .credits import Rate
-from .policy import CallerLimit, Cost, RateLimit
+from .policy import CallerLimit, CallerRate, Cost, RateLimit
 
-__all__ = ["CallerLimit", "Cost", "Rate", "RateLimit"]
+__all__ = ["CallerLimit", "CallerRate", "Cost", "Rate", "RateLimit"]

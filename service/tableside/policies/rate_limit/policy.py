@@ -27,6 +27,9 @@ CALLERS_MAX = 10_000
 EVICTION_CANDIDATES_MAX = 8
 """Number of buckets that are examined to find one that can be evicted."""
 
+ALL = "*"
+"""The label in metrics of a limit for all tables, and for reads and writes together."""
+
 KIB = 1024
 
 
@@ -114,7 +117,8 @@ class RateLimit(Gated):
         credit = self._credits(way, rate)
         name = f"table {table!r}: its {way} limit (rate_per_s) of {rate.per_s:g} credits per second"
         counters = self._metrics.throttled.labels(table, way), self._metrics.throttle_seconds.labels(table, way)
-        return Gate(lambda budget: credit, name, *counters, self._traces, self._cost, self._cost.uniform)
+        uniform = self._cost.uniform
+        return Gate(lambda budget: credit, lambda budget: name, *counters, self._traces, self._cost, uniform)
 
     def _credits(self, way: Direction, rate: Rate) -> Credits:
         if self._shared is None:
@@ -124,14 +128,14 @@ class RateLimit(Gated):
 
 
 class Gate(msgspec.Struct, frozen=True, eq=False):
-    """Sends operations of one direction of a table when they are paid.
+    """Sends operations when they are paid.
 
-    `credits_of` returns the credits that pay for a call. `name` describes the limit in error details. `throttled`
+    `credits_of` returns the credits that pay for a call. `name_for` describes its limit in error details. `throttled`
     counts rejected operations, `waited_s` times the calls that waited.
     """
 
     credits_of: Callable[[Budget], Credits]
-    name: str
+    name_for: Callable[[Budget], str]
     throttled: Counter
     waited_s: Histogram
     traces: Traces | None
@@ -167,7 +171,7 @@ class Gate(msgspec.Struct, frozen=True, eq=False):
                     parts.append(group.create_task(self._send(store, part, budget, credit)))
                     sent += taken
                     taken = await self._take(costs[sent:], budget.until, credit)
-                throttled = self._throttled(costs[sent:], credit)
+                throttled = self._throttled(costs[sent:], credit, budget)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return [outcome for part in parts for outcome in part.result()] + throttled
@@ -194,12 +198,13 @@ class Gate(msgspec.Struct, frozen=True, eq=False):
             self.waited_s.observe(waited_s)
         return taken
 
-    def _throttled(self, costs: list[float], credit: Credits) -> list[Outcome]:
+    def _throttled(self, costs: list[float], credit: Credits, budget: Budget) -> list[Outcome]:
         if not costs:
             return []
         self.throttled.inc(len(costs))
         wait_s = max(RETRY_AFTER_MIN_S, credit.wait_s(costs[0]))
-        return [Throttled(f"{self.name} leaves no credit before the deadline", retry_after_s=wait_s)] * len(costs)
+        detail = f"{self.name_for(budget)} leaves no credit before the deadline"
+        return [Throttled(detail, retry_after_s=wait_s)] * len(costs)
 
 
 class CallerLimit(Gated):
@@ -221,18 +226,65 @@ class CallerLimit(Gated):
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
-        self._metrics = metrics or PolicyMetrics()
-        self._traces = traces
         rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
-        self._gates = {way: self._gate(way, rate, callers_max) for way, rate in rates if rate is not None}
+        self._gates = {
+            way: _caller_gate(rate, self.spec.name, way, metrics, traces, callers_max)
+            for way, rate in rates
+            if rate is not None
+        }
 
-    def _gate(self, way: Direction, rate: Rate, callers_max: int) -> "Gate":
-        table, buckets = self.spec.name, Buckets(rate, callers_max)
-        limit = f"table {table!r}: the {way} limit of each caller (caller_rate_per_s)"
-        name = f"{limit} of {rate.per_s:g} operations per second"
-        throttled, waited_s = self._metrics.caller_throttled, self._metrics.caller_throttle_seconds
-        counters = throttled.labels(table, way), waited_s.labels(table, way)
-        return Gate(lambda budget: buckets.of(budget.caller), name, *counters, self._traces, Cost(), True)
+
+class CallerRate:
+    """The limit on the operations of each caller in all tables, by the caller's name.
+
+    It limits no callers without a name. The credits belong to this process, which has the fraction `share` of the rate.
+    """
+
+    def __init__(self, share: float = 1.0, metrics: PolicyMetrics | None = None, traces: Traces | None = None) -> None:
+        self._share = share
+        self._metrics = metrics
+        self._traces = traces
+        self._per_s: float | None = None
+        self._gate: Gate | None = None
+
+    def change(self, per_s: float | None) -> None:
+        """Change the rate, in operations per second. None means no limit."""
+        if per_s == self._per_s:
+            return
+        self._per_s = per_s
+        self._gate = None
+        if per_s is not None:
+            rate = Rate(per_s).scaled(self._share)
+            self._gate = _caller_gate(rate, ALL, ALL, self._metrics, self._traces)
+
+    def gate_for(self, caller: str) -> "Gate | None":
+        """Return the gate that the caller's operations pass, None if there is no limit for it."""
+        return self._gate if caller else None
+
+
+def _caller_gate(
+    rate: Rate,
+    table: str,
+    way: str,
+    metrics: PolicyMetrics | None,
+    traces: Traces | None,
+    callers_max: int = CALLERS_MAX,
+) -> Gate:
+    """Return a gate at which each caller has its own credits."""
+    buckets, metrics = Buckets(rate, callers_max), metrics or PolicyMetrics()
+    limit = (
+        "limit (limits.caller_rate_per_s)" if table == ALL else f"{way} limit of table {table!r} (caller_rate_per_s)"
+    )
+    name = f"its {limit} of {rate.per_s:g} operations per second"
+    counters = metrics.caller_throttled.labels(table, way), metrics.caller_throttle_seconds.labels(table, way)
+    return Gate(
+        lambda budget: buckets.of(budget.caller),
+        lambda budget: f"caller {budget.caller!r}: {name}",
+        *counters,
+        traces,
+        Cost(),
+        True,
+    )
 
 
 class Buckets:
