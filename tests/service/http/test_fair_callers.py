@@ -29,7 +29,7 @@ AUTH: dict[str, Any] = {
 }
 LOUD, QUIET = ({"authorization": f"Bearer {name}"} for name in NAMES)
 
-LIMITS: dict[str, float] = {
+LIMITS: dict[str, Any] = {
     "in_flight_max": 8,
     "operations_in_flight_max": 40,
     "bytes_in_flight_max": 8000,
