@@ -45,7 +45,7 @@ class AdmissionMetrics:
 class InFlightLimit:
     """The amount in flight of one resource, its limit (`maximum`), and the shares of stores and callers.
 
-    A caller without a name has no share.
+    A caller without a name has no share. While callers may use the whole limit, what enters is not counted for them.
     """
 
     def __init__(self, what: str, most: int, metrics: AdmissionMetrics) -> None:
@@ -63,7 +63,7 @@ class InFlightLimit:
         """
         if self.in_flight > own and self.in_flight + count > self.maximum:
             raise self.overloaded()
-        if caller:
+        if caller and self.callers.share_max < 1:
             self.callers.check(caller, count, own)
             self.callers.add(caller, count)
         self.in_flight += count
@@ -72,7 +72,7 @@ class InFlightLimit:
         """Raise Overloaded if the limit is reached, or the caller's share of it."""
         if self.in_flight >= self.maximum:
             raise self.overloaded()
-        if caller:
+        if caller and self.callers.in_flight:
             self.callers.check(caller, 1)
 
     def overloaded(self) -> Overloaded:
@@ -82,7 +82,7 @@ class InFlightLimit:
 
     def leave(self, count: int, caller: str = "") -> None:
         """Release so much of the admitted amount."""
-        if caller:
+        if caller and self.callers.in_flight:
             self.callers.add(caller, -count)
         self.in_flight -= count
 
@@ -100,19 +100,15 @@ class Shares:
 
     def __init__(self, owner: str, limit: InFlightLimit, metrics: AdmissionMetrics) -> None:
         self.share_max = 1.0
+        self.in_flight: dict[str, int] = {}
         self._owner = owner
         self._limit = limit
-        self._in_flight: dict[str, int] = {}
         self._total = 0
         self._shed = metrics.shed.labels(f"{owner}_{limit.what}")
 
-    def of(self, name: str) -> int:
-        """Return how much a store or caller has in flight."""
-        return self._in_flight.get(name, 0)
-
     def check(self, name: str, count: int, own: int = 0) -> None:
         """Raise Overloaded if so much more exceeds the share, for a request that has `own` already."""
-        in_flight, limit = self.of(name), self._limit
+        in_flight, limit = self.in_flight.get(name, 0), self._limit
         free = limit.maximum - (self._total - in_flight)
         if count and in_flight > own and in_flight + count > self.share_max * free:
             self._shed.inc()
@@ -121,12 +117,13 @@ class Shares:
             raise Overloaded(f"{self._owner} {name!r}: {most} are in flight, and {share}", retry_after_s=1)
 
     def add(self, name: str, count: int) -> None:
-        """Count so much more as in flight. A negative number releases it."""
-        self._total += count
-        if left := self.of(name) + count:
-            self._in_flight[name] = left
+        """Count so much more as in flight. A negative number releases it, as far as it was counted."""
+        before = self.in_flight.get(name, 0)
+        if after := max(0, before + count):
+            self.in_flight[name] = after
         else:
-            self._in_flight.pop(name, None)
+            self.in_flight.pop(name, None)
+        self._total += after - before
 
 
 class Reservation:
@@ -262,7 +259,7 @@ class StoreInFlight:
     def sample(self) -> None:
         """Update the gauges."""
         for limit, gauge in zip(self._limits, self._gauges, strict=True):
-            gauge.set(limit.stores.of(self._store))
+            gauge.set(limit.stores.in_flight.get(self._store, 0))
 
 
 class PartitionLimit(Policy):

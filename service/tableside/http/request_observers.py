@@ -123,8 +123,9 @@ class CallerMetrics:
         count = context.operations or 1
         operations.inc(count)
         failures = context.failures if context.code is None else {context.code: count}
-        for code in rejected.keys() & failures.keys():
-            rejected[code].inc(failures[code])
+        if failures:
+            for code, counter in rejected.items():
+                counter.inc(failures.get(code, 0))
 
     def _child(self, caller: str) -> tuple[Counter, dict[str, Counter]]:
         if (child := self._children.get(caller)) is not None:

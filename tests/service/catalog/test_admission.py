@@ -73,3 +73,20 @@ def test_a_changed_limit_applies_immediately(in_flight: InFlight) -> None:
         assert not refused(in_flight.operations, 2)
         in_flight.change(requests_max=2, operations_max=5, bytes_max=100)
         assert refused(in_flight.operations, 1)
+
+
+def test_the_share_of_callers_may_change_while_requests_are_in_flight(in_flight: InFlight) -> None:
+    limits: dict[str, int] = {"requests_max": 9, "operations_max": 10, "bytes_max": 100}
+    operations = in_flight.operations
+    operations.enter(4, "loud")
+    in_flight.change(**limits, caller_share_max=0.5)
+    operations.enter(5, "loud")
+    with pytest.raises(Overloaded, match=r"^caller 'loud': .*\(caller_share_max\)"):
+        operations.enter(1, "loud")
+    operations.enter(1, "quiet")
+    operations.leave(4, "loud")
+    in_flight.change(**limits, caller_share_max=1.0)
+    operations.enter(3, "loud")
+    for count, caller in ((5, "loud"), (3, "loud"), (1, "quiet")):
+        operations.leave(count, caller)
+    assert (operations.in_flight, operations.callers.in_flight) == (0, {})

@@ -64,7 +64,7 @@ async def test_one_caller_leaves_a_part_of_each_in_flight_limit(
         assert (await refused.ask(method, path, body, **LOUD)).status in (200, 204, 404)
         await service.idle()
         limits = service.in_flight
-        assert not any(one.callers._in_flight for one in (limits.requests, limits.operations, limits.bytes))
+        assert not any(one.callers.in_flight for one in (limits.requests, limits.operations, limits.bytes))
 
 
 def check_refused(answer: Answer | httpx.Response, status: int, code: str, *words: str) -> None:
