@@ -6,14 +6,13 @@ import sys
 import warnings
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from tableside_spark import BROADCAST, DEFAULT, DROP, DefaultPartitioner, StreamPartitioner
+from tableside_spark import DEFAULT, DefaultPartitioner, StreamPartitioner
 from tableside_spark.partitioning.partition_task import PartitionTask
-from tableside_spark.partitioning.partitioner import Routing, partition_function
+from tableside_spark.partitioning.partitioner import partition_function
 
 
 def lists_of(*answers: Any) -> Any:
@@ -24,15 +23,6 @@ def lists_of(*answers: Any) -> Any:
     found = placing(empty, empty)
     assert found.type == pa.list_(pa.int32())
     return found.to_pylist()
-
-
-def test_every_result_becomes_a_list_for_spark() -> None:
-    assert lists_of(None, BROADCAST, [-1]) == [None, None, [-1]]
-    assert lists_of([], (), set(), DROP) == [[], [], [], []]
-    assert lists_of(DEFAULT) == [[None]]
-    assert lists_of([2], (0, 1), {1}, frozenset([2]), range(3)) == [[2], [0, 1], [1], [2], [0, 1, 2]]
-    assert lists_of([np.int64(2), np.int32(0)]) == [[2, 0]]
-    assert lists_of() == []
 
 
 def travelled(sent: Any) -> Any:
@@ -58,17 +48,6 @@ def travelled(sent: Any) -> Any:
 def test_an_answer_that_names_no_partitions_is_refused(answer: Any, kind: type[Exception], match: str) -> None:
     with pytest.raises(kind, match=match):
         lists_of([0], answer)
-
-
-def test_a_partitioner_receives_topic_key_value_and_the_number_of_partitions() -> None:
-    calls: list[tuple[Any, ...]] = []
-
-    def remember(*arguments: Any) -> Routing:
-        calls.append(arguments)
-        return DROP
-
-    PartitionTask(remember, "flights", 7, "topic flights")(pa.array(["a", None]), pa.array([b"x", b"y"]))
-    assert calls == [("flights", "a", b"x", 7), ("flights", None, b"y", 7)]
 
 
 @pytest.mark.parametrize("zone", ["GMT+8", "Z", "America/New_York"])
@@ -111,13 +90,6 @@ def test_the_older_method_still_works_and_its_definition_warns() -> None:
         warnings.simplefilter("error")
         loaded = travelled(Older())
     assert loaded.partitions("t", "7", None, 4) == [3]
-
-
-def test_the_default_partitioner_leaves_records_without_a_key_to_kafka() -> None:
-    default = DefaultPartitioner()
-    assert default.partitions("t", None, b"value", 12) is DEFAULT
-    assert default.partitions("t", "foobar", None, 12) == [(-790332482 & 0x7FFFFFFF) % 12]
-    assert default.partitions("t", b"foobar", None, 12) == default.partitions("t", "foobar", None, 12)
 
 
 def test_a_partitioner_works_without_spark() -> None:

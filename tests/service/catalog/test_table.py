@@ -203,11 +203,17 @@ async def test_the_size_of_combined_updates_is_limited(table: Table, store: Reco
     assert len(store.calls) == 2
 
 
-async def test_an_update_of_a_member_named_like_the_key_is_not_combined_with_a_put() -> None:
-    store = RecordingStore(TableSpec("t", COMPOSITE))
-    outcomes = await Table(store).batch([put(("u", 1), {"n": 1}), update(("u", 1), {"user": "v"})])
-    assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation]
-    assert len(store.calls) == 2
+async def test_an_update_that_contradicts_its_key_fails_alone() -> None:
+    table = Table(MemoryStore(TableSpec("t", COMPOSITE)))
+    key = ("u", 1)
+    await table.one(put(key, {"n": 1}))
+    outcomes = await table.batch(
+        [update(key, {"user": "v", "m": 1}), update(key, {"user": None, "k": 1}), update(key, {"$inc": {"n": 1}})]
+    )
+    assert [type(outcome) for outcome in outcomes] == [InvalidOperation, Written, Written]
+    found = await table.one(Get(key))
+    assert isinstance(found, Record)
+    assert values.decode(found.value) == {"n": 2, "k": 1}
 
 
 async def test_operations_on_different_partitions_are_not_folded(table: Table, store: RecordingStore) -> None:

@@ -2,19 +2,14 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
-from tableside.core.budget import THREADS_MAX, Budget, in_pieces, run_in_thread
+from tableside.core.budget import THREADS_MAX, run_in_thread
 from tableside.core.concurrency import (
-    SLICE_S,
-    Pieces,
-    Yielder,
     chunks_of,
     gather_bounded,
 )
-from tableside.core.errors import DeadlineExceeded
 
 
 @pytest.mark.parametrize(
@@ -32,21 +27,6 @@ from tableside.core.errors import DeadlineExceeded
 )
 def test_items_are_divided_by_size_with_at_least_one_per_part(items: list[int], cut: list[list[int]]) -> None:
     assert [list(part) for part in chunks_of(items, 3, 10, lambda item: item)] == cut
-
-
-async def test_tasks_run_concurrently_up_to_the_limit() -> None:
-    running = most = 0
-
-    async def work(number: int) -> int:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.001 * (number % 3))
-        running -= 1
-        return number
-
-    assert await gather_bounded([work(number) for number in range(20)], 4) == list(range(20))
-    assert most == 4
 
 
 async def test_a_failure_cancels_the_others_and_is_raised_unchanged() -> None:
@@ -68,29 +48,6 @@ async def test_a_failure_cancels_the_others_and_is_raised_unchanged() -> None:
     assert sorted(cancelled) == [0, 2]
 
 
-async def test_only_long_work_yields_to_other_tasks() -> None:
-    order: list[str] = []
-    asyncio.get_running_loop().call_soon(order.append, "other")
-    yielder = Yielder()
-    await yielder.maybe_yield()
-    order.append("short")
-    for _ in range(3):
-        time.sleep(SLICE_S)  # noqa: ASYNC251  # this is the work that awaits nothing
-        await yielder.maybe_yield()
-    order.append("long")
-    assert order == ["short", "other", "long"]
-
-
-async def test_work_in_pieces_ends_at_its_deadline() -> None:
-    def work() -> Pieces[None]:
-        while True:
-            time.sleep(SLICE_S)
-            yield
-
-    with pytest.raises(DeadlineExceeded):
-        await in_pieces(work(), Budget(time.monotonic() + 0.01))
-
-
 async def test_a_few_threads_compute_at_a_time() -> None:
     ended, running, most = threading.Event(), list[int](), 0
 
@@ -107,14 +64,3 @@ async def test_a_few_threads_compute_at_a_time() -> None:
     ended.set()
     assert threading.get_ident() not in await asyncio.gather(*tasks)
     assert most == THREADS_MAX
-
-
-async def test_work_that_waits_for_a_thread_ends_at_its_deadline_and_is_not_started() -> None:
-    ended, started = threading.Event(), list[str]()
-    tasks = [asyncio.create_task(run_in_thread(ended.wait)) for _ in range(THREADS_MAX)]
-    await asyncio.sleep(0.05)
-    with pytest.raises(DeadlineExceeded):
-        await run_in_thread(lambda: started.append("late"), Budget(asyncio.get_running_loop().time() + 0.05))
-    ended.set()
-    await asyncio.gather(*tasks)
-    assert await run_in_thread(lambda: len(started)) == 0

@@ -1,8 +1,6 @@
-"""The metrics of a cache after a known sequence of operations, in one process and over two."""
+"""The metrics of a cache after a known sequence of operations."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -10,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from contract import put
 from support.cache_site import Site
 from support.virtual_time import in_virtual_time
-from tableside.core.operations import Delete, Get, Key
+from tableside.core.operations import Delete, Get
 from tableside.policies.metrics import PolicyMetrics
 
 
@@ -85,43 +83,3 @@ async def test_records_written_through_are_counted_and_can_evict_others() -> Non
     assert shown.gets() == [0, 1, 0, 0]
     await site.cache.close()
     assert shown.content() == [0, 0, 2]
-
-
-class Loopback:
-    """A channel through which a test sends invalidations to a cache."""
-
-    def subscribe(self, table: str, on_keys: Any, on_lost: Any, on_sent: Any) -> "Loopback":
-        self.on_keys: Callable[[list[Key] | None], None] = on_keys
-        self.on_lost: Callable[[], None] = on_lost
-        self.on_sent: Callable[[int], None] = on_sent
-        return self
-
-    def publish(self, keys: Any) -> None:
-        self.on_sent(len(keys))
-
-    async def flushed(self, until: float) -> None:
-        pass
-
-    def leave(self) -> None:
-        pass
-
-
-@in_virtual_time
-async def test_sent_and_received_invalidations_are_counted_by_key() -> None:
-    shown, channel = MetricReader(), Loopback()
-    site = await Site.made(metrics=shown.metrics, channel=channel)
-
-    def invalidations() -> list[float | None]:
-        return [shown("invalidations_total", direction=direction) for direction in ("sent", "received")]
-
-    await site.cache.apply([Get("a"), Get("b")])
-    assert (invalidations(), shown("records")) == ([0, 0], 2)
-    channel.on_keys(["a", "x"])
-    assert (invalidations(), shown("records")) == ([0, 2], 1)
-    await site.cache.apply([put("a"), put("c")])
-    assert invalidations() == [2, 2]
-    channel.on_keys(None)
-    assert (invalidations(), shown.content()) == ([2, 3], [0, 0, 0])
-    await site.value()
-    channel.on_lost()
-    assert (invalidations(), shown.content()) == ([2, 3], [0, 0, 0])

@@ -1,13 +1,11 @@
 """Several worker processes share a port."""
 
 import contextlib
-import re
 import socket
 from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
 import psutil
 import pytest
 
@@ -49,20 +47,6 @@ def test_another_service_cannot_use_the_port(tmp_path: Path, config: Path, worke
     assert ended.returncode == 3
     [line] = (ended.stdout + ended.stderr).splitlines()
     assert f"cannot listen on 127.0.0.1, port {port}: Address already in use" in line
-
-
-def test_workers_with_caches_see_what_another_wrote(redis_url: str, tmp_path: Path) -> None:
-    config, record = tmp_path / "tableside.yaml", "/v1/tables/cached-workers/records/a"
-    config.write_text(
-        f"stores: {{r: {{kind: redis, url: '{redis_url}'}}}}\n"
-        "tables: {cached-workers: {store: r, cache: {records_max: 100, ttl_s: 3600, channel: r}}}\n"
-    )
-    anew = httpx.Limits(max_keepalive_connections=0)  # the kernel chooses a worker for each connection
-    with running(tmp_path, config, workers=2) as service, httpx.Client(base_url=service.url, limits=anew) as client:
-        for number in range(3):
-            assert client.put(record, json={"n": number}).status_code == 204
-            until(lambda n=number: all(client.get(record).json() == {"n": n} for _ in range(12)))  # type: ignore[misc]
-        assert re.search('tableside_cache_gets_total{.*outcome="hit"', client.get("/metrics").text)
 
 
 def test_a_database_of_another_process_is_named_with_its_store(tmp_path: Path) -> None:

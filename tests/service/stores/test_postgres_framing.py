@@ -1,5 +1,6 @@
 """Bytes that are not valid PostgreSQL messages close the connection before the driver loops for ever on them."""
 
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,38 @@ from pathlib import Path
 import pytest
 
 from support.certificates import Authority
+from tableside.stores.postgres.framing import MessageFrames
 
 pytestmark = pytest.mark.server
+
+
+def message(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack(">i", 4 + len(body)) + body
+
+
+STREAM = b"".join(
+    message(kind, b"x" * size) for kind, size in [(b"R", 4), (b"Z", 1), (b"1", 0), (b"D", 5000), (b"C", 9)]
+)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 1000, 10_000])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"R" + struct.pack(">i", 3),
+        b"E" + struct.pack(">i", -1),
+        b"t" + struct.pack(">i", -(2**31)),
+        b"D" + struct.pack(">i", 2**30 + 1),
+        b"\0" + struct.pack(">i", 8),
+        b"HTTP/1.1 400 Bad Request",
+    ],
+    ids=range(6),
+)
+def test_messages_are_valid_until_the_first_invalid_one_with_any_division_into_pieces(head: bytes, size: int) -> None:
+    frames, data = MessageFrames(), STREAM + head
+    valid = [frames.accepts(data[start : start + size]) for start in range(0, len(data), size)]
+    assert all(valid[: len(STREAM) // size])
+    assert not all(valid)
 
 
 GARBAGE = """

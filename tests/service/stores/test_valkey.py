@@ -11,7 +11,6 @@ from contract import (
     Expiry,
     KeysAndValues,
     Orders,
-    PartitionScans,
     Preconditions,
     Scans,
     StoreContract,
@@ -21,8 +20,7 @@ from contract import (
 )
 from contract.opening import Opens
 from servers.redis import ensure_valkey, redis, redis_cluster
-from support.redis_tables import connected, own, table
-from tableside.core.errors import InvalidOperation
+from support.redis_tables import table
 from tableside.core.store import Store, TableSpec
 
 pytestmark = pytest.mark.server
@@ -72,22 +70,3 @@ class TestValkeyCluster(StoreContract):
 
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         return table(self.url, spec, cluster=True)
-
-
-@pytest.mark.daily
-class TestTaggedPartitionsOnValkey(PartitionScans):
-    clock_can_be_set = False
-
-    @pytest.fixture(autouse=True)
-    def _server(self, cluster_url: str) -> None:
-        self.url = cluster_url
-
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        return table(self.url, own(spec, hash_tag=True), cluster=True)
-
-
-@pytest.mark.daily
-async def test_a_cluster_needs_the_option(cluster_url: str) -> None:
-    async with connected(cluster_url) as backend:
-        with pytest.raises(InvalidOperation, match="cluster: true"):
-            await backend.store(TableSpec("t"))
