@@ -128,7 +128,7 @@ class KeySource:
         self._failures = 0
         self._succeeded = self._clock()
         if self.keys is None or keys.content != self.keys.content:
-            log.info("fetched the keys of the issuer %s: %d keys can verify tokens", self._issuer, len(keys))
+            log.info("fetched the keys of the issuer %s: %d keys can verify tokens", self._issuer, len(keys.keys))
             self._use(keys)
 
     def _on_failed(self, why: str) -> None:
@@ -141,7 +141,7 @@ class KeySource:
 
     def _use(self, keys: PublicKeySet | None) -> None:
         self.keys = keys
-        self._gauge.set(len(keys) if keys is not None else 0)
+        self._gauge.set(len(keys.keys) if keys is not None else 0)
         self._changed()
 
     async def _pause(self) -> None:

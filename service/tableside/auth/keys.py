@@ -43,24 +43,11 @@ class PublicKey(msgspec.Struct, frozen=True):
     public: AllowedPublicKeys
 
 
-class PublicKeySet:
-    """The keys of an issuer from one fetch."""
+class PublicKeySet(msgspec.Struct, frozen=True):
+    """The keys of an issuer from one fetch. Equal `content`, the response, means that they did not change."""
 
-    def __init__(self, keys: Sequence[PublicKey], content: bytes = b"") -> None:
-        self._keys = tuple(keys)
-        self.content = content
-        """The response that the keys were parsed from. Equal content means that the keys did not change."""
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def with_kid(self, kid: str) -> list[PublicKey]:
-        """Return the keys with this ID: usually one or none, and several only if their types differ."""
-        return [key for key in self._keys if key.kid == kid]
-
-    def for_algorithm(self, algorithm: str) -> list[PublicKey]:
-        """Return the keys that may verify signatures of this algorithm."""
-        return [key for key in self._keys if algorithm in key.algorithms]
+    keys: Sequence[PublicKey]
+    content: bytes = b""
 
 
 class _Set(msgspec.Struct):

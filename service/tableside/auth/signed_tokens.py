@@ -278,11 +278,10 @@ class Verifier:
         """Return the only key that may verify the token. Raise TokenRejected if there are several."""
         if (keys := self._source.keys) is None:
             raise KeysMissing(self._source)
-        fitting = keys.for_algorithm(header.alg)
-        if header.kid is not None:
-            if not (named := keys.with_kid(header.kid)):
-                raise KeysMissing(self._source)
-            fitting = [key for key in named if key in fitting]
+        named = [key for key in keys.keys if header.kid in (None, key.kid)]
+        if header.kid is not None and not named:
+            raise KeysMissing(self._source)
+        fitting = [key for key in named if header.alg in key.algorithms]
         if len(fitting) != 1:
             raise TokenRejected("key")
         return fitting[0]

@@ -36,13 +36,13 @@ async def why(where: KeysLocation) -> str:
 
 async def test_keys_are_fetched_from_the_url_that_is_set(issuer: Issuer) -> None:
     keys = await fetch_keys(place(issuer))
-    assert [key.kid for key in keys._keys] == ["first"]
+    assert [key.kid for key in keys.keys] == ["first"]
     assert [path for path, _ in issuer.asked] == ["/keys"]
     assert "authorization" not in issuer.asked[0][1]
 
 
 async def test_keys_are_found_by_the_discovery_document(issuer: Issuer) -> None:
-    assert len(await fetch_keys(place(issuer, jwks_url=None))) == 1
+    assert len((await fetch_keys(place(issuer, jwks_url=None))).keys) == 1
     assert [path for path, _ in issuer.asked] == [DISCOVERY, "/keys"]
 
 
@@ -50,7 +50,7 @@ async def test_an_issuer_with_a_path_has_its_document_below_it(issuer: Issuer) -
     for path in ("/realms/a", "/realms/b/"):
         document = {"issuer": issuer.url + path, "jwks_uri": issuer.jwks_url}
         issuer.answers[path.rstrip("/") + DISCOVERY] = 200, {}, json.dumps(document).encode()
-        assert len(await fetch_keys(KeysLocation(issuer.url + path))) == 1
+        assert len((await fetch_keys(KeysLocation(issuer.url + path))).keys) == 1
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_an_error_about_invalid_http_does_not_show_the_response(issuer: Is
 
 async def test_a_response_is_limited_in_size(issuer: Issuer) -> None:
     issuer.answers["/keys"] = 200, {}, SET + b" " * (RESPONSE_BYTES_MAX - len(SET))
-    assert len(await fetch_keys(place(issuer))) == 0
+    assert len((await fetch_keys(place(issuer))).keys) == 0
 
 
 async def test_a_fetch_from_a_slow_issuer_times_out(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ async def test_an_issuer_on_this_machine_is_asked_without_the_proxy_and_an_error
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
     monkeypatch.setenv("http_proxy", f"http://user:hidden-password@{proxy}")
     monkeypatch.setenv("no_proxy", "[::1],fd00::/8")
-    assert len(await fetch_keys(place(issuer, jwks_url=None))) == 1
+    assert len((await fetch_keys(place(issuer, jwks_url=None))).keys) == 1
     found = await why(KeysLocation("x", "http://issuer.example/keys"))
     assert found.startswith("ConnectError: ")
     assert found.endswith(f", through the proxy {proxy} of http_proxy (NO_PROXY names the hosts without a proxy)")
@@ -190,8 +190,8 @@ async def test_over_tls_only_trusted_authorities_are_accepted(tmp_path: Path) ->
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.certificate, pair.key)
     with issuing(SigningKey("first"), context=context) as issuer:
-        assert len(await fetch_keys(place(issuer, ca_file=str(authority.certificate)))) == 1
-        assert len(await fetch_keys(place(issuer, ca_file=str(authority.certificate), jwks_url=None))) == 1
+        assert len((await fetch_keys(place(issuer, ca_file=str(authority.certificate)))).keys) == 1
+        assert len((await fetch_keys(place(issuer, ca_file=str(authority.certificate), jwks_url=None))).keys) == 1
         assert "certificate verify failed" in (await why(place(issuer, ca_file=str(other.certificate)))).lower()
         assert "certificate verify failed" in (await why(place(issuer))).lower()
         assert "FileNotFoundError" in await why(place(issuer, ca_file=str(tmp_path / "none.pem")))

@@ -16,7 +16,7 @@ RSA_ALGORITHMS = {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 def algorithms(*jwks: object) -> list[set[str]]:
     """Return the algorithms of each key that the parser keeps."""
     found = parse_key_set(json.dumps({"keys": jwks}).encode())
-    return [set(key.algorithms) for key in found._keys]
+    return [set(key.algorithms) for key in found.keys]
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,5 @@ def test_an_invalid_key_set_is_rejected(content: bytes) -> None:
 
 
 def test_an_empty_key_set_is_valid_and_the_number_of_keys_is_limited() -> None:
-    assert len(parse_key_set(b'{"keys": []}')) == 0
+    assert len(parse_key_set(b'{"keys": []}').keys) == 0
     assert len(algorithms(*[P256.jwk()] * (KEYS_MAX + 5))) == KEYS_MAX
