@@ -65,7 +65,7 @@ class Auth:
             ("reason",),
             registry=registry,
         )
-        self._verified: dict[bytes, tuple[Caller, float]] = {}
+        self._verified: dict[bytes, Caller] = {}
         self._issuers = Issuers(self._verified.clear, IssuerMetrics(registry), fetch)
         self.change(settings)
 
@@ -91,18 +91,15 @@ class Auth:
         # The time of a lookup reveals at most something about a digest, which does not help to guess a token: a client
         # can vary only the token, and the digests of similar tokens are unrelated.
         digest = sha256(token).digest()
-        if (static := self._callers.get(digest)) is not None:
-            return static
-        known, until = self._verified.get(digest, (None, 0.0))
-        if known is not None and time.time() < until:
-            return known
-        if (verified := self._issuers.verified(token)) is None:
+        caller = self._callers.get(digest) or self._verified.get(digest)
+        if caller is not None and time.time() < caller.until:
+            return caller
+        if (caller := self._issuers.verified(token)) is None:
             raise TokenRejected("unknown" if token else "missing")
-        caller = Caller(verified.name, verified.read, verified.write, admin=verified.admin)
         self._verified.pop(digest, None)
         if len(self._verified) >= TOKENS_KEPT_MAX:
             del self._verified[next(iter(self._verified))]
-        self._verified[digest] = caller, verified.until
+        self._verified[digest] = caller
         return caller
 
     async def caller_after_fetch(self, token: bytes, missing: KeysMissing) -> Caller:

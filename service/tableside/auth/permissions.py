@@ -1,5 +1,6 @@
 """Callers and their permissions to read and write tables, given as patterns of table names."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from fnmatch import translate
@@ -28,14 +29,26 @@ class Forbidden(TableError):
 
 
 class Caller:
-    """An authenticated principal: its name and permissions. `read` and `write` are patterns of table names."""
+    """An authenticated principal: its name and permissions. `read` and `write` are patterns of table names.
 
-    __slots__ = ("_patterns", "admin", "name", "read", "write")
+    `until` is when its token expires, in Unix seconds.
+    """
 
-    def __init__(self, name: str, read: Iterable[str] = (), write: Iterable[str] = (), *, admin: bool = False) -> None:
+    __slots__ = ("_patterns", "admin", "name", "read", "until", "write")
+
+    def __init__(
+        self,
+        name: str,
+        read: Iterable[str] = (),
+        write: Iterable[str] = (),
+        *,
+        admin: bool = False,
+        until: float = math.inf,
+    ) -> None:
         self.name = name
-        self.read, self.write = tuple(read), tuple(write)
+        self.read, self.write = tuple(dict.fromkeys(read)), tuple(dict.fromkeys(write))
         self.admin = admin
+        self.until = until
         self._patterns = {"read": compiled_patterns(self.read), "write": compiled_patterns(self.write)}
 
     def may(self, permission: Permission, table: str) -> bool:

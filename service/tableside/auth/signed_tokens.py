@@ -18,21 +18,11 @@ from jwt.exceptions import InvalidSubjectError
 
 from .key_source import FetchKeys, IssuerMetrics, KeysMissing, KeySource
 from .keys import KeysLocation, PublicKey, fetch_keys
-from .permissions import compiled_patterns
+from .permissions import Caller, compiled_patterns
 from .settings import IssuerSettings, RuleSettings
 
 NAME_LENGTH_MAX = 200
 """Maximum length of the part of a caller's name that comes from a token. Longer ones are cut, and a digest is added."""
-
-
-class VerifiedToken(msgspec.Struct, frozen=True):
-    """The caller of a verified token: name, permissions, and the token's expiry (Unix seconds)."""
-
-    name: str
-    read: tuple[str, ...]
-    write: tuple[str, ...]
-    admin: bool
-    until: float
 
 
 class ClaimRules:
@@ -43,7 +33,7 @@ class ClaimRules:
         self._name = _parts(settings.name_claim)
         self._rules = [_Rule(rule) for rule in settings.rules]
 
-    def apply(self, claims: Mapping[str, Any], until: float) -> VerifiedToken | None:
+    def apply(self, claims: Mapping[str, Any], until: float) -> Caller | None:
         """Return the union of the permissions of all matching rules, which may be empty.
 
         Return None if the claims contain no caller's name.
@@ -52,12 +42,12 @@ class ClaimRules:
         if not isinstance(subject, str) or not subject:
             return None
         given = [rule.settings for rule in self._rules if rule.matches(claims)]
-        return VerifiedToken(
+        return Caller(
             caller_name(self._issuer, subject),
-            tuple(dict.fromkeys(pattern for rule in given for pattern in rule.read)),
-            tuple(dict.fromkeys(pattern for rule in given for pattern in rule.write)),
-            any(rule.admin for rule in given),
-            until,
+            (pattern for rule in given for pattern in rule.read),
+            (pattern for rule in given for pattern in rule.write),
+            admin=any(rule.admin for rule in given),
+            until=until,
         )
 
 
@@ -164,7 +154,7 @@ class Issuers:
         self._changed()
         self._replaced.set()
 
-    def verified(self, token: bytes) -> VerifiedToken | None:
+    def verified(self, token: bytes) -> Caller | None:
         """Verify a token. Return None if it is not a signed token. Raise TokenRejected, or KeysMissing."""
         return verify_token(token, self._verifiers) if self._verifiers else None
 
@@ -210,7 +200,7 @@ class UnverifiedClaims(msgspec.Struct, frozen=True):
     aud: str | list[str]
 
 
-def verify_token(token: bytes, verifiers: "Mapping[str, Sequence[Verifier]]") -> VerifiedToken | None:
+def verify_token(token: bytes, verifiers: "Mapping[str, Sequence[Verifier]]") -> Caller | None:
     """Verify a token. Return None if it does not have the three parts of a signed token.
 
     Raise TokenRejected, or KeysMissing. `verifiers` are the configured verifiers by issuer. The token's issuer and
@@ -264,7 +254,7 @@ class Verifier:
         self._source = source
         self._rules = ClaimRules(settings)
 
-    def verify(self, token: bytes, header: Header) -> VerifiedToken:
+    def verify(self, token: bytes, header: Header) -> Caller:
         """Verify a token and return its caller's permissions. Raise TokenRejected, or KeysMissing."""
         if header.alg not in self.settings.algorithms:
             raise TokenRejected("algorithm")
