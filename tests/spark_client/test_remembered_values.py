@@ -53,13 +53,6 @@ def test_each_row_gets_the_value_of_its_key(
     assert rows == [value(key) for chunk in chunks for key in chunk]
 
 
-def test_a_key_is_requested_once() -> None:
-    chunks = [pa.array(keys) for keys in (["a", "b", "a"], ["b", "c"], ["a", "c"])]
-    rows, requests = join(KeyMemory(RememberedLimits()), chunks, in_flight=3)
-    assert requests == [["a", "b"], ["c"], []]
-    assert rows == [value(key) for chunk in chunks for key in chunk.to_pylist()]
-
-
 def test_a_task_with_too_many_keys_forgets_them_and_starts_again() -> None:
     chunks = [pa.array(keys) for keys in ([1, 2], [1, 3], [1, 4], [1, 4])]
     _, requests = join(KeyMemory(RememberedLimits(keys_max=4, repeated_min=0.2)), chunks)

@@ -3,28 +3,18 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import (
-    Basics,
-    KeysAndValues,
-    Orders,
-    Preconditions,
-    Scans,
-    Time,
-    Tokens,
-    Updates,
     same,
     update,
 )
 from support.naive import Naive, Sent
-from support.scripted import Divided, Scripted
+from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
@@ -109,21 +99,6 @@ async def test_single_updates_share_calls_if_the_store_shares_updates(share: boo
     await increments
     sizes = [len(call) for call in store.calls]
     assert sizes == ([12] if linger_s == 0 else [5, 5, 2] if share else [1] * len(KEYS))
-
-
-class TestEveryPolicyIdle(Basics, KeysAndValues, Updates, Preconditions, Tokens, Orders, Scans):
-    """The shared suite with every policy on. Of these, only the cache depends on expiry, and its suite has a clock."""
-
-    clock_can_be_set = False
-
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            store = Divided(stacked(MemoryStore(spec), EVERYTHING))
-            yield store
-            await store.close()
-
-        return opened()
 
 
 class Failing(Policy):

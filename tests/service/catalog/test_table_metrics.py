@@ -61,13 +61,6 @@ async def test_batches_of_any_length_are_counted(operations: int) -> None:
     assert count(registry, "put", "written") == (operations + 1) // 2 + operations
 
 
-async def test_folded_operations_are_counted_separately() -> None:
-    registry = CollectorRegistry()
-    await measured(registry).batch([update("a", {"$inc": {"n": 1}}, {"n": 0}) for _ in range(20)])
-    assert count(registry, "update", "created") == 1
-    assert count(registry, "update", "written") == 19
-
-
 async def test_requests_are_timed_including_failures() -> None:
     registry = CollectorRegistry()
     table = measured(registry)

@@ -44,20 +44,6 @@ def test_a_number_has_one_text(literal: str, number: str) -> None:
     assert canonical(wanted.decode()) == wanted
 
 
-@pytest.mark.parametrize("literal", ["9223372036854775808.0", "9.3e18", "-9.3e18", "1e300", "18446744073709551616.0"])
-def test_a_double_beyond_64_bits_stays_a_double(literal: str) -> None:
-    member = values.decode(canonical(f'{{"n":{literal}}}'))["n"]
-    assert type(member) is float
-    assert member == float(literal)
-
-
-@pytest.mark.parametrize("literal", ["9223372036854775808", "-9223372036854775809", "18446744073709551615", "1" * 400])
-@pytest.mark.parametrize("around", ['{"n":%s}', '{"n":[{"m":%s}]}'])
-def test_an_integer_literal_beyond_64_bits_is_refused(literal: str, around: str) -> None:
-    with pytest.raises(InvalidOperation):
-        canonical(around % literal)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -113,12 +99,6 @@ def test_a_refusal_does_not_repeat_what_was_sent() -> None:
     assert "12" in refusal.value.detail
 
 
-@pytest.mark.parametrize("text", ["[]", "1", '"a"', "null", "true", "[{}]"])
-def test_a_value_is_an_object(text: str) -> None:
-    with pytest.raises(InvalidOperation, match="object"):
-        canonical(text)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -154,26 +134,12 @@ def test_a_value_that_is_nested_deeper_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['{"a":"\\u0000"}', '{"a\\u0000":1}', '{"a":[{"b":"x\\u0000y"}]}', '{"":1}', '{"a":{"":1}}', '{"a":[{"":{}}]}',
-     '{"_ts":1}', '{"_tsx":1}', '{"_ts_version":{}}', '{"a":1,"_ts":null}', '{"\\u005fts":1}'],
-)  # fmt: skip
-def test_illegal_text_and_names_are_refused(text: str) -> None:
-    with pytest.raises(InvalidOperation):
-        canonical(text)
-
-
-@pytest.mark.parametrize(
-    "text",
     ['{"a":"_ts"}', '{"a":{"_ts":1}}', '{"a":[{"_tsx":1}]}', '{"a_ts":1}', '{"_t":1}', '{"_TS":1}', '{" ":1}',
      '{"a":""}',
      '{"$set":1}', '{"a.b":1}', '{"a":"\\\\u0000"}', '{"a":"\\"\\":"}', '{"a":"1.0,"}', '{"a":null}', "{}"],
 )  # fmt: skip
 def test_values_that_only_look_invalid_are_unchanged(text: str) -> None:
     assert canonical(text) == text.encode()
-
-
-def test_of_repeated_names_the_last_counts() -> None:
-    assert canonical('{"a":1,"b":{"c":1,"c":2},"a":{"x":1},"a":3}') == b'{"a":3,"b":{"c":2}}'
 
 
 def test_invalid_surrogates_and_numbers_in_objects_are_rejected() -> None:

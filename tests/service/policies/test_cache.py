@@ -365,18 +365,6 @@ async def test_a_read_during_a_write_is_neither_cached_nor_shared_afterwards() -
 
 
 @in_virtual_time
-async def test_a_get_accepts_only_records_up_to_its_maximum_age() -> None:
-    site = await Site.made()
-    await site.value()
-    await site.elsewhere(put("a", {"n": 1}))
-    await asyncio.sleep(3.0)
-    assert [await site.value(max_age_s=age) for age in (None, 100.0, 3.5)] == [n(0)] * 3
-    assert await site.value(max_age_s=2.5) == n(1)
-    assert await site.value() == n(1)
-    assert len(site.asked) == 2
-
-
-@in_virtual_time
 async def test_a_get_that_bypasses_the_cache_refreshes_it() -> None:
     site = await Site.made(absent_ttl_s=0.0)
     await site.value()

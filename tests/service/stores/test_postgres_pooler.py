@@ -9,10 +9,9 @@ import asyncpg
 import httpx
 import pytest
 
-from contract import StoreContract, Tokens, put, same, value, written
+from contract import Tokens, put, same, value, written
 from servers.pgbouncer import pgbouncer
 from servers.postgres import postgres
-from service.stores.test_postgres import Documents
 from service.stores.test_postgres_columns import COLUMNS, Columns
 from support.postgres_tables import database, new_name, psql
 from support.running import running
@@ -26,15 +25,6 @@ pytestmark = pytest.mark.server
 def pooler_dsn(postgres_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pgbouncer(tmp_path_factory.mktemp("pgbouncer"), postgres_dsn) as dsn:
         yield dsn
-
-
-@pytest.mark.daily
-class TestDocuments(Documents, StoreContract):
-    """The complete contract, in transaction mode."""
-
-    @pytest.fixture(autouse=True)
-    def _server(self, pooler_dsn: str) -> None:
-        self.dsn = pooler_dsn
 
 
 class TestColumns(Columns, Tokens):
