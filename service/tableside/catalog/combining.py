@@ -7,7 +7,6 @@ combined follow in successive rounds.
 import math
 from collections import Counter, deque
 from collections.abc import Sequence
-from functools import cache
 
 import msgspec
 
@@ -25,6 +24,7 @@ from ..core import (
     Update,
     Written,
     Yielder,
+    has_only,
     touched_members,
 )
 from ..core.budget import NOT_READ
@@ -145,7 +145,7 @@ def _age_max_s(get: Get) -> float:
     return math.inf if get.max_age_s is None else get.max_age_s
 
 
-_COMBINABLE = frozenset({"key", "value", "changes", "default", "partitions"})
+_COMBINABLE = ("key", "value", "changes", "default", "partitions")
 """The members that a combined write may have. A write in which another one differs from its default is sent alone."""
 
 
@@ -153,15 +153,7 @@ def _plain(write: Put | Update) -> bool:
     """Return whether a write is in at most one partition, and has only members that may be combined."""
     if write.partitions is not None and len(write.partitions) > 1:
         return False
-    return all(getattr(write, name) == default for name, default in _other_members(type(write)))
-
-
-@cache
-def _other_members(kind: type[Put] | type[Update]) -> tuple[tuple[str, object], ...]:
-    """Return the members of a write that prevent combining, with their defaults."""
-    defaults = reversed(kind.__struct_defaults__)
-    members = zip(reversed(kind.__struct_fields__), defaults, strict=False)
-    return tuple((name, default) for name, default in members if name not in _COMBINABLE)
+    return has_only(write, *_COMBINABLE)
 
 
 def set_outcomes(
