@@ -1,81 +1,49 @@
 """Random batches compared with a naive table, on a real Redis and a real cluster, with the servers' clocks."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, run_state_machine_as_test
 from msgspec.structs import replace as changed
 
-from contract import same, scanned
-from service.test_stateful import KEYS, Machine, as_naive, operations
+from service.test_stateful import Machine
 from support.naive import Naive, Sent
 from support.redis_tables import own
 from tableside.catalog.table import Table
-from tableside.core import values
-from tableside.core.operations import Get, Put, Record, Update, Written
+from tableside.core.operations import Put, Update
 from tableside.core.store import TableSpec, now_ms
 from tableside.stores.redis.backend import RedisBackend
 from tableside.stores.redis.settings import RedisSettings
-
-CLOCKS_MS = 5000
-"""The maximum difference between the test's clock and the server's time of a write."""
 
 
 class RedisMachine(Machine):
     """Redis has its own clock, so no virtual time passes, and lifetimes of seconds become hours."""
 
     redis: RedisSettings
+    clock_error_ms = 5000
 
-    async def opened(self) -> RedisBackend:
-        return await RedisBackend.open(self.redis)
+    @property
+    def now(self) -> int:
+        return now_ms()
+
+    @now.setter
+    def now(self, time_ms: int) -> None:
+        pass
 
     @initialize(ttl_s=st.sampled_from([None, None, 5000.0]))
     def start(self, ttl_s: float | None) -> None:
-        self.now = now_ms()
-        self.naive = Naive(ttl_s)
-        self.spec = own(TableSpec("t", ttl_s=ttl_s))
-        self.backend = self.run(self.opened())
+        self.naive, self.spec = Naive(ttl_s), own(TableSpec("t", ttl_s=ttl_s))
+        self.backend = self.run(RedisBackend.open(self.redis))
         self.table = Table(self.run(self.backend.store(self.spec)))
 
-    @rule(batch=st.lists(operations(), min_size=1, max_size=12))
-    def batch(self, batch: list[tuple[Sent, str | None]]) -> None:
-        sent = [self.with_etag(long_lived(asked), etag) for asked, etag in batch]
-        answers = self.run(self.table.batch([asked.operation for asked in sent]))
-        for asked, answer in zip(sent, answers, strict=True):
-            found, wanted = as_naive(answer), self.naive.do(asked, now_ms())
-            assert replace(found, value=None, until_ms=None) == replace(wanted, value=None, until_ms=None), asked
-            assert abs((found.until_ms or 0) - (wanted.until_ms or 0)) < CLOCKS_MS, asked
-            assert same(found.value, wanted.value), asked
-            if isinstance(answer, Written) and answer.etag is not None:
-                self.seen[str(asked.operation.key)].append(answer.etag)
-
-    @rule(seconds=st.just(0))
-    def time_passes(self, seconds: int) -> None:
-        self.now = now_ms()
-
-    @invariant()
-    def records_are_the_same(self) -> None:
-        if not hasattr(self, "table"):
-            return
-        wanted = self.naive.records(self.now)
-        for key, answer in zip(KEYS, self.run(self.table.batch([Get(key) for key in KEYS])), strict=True):
-            assert isinstance(answer, Record) == (key in wanted)
-            if isinstance(answer, Record):
-                assert same(values.decode(answer.value), wanted[key])
-                self.naive.held[key] = replace(self.naive.held[key], version=answer.etag)
-                self.seen[key].append(answer.etag)
-        scan: Any = scanned(cast("Any", self.table), limit=100)  # A page ends early if it takes too long.
-        assert {*self.run(scan)} == set(wanted)
-
-
-def long_lived(asked: Sent) -> Sent:
-    operation: Any = asked.operation
-    if isinstance(operation, Put | Update) and operation.ttl_s not in (None, -1):
-        return replace(asked, operation=changed(operation, ttl_s=operation.ttl_s * 1000))
-    return asked
+    def adapted(self, asked: Sent) -> Sent:
+        operation: Any = asked.operation
+        if isinstance(operation, Put | Update) and operation.ttl_s not in (None, -1):
+            return replace(asked, operation=changed(operation, ttl_s=operation.ttl_s * 1000))
+        return asked
 
 
 @pytest.mark.server
