@@ -72,6 +72,8 @@ def test_valid_addresses_are_no_faults(store: dict[str, Any]) -> None:
         *((f"redis://u:se{mark}cret@h:6379/0", "not encoded") for mark in "/?#"),
         ("redis://u:se[cret@h:6379/0", "not encoded"),
         ("redis://h/0?timeout=5", "unknown options: timeout"),
+        ("redis://:secret@h/0?socket_timeout=5", "unknown options"),
+        ("redis://:secret@h:port", "port"),
         ("redis://h/0?password=secret", "unknown options: password"),
         ("redis://h/0?secret", "NAME=VALUE"),
         ("redis://h/0?db=1&db=2", "twice"),
@@ -133,6 +135,7 @@ def test_a_redis_url_names_sentinels_and_their_service(scheme: str) -> None:
         {"url": "redis+sentinel://h/records/0", "cluster": True},
         {"url": "redis://h/1", "cluster": True},
         {"url": "redis://h/0", "sentinel_password": "secret"},
+        {"url": "unix:///secret", "cluster": True},
     ],
 )
 def test_redis_options_that_contradict_the_url_are_a_fault(options: dict[str, Any]) -> None:
