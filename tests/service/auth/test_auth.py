@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from pydantic import BaseModel
 
 from scripts.bootstrap import ROOT
 from tableside.auth import TokenRejected
 from tableside.auth.authenticator import Auth
 from tableside.auth.permissions import UNRESTRICTED, Caller, Forbidden, refusals_of
-from tableside.auth.settings import PATTERNS_MAX, TOKENS_MAX, AuthSettings, IssuerSettings, RuleSettings, TokenSettings
+from tableside.auth.settings import PATTERNS_MAX, TOKENS_MAX, AuthSettings
 from tableside.catalog.reloader import beyond_reloading
 from tableside.core import Batch
 from tableside.core.operations import Delete, Get, Operation, Put, Update
-from tableside.settings import Settings, SettingsError, load, validate
+from tableside.settings import Settings, SettingsError, validate
 
 DOCUMENTATION = ROOT / "docs"
 STORES = {"stores": {"local": {"kind": "memory"}}}
@@ -136,26 +135,6 @@ def test_tokens_are_identified_by_their_digests(tmp_path: Path) -> None:
 def test_without_auth_every_caller_is_accepted() -> None:
     assert validate(STORES).auth is None
     assert Auth(None, CollectorRegistry()).caller_of(b"") is UNRESTRICTED
-
-
-def test_the_documented_tokens_have_no_faults(tmp_path: Path) -> None:
-    file = tmp_path / "documented.yaml"
-    file.write_text((DOCUMENTATION / "security.md").read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0])
-    auth = load(file).auth
-    assert auth is not None
-    assert [(token.name, token.write) for token in auth.tokens] == [
-        ("etl", ("aircraft", "profile*")),
-        ("dashboard", ()),
-    ]
-
-
-@pytest.mark.parametrize(
-    "model", [AuthSettings, TokenSettings, IssuerSettings, RuleSettings], ids=lambda model: model.__name__
-)
-def test_every_setting_is_documented(model: type[BaseModel]) -> None:
-    text = (DOCUMENTATION / "configuration.md").read_text(encoding="utf-8")
-    for name in model.model_fields:
-        assert f"`{name}`" in text or f"`auth.{name}`" in text, name
 
 
 def test_every_fault_is_listed_with_its_path_and_without_the_digest() -> None:

@@ -195,15 +195,6 @@ async def test_keys_of_an_unreachable_issuer_expire_eventually(caplog: pytest.Lo
 
 
 @in_virtual_time
-async def test_an_unknown_key_of_an_unreachable_issuer_is_unavailable() -> None:
-    async with running() as asked:
-        await asyncio.sleep(100)
-        asked.answer = FetchFailed("away")
-        assert [type(told) for told in await asked.waiting(2)] == [StoreUnavailable] * 2
-        assert asked.source.keys is FIRST
-
-
-@in_virtual_time
 async def test_waiting_for_keys_has_a_timeout() -> None:
     async with running() as asked:
         await asyncio.sleep(100)
@@ -237,16 +228,6 @@ async def test_an_exception_in_a_fetch_is_logged_and_fetching_continues(caplog: 
         await asyncio.sleep(FETCH_INTERVAL_MIN_S)
         assert asked.source.keys is FIRST
         assert "ZeroDivisionError" in caplog.text
-
-
-@in_virtual_time
-async def test_a_removed_issuer_exports_no_number_of_keys() -> None:
-    async with running() as asked:
-        await asyncio.sleep(1)
-        asked.source.close()
-        shown = asked.metric("tableside_issuer_keys")
-        assert shown is not None
-        assert shown != shown  # true only of NaN
 
 
 @in_virtual_time

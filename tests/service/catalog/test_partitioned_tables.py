@@ -23,7 +23,6 @@ from tableside.core.errors import (
     TooLarge,
 )
 from tableside.core.operations import Get, Record, Token, Written
-from tableside.core.partitioner import default_partition
 from tableside.core.store import TableSpec
 from tableside.settings import validate
 
@@ -135,20 +134,6 @@ async def test_dropped_writes_are_counted() -> None:
 
 
 # Order on one key
-
-
-async def test_folded_writes_have_the_etags_of_their_partition() -> None:
-    async with opened(settings()) as catalog:
-        outcomes = await (await catalog.table("t")).batch([put("x", {"n": index}) for index in range(3)])
-        place = default_partition("x", 2)
-        etags = []
-        for outcome in outcomes:
-            assert isinstance(outcome, Written)
-            assert outcome.partitions is not None
-            [part] = outcome.partitions
-            assert (part.partition, part.outcome) == (place, Written(outcome.etag))
-            etags.append(outcome.etag)
-        assert len(set(etags)) == 3
 
 
 async def test_only_a_retriable_failure_in_a_partition_blocks_later_operations() -> None:

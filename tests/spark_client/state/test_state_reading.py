@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from spark_client.state.written import TABLES, TIME, Written, a_query, service
+from spark_client.state.written import TABLES, Written, a_query, service
 from tableside_client import Client
 from tableside_spark import TableError
-from tableside_spark.state import Place, Progress, QueryNotFound, State, Store
+from tableside_spark.state import Place, Progress, QueryNotFound, State
 
 pytestmark = pytest.mark.server
 
@@ -36,49 +36,12 @@ def state(written: Written) -> State:
     return State(written.client, written.table)
 
 
-def test_a_query_is_listed_with_its_stores(written: Written, state: State) -> None:
-    [query] = [query for query in state.queries() if query.id == written.query]
-    assert query == state.query(written.query)
-    assert (query.checkpoint, query.created, query.operators) == ("/checkpoints/a", TIME, (0, 1))
-    assert query.stores == (
-        Store(0, "default", 2),
-        Store(1, "left-keyToNumValues", 1),
-        Store(1, "right-keyToNumValues", 1),
-    )
-    assert [str(place) for place in query.places()] == [
-        f"{written.query}/0/0/default",
-        f"{written.query}/0/1/default",
-        f"{written.query}/1/0/left-keyToNumValues",
-        f"{written.query}/1/0/right-keyToNumValues",
-    ]
-
-
 @pytest.mark.parametrize("query", ["00000000-0000-4000-8000-000000000000", "nothing"])
 def test_an_absent_query_is_not_found(state: State, query: str) -> None:
     with pytest.raises(QueryNotFound, match=f"has no state of query {query}"):
         state.query(query)
     with pytest.raises(QueryNotFound):
         state.delete(query)
-
-
-def test_versions_are_listed_with_their_contents(written: Written, state: State) -> None:
-    contents = state.contents(Place(written.query, 0, 0, "default"))
-    assert contents.floor == 3
-    seen = [(each.number, each.uid, each.finished, each.format, each.base) for each in contents.versions]
-    assert seen == [
-        (3, "u3", True, 2, None),
-        (4, "u4", True, 2, None),
-        (4, "lost", False, None, None),
-        (5, "u5", True, 2, 4),
-        (6, "under-way", False, None, None),
-    ]
-    assert contents.latest is not None
-    latest = contents.latest
-    assert (latest.number, latest.records, latest.bytes, latest.chunks, latest.time) == (5, 50, 100, 1, TIME)
-    [snapshot] = contents.snapshots
-    assert (snapshot.number, snapshot.name, snapshot.finished, snapshot.uid) == (4, "s", True, "u")
-    assert (snapshot.records, snapshot.chunks) == (40, 40)
-    assert (contents.delta_bytes, contents.snapshot_bytes, contents.unfinished) == (300, 40_000, 2)
 
 
 def test_in_checkpoint_format_1_the_manifest_decides_the_version(written: Written, state: State) -> None:
