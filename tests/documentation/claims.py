@@ -136,6 +136,7 @@ CLAIMS = [
           "layout: columns"),
     # Configurations and parts of configurations.
     Claim("docs/configuration.md", "yaml", CONFIGURED),
+    Claim("docs/operations.md", "yaml", CONFIGURED),
     Claim("docs/stores*.md", "yaml", CONFIGURED, "stores:"),
     Claim("docs/policies.md", "yaml", CONFIGURED),
     Claim("docs/replacing-a-table.md", "yaml", CONFIGURED),
