@@ -30,8 +30,3 @@ def value(index: int, size: int = 0) -> bytes:
     if missing > 0:
         document["remark"] = random.Random(index).randbytes(missing).hex()[:missing]
     return orjson.dumps(document)
-
-
-def value_of(key: str) -> bytes:
-    """Return the value of the record with this key."""
-    return value(int(key[1:]))

