@@ -8,14 +8,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, one, put, update, value
+from support.scripted import Scripted
 from support.virtual_time import in_virtual_time, now, run
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, TableError
-from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
-from tableside.core.store import Policy, Store, TableSpec
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Update, Written
+from tableside.core.store import Policy, Store
+from tableside.core.updates import PACKED_BYTES_MIN, packed, parse
 from tableside.policies.coalesce import Coalesce
 from tableside.policies.metrics import PolicyMetrics
-from tableside.stores.memory import MemoryStore
 
 LARGE: dict[str, Any] = {"operations_max": 1000, "bytes_max": 2**22}
 
@@ -41,6 +42,10 @@ class TestLingering(Contract):
     options = LARGE | {"linger_s": 0.001, "metrics": PolicyMetrics(CollectorRegistry())}
 
 
+class TestSharedSingles(Contract):
+    options: ClassVar[dict[str, Any]] = {"linger_s": None, "singles": {Get: 3, Update: 2}}
+
+
 class TestCutOnly(Contract):
     options: ClassVar[dict[str, Any]] = {"operations_max": 7, "bytes_max": 1000, "linger_s": None}
 
@@ -50,36 +55,18 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-class RecordingStore(Policy):
-    """A store that records its calls. The test sets the duration of each call."""
+class RecordingStore(Scripted):
+    """A store whose calls have different keys. The test sets their duration, and may answer them."""
 
-    def __init__(self, inner: Store | None = None, takes_s: float = 0.0) -> None:
-        super().__init__(inner or MemoryStore(TableSpec("t")))
-        self.calls: list[list[Operation]] = []
-        self.untils: list[float] = []
-        self.takes_s = takes_s
-        self.cancelled = self.finished = self.at_once = self.at_once_max = 0
-        self.fails: Callable[[Sequence[Operation]], list[Outcome] | None] = lambda operations: None
+    def __init__(self, takes_s: float = 0.0) -> None:
+        super().__init__()
+        self.takes_s = lambda operations: takes_s
+        self.answer: Callable[[Sequence[Operation]], list[Outcome] | None] = lambda operations: None
 
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
-        self.calls.append(list(operations))
-        self.untils.append(budget.until)
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         assert len({operation.key for operation in operations}) == len(operations)
-        self.at_once += 1
-        self.at_once_max = max(self.at_once_max, self.at_once)
-        try:
-            if now() + self.takes_s > budget.until:
-                await asyncio.sleep(budget.until - now())
-                return [DeadlineExceeded("t", applied="unknown")] * len(operations)
-            await asyncio.sleep(self.takes_s)
-            outcomes = self.fails(operations)
-            return await self._inner.apply(operations, budget) if outcomes is None else outcomes
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        finally:
-            self.at_once -= 1
-            self.finished += 1
+        outcomes = self.answer(operations)
+        return await super().apply(operations, budget) if outcomes is None else outcomes
 
     @property
     def sizes(self) -> list[int]:
@@ -166,7 +153,7 @@ async def test_a_call_that_is_too_large_is_sent_in_a_limited_number_of_concurren
     began = now()
     outcomes = await coalesce.apply([put(f"{index}", {"n": index}) for index in range(155)])
     assert {type(outcome) for outcome in outcomes} == {Written}
-    assert (sorted(store.sizes), store.at_once_max, now()) == ([5] + [10] * 15, 8, began + 2.0)
+    assert (sorted(store.sizes), store.under_way_max, now()) == ([5] + [10] * 15, 8, began + 2.0)
     store.calls.clear()
     outcomes = await coalesce.apply([Get(f"{index}") for index in range(25)])
     assert [outcome.value for outcome in outcomes if isinstance(outcome, Record)] == [
@@ -192,7 +179,7 @@ async def test_a_sequential_caller_does_not_linger() -> None:
     for key in "bc":
         task = asyncio.create_task(one(coalesce, Get(key)))
         await asyncio.sleep(0)
-        assert store.at_once == 1, "it waited for a turn of the loop"
+        assert store.under_way == 1, "it waited for a turn of the loop"
         await task
 
 
@@ -210,6 +197,57 @@ async def test_repeatedly_concurrent_callers_share_calls(callers: int) -> None:
 
     await asyncio.gather(*map(caller, range(callers)))
     assert store.sizes[-8:] == [callers] * 8
+
+
+# Without lingering, only single gets or updates of one turn share a call
+
+
+SINGLES: dict[str, Any] = {"linger_s": None, "singles": {Get: 10, Update: 10}}
+
+
+def increment(key: str) -> Operation:
+    return update(key, {"$inc": {"n": 1}}, {})
+
+
+@in_virtual_time
+async def test_other_writes_and_batches_do_not_share_calls() -> None:
+    store = RecordingStore(takes_s=1.0)
+    policy = Coalesce(store, **SINGLES)
+    await asyncio.gather(*(policy.apply([put(f"{index}")]) for index in range(3)), policy.apply([Get("x"), Get("y")]))
+    assert store.sizes == [1, 1, 1, 2]
+
+
+@in_virtual_time
+async def test_a_single_get_without_others_does_not_wait() -> None:
+    store = RecordingStore(takes_s=1.0)
+    policy = Coalesce(store, **SINGLES)
+    await one(policy, Get("a"))
+    for turn in range(3):
+        task = asyncio.create_task(one(policy, Get("a")))
+        await asyncio.sleep(0)
+        assert len(store.calls) == turn + 2
+        await task
+
+
+@in_virtual_time
+async def test_single_gets_and_updates_do_not_share_a_call() -> None:
+    store = RecordingStore(takes_s=1.0)
+    policy = Coalesce(store, **SINGLES)
+    await asyncio.gather(*(one(policy, each(key)) for key in "abc" for each in (Get, increment)))
+    assert all(len({type(operation) for operation in call}) == 1 for call in store.calls)
+
+
+@in_virtual_time
+async def test_a_long_update_has_a_call_of_its_own() -> None:
+    store = RecordingStore(takes_s=1.0)
+    policy = Coalesce(store, **SINGLES)
+    in_flight = asyncio.create_task(one(policy, increment("in flight")))
+    await asyncio.sleep(0)  # the others wait for each other
+    long = Update("long", packed(parse({"s": "x" * PACKED_BYTES_MIN})), b"{}")
+    outcomes = await asyncio.gather(*(one(policy, each) for each in (increment("a"), long, increment("b"))))
+    assert all(isinstance(outcome, Written) for outcome in outcomes)
+    await in_flight
+    assert sorted(store.sizes) == [1, 1, 2]
 
 
 # Equal keys
@@ -235,7 +273,7 @@ async def test_a_get_does_not_join_an_earlier_call() -> None:
     await asyncio.sleep(0.5)
     late = asyncio.create_task(one(coalesce, Get("a")))
     await turns()
-    assert store.at_once == 2
+    assert store.under_way == 2
     await asyncio.gather(early, late)
 
 
@@ -319,7 +357,7 @@ async def test_a_call_without_waiting_callers_is_cancelled(operation: Callable[[
     single[2].cancel()
     large.cancel()
     await turns()
-    assert (store.cancelled, store.at_once) == (2, 0)
+    assert (store.cancelled, store.under_way) == (2, 0)
     await coalesce.close()
 
 
@@ -352,13 +390,13 @@ async def test_an_exception_affects_only_the_operations_of_its_call(
 ) -> None:
     store = RecordingStore(takes_s=0.1)
 
-    def fails(operations: Sequence[Operation]) -> list[Outcome] | None:
+    def answer(operations: Sequence[Operation]) -> list[Outcome] | None:
         keys = {operation.key for operation in operations}
         if "raises" in keys:
             raise ZeroDivisionError
         return [] if "short" in keys else None
 
-    store.fails = fails
+    store.answer = answer
     for bad in ("raises", "short"):
         coalesce = Coalesce(store, operations_max=operations_max, bytes_max=10_000)
         first = asyncio.gather(one(coalesce, put(bad)), one(coalesce, put("x")), one(coalesce, Get("x")))
@@ -401,7 +439,7 @@ async def test_on_close_everything_queued_is_sent_and_answered() -> None:
     await turns()
     await asyncio.gather(coalesce.close(), coalesce.close())
     assert now() == began + 1.0
-    assert store.at_once == 0
+    assert store.under_way == 0
     assert {type(outcome) for outcome in await asyncio.gather(*tasks)} == {Written}
     await large
 

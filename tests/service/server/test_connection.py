@@ -306,23 +306,6 @@ async def test_protocol_upgrades_are_ignored(pieces: int, chunked: bool) -> None
     assert [(one[9:12], one.partition(b"\r\n\r\n")[2]) for one in answers] == [(b"200", b"{}"), (b"200", b"")]
 
 
-@pytest.mark.parametrize(
-    "request_text",
-    [
-        b"GET / HTTP/2.0\r\nhost: test\r\n\r\n",
-        b"GET / HTTP/0.9\r\nhost: test\r\n\r\n",
-        b"CONNECT a:80 HTTP/1.1\r\nhost: test\r\n\r\n",
-        b"PUT / HTTP/1.0\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx",
-        b"PUT / HTTP/1.1\r\nhost: test\r\ncontent-length: %b1\r\n\r\nx" % (b"0" * 20),
-        b"PUT / HTTP/1.1\r\nhost: test\r\ncontent-length: %b1\r\n\r\nx" % (b"0" * 5000),
-    ],
-)
-async def test_ambiguous_requests_are_rejected_and_end_the_connection(request_text: bytes) -> None:
-    assert statuses(await answered(*connected(answering(b"")), request_text)) == [b"400", "closed"]
-
-
 async def test_a_head_is_limited_in_headers_and_bytes() -> None:
     for headers, status in (
         (b"a:b\r\n" * 127, [b"200"]),

@@ -65,6 +65,14 @@ MALFORMED = {
     "a signed length": b"PUT / HTTP/1.1\r\n" + HOST + b"content-length: +1\r\n",
     "a list of lengths": b"PUT / HTTP/1.1\r\n" + HOST + b"content-length: 1, 1\r\n",
     "a coding that is not chunked": b"PUT / HTTP/1.1\r\n" + HOST + b"transfer-encoding: chunked, gzip\r\n",
+    "a later version": b"GET / HTTP/2.0\r\n" + HOST,
+    "an earlier version": b"GET / HTTP/0.9\r\n" + HOST,
+    "a tunnel": b"CONNECT a:80 HTTP/1.1\r\n" + HOST,
+    "a coding with HTTP/1.0": b"PUT / HTTP/1.0\r\n" + HOST + b"transfer-encoding: chunked\r\n",
+    "a length and a coding": b"GET / HTTP/1.1\r\n" + HOST + b"content-length: 1\r\ntransfer-encoding: chunked\r\n",
+    "two lengths": b"GET / HTTP/1.1\r\n" + HOST + b"content-length: 1\r\n" * 2,
+    "a length of many digits": b"PUT / HTTP/1.1\r\n" + HOST + b"content-length: %b1\r\n" % (b"0" * 20),
+    "a length of thousands of digits": b"PUT / HTTP/1.1\r\n" + HOST + b"content-length: %b1\r\n" % (b"0" * 5000),
     "chunked twice": b"PUT / HTTP/1.1\r\n" + HOST + b"transfer-encoding: chunked\r\n" * 2,
 }
 
