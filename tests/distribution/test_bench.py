@@ -23,6 +23,8 @@ BENCHMARKS = {
     ),
     f"batch --matching 'memory, get of 1,000, JSON' --seconds 0.1 --against {ROOT}": ("daily", {"fields"}),
     "compare --seconds 0.2": ("full", {"Tableside", "Tableside, 2 workers: GET", "webdis", "redis-py"}),
+    "single policies orders replace frames overload --seconds 0.1": ("full", {"GET, RocksDB", "enrich, pandas"}),
+    "spark scan --rows 2000": ("full", {"replace", "4 splits"}),
     "feast --seconds 0.1 --rounds 1": ("full", {"Redis", "Redis, skip_dedup", "Tableside"}),
     "refusals --seconds 0.1": ("full", {"none", "unknown, as long as a known one", "signed: expired"}),
     "hostile --tables memory --matching 'GET /' --seconds 0.5": ("full", {"GET /livez", "GET /metrics", "GET /docs"}),
