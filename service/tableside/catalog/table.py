@@ -256,11 +256,10 @@ class Table:
         """Apply operations of one kind."""
         if budget.is_over():
             return [budget.exceeded()] * len(operations)
+        gate = None if self._caller_rate is None else self._caller_rate.gate_for(budget.caller)
+        apply = self._store.apply if gate is None else partial(gate.apply, self._store)
         try:
-            async with budget.timeout(GRACE_S):
-                if self._caller_rate is not None and (gate := self._caller_rate.gate_for(budget.caller)) is not None:
-                    return await gate.apply(self._store, operations, budget)
-                return await self._store.apply(operations, budget)
+            return await budget.run(apply(operations, budget), GRACE_S)
         except TimeoutError:
             return budget.unanswered(operations)
 

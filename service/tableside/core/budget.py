@@ -7,15 +7,15 @@ records and stops at a limit of bytes. For some time afterwards, calls ask for a
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from .batch import Results
-from .concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, Yielder, chunks_of
+from .concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, Started, Yielder, chunks_of
 from .errors import Applied, DeadlineExceeded, TableError, TooLarge
 from .operations import Get, Operation, Outcome, Put, Record, Update, Written
 
@@ -182,6 +182,19 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
     def timeout(self, grace_s: float = 0.0) -> asyncio.Timeout:
         """Return a context that raises TimeoutError so many seconds after the deadline."""
         return asyncio.timeout_at(None if self.until == math.inf else self.until + grace_s)
+
+    async def run(self, coroutine: Coroutine[Any, Any, Result], grace_s: float = 0.0) -> Result:
+        """Await a coroutine. Raise TimeoutError so many seconds after the deadline.
+
+        Its first step has no timeout: a read that waits for nothing needs no timer, which takes a tenth of its time.
+        """
+        try:
+            awaited = coroutine.send(None)
+        except StopIteration as finished:
+            result: Result = finished.value
+            return result
+        async with self.timeout(grace_s):
+            return await Started(coroutine, awaited)
 
 
 NO_DEADLINE = Budget()

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..auth import UNRESTRICTED, Auth, Caller, Unauthenticated
 from ..catalog import InFlight, Reservation
 from ..core import Applied, DeadlineExceeded, Internal, TableError
+from ..core.concurrency import Started
 from ..core.errors import Overloaded
 from .addresses import AllowedHosts, PathPrefix
 from .audit import AuditLog
@@ -156,19 +157,13 @@ class RequestInProgress:
 
     async def receive(self) -> Message:
         """Receive a part of the body. Raise Overloaded above the limits, DeadlineExceeded if the body is too slow."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._start_timer(task)
+        receiving = self._receive().__await__()
         try:
-            message = await self._receive()
-        except asyncio.CancelledError:
-            if not self._timed_out:
-                raise
-            task.uncancel()
-            raise DeadlineExceeded(f"the body was too slow: it did not arrive within {BODY_TIMEOUT_S:g} s") from None
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            awaited = receiving.send(None)
+        except StopIteration as received:  # Most bodies have arrived with their heads, and need no timer.
+            message: Message = received.value
+        else:
+            message = await self._received_in_time(Started(receiving, awaited))
         self.context.bytes_in += len(message.get("body", b""))
         self.reservation.grow_body_to(self.context.bytes_in)
         if not message.get("more_body"):
@@ -191,6 +186,21 @@ class RequestInProgress:
             context.bytes_out += len(message.get("body", b""))
             self.reservation.leave()  # Only the client's reading of the response remains.
         return self._send(message)
+
+    async def _received_in_time(self, receiving: Started[Message]) -> Message:
+        task = asyncio.current_task()
+        assert task is not None
+        self._start_timer(task)
+        try:
+            return await receiving
+        except asyncio.CancelledError:
+            if not self._timed_out:
+                raise
+            task.uncancel()
+            raise DeadlineExceeded(f"the body was too slow: it did not arrive within {BODY_TIMEOUT_S:g} s") from None
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
 
     def _start_timer(self, task: "asyncio.Task[object]") -> None:
         # asyncio.timeout costs three times as much.

@@ -256,9 +256,9 @@ def _checked_target(target: bytes, version: str, names: Sequence[bytes], headers
         target = _without_host(target, headers)
     if b"#" in target:
         raise MalformedRequest("the target of a request must not have a fragment")
-    if not target.isascii() or _BROKEN_ESCAPE.search(target):
+    if not target.isascii() or (b"%" in target and _BROKEN_ESCAPE.search(target)):
         raise MalformedRequest("the path or query of the request is not percent-encoded")
-    if _ESCAPED_NON_ASCII.search(target):
+    if b"%" in target and _ESCAPED_NON_ASCII.search(target):
         try:
             unquote_to_bytes(target).decode()
         except UnicodeDecodeError:
