@@ -54,9 +54,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return one process for each core. Without `--quick` there are two more, because many cases wait for servers."""
-    cores = min(len(os.sched_getaffinity(0)), CORES_MAX)
-    return cores if config.getoption("--quick") else cores + WAITING
+    """Return two processes more than there are cores, because many cases wait."""
+    return min(len(os.sched_getaffinity(0)), CORES_MAX) + WAITING
 
 
 @pytest.hookimpl(trylast=True)
