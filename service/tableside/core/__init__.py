@@ -147,6 +147,7 @@ from .urls import (
     check_port as check_port,
     checked_url as checked_url,
     environment_proxy as environment_proxy,
+    split_url as split_url,
     url_place as url_place,
 )
 from .values import (

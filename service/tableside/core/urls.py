@@ -4,8 +4,23 @@ import os
 import re
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies
+
+_SEVERAL_HOSTS = re.compile("([^/?#]*//(?:[^/?#]*@)?)([^/?#@]*,[^/?#@]*)")
+
+
+def split_url(url: str) -> SplitResult:
+    """Split a URL that may have several hosts. Raise ValueError if it is invalid.
+
+    `urlsplit` of newer Pythons accepts an IPv6 address only as the first host.
+    """
+    if (several := _SEVERAL_HOSTS.match(url)) is None:
+        return urlsplit(url)
+    for host in several[2].split(","):
+        urlsplit(f"//{host}")
+    parts = urlsplit(several[1] + "host" + url[several.end() :])
+    return parts._replace(netloc=parts.netloc.removesuffix("host") + several[2])
 
 
 def checked_url(url: str) -> str:
@@ -31,7 +46,7 @@ def url_place(url: str) -> str:
 
     If the password is not encoded, so that it cannot be separated from the rest, return only this sentence.
     """
-    parts = urlsplit(url)
+    parts = split_url(url)
     if url.count("@") != parts.netloc.count("@"):
         return "an address with an unencoded password"
     return parts.netloc.rpartition("@")[2] + parts.path

@@ -14,7 +14,7 @@ from support.certificates import Authority
 from support.postgres_tables import database, psql, settings
 from tableside.core.errors import StoreMisconfigured, StoreUnavailable
 from tableside.core.store import TableSpec
-from tableside.stores.postgres.dsn import addresses, checked_dsn
+from tableside.stores.postgres.dsn import addresses, checked_dsn, without_hosts
 
 FAULTS = {
     "mysql://u:sesame@h/db": "must begin with postgresql://",
@@ -71,6 +71,11 @@ def test_every_scheme_of_postgresql_is_accepted(scheme: str) -> None:
 )
 def test_hosts_are_tried_in_the_order_of_the_dsn(dsn: str, expected: list[tuple[str | None, int | None]]) -> None:
     assert addresses(checked_dsn(dsn)) == expected
+
+
+def test_the_driver_receives_no_hosts_that_the_service_chooses() -> None:
+    assert without_hosts("postgresql://u:p@a:1,[::1]:2/db?x=1") == "postgresql://u:p@/db?x=1"
+    assert without_hosts("postgresql://a,b") == "postgresql://"
 
 
 RULES = """

@@ -29,7 +29,7 @@ from ...core import (
 )
 from .columns import ColumnsLayout, DocumentLayout
 from .connections import STATEMENTS_MAX, Connection, Pool, configure
-from .dsn import Address, addresses, checked_dsn, parameters
+from .dsn import Address, addresses, checked_dsn, parameters, without_hosts
 from .errors import DRIVER_ERRORS, connection_fault, translate_error
 from .framing import frame_checking_loop
 from .schema import (
@@ -229,8 +229,9 @@ class PostgresBackend:
 
     async def _connect_to_session(self, address: Address) -> Connection:
         host, port = address
+        dsn = self._settings.dsn.get_secret_value()
         connection: Connection = await asyncpg.connect(
-            self._settings.dsn.get_secret_value(),
+            dsn if host is None else without_hosts(dsn),
             host=host,
             port=port,
             timeout=self._settings.connect_timeout_s,

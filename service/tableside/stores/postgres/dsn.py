@@ -5,9 +5,9 @@ import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote
 
-from ...core import check_port
+from ...core import check_port, split_url
 
 Address = tuple[str | None, int | None]
 """A host and a port, None for the driver's default."""
@@ -61,12 +61,12 @@ def checked_dsn(dsn: str) -> str:
 
 def parameters(dsn: str) -> dict[str, str]:
     """Return the parameters of a checked DSN."""
-    return dict(parse_qsl(urlsplit(dsn).query))
+    return dict(parse_qsl(split_url(dsn).query))
 
 
 def addresses(dsn: str) -> list[Address]:
     """Return the hosts and ports of a checked DSN, which are tried one after the other."""
-    given, parts = parameters(dsn), urlsplit(dsn)
+    given, parts = parameters(dsn), split_url(dsn)
     if given.get("target_session_attrs") == "prefer-standby":
         return [(None, None)]  # the driver compares all of them
     named = [_host_and_port(text) for text in (_address(parts) or given.get("host", "")).split(",")]
@@ -74,9 +74,14 @@ def addresses(dsn: str) -> list[Address]:
     return [(host, ports[min(index, len(ports) - 1)] if ports else port) for index, (host, port) in enumerate(named)]
 
 
+def without_hosts(dsn: str) -> str:
+    """Return a checked DSN without its hosts and their ports. The driver splits DSNs by `urlsplit`."""
+    return re.sub("^(postgresql://(?:[^/?#]*@)?)[^/?#@]*", r"\1", dsn)
+
+
 def _split(dsn: str) -> SplitResult:
     try:
-        return urlsplit(dsn)
+        return split_url(dsn)
     except ValueError:  # its text may contain the password
         raise ValueError("is not a URL") from None
 

@@ -16,7 +16,7 @@ import msgspec
 from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
 from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
 
-from ...core import check_port, url_place
+from ...core import check_port, split_url, url_place
 from .connection import CONNECTION_TYPES, Node
 from .keys import checked_prefix
 from .servers import Address, Cluster, Sentinels, SentinelServer, Servers, SingleServer
@@ -232,7 +232,7 @@ def check_tls(options: Mapping[str, Any]) -> None:
 
 def _split(url: str) -> SplitResult:
     try:
-        parts = urlsplit(url)
+        parts = split_url(url)
     except ValueError:
         raise ValueError("has an invalid host, or a user or password that is not encoded") from None
     if url.count("@") != parts.netloc.count("@"):
