@@ -2,14 +2,13 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
-from tableside.core.budget import THREADS_MAX, run_in_thread
-from tableside.core.concurrency import (
-    chunks_of,
-    gather_bounded,
-)
+from tableside.core.budget import THREADS_MAX, Budget, in_pieces, run_in_thread
+from tableside.core.concurrency import SLICE_S, Pieces, chunks_of, gather_bounded
+from tableside.core.errors import DeadlineExceeded
 
 
 @pytest.mark.parametrize(
@@ -64,3 +63,24 @@ async def test_a_few_threads_compute_at_a_time() -> None:
     ended.set()
     assert threading.get_ident() not in await asyncio.gather(*tasks)
     assert most == THREADS_MAX
+
+
+async def test_work_in_pieces_ends_at_its_deadline() -> None:
+    def work() -> Pieces[None]:
+        for _ in range(100):
+            time.sleep(SLICE_S)
+            yield
+
+    with pytest.raises(DeadlineExceeded):
+        await in_pieces(work(), Budget(time.monotonic() + 0.01))
+
+
+async def test_work_that_waits_for_a_thread_ends_at_its_deadline_and_is_not_started() -> None:
+    ended, started = threading.Event(), list[str]()
+    tasks = [asyncio.create_task(run_in_thread(lambda: ended.wait(5))) for _ in range(THREADS_MAX)]
+    await asyncio.sleep(0.05)
+    with pytest.raises(DeadlineExceeded):
+        await run_in_thread(lambda: started.append("late"), Budget(asyncio.get_running_loop().time() + 0.05))
+    ended.set()
+    await asyncio.gather(*tasks)
+    assert await run_in_thread(lambda: len(started)) == 0
