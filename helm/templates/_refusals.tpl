@@ -47,8 +47,8 @@ start. values.schema.json checks each value. These templates check combinations 
 {{- end }}
 {{- end }}
 {{- range $name, $table := .Values.config.tables }}
-{{- if and (gt (int $.Values.workers) 1) $table.cache (not ($table.cache).channel) }}
-{{- fail (printf "config.tables.%s has a cache without channel: set workers: 1, or cache.channel, so that a worker sees the writes of the others" $name) }}
+{{- if and (gt (int $.Values.workers) 1) $table.cache }}
+{{- fail (printf "config.tables.%s has a cache: set workers: 1, so that a worker sees the writes of the others" $name) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -127,12 +127,6 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
         {"job": "tableside", "table": "t"},
     ),
     (
-        "TablesideCacheChannelDown",
-        {series("tableside_cache_channel_up", store="cache"): "1x5 0x60"},
-        9,
-        {**WHERE, "store": "cache"},
-    ),
-    (
         "TablesideLimiterUnreachable",
         {series("tableside_rate_limit_fallbacks_total", table="t", direction="read"): "0+1x60"},
         12,
@@ -180,7 +174,6 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
         {series("tableside_retries_given_up_total", table="t", direction="read", reason="attempts"): "0+5x60"},
         30,
     ),
-    ("TablesideCacheChannelDown", {series("tableside_cache_channel_up", store="cache"): "1x5 0x1 1x60"}, 7),
     (
         "TablesideLimiterUnreachable",
         {series("tableside_rate_limit_fallbacks_total", table="t", direction="read"): "3x60"},

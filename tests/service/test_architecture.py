@@ -49,8 +49,8 @@ CLIENT_ORDER = [
 
 FRAMEWORKS = {"fastapi", "starlette", "uvicorn", "typer", "httpx"}
 DRIVERS = {"rocksdict", "aioboto3", "aiobotocore", "boto3", "redis", "asyncpg", "psycopg"}
-USES_REDIS = [("policies", "cache", "channel"), ("policies", "cache", "messages"), ("policies", "rate_limit", "shared")]
-"""Replicas invalidate each other's caches and share credits through a Redis server. Its driver may not be installed."""
+USES_REDIS = [("policies", "rate_limit", "shared")]
+"""Replicas share credits through a Redis server. Its driver may not be installed."""
 
 
 def modules(package: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The backends of stores: how they are opened, whether they can be reached, and links between replicas through them."""
+"""The backends of stores: how they are opened, whether they can be reached, and the limits shared through them."""
 
 import asyncio
 import logging
@@ -12,11 +12,9 @@ from prometheus_client import Gauge
 from .. import __version__, stores
 from ..core import Backend, StoreUnavailable, TableError
 from ..core.backend import place_of
-from ..policies import PolicyMetrics
 from ..settings import Settings, StoreSettings
 
 if TYPE_CHECKING:
-    from ..policies.cache.channel import Channel
     from ..policies.rate_limit.shared import SharedCredits
 
 log = logging.getLogger(__name__)
@@ -126,40 +124,22 @@ async def _ping(backend: Backend) -> StoreUnavailable | None:
     return None
 
 
-class ReplicaLinks:
-    """Links to other replicas through stores of kind redis: cache invalidation channels and shared rate limits.
+class SharedLimiters:
+    """The credits that all replicas share through stores of kind redis, by the store's name.
 
-    Each link is opened, and its driver imported, when a table first names its store.
+    Each limiter is opened, and its driver imported, when a table first names its store.
     """
 
-    def __init__(self, stores: Mapping[str, StoreSettings], metrics: PolicyMetrics) -> None:
+    def __init__(self, stores: Mapping[str, StoreSettings]) -> None:
         self._stores = stores
-        self._metrics = metrics
-        self._channels: dict[str, Channel] = {}
         self._limiters: dict[str, SharedCredits] = {}
-
-    def channel(self, store: str) -> "Channel":
-        """Return the channel where caches publish the keys that were written."""
-        if store not in self._channels:
-            from ..policies.cache.channel import Channel
-
-            redis = self._redis(store)
-            self._channels[store] = Channel(
-                redis.connection(),
-                store=store,
-                cluster=redis.cluster,
-                connect_timeout_s=redis.connect_timeout_s,
-                address=redis.primary if redis.service else None,
-                metrics=self._metrics,
-            )
-        return self._channels[store]
 
     def limiter(self, store: str) -> "SharedCredits":
         """Return the credits that all replicas share."""
         if store not in self._limiters:
             from ..policies.rate_limit.shared import SharedCredits
 
-            redis = self._redis(store)
+            redis: Any = self._stores[store].options
             self._limiters[store] = SharedCredits.open(
                 redis.connection(),
                 cluster=redis.cluster,
@@ -169,9 +149,5 @@ class ReplicaLinks:
         return self._limiters[store]
 
     async def close(self) -> None:
-        """Close all channels, then all limiters."""
-        await asyncio.gather(*(channel.close() for channel in self._channels.values()))
+        """Close all limiters."""
         await asyncio.gather(*(limiter.close() for limiter in self._limiters.values()))
-
-    def _redis(self, store: str) -> Any:
-        return self._stores[store].options

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
@@ -25,17 +24,13 @@ from ..policies import (
     StoreCalls,
     Timeout,
 )
-from ..settings import BatchSettings, CacheSettings, TableSettings
+from ..settings import BatchSettings, TableSettings
 from ..stores import PartitionedStore
 from ..telemetry import Traces
 from . import table_metrics
 from .admission import PartitionLimit, StoreInFlight
-from .backends import ReplicaLinks
+from .backends import SharedLimiters
 from .table_metrics import GenerationMetrics
-
-if TYPE_CHECKING:
-    from ..policies.cache.channel import Channel
-    from ..policies.rate_limit.shared import SharedCredits
 
 
 class StackMetrics:
@@ -90,7 +85,7 @@ class StackContext(msgspec.Struct, frozen=True):
     share: float = 1.0
     traces: Traces | None = None
     budget: RetryBudget | None = None
-    replicas: ReplicaLinks | None = None
+    limiters: SharedLimiters | None = None
     in_flight: StoreInFlight | None = None
     caller_rate: CallerRate | None = None
     partitions: "tuple[StackContext, ...]" = ()
@@ -165,7 +160,8 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext, limits: 
         bulkhead = partial(Bulkhead, concurrency_max=settings.concurrency_max, metrics=metrics, traces=traces)
         inner = limits.around(inner, Bulkhead, bulkhead)
     if read.rate_per_s is not None or write.rate_per_s is not None:
-        shared = _shared(settings, context.replicas)
+        limiters, limiter = context.limiters, settings.limiter
+        shared = limiters.limiter(limiter) if limiters is not None and limiter is not None else None
         part = 1.0 if shared is not None else share
         rate_limit = partial(
             RateLimit,
@@ -206,8 +202,6 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext, limits: 
             bytes_max=kept.bytes_max,
             ttl_s=kept.ttl_s,
             absent_ttl_s=kept.absent_ttl_s,
-            writes=kept.writes,
-            channel=_channel(kept, context.replicas),
             metrics=metrics,
             traces=traces,
         )
@@ -231,14 +225,6 @@ def _shared_singles(store: Store, batch: BatchSettings, *, remote: bool) -> dict
     updates_max = store.updates_per_call_max if isinstance(store, SharesUpdates) else 0
     maximum: dict[type[Operation], int] = {Get: gets_max, Update: updates_max}
     return {kind: count_max for kind, count_max in maximum.items() if count_max}
-
-
-def _shared(settings: TableSettings, replicas: ReplicaLinks | None) -> "SharedCredits | None":
-    return replicas.limiter(settings.limiter) if replicas is not None and settings.limiter is not None else None
-
-
-def _channel(settings: CacheSettings, replicas: ReplicaLinks | None) -> "Channel | None":
-    return replicas.channel(settings.channel) if replicas is not None and settings.channel is not None else None
 
 
 def _rate(per_s: float | None, burst: float | None, share: float) -> Rate | None:

@@ -17,7 +17,7 @@ from ..settings import Settings, TableSettings
 from ..stores import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
 from .admission import InFlight, InFlightLimit, StoreInFlight
-from .backends import ReplicaLinks
+from .backends import SharedLimiters
 from .control_table import ControlTable
 from .entry import CatalogEntry
 from .stack import StackContext, StackMetrics
@@ -41,13 +41,13 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class StoreShares:
-    """What the tables of each store share, and the links to other replicas. `contexts` are by the store's name."""
+    """What the tables of each store share. `contexts` are by the store's name."""
 
     def __init__(self, settings: Settings, backends: Mapping[str, Backend], environment: Environment) -> None:
         self._settings = settings
         self._backends = backends
         self._environment = environment
-        self._replicas = ReplicaLinks(settings.stores, environment.metrics.policies)
+        self._limiters = SharedLimiters(settings.stores)
         whole = [name for name, backend in backends.items() if not isinstance(backend, PartitionedBackend)]
         allowed, limits = settings.retry_budget, environment.in_flight
         self._budgets = {name: RetryBudget(allowed.share, allowed.per_s / environment.workers) for name in whole}
@@ -94,15 +94,15 @@ class StoreShares:
                     metrics.disk.labels(name, state).set(getattr(disk, state))
 
     async def close(self) -> None:
-        """Close the links to other replicas."""
-        await self._replicas.close()
+        """Close the connections of shared limits."""
+        await self._limiters.close()
 
     def _context(self, store: str) -> StackContext:
         environment, settings = self._environment, self._settings.stores[store]
         parts = settings.options.partitions if isinstance(settings.options, PartitionedSettings) else ()
         return StackContext(
             metrics=environment.metrics,
-            replicas=self._replicas,
+            limiters=self._limiters,
             kind=settings.kind,
             remote=not self._backends[store].single_process,
             share=1 / environment.workers,

@@ -109,7 +109,7 @@ class _Builder:
         check_directories(stores, faults)
         check_locations(tables, stores, faults)
         check_specs(tables, self._options, stores, faults)
-        check_shared_stores(tables, self._known, faults)
+        check_limiters(tables, self._known, faults)
         parts = {name: getattr(top, name) for name in ServiceSettings.model_fields}
         parts["default_store"] = top.default_store or next(iter(stores), None)
         return Settings(
@@ -332,14 +332,12 @@ def check_partitions(known: Mapping[str, Any], faults: FaultCollector) -> None:
                 faults.add(f"stores.{name}.partitions.{index}", fault)
 
 
-def check_shared_stores(tables: Mapping[str, TableSettings], known: Mapping[str, Any], faults: FaultCollector) -> None:
-    """Check that the stores for shared rate limits and cache invalidation have the kind redis."""
+def check_limiters(tables: Mapping[str, TableSettings], known: Mapping[str, Any], faults: FaultCollector) -> None:
+    """Check that the stores for shared rate limits have the kind redis."""
     for name, table in tables.items():
-        named = {"limiter": table.limiter, "cache.channel": table.cache.channel if table.cache else None}
-        for member, store in named.items():
-            entry = known.get(store) if store is not None else {"kind": "redis"}
-            if not isinstance(entry, dict) or entry.get("kind") != "redis":
-                faults.add(f"tables.{name}.{member}", f"must name a store of kind redis; {store!r} is not one")
+        entry = known.get(table.limiter) if table.limiter is not None else {"kind": "redis"}
+        if not isinstance(entry, dict) or entry.get("kind") != "redis":
+            faults.add(f"tables.{name}.limiter", f"must name a store of kind redis; {table.limiter!r} is not one")
 
 
 def _partition_fault(part: str, before: list[object], known: Mapping[str, Any]) -> str | None:

@@ -58,18 +58,12 @@ class BatchSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class CacheSettings(BaseModel, frozen=True, extra="forbid"):
-    """The size of a table's cache in this process, and how long records stay in it.
-
-    `writes` selects the effect of a write on the cache: "around" removes the record, "through" stores the written
-    value if it is known. `channel` names a store of kind redis that replicas use to invalidate each other's caches.
-    """
+    """The size of a table's cache in this process, and how long records stay in it. A write removes its record."""
 
     records_max: int = Field(ge=1, le=100_000_000)
     bytes_max: int = Field(default=64 * 2**20, ge=1024, le=2**40)
     ttl_s: float = Field(gt=0, le=86400)
     absent_ttl_s: float = Field(default=0, ge=0, le=86400)
-    writes: Literal["around", "through"] = "around"
-    channel: str | None = None
 
 
 class TableSettings(BaseModel, frozen=True, extra="forbid"):
@@ -241,8 +235,8 @@ class Settings(ServiceSettings, frozen=True, arbitrary_types_allowed=True):
         """Return why this number of worker processes cannot serve the configuration, or None if it can."""
         if workers > 1 and self.single_process:
             return "several workers need stores that processes can share; RocksDB and memory belong to one process"
-        if workers > 1 and any(table.cache and table.cache.channel is None for table in self.tables.values()):
-            return "a cache needs a channel or a single worker: a worker would not see the writes of the others"
+        if workers > 1 and any(table.cache for table in self.tables.values()):
+            return "a cache needs a single worker: a worker would not see the writes of the others"
         return None
 
 

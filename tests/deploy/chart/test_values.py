@@ -295,7 +295,7 @@ REFUSED: dict[str, tuple[Values, str]] = {
             REMOTE,
             {"workers": 2, "config": {"tables": {"t": {"store": "cache", "cache": {"ttl_s": 1, "records_max": 1}}}}},
         ),
-        "has a cache without channel: set workers: 1",
+        "has a cache: set workers: 1",
     ),
     "too little time to end": (merged(REMOTE, {"terminationGracePeriodSeconds": 35}), "above 35"),
     "too little time to end in order": (

@@ -40,7 +40,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "retry": {"attempts_max": 4},
     "rate": {"rate_per_s": 20_000, "burst": 50},
     "coalesce": {"batch": {"operations_max": 16, "bytes_max": 4096, "linger_s": 0}},
-    "cache": {"cache": {"records_max": 20, "ttl_s": 60, "absent_ttl_s": 60, "writes": "through"}},
+    "cache": {"cache": {"records_max": 20, "ttl_s": 60, "absent_ttl_s": 60}},
     "bulkhead": {"concurrency_max": 2},
 }
 

@@ -58,7 +58,7 @@ def test_check_lists_every_fault_with_its_path(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ("--workers 2", "--workers 2: "),
-        ("--workers 2 --config cached.yaml", "a cache needs a channel or a single worker"),
+        ("--workers 2 --config cached.yaml", "a cache needs a single worker"),
         ("--host 0.0.0.0", "use --insecure to listen on 0.0.0.0"),
     ],
 )

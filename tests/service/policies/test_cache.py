@@ -25,8 +25,6 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "nothing is kept": {**ROOMY, "ttl_s": 0.0, "absent_ttl_s": 0.0},
     "two records": {**ROOMY, "records_max": 2},
     "few bytes": {**ROOMY, "bytes_max": 2000},
-    "through": {**ROOMY, "writes": "through"},
-    "few bytes, through": {**ROOMY, "bytes_max": 2000, "writes": "through"},
 }
 
 
@@ -63,19 +61,11 @@ class TestNothingKept(Contract):
     configuration = CONFIGURATIONS["nothing is kept"]
 
 
-class TestThrough(Contract):
-    configuration = CONFIGURATIONS["through"]
-
-
 class TestFewBytesSlowly(Contract):
     configuration = CONFIGURATIONS["few bytes"]
 
     def around(self, inner: Store, time: Time) -> Policy:
         return super().around(YieldingStore(inner, random.Random(7)), time)
-
-
-class TestThroughFewBytesSlowly(TestFewBytesSlowly):
-    configuration = CONFIGURATIONS["few bytes, through"]
 
 
 def n(number: int) -> bytes:

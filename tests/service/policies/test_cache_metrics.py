@@ -69,17 +69,3 @@ async def test_the_highest_age_is_observed_once_per_call() -> None:
     assert [shown("age_seconds_bucket", le=bound) for bound in ("1.0", "2.0", "5.0")] == [0, 1, 2]
     await site.cache.apply([Get("a", 0), Get("newer")])
     assert shown("age_seconds_count") == 2
-
-
-@in_virtual_time
-async def test_records_written_through_are_counted_and_can_evict_others() -> None:
-    shown = MetricReader()
-    site = await Site.made(metrics=shown.metrics, records_max=2, writes="through")
-    await site.one(put("b"))
-    assert shown.content() == [1, site.cache._entries.size_bytes, 0]
-    await site.cache.apply([Get("a")])
-    await site.cache.apply([put("c"), put("d")])
-    assert shown.content() == [2, site.cache._entries.size_bytes, 2]
-    assert shown.gets() == [0, 1, 0, 0]
-    await site.cache.close()
-    assert shown.content() == [0, 0, 2]

@@ -295,16 +295,15 @@ def test_a_store_can_consist_of_others(tmp_path: Path) -> None:
     assert settings.workers_fault(2)
 
 
-@pytest.mark.parametrize(("cache", "allowed"), [("", False), (", channel: r", True)])
-def test_several_workers_need_a_channel_for_a_cache(tmp_path: Path, cache: str, allowed: bool) -> None:
+def test_a_cache_needs_a_single_worker(tmp_path: Path) -> None:
     settings = loaded(
         tmp_path,
-        f"""
-        stores: {{r: {{kind: redis, url: "redis://127.0.0.1:6379/0"}}}}
-        tables: {{t: {{store: r, cache: {{records_max: 10, ttl_s: 1{cache}}}}}}}
+        """
+        stores: {r: {kind: redis, url: "redis://127.0.0.1:6379/0"}}
+        tables: {t: {store: r, cache: {records_max: 10, ttl_s: 1}}}
         """,
     )
-    assert (settings.workers_fault(2) is None) is allowed
+    assert settings.workers_fault(2) == "a cache needs a single worker: a worker would not see the writes of the others"
     assert settings.workers_fault(1) is None
 
 
@@ -339,7 +338,7 @@ def test_invalid_parts_of_a_store_are_listed(tmp_path: Path) -> None:
           nothing: {{kind: partitioned}}
         tables:
           t: {{store: mixed, prefix: "x:"}}
-          u: {{store: two, cache: {{records_max: 1, ttl_s: 1, channel: two}}, limiter: two}}
+          u: {{store: two, limiter: two}}
         """,
     )
     assert found["stores.one.partitions.1"] == "there is no store 'absent'"
@@ -352,7 +351,6 @@ def test_invalid_parts_of_a_store_are_listed(tmp_path: Path) -> None:
     assert "at most 256 entries" in found["stores.many.partitions"]
     assert "required" in found["stores.nothing.partitions"]
     assert found["tables.t.store"] == "there is no store 'mixed'"
-    assert "kind redis" in found["tables.u.cache.channel"]
     assert "kind redis" in found["tables.u.limiter"]
 
 

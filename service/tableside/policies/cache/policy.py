@@ -2,16 +2,14 @@
 
 Writes go to the store. Before and after each write, successful or not, the cache drops the entry of its key, and
 later gets do not join loads of the key that began earlier. A get after an acknowledged write therefore never returns
-an older value. With `writes` "through" the cache then stores the record that an acknowledged write left. It does not
-store the record if another write may have changed it since the first began.
-
-Replicas publish their writes to each other on a channel, if one is configured. Scans bypass the cache.
+an older value. Scans bypass the cache.
 """
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import cast
 
 from ...core import (
     NO_DEADLINE,
@@ -32,28 +30,15 @@ from ...core.store import Policy
 from ...telemetry import Traces, current_link, wait_span
 from ..metrics import CacheMetrics, PolicyMetrics
 from .entries import Entries
-from .in_flight import (
-    Load,
-    Loads,
-    Writes,
-    may_have_written,
-    with_values,
-    without_values,
-    written_records,
-    young_enough,
-)
-
-if TYPE_CHECKING:
-    from .channel import Channel
+from .in_flight import Load, Loads, young_enough
 
 
 class Cache(Policy):
-    """A store that caches records and absences that were read or, with `writes` "through", written.
+    """A store that caches records and absences that were read.
 
     It has at most `records_max` entries and about `bytes_max` bytes. `ttl_s` (records) and `absent_ttl_s` (absences)
-    count from the start of the read or write. With 0 the cache stores nothing, but loads are still shared. `clock`
-    returns Unix milliseconds and decides when records expire. `monotonic` returns seconds and measures ages. `channel`
-    connects the caches of the same table in other replicas.
+    count from the start of the read. With 0 the cache stores nothing, but loads are still shared. `clock` returns Unix
+    milliseconds and decides when records expire. `monotonic` returns seconds and measures ages.
     """
 
     def __init__(
@@ -64,8 +49,6 @@ class Cache(Policy):
         bytes_max: int,
         ttl_s: float,
         absent_ttl_s: float,
-        writes: Literal["around", "through"] = "around",
-        channel: "Channel | None" = None,
         clock: Clock = now_ms,
         monotonic: Callable[[], float] = time.monotonic,
         metrics: PolicyMetrics | None = None,
@@ -76,16 +59,10 @@ class Cache(Policy):
         self._monotonic = monotonic
         self._entries = Entries(records_max=records_max, bytes_max=bytes_max, ttl_s=ttl_s, absent_ttl_s=absent_ttl_s)
         self._loads = Loads()
-        self._writes = Writes()
-        self._through = writes == "through"
+        self._writing = Counter[Key]()
         self._metrics = CacheMetrics(metrics or PolicyMetrics(), inner.spec.name, inner.spec.partition)
         self._traces = traces
         self._suspended = False
-        self._subscription = None
-        if channel is not None:
-            self._subscription = channel.subscribe(
-                inner.spec.name_in_store, on_keys=self._on_written, on_lost=self._forget_all, on_sent=self._on_sent
-            )
 
     def suspend(self) -> None:
         """Drop all entries, and bypass the cache until `resume`, because some writes do not pass through it."""
@@ -114,10 +91,8 @@ class Cache(Policy):
         return outcomes
 
     async def close(self) -> None:
-        """Unsubscribe from the channel and drop all entries. Then close the inner store."""
+        """Drop all entries. Then close the inner store."""
         self.suspend()
-        if self._subscription is not None:
-            self._subscription.leave()
         await super().close()
 
     async def _load_or_join(
@@ -173,7 +148,7 @@ class Cache(Policy):
 
     def _load_ended(self, load: Load) -> None:
         """Cache the records of a load, except those whose keys had a write that began or ended since the load began."""
-        keys = self._loads.finish(load) - self._writes.keys()
+        keys = self._loads.finish(load) - self._writing.keys()
         if keys and not load.failed:
             found = zip(load.keys, load.task.result(), strict=True)
             self._entries.put([(key, outcome) for key, outcome in found if key in keys], load.read_at)
@@ -181,61 +156,23 @@ class Cache(Policy):
 
     async def _write(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         keys = [operation.key for operation in operations]
-        self._writes.begin(keys)
+        self._writing.update(keys)
         self._forget(keys)
-        if self._suspended:
-            # Other writes of these keys may bypass this cache, so the records that these writes leave are unknown.
-            self._writes.mark_contested(keys)
-        sent = with_values(operations) if self._through and not self._suspended else operations
-        outcomes: Sequence[Outcome] | None = None
-        began = self._monotonic()
         try:
-            outcomes = await self._inner.apply(sent, budget)
+            return await self._inner.apply(operations, budget)
         finally:
-            self._write_ended(keys, outcomes, began)
-        await self._flush(budget.until)
-        return outcomes if sent is operations else without_values(operations, outcomes)
-
-    def _write_ended(self, keys: Sequence[Key], outcomes: Sequence[Outcome] | None, began: float) -> None:
-        """Drop the entries of written keys, cache the records they are known to have, and publish the keys.
-
-        If the call failed, `outcomes` is None.
-        """
-        alone = self._writes.end(keys)
-        self._forget(keys)
-        written: Sequence[Key] = keys
-        if outcomes is not None:
-            pairs = [*zip(keys, outcomes, strict=True)]
-            written = [key for key, outcome in pairs if may_have_written(outcome)]
-            if self._through and not self._suspended:
-                self._entries.put(written_records(pair for pair in pairs if pair[0] in alone), began)
-        if self._subscription is not None and written:
-            self._subscription.publish(written)
-        self._update_gauges()
-
-    async def _flush(self, until: float) -> None:
-        if self._subscription is not None:
-            await self._subscription.flushed(until)
-
-    def _on_written(self, keys: Sequence[Key] | None) -> None:
-        """Drop the keys that another replica wrote. Loads and writes of them in flight may have older values."""
-        self._metrics.received.inc(1 if keys is None else len(keys))
-        if keys is None:
-            self._forget_all()
-        else:
-            self._writes.mark_contested(keys)
+            self._writing.subtract(keys)
+            for key in keys:
+                if not self._writing[key]:
+                    del self._writing[key]
             self._forget(keys)
             self._update_gauges()
-
-    def _on_sent(self, keys: int) -> None:
-        self._metrics.sent.inc(keys)
 
     def _forget(self, keys: Sequence[Key]) -> None:
         self._loads.forget(keys)
         self._entries.drop(keys)
 
     def _forget_all(self) -> None:
-        self._writes.mark_contested()
         self._loads.forget()
         self._entries.clear()
         self._update_gauges()
