@@ -1,41 +1,23 @@
 """Outcomes of operations when the network to DynamoDB fails, or DynamoDB reaches its limits."""
 
-import asyncio
 import json
 import random
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
-from urllib.parse import urlsplit
+from typing import Any
 
 import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import RawTestServer
 
-from contract import one, pages, put, record, update, value, written
-from servers.process import HOST
+from contract import one, put, record, update
+from contract.faults import CONNECTIONS_MAX, Faults, apply_in_time, failures
 from servers.proxy import FaultProxy
-from support.dynamodb_tables import fresh_table, get_item, opened, settings
-from support.waiting import WAIT_MAX_S
-from tableside.core.budget import Budget
+from support.dynamodb_tables import fresh_table, opened, settings
 from tableside.core.errors import DeadlineExceeded, StoreMisconfigured, StoreUnavailable, TableError, Throttled
-from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Write, Written
-from tableside.core.store import Scan
+from tableside.core.operations import Delete, Get, Record, Write, Written
+from tableside.core.store import Scan, Store
 from tableside.stores.dynamodb.client import Client
-
-PATIENCE_S = 0.5
-TICK_S = 0.01
-
-CONNECTIONS_MAX = 8
-
-WRITES: list[Operation] = [
-    put("put", {"n": 1}),
-    Delete("delete"),
-    update("update", {"$inc": {"n": 1}}, {"n": 0}),
-    update("native", {"n": 1}, {"n": 0}),
-    update("tokened", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)),
-    put("absent", {}, if_absent=True),
-]
-MANY: list[Operation] = [put(f"many {index}", {"n": index}) for index in range(60)]
 
 
 @pytest.fixture
@@ -44,141 +26,27 @@ async def table(dynamodb_client: Client) -> AsyncIterator[str]:
         yield name
 
 
-@pytest.fixture
-async def proxy(dynamodb_url: str) -> AsyncIterator[FaultProxy]:
-    port = urlsplit(dynamodb_url).port
-    assert port is not None
-    async with FaultProxy(HOST, port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-async def store(aws_credentials: None, proxy: FaultProxy, table: str) -> AsyncIterator[Any]:
-    """A table behind the proxy, with connections that have been used."""
-    url = f"http://{HOST}:{proxy.port}"
-    client = Client(settings(url, connections_max=CONNECTIONS_MAX))
-    store = await opened(client, table)
-    await store.apply([put("delete"), put("kept", {"n": 1}), put("update", {"n": 1}), put("native", {})])
-    yield store
+@asynccontextmanager
+async def connected(url: str, **rest: Any) -> AsyncIterator[Client]:
+    client = Client(settings(url, **rest))
+    yield client
     await client.close()
 
 
-async def apply_in_time(store: Any, operations: Sequence[Operation]) -> list[Outcome]:
-    """Apply operations with a deadline, and check it. Time in which the process gets no CPU does not count."""
-    ticks = 0
+class TestFaults(Faults):
+    @pytest.fixture(autouse=True)
+    def _server(self, dynamodb_url: str, table: str) -> None:
+        self.url, self.table = dynamodb_url, table
 
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            await asyncio.sleep(TICK_S)
-            ticks += 1
+    @asynccontextmanager
+    async def opened(self, url: str, connections_max: int) -> AsyncIterator[Store]:
+        async with connected(url, connections_max=connections_max) as client:
+            yield await opened(client, self.table)
 
-    ticking = asyncio.create_task(tick())
-    outcomes: list[Outcome] = await store.apply(operations, Budget(time.monotonic() + PATIENCE_S))
-    ticking.cancel()
-    assert ticks * TICK_S < PATIENCE_S + 1
-    return outcomes
-
-
-async def state(client: Client, table: str, operations: Sequence[Operation]) -> list[Any]:
-    """Return DynamoDB's item for each of the writes."""
-    keys = [{"id": {"S": str(operation.key)}} for operation in operations]
-    return [await get_item(client, table, key) for key in keys]
-
-
-async def done(store: Any, operations: Sequence[Operation]) -> None:
-    """Repeat operations until they succeed: a connection that the fault broke may fail one of them once more."""
-    async with asyncio.timeout(WAIT_MAX_S):
-        while operations:
-            outcomes = await store.apply(operations)
-            errors = [outcome for outcome in outcomes if isinstance(outcome, TableError)]
-            assert all(failed(error) for error in errors), errors
-            operations = [one for one, told in zip(operations, outcomes, strict=True) if isinstance(told, TableError)]
-
-
-def failed(outcome: Outcome) -> bool:
-    return isinstance(outcome, StoreUnavailable | DeadlineExceeded) and outcome.retriable
-
-
-FAULTS: dict[str, Callable[[FaultProxy], None]] = {
-    "cut": FaultProxy.cut,
-    "hang": FaultProxy.hang,
-    "garbage": FaultProxy.garbage,
-    "slow": lambda proxy: proxy.delay(5.0),
-    "answer lost": FaultProxy.answer_lost,
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_outcomes_are_true_and_in_time_and_it_recovers(
-    fault: str, proxy: FaultProxy, store: Any, table: str, dynamodb_client: Client
-) -> None:
-    writes = WRITES + MANY
-    before = await state(dynamodb_client, table, writes)
-    FAULTS[fault](proxy)
-    for operations in ([Get("kept")], [Get(f"{index}") for index in range(250)]):
-        outcomes = await apply_in_time(store, operations)
-        assert all(failed(outcome) for outcome in outcomes), outcomes
-        assert {outcome.applied for outcome in outcomes if isinstance(outcome, TableError)} == {"no"}
-    outcomes = await apply_in_time(store, WRITES) + await apply_in_time(store, MANY)
-    assert all(failed(outcome) for outcome in outcomes), outcomes
-    if fault == "hang":
-        proxy.cut()  # The proxy drops the delayed data instead of forwarding it later.
-    await asyncio.sleep(0.1)
-    after = await state(dynamodb_client, table, writes)
-    for outcome, was, now in zip(outcomes, before, after, strict=True):
-        assert isinstance(outcome, TableError)
-        assert outcome.applied == "unknown" or was == now
-    if fault in ("slow", "answer lost"):
-        assert before != after
-    with pytest.raises((StoreUnavailable, TimeoutError)):
-        async with asyncio.timeout(PATIENCE_S):
-            await store.scan(Scan(10))
-    proxy.forward()
-    assert await value(store, "kept") == {"n": 1}
-    await done(store, WRITES[:-1])
-    assert await value(store, "tokened") == {"n": 1}
-    assert proxy.open_connections <= CONNECTIONS_MAX
-
-
-async def test_an_unsent_write_is_not_applied(proxy: FaultProxy, store: Any) -> None:
-    proxy.hang()
-    puts = [put(f"{index}", {}, if_absent=True) for index in range(40)]
-    outcomes = [outcome for outcome in await apply_in_time(store, puts) if isinstance(outcome, TableError)]
-    assert len(outcomes) == 40
-    assert [outcome.applied for outcome in outcomes].count("unknown") <= CONNECTIONS_MAX
-
-
-async def test_a_write_that_carries_a_token_can_be_sent_again(proxy: FaultProxy, store: Any) -> None:
-    increment = update("counted", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1))
-    for mode in (proxy.answer_lost, proxy.cut, proxy.garbage):
-        mode()
-        assert isinstance((await apply_in_time(store, [increment]))[0], TableError)
-    proxy.forward()
-    await written(store, increment)
-    assert await value(store, "counted") == {"n": 1}
-
-
-async def test_connections_are_limited_and_cancelled_calls_release_them(proxy: FaultProxy, store: Any) -> None:
-    async with asyncio.TaskGroup() as group:
-        for index in range(100):
-            group.create_task(store.apply([put(f"{index}", {"n": index})]))
-    assert proxy.open_connections <= CONNECTIONS_MAX
-    await store.apply([put(f"{index}", {"n": index}) for index in range(400)])
-    proxy.delay(0.02)
-    for _ in range(30):
-        work = asyncio.ensure_future(store.apply([Get(f"{index}") for index in range(300)]))
-        await asyncio.sleep(random.random() * 0.1)
-        work.cancel()
-        await asyncio.wait([work])
-    scan = asyncio.ensure_future(pages(store, Scan(10)))
-    await asyncio.sleep(0.1)
-    scan.cancel()
-    await asyncio.wait([scan])
-    proxy.forward()
-    found = await store.apply([Get(f"{index}") for index in range(400)])
-    assert [outcome for outcome in found if not isinstance(outcome, Record)] == []
-    assert proxy.open_connections <= CONNECTIONS_MAX
+    async def test_an_unsent_write_is_not_applied(self, proxy: FaultProxy, store: Store) -> None:
+        proxy.hang()
+        outcomes = await failures(store, [put(f"{index}", {}, if_absent=True) for index in range(40)])
+        assert [outcome.applied for outcome in outcomes].count("unknown") <= CONNECTIONS_MAX
 
 
 # DynamoDB's limits. No test server enforces them, so a proxy rejects calls as DynamoDB documents, and forwards
@@ -188,92 +56,60 @@ async def test_connections_are_limited_and_cancelled_calls_release_them(proxy: F
 class Limits:
     """A proxy that forwards calls to DynamoDB Local, and rejects some as DynamoDB does at its limits."""
 
-    def __init__(self, url: str) -> None:
-        self.server = urlsplit(url)
-        self.url = ""
+    def __init__(self, url: str, session: ClientSession) -> None:
         self.calls: list[str] = []
         self.keys: list[list[Any]] = []
         self.refuse: Callable[[str], str | None] = lambda verb: None
         self.share = 1.0
-        self._serving: set[asyncio.Task[Any]] = set()
+        self._url = url
+        self._session = session
 
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator["Limits"]:
-        server = await asyncio.start_server(self._serve, HOST, 0)
-        self.url = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
-        yield self
-        server.close()
-        for serving in self._serving:
-            serving.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._serving.add(running := cast("asyncio.Task[Any]", asyncio.current_task()))
-        running.add_done_callback(self._serving.discard)
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                headers = {
-                    name.lower(): text.strip()
-                    for name, _, text in (line.partition(":") for line in head.decode().split("\r\n")[1:])
-                }
-                body = await reader.readexactly(int(headers["content-length"]))
-                status, answer = await self._answer(headers, json.loads(body))
-                text = json.dumps(answer).encode()
-                kind = "Content-Type: application/x-amz-json-1.0"
-                writer.write(f"HTTP/1.1 {status} X\r\n{kind}\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-    async def _answer(self, headers: dict[str, str], asked: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        verb = headers["x-amz-target"].partition(".")[2]
+    async def respond(self, request: web.BaseRequest) -> web.Response:
+        asked = await request.json()
+        verb = request.headers["X-Amz-Target"].partition(".")[2]
         self.calls.append(verb)
         if code := self.refuse(verb):
-            status = 500 if code.startswith("Internal") else 400
-            return status, {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no"}
+            problem = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no"}
+            return web.json_response(problem, status=500 if code.startswith("Internal") else 400)
         if verb not in ("BatchGetItem", "BatchWriteItem"):
-            return await self._passed_on(headers, asked)
+            return await self._forwarded(request, asked)
         [(table, part)] = asked["RequestItems"].items()
-        every = part["Keys"] if verb == "BatchGetItem" else part
+        reads = verb == "BatchGetItem"
+        every = part["Keys"] if reads else part
         self.keys.append(every)
-        taken = [one_asked for one_asked in every if random.random() < self.share]
-        left = [one_asked for one_asked in every if one_asked not in taken]
-        name, told = (
-            ("UnprocessedKeys", {**part, "Keys": left}) if verb == "BatchGetItem" else ("UnprocessedItems", left)
-        )
-        answer: dict[str, Any] = {"Responses": {table: []}} if verb == "BatchGetItem" else {}
+        taken = [each for each in every if random.random() < self.share]
+        left = [each for each in every if each not in taken]
+        answer: dict[str, Any] = {"Responses": {table: []}} if reads else {}
         if taken:
-            asked["RequestItems"][table] = {**part, "Keys": taken} if verb == "BatchGetItem" else taken
-            _, answer = await self._passed_on(headers, asked)
-        return 200, answer | {name: {table: told} if left else {}}
+            asked["RequestItems"][table] = {**part, "Keys": taken} if reads else taken
+            answer = json.loads((await self._forwarded(request, asked)).body or b"")
+        unprocessed = {table: {**part, "Keys": left} if reads else left} if left else {}
+        return web.json_response(answer | {"UnprocessedKeys" if reads else "UnprocessedItems": unprocessed})
 
-    async def _passed_on(self, headers: dict[str, str], asked: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        reader, writer = await asyncio.open_connection(self.server.hostname, self.server.port)
-        body = json.dumps(asked).encode()
-        kept = {name: headers[name] for name in ("x-amz-target", "content-type", "authorization", "x-amz-date")}
-        lines = [f"{name}: {text}" for name, text in kept.items()]
-        head = "\r\n".join(["POST / HTTP/1.0", f"Host: {HOST}", *lines, f"Content-Length: {len(body)}", "", ""])
-        writer.write(head.encode() + body)
-        answered, _, text = (await reader.read()).partition(b"\r\n\r\n")
-        writer.close()
-        return int(answered.split()[1]), json.loads(text)
+    async def _forwarded(self, request: web.BaseRequest, asked: dict[str, Any]) -> web.Response:
+        kept = {name: request.headers[name] for name in ("X-Amz-Target", "Content-Type", "Authorization", "X-Amz-Date")}
+        async with self._session.post(self._url, data=json.dumps(asked), headers=kept) as answer:
+            return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
 
 
 @pytest.fixture
 async def limits(aws_credentials: None, dynamodb_url: str) -> AsyncIterator[Limits]:
-    async with Limits(dynamodb_url).listening() as limits:
-        yield limits
+    async with ClientSession() as session:
+        yield Limits(dynamodb_url, session)
 
 
 @pytest.fixture
-async def limited(limits: Limits, table: str) -> AsyncIterator[Any]:
-    client = Client(settings(limits.url))
-    yield await opened(client, table)
-    await client.close()
+async def client(limits: Limits) -> AsyncIterator[Client]:
+    async with RawTestServer(limits.respond) as server, connected(str(server.make_url("/"))) as client:
+        yield client
 
 
-async def test_unprocessed_items_are_requested_until_complete(limits: Limits, limited: Any) -> None:
+@pytest.fixture
+async def limited(client: Client, table: str) -> Store:
+    return await opened(client, table)
+
+
+async def test_unprocessed_items_are_requested_until_complete(limits: Limits, limited: Store) -> None:
     limits.share = 0.5
     outcomes = await limited.apply([put(f"{index}", {"n": index}) for index in range(120)])
     assert {type(outcome) for outcome in outcomes} == {Written}
@@ -288,7 +124,7 @@ async def test_unprocessed_items_are_requested_until_complete(limits: Limits, li
 
 @pytest.mark.parametrize("share", [0.0, 0.02], ids=["nothing", "little"])
 async def test_items_unprocessed_until_the_deadline_are_throttled_and_never_absent(
-    limits: Limits, limited: Any, share: float
+    limits: Limits, limited: Store, share: float
 ) -> None:
     await limited.apply([put(f"{index}", {"n": index}) for index in range(100)])
     limits.share = share
@@ -307,15 +143,6 @@ async def test_items_unprocessed_until_the_deadline_are_throttled_and_never_abse
     assert len(limits.calls) < 400
 
 
-REJECTED_CREDENTIALS = (
-    "ExpiredTokenException",
-    "InvalidClientTokenId",
-    "InvalidSignatureException",
-    "MissingAuthenticationTokenException",
-    "UnrecognizedClientException",
-)
-
-
 @pytest.mark.parametrize(
     ("code", "kind", "applied"),
     [
@@ -325,11 +152,13 @@ REJECTED_CREDENTIALS = (
         ("InternalServerError", StoreUnavailable, "unknown"),
         ("AccessDeniedException", StoreMisconfigured, "no"),
         ("AccessDenied", StoreMisconfigured, "no"),
-        *((code, StoreMisconfigured, "no") for code in REJECTED_CREDENTIALS),
+        ("ExpiredTokenException", StoreMisconfigured, "no"),
+        ("InvalidSignatureException", StoreMisconfigured, "no"),
+        ("UnrecognizedClientException", StoreMisconfigured, "no"),
     ],
 )
 async def test_errors_of_dynamodb_are_translated(
-    limits: Limits, limited: Any, code: str, kind: type[TableError], applied: str
+    limits: Limits, client: Client, limited: Store, code: str, kind: type[TableError], applied: str
 ) -> None:
     await limited.apply([put("a", {"n": 1}), put("b", {"n": 1})])
     limits.refuse = lambda verb: None if verb == "GetItem" else code
@@ -350,22 +179,22 @@ async def test_errors_of_dynamodb_are_translated(
     with pytest.raises(kind):
         await limited.scan(Scan(10))
     if kind is Throttled or code.startswith("AccessDenied"):
-        await limited._calls._client.ping()
+        await client.ping()
     else:
         with pytest.raises(StoreUnavailable):
-            await limited._calls._client.ping()
+            await client.ping()
     limits.refuse = lambda verb: None
     assert (await record(limited, "a")).value == b'{"n":1}'
 
 
-async def test_a_throttled_batch_completes_when_capacity_returns(limits: Limits, limited: Any) -> None:
+async def test_a_throttled_batch_completes_when_capacity_returns(limits: Limits, limited: Store) -> None:
     turns = iter(["ProvisionedThroughputExceededException", "ThrottlingException"] * 2)
     limits.refuse = lambda verb: next(turns, None) if verb.startswith("Batch") else None
     outcomes = await limited.apply([put(f"{index}", {"n": index}) for index in range(20)])
     assert {type(outcome) for outcome in outcomes} == {Written}
 
 
-async def test_writes_with_unknown_outcome_are_not_repeated(limits: Limits, limited: Any) -> None:
+async def test_writes_with_unknown_outcome_are_not_repeated(limits: Limits, limited: Store) -> None:
     limits.refuse = lambda verb: "InternalServerError" if verb != "BatchGetItem" else None
     limits.calls.clear()
     [outcome] = await limited.apply([put("a", {"n": 1})])
