@@ -207,23 +207,3 @@ def misplaced(file: Path) -> set[str]:
     frameworks = FRAMEWORKS if layer(own[0]) < layer("http") and own[0] != "auth" else set()
     drivers = set() if own[0] == "stores" else DRIVERS - ({"redis"} if own in USES_REDIS else set())
     return tops(file, SERVICE) & (frameworks | drivers)
-
-
-def test_relative_absolute_and_nested_imports_are_found(tmp_path: Path) -> None:
-    package = tmp_path / "tableside"
-    (package / "stores").mkdir(parents=True)
-    file = package / "stores" / "memory.py"
-    file.write_text(
-        "from ..core import Table\nfrom . import rocksdb\nfrom .redis import x\nimport tableside.app\n"
-        "from tableside import catalog\ndef f():\n    from ... import outside\n    import json, os.path\n"
-    )
-    assert set(imported(file, package)) == {
-        ("tableside", "core", "Table"),
-        ("tableside", "stores", "rocksdb"),
-        ("tableside", "stores", "redis", "x"),
-        ("tableside", "app"),
-        ("tableside", "catalog"),
-        ("outside",),
-        ("json",),
-        ("os", "path"),
-    }

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -74,19 +73,6 @@ async def race(replicas: list[httpx.AsyncClient], path: str) -> None:
         found = await http.get(path)
         assert found.json() == {"n": RACERS, "made": True}
         assert found.headers["ETag"] in {answer.headers["ETag"] for answer in answers}
-
-
-async def test_concurrent_first_updates_in_batches_use_one_default_and_all_count(replicas: list[Service]) -> None:
-    keys = [f"k{index}" for index in range(10)]
-    update = {"op": "update", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
-    body = {"operations": [{**update, "key": key} for key in keys for _ in range(3)]}
-    async with client(replicas[0]) as http:
-        answers = await asyncio.gather(*(http.post("/batch", json=body) for _ in range(16)))
-        results = [result for answer in answers for result in answer.json()["results"]]
-        outcomes = Counter(result.get("error", {}).get("code", result["status"]) for result in results)
-        assert outcomes == {201: len(keys), 204: len(keys) * 47}
-        found = await http.post("/batch", json={"operations": [{"op": "get", "key": key} for key in keys]})
-        assert [result["value"] for result in found.json()["results"]] == [{"n": 48}] * len(keys)
 
 
 async def test_an_idempotency_key_applies_an_update_once_in_replicas_and_workers(replicas: list[Service]) -> None:

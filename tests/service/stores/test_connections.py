@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis
 
 from contract import put
 from servers.proxy import FaultProxy
@@ -25,14 +24,6 @@ from tableside.settings import validate
 from tableside.stores.memory import MemoryBackend, MemorySettings
 
 pytestmark = pytest.mark.server
-
-PAUSE_MAX_MS = 600_000
-"""Longer than any test: the test ends the pause."""
-
-
-@pytest.fixture(scope="module")
-def redis_cluster_urls(own_redis_cluster_urls: list[str]) -> list[str]:
-    return own_redis_cluster_urls
 
 
 @asynccontextmanager
@@ -86,37 +77,6 @@ async def test_blocked_calls_count_as_connections_in_use(
             with contextlib.suppress(asyncio.CancelledError):
                 await leaving
             proxy.forward()
-
-
-async def test_connections_of_a_cluster_are_summed_over_its_nodes(
-    request: pytest.FixtureRequest, tmp_path: Path, redis_cluster_urls: list[str]
-) -> None:
-    used = kind("redis-cluster", request, tmp_path).configuration()
-    used["stores"]["s"]["connections_max"] = 4
-    async with opened(used) as (backend, store):
-        before = connections_of(backend)
-        assert before is not None
-        assert (before.in_use, before.most) == (0, 4 * len(redis_cluster_urls))
-        assert before.open >= len(redis_cluster_urls)
-        keys = [f"k{number}" for number in range(60)]
-        async with paused(redis_cluster_urls):
-            held = [asyncio.create_task(store.apply([Get(key)])) for key in keys[:3]]
-            await eventually(lambda: connections_of(backend).in_use == 3)  # type: ignore[union-attr]  # it is there
-            held += [asyncio.create_task(store.apply([Get(key)])) for key in keys]  # more than the limit of each node
-            await eventually(lambda: connections_of(backend) == Connections(12, 12, 12))
-        await asyncio.gather(*held)
-        assert connections_of(backend) == Connections(0, 12, 12)
-
-
-@asynccontextmanager
-async def paused(urls: Sequence[str]) -> AsyncIterator[None]:
-    """Let servers hold back scripts, by which the store reads single records, and writes."""
-    async with AsyncExitStack() as stack:
-        for url in urls:
-            tool = await stack.enter_async_context(Redis.from_url(url))
-            await tool.client_pause(PAUSE_MAX_MS, all=False)  # A pause of all commands cannot be ended.
-            stack.push_async_callback(tool.client_unpause)
-        yield
 
 
 async def test_a_backend_without_connections_has_no_counts() -> None:

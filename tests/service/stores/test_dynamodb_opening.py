@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from contract import COMPOSITE, INTEGERS, THREE_PARTS, one, put, value, written
-from servers.dynamodb import dynalite
+from contract import COMPOSITE, INTEGERS, THREE_PARTS, put, value, written
 from servers.process import HOST, free_port
 from support.certificates import Authority
 from support.dynamodb_tables import a_name, fresh_table, get_item, make, opened, settings
@@ -27,7 +25,6 @@ from tableside.core.errors import (
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get
 from tableside.core.store import Scan, TableSpec
-from tableside.settings import SettingsError, validate
 from tableside.stores.dynamodb.backend import DynamodbBackend, DynamodbTableOptions
 from tableside.stores.dynamodb.client import Client, DynamodbSettings
 
@@ -175,28 +172,6 @@ async def test_a_forged_position_or_split_is_malformed(dynamodb_client: Client) 
 # The address of DynamoDB, and whether it can be reached
 
 
-async def test_a_server_that_is_down_at_first_is_used_when_it_starts(aws_credentials: None, tmp_path: Path) -> None:
-    backend = await DynamodbBackend.open(settings(f"http://{HOST}:{free_port()}", connect_timeout_s=0.5))
-    with pytest.raises(StoreUnavailable):
-        await backend.ping()
-    with pytest.raises(StoreUnavailable):
-        await backend.store(TableSpec("t-t", create=True))
-    await backend.close()
-    await backend.close()
-    with pytest.raises(StoreUnavailable):
-        await backend.ping()
-    with dynalite(tmp_path) as url:
-        backend = await DynamodbBackend.open(settings(url))
-        await backend.ping()
-        store = await backend.store(TableSpec("t-t", create=True))
-        await written(store, put("a", {"n": 1}))
-    outcome = await one(store, Get("a"))
-    assert isinstance(outcome, StoreUnavailable)
-    outcome = await one(store, put("a"))
-    assert isinstance(outcome, StoreUnavailable)
-    await backend.close()
-
-
 KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 PROFILES = """
@@ -293,29 +268,3 @@ async def test_an_endpoint_without_tls_or_with_an_unknown_authority_is_named(
         with pytest.raises(StoreMisconfigured, match="certificate of DynamoDB is not accepted"):
             await backend.ping()
         await backend.close()
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"region": "eu_west_1"},
-        {"endpoint_url": "localhost:8000"},
-        {"connections_max": 0},
-        {"read_timeout_s": 0},
-        {"role": "x"},
-    ],
-)
-def test_settings_are_checked(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        DynamodbSettings.model_validate({"region": "eu-west-1", **wrong})
-
-
-def test_options_of_the_store_are_members_of_a_table() -> None:
-    data: dict[str, Any] = {
-        "stores": {"aws": {"kind": "dynamodb", "region": "eu-west-1"}},
-        "tables": {"aircraft": {"store": "aws", "ttl_attribute": "gone_at", "tokens": False}},
-    }
-    validate(data)
-    data["tables"]["aircraft"]["token"] = True
-    with pytest.raises(SettingsError, match=r"tables.aircraft.token"):
-        validate(data)

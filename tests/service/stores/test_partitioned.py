@@ -101,16 +101,6 @@ def parts(outcome: Outcome) -> dict[int, Any]:
 # Where operations go
 
 
-async def test_a_batch_goes_to_each_partition_in_one_call() -> None:
-    store, _ = await three()
-    watched = [Scripted(part) for part in store.partitions]
-    operations = [put(f"k{index}", {}, partitions=EVERY[: index % 4]) for index in range(20)]
-    outcomes = await store.with_policies(watched).apply(operations)
-    assert [len(found.calls) for found in watched] == [1, 1, 1]
-    assert [len(found.calls[0]) for found in watched] == [15, 10, 5]
-    assert [len(parts(outcome)) for outcome in outcomes] == [index % 4 for index in range(20)]
-
-
 class OneAtATime:
     """A store that attempts only the first operation of each call."""
 
@@ -257,14 +247,6 @@ async def test_a_hung_partition_does_not_delay_the_others() -> None:
     [outcome] = await store.apply([Get("a", partitions=(1,))], Budget(until))
     # On a busy machine the table's grace may end before the partition has noticed the deadline.
     assert isinstance(outcome, StoreUnavailable | DeadlineExceeded)
-
-
-async def test_concurrent_operations_open_a_partition_once() -> None:
-    sleeping = UnavailableBackend()
-    store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
-    sleeping.awake = True
-    await asyncio.gather(*(store.apply([Get("a", partitions=(1,))]) for _ in range(10)))
-    assert sleeping.opened == 2
 
 
 class IntegerKeyBackend(MemoryBackend):

@@ -33,7 +33,7 @@ from contract import (
 )
 from contract.opening import Opens
 from service.test_stateful import Machine
-from support.postgres_tables import database, new_name, psql, settings
+from support.postgres_tables import database, new_name, settings
 from support.waiting import WAIT_MAX_S
 from tableside.core import values
 from tableside.core.backend import Backend
@@ -50,7 +50,7 @@ from tableside.core.errors import (
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.postgres import backend as postgres_backend, connections, reads
+from tableside.stores.postgres import reads
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
 
@@ -291,31 +291,6 @@ async def test_a_dropped_table_is_not_found(backend: PostgresBackend, direct: as
     await direct.execute(f"DROP TABLE {quoted(name)}")
     for operation in (Get("a"), put("a"), update("a", {}, {})):
         assert refused(await one(store, operation), TableNotFound)
-
-
-async def test_the_pool_is_limited_and_calls_wait_in_order(own_postgres_dsn: str) -> None:
-    ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tableside'"
-    async with psql(own_postgres_dsn) as direct, database(own_postgres_dsn, connections_max=2) as backend:
-        store = await backend.store(spec(new_name()))
-        outcomes = await asyncio.gather(*(one(store, update("a", {"$inc": {"n": 1}}, {})) for _ in range(100)))
-        assert {type(outcome) for outcome in outcomes} == {Written}
-        assert await direct.fetchval(ours) <= 2
-    async with psql(own_postgres_dsn) as direct:
-        async with database(own_postgres_dsn, connections_min=3):
-            assert await counted(direct, ours, 3)
-        assert await counted(direct, ours, 0)
-
-
-async def test_connections_above_the_minimum_close_when_they_are_idle(
-    own_postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "IDLE_MAX_S", 1.0)
-    monkeypatch.setattr(postgres_backend, "POOL_MAINTENANCE_EVERY_S", 0.05)
-    async with database(own_postgres_dsn, connections_min=1) as backend, asyncio.timeout(WAIT_MAX_S):
-        await asyncio.gather(*(backend.ping() for _ in range(4)))
-        assert backend.connections().open >= 4
-        while backend.connections().open > 1:
-            await asyncio.sleep(0.01)
 
 
 async def counted(direct: asyncpg.Connection, query: str, expected: int) -> bool:

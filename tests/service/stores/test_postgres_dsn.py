@@ -14,7 +14,6 @@ from support.certificates import Authority
 from support.postgres_tables import database, psql, settings
 from tableside.core.errors import StoreMisconfigured, StoreUnavailable
 from tableside.core.store import TableSpec
-from tableside.stores.postgres.dsn import addresses, checked_dsn, without_hosts
 
 FAULTS = {
     "mysql://u:sesame@h/db": "must begin with postgresql://",
@@ -56,26 +55,6 @@ def test_every_scheme_of_postgresql_is_accepted(scheme: str) -> None:
     given = settings(f"{scheme}://u:a%40b@h:5433/db?application_name=x&search_path=a,b\n")
     assert given.dsn.get_secret_value() == "postgresql://u:a%40b@h:5433/db?application_name=x&search_path=a,b"
     assert given.place == "h:5433/db"
-
-
-@pytest.mark.parametrize(
-    ("dsn", "expected"),
-    [
-        ("postgresql:///db", [(None, None)]),
-        ("postgresql://u:p@a:1,[::1]:2,c/db", [("a", 1), ("::1", 2), ("c", None)]),
-        ("postgresql:///db?host=a,b&port=1,2", [("a", 1), ("b", 2)]),
-        ("postgresql:///db?host=a,b&port=1", [("a", 1), ("b", 1)]),
-        ("postgresql://%2Frun%2Fpostgresql/db", [("/run/postgresql", None)]),
-        ("postgresql://a,b/db?target_session_attrs=prefer-standby", [(None, None)]),
-    ],
-)
-def test_hosts_are_tried_in_the_order_of_the_dsn(dsn: str, expected: list[tuple[str | None, int | None]]) -> None:
-    assert addresses(checked_dsn(dsn)) == expected
-
-
-def test_the_driver_receives_no_hosts_that_the_service_chooses() -> None:
-    assert without_hosts("postgresql://u:p@a:1,[::1]:2/db?x=1") == "postgresql://u:p@/db?x=1"
-    assert without_hosts("postgresql://a,b") == "postgresql://"
 
 
 RULES = """

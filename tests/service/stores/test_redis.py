@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from redis.asyncio import Redis
-from redis.crc import key_slot
 
 from contract import (
     COMPOSITE,
@@ -33,8 +32,6 @@ from contract.ordered_writes import KEPT_FOR_S, MEMORY_S
 from servers.process import free_port
 from servers.redis import redis
 from support.redis_tables import connected, own, redis_key, table, user
-from support.waiting import WAIT_MAX_S
-from tableside.catalog import Table
 from tableside.core.errors import (
     InvalidOperation,
     MalformedRequest,
@@ -46,9 +43,7 @@ from tableside.core.errors import (
 )
 from tableside.core.operations import Delete, Get, Operation, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec, now_ms
-from tableside.stores.redis import scans
 from tableside.stores.redis.keys import KeyNames, side_key
-from tableside.stores.redis.scans import scan_node
 from tableside.stores.redis.settings import RedisSettings, RedisTableOptions
 
 pytestmark = pytest.mark.server
@@ -226,14 +221,6 @@ async def test_names_in_another_form_are_not_in_scans(redis_url: str, tool: Any)
 # Side keys
 
 
-@pytest.mark.parametrize(
-    "key", ["t:a", "t:{a}b", "t:a}b", "t:{}", "t:{", "t:}", "t:}{", "t:{}a{b}", "t:a{b}c}", "t:ü}", "t:{{a}}", "t:{a"]
-)
-def test_a_side_key_is_in_the_slot_of_its_record(key: str) -> None:
-    assert key_slot(side_key(key).encode()) == key_slot(key.encode())
-    assert side_key(key).startswith("_ts")
-
-
 async def test_only_a_write_with_a_token_creates_a_side_key(store: Any, tool: Any) -> None:
     await store.apply([put("a", {}), update("b", {}, {}), put("c", {}, token=Token("w", 7))])
     assert [await tool.exists(side_key(redis_key(store, key))) for key in "abc"] == [0, 0, 1]
@@ -262,12 +249,6 @@ async def test_a_side_key_expires_with_its_record(store: Any, tool: Any) -> None
     await written(store, update("a", {}, {}, ttl_s=50))
     assert json.loads(await tool.get(side)) == [1, ["v", 2], ["w", 2]]
     assert await tool.pexpiretime(side) == (await record(store, "a")).expires_ms > 0
-
-
-async def test_puts_need_no_permission_for_many_keys_at_once(own_redis_url: str) -> None:
-    async with user(own_redis_url, "+@all -mset") as settings, table(own_redis_url, **settings) as store:
-        assert {type(outcome) for outcome in await store.apply([put("a"), put("b", {"n": 2})])} == {Written}
-        assert await value(store, "b") == {"n": 2}
 
 
 AGAIN = [put("a", {"n": 0}), update("a", {}, {"n": 0}), put("a", {"n": 0}, token=Token("v", 5))]
@@ -355,22 +336,6 @@ async def test_pages_that_end_anywhere_have_every_record(store: Any, limit: int,
     assert [record for page in found for _, record in page.records] == await store.apply(list(map(Get, keys)))
 
 
-async def test_a_page_has_a_record_once_that_successive_scans_find(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SCAN may return a name again while Redis resizes its table."""
-    await store.apply([put(f"{index}") for index in range(3000)])
-    found_before: list[bytes] = []
-
-    async def repeated(*arguments: Any) -> Any:
-        run, cursor, names = await scan_node(*arguments)
-        again, found_before[:] = found_before[:100], names
-        return run, cursor, [*again, *names]
-
-    monkeypatch.setattr(scans, "scan_node", repeated)
-    found = [[key for key, _ in page.records] for page in await pages(store, Scan(10_000))]
-    assert {key for keys in found for key in keys} == {f"{index}" for index in range(3000)}
-    assert all(len(keys) == len({*keys}) for keys in found)
-
-
 @pytest.mark.parametrize(
     "text", [b"", b"x", b"{}", b"[1]", b'["99999"]', b'["0-5","x"]', b'["0-5","","",-1]'], ids=repr
 )
@@ -408,16 +373,6 @@ async def test_created_tables_are_listed(tmp_path: Path) -> None:
                 await backend.store(TableSpec(table, create=True))
         async with connected(url) as backend:
             assert await backend.tables() == ["a", "b"]
-
-
-async def test_tables_are_separate_even_if_one_name_is_a_prefix_of_the_other(redis_url: str) -> None:
-    async with connected(redis_url) as backend:
-        stores = {table: await backend.store(TableSpec(table)) for table in ("apart", "apart2", "apart-", "apart.t")}
-        for table, store in stores.items():
-            await store.apply([put("a", {"in": table}), put(f"only {table}", {})])
-        for table, store in stores.items():
-            assert await value(store, "a") == {"in": table}
-            assert set(await scanned(store)) == {"a", f"only {table}"}
 
 
 async def test_tokens_are_unsupported_if_the_server_may_evict_keys(own_redis_url: str) -> None:
@@ -547,27 +502,3 @@ async def test_the_documented_permissions_are_sufficient(own_redis_url: str) -> 
             outcome = await one(forbidden, operation)
             assert isinstance(outcome, StoreUnavailable), outcome
             assert outcome.applied == "no"
-
-
-async def test_connections_are_bounded_and_shared(own_redis_url: str) -> None:
-    async with Redis.from_url(own_redis_url) as client:
-        before = (await client.info("clients"))["connected_clients"]
-        async with table(own_redis_url, connections_max=3) as store:
-            calls = (store.apply([put(f"{index}"), Get("a"), update("b", {}, {})]) for index in range(200))
-            await asyncio.gather(*calls)
-            assert before < (await client.info("clients"))["connected_clients"] <= before + 3
-        async with asyncio.timeout(WAIT_MAX_S):
-            while (await client.info("clients"))["connected_clients"] > before:
-                await asyncio.sleep(0.01)
-
-
-async def test_many_long_values_are_sent_and_received_in_several_requests(store: Any) -> None:
-    long = "x" * 1_000_000
-    outcomes = await store.apply([put(f"{index}", {"long": long, "n": index}) for index in range(20)])
-    assert all(isinstance(outcome, Written) for outcome in outcomes)
-    updates = await Table(store, deadline_s=60).batch([update(f"{index}", {"$inc": {"n": 1}}) for index in range(20)])
-    assert all(isinstance(outcome, Written) for outcome in updates)
-    assert (await value(store, "19"))["n"] == 20
-    found = await pages(store, Scan(100, bytes_max=3_000_000))
-    assert {key for page in found for key, _ in page.records} == {f"{index}" for index in range(20)}
-    assert all(len(page.records) <= 4 for page in found)

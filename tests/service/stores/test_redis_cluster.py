@@ -40,7 +40,7 @@ from tableside.core.budget import Budget
 from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.redis.keys import ALL_SLOTS, KeyNames, PartitionIndex, parse_slots, slot_of
+from tableside.stores.redis.keys import slot_of
 from tableside.stores.redis.settings import RedisTableOptions
 
 pytestmark = pytest.mark.server
@@ -159,14 +159,6 @@ async def test_records_of_other_types_and_tools(store: Any, tool: Any) -> None:
     assert found[0].expires_ms == await tool.pexpiretime(redis_key(store, "a"))
 
 
-async def test_splits_are_sets_of_slots(store: Any) -> None:
-    assert [len(await store.splits(count)) for count in (1, 2, 3, 4, 6, 7, 100)] == [1, 2, 3, 3, 6, 6, 24]
-    for count in (1, 2, 3, 6, 24):
-        parts = [parse_slots(part.decode()) for part in await store.splits(count)]
-        assert sum(map(len, parts)) == 16384
-        assert frozenset().union(*parts) == ALL_SLOTS
-
-
 async def test_a_slot_may_move_while_it_is_read_and_written(tmp_path: Path) -> None:
     async with own_cluster(tmp_path) as (urls, clients), table(urls[0], cluster=True) as store:
         keys = [f"{{tag}}{index}" for index in range(60)]
@@ -264,21 +256,6 @@ async def test_an_indexed_partition_loses_nothing_to_its_slot_that_moves(tmp_pat
         await writer
         assert await scanned(store, partition="u") == [("u", day) for day in written_days]
         assert store.capabilities.partition_scan is exclusive
-
-
-async def test_the_indexes_of_a_cluster_are_completed_for_each_slot(redis_cluster_urls: list[str], tool: Any) -> None:
-    spec: Any = own(TableSpec("t", COMPOSITE), hash_tag=True, exclusive=True)
-    prefix, keys = spec.options.prefix, [(f"u{user}", day) for user in range(20) for day in range(10)]
-    for user, day in keys:
-        await tool.set(f"{prefix}{{{user}}}:{day}", "{}")
-    async with table(redis_cluster_urls[0], spec, cluster=True) as store:
-        assert await scanned(store, partition="u0") == keys[:10]
-        await tool.set(f"{prefix}{{u1}}:10", "{}")
-        assert await scanned(store, partition="u1") == keys[10:20]
-        mark = PartitionIndex(KeyNames(prefix, COMPOSITE, hash_tag=True), COMPOSITE).mark(slot_of("{u1}"))
-        assert await tool.delete(mark) == 1
-        assert await scanned(store, partition="u1") == [*keys[10:20], ("u1", 10)]
-        assert await tool.exists(mark) == 1
 
 
 async def test_partitions_in_one_slot_are_indexed(redis_cluster_urls: list[str]) -> None:

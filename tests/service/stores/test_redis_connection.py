@@ -136,17 +136,6 @@ async def test_data_that_is_not_of_redis_is_an_error() -> None:
         assert await ask(one) == REPLIES
 
 
-@pytest.mark.parametrize("answer", [b"+OK\r\n+more\r\n", b"+OK\r\n+mo"])
-async def test_data_after_the_answer_to_the_authentication_is_an_error(answer: bytes) -> None:
-    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"SELECT\r\n$1\r\n1\r\n")
-        writer.write(answer)
-        await reader.read()
-
-    async with node(client, database=1) as one:
-        assert all(isinstance(reply, StoreUnavailable) for reply in await ask(one))
-
-
 @pytest.mark.parametrize("way", ["tls", "socket"])
 async def test_tables_over_tls_and_unix_sockets(tmp_path: Path, way: str) -> None:
     authority, path, port = Authority(tmp_path / "tls"), tmp_path / "socket", free_port()

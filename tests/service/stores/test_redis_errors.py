@@ -108,14 +108,6 @@ async def test_a_key_that_the_user_may_not_use(own_redis_url: str) -> None:
             assert outcome.applied == "no"
 
 
-async def test_a_renamed_command_is_named(tmp_path: Path) -> None:
-    with redis(tmp_path, arguments=["--rename-command", "INFO", ""]) as url:
-        async with connected(url) as backend:
-            with pytest.raises(StoreUnavailable) as raised:
-                await backend.store(TableSpec("t"))
-    check(raised.value, "does not know the command INFO")
-
-
 async def test_tls_that_fails_for_good(tmp_path: Path) -> None:
     port, authority = free_port(), Authority(tmp_path / "tls")
     signed, other = authority.sign("redis"), Authority(tmp_path / "other")

@@ -14,12 +14,10 @@ from redis.asyncio import Redis
 from contract import COMPOSITE, STRINGS, one, put, scanned, update, written
 from support.redis_tables import connected, table, user
 from support.running import running
-from tableside.core.errors import InvalidOperation, StoreUnavailable, TableError, Throttled
+from tableside.core.errors import InvalidOperation, StoreUnavailable, TableError
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Key, Operation, Token
 from tableside.core.store import Store, TableSpec
-from tableside.stores.redis.partition_scans import COMPLETE_SCRIPT
-from tableside.stores.redis.scans import Position
 from tableside.stores.redis.scripts import EXPIRED_MAX
 from tableside.stores.redis.settings import RedisTableOptions
 
@@ -255,35 +253,6 @@ async def test_a_record_that_another_tool_adds_is_scanned_unless_the_table_is_ex
     assert await in_partition(store) == [1, 2, 3]
 
 
-async def test_a_write_indexes_a_record_of_another_tool(exclusive: Any, tool: Any) -> None:
-    await in_partition(exclusive)
-    await tool.set("visits:u:2", '{"n": 1}')
-    await written(exclusive, update(("u", 2), {"$inc": {"n": 1}}))
-    assert await in_partition(exclusive) == [2]
-
-
-async def test_index_members_in_another_form_are_ignored(exclusive: Any, tool: Any) -> None:
-    await exclusive.apply([put(("u", day)) for day in range(5)])
-    await tool.zadd("_tsi:visits:u:", {b"": 0, b"\x80": 0, b"\x80" + bytes(8): 0, b"\xff" * 20: 0})
-    for limit in (1, 2, 100):
-        assert await in_partition(exclusive, limit=limit) == list(range(5))
-
-
-async def test_completing_an_index_starts_again_on_another_run_of_the_server(store: Any, tool: Any) -> None:
-    await tool.mset({f"visits:u:{day}": "{}" for day in range(2000)})
-    cursor, _ = await tool.scan(0, count=500)
-    position = Position("0-16383", "0-16383", "f" * 40, cursor).to_bytes()
-    assert await in_partition(store, position=position) == list(range(2000))
-
-
-async def test_only_the_run_that_was_scanned_is_marked(tool: Any) -> None:
-    run = (await tool.info("server"))["run_id"]
-    assert await tool.eval(COMPLETE_SCRIPT.text, 1, "_tsc:x", "f" * 40) == 0
-    assert await tool.exists("_tsc:x") == 0
-    assert await tool.eval(COMPLETE_SCRIPT.text, 1, "_tsc:x", run) == 1
-    assert await tool.get("_tsc:x") == b"1"
-
-
 # Cost
 
 
@@ -415,19 +384,6 @@ async def test_a_write_is_rejected_before_it_changes_a_record_if_the_index_may_n
     assert {getattr(outcome, "applied", outcome) for outcome in rejected} == {"no"}
     assert await tool.keys("visits:*") == [b"visits:p:1"]
     assert await tool.get("visits:p:1") == b'{"n":0}'
-
-
-async def test_a_server_without_memory_still_deletes(store: Any, tool: Any) -> None:
-    await store.apply([put(("u", day)) for day in range(3)])
-    await in_partition(store)
-    await tool.config_set("maxmemory", 1)
-    try:
-        assert isinstance(await one(store, put(("u", 3))), Throttled)
-        await written(store, Delete(("u", 1)))
-        assert await in_partition(store) == [0, 2]
-    finally:
-        await tool.config_set("maxmemory", 0)
-    assert await indexed(tool) == [0, 2]
 
 
 async def test_an_index_of_another_type_is_an_error_and_loses_no_record(store: Any, tool: Any) -> None:

@@ -14,9 +14,8 @@ from servers.container import with_own_mounts
 from servers.redis import redis
 from support.postgres_tables import database, new_name
 from support.redis_tables import connected, own
-from tableside.core.backend import REMEMBERED_S, WriteHealth
 from tableside.core.errors import StoreUnavailable, WritesRejected
-from tableside.core.operations import Delete, Get, Operation, Record, Token, Written
+from tableside.core.operations import Delete, Get, Operation, Record, Token
 from tableside.core.store import TableSpec
 
 TESTS = Path(__file__).parents[2]
@@ -28,23 +27,6 @@ WRITES: list[Operation] = [
     update("tokened", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)),
     put("absent", {}, if_absent=True),
 ]
-
-
-def test_a_rejected_write_is_reported_until_a_write_succeeds_or_for_some_time() -> None:
-    now = 100.0
-    health = WriteHealth(lambda: now)
-    health.check()
-    health.observe([None, WritesRejected("full")])
-    with pytest.raises(StoreUnavailable, match="rejected the last writes"):
-        health.check()
-    health.observe([None, StoreUnavailable("gone")])
-    with pytest.raises(StoreUnavailable):
-        health.check()
-    health.observe([WritesRejected("full"), Written("e")])
-    health.check()
-    health.observe([WritesRejected("full")])
-    now += REMEMBERED_S
-    health.check()
 
 
 @pytest.mark.server

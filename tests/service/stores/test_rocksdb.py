@@ -76,19 +76,6 @@ async def test_a_key_of_other_types_is_an_error_if_the_table_has_records(tmp_pat
             await backend.store(TableSpec("empty", composite))
 
 
-async def test_a_database_without_types_of_keys_accepts_the_present_ones(tmp_path: Path) -> None:
-    single, composite = KEYS
-    async with database(tmp_path) as backend:
-        await written(await backend.store(TableSpec("t", single)), put("a"))
-    async with raw(tmp_path) as found:
-        del found[b"\0key\0t"]
-    async with database(tmp_path) as backend:
-        assert await scanned(await backend.store(TableSpec("t", single))) == ["a"]
-    async with database(tmp_path) as backend:
-        with pytest.raises(InvalidOperation):
-            await backend.store(TableSpec("t", composite))
-
-
 async def test_records_expiry_versions_and_tokens_outlive_the_process(tmp_path: Path) -> None:
     time = Time(real=False)
     increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 3))
@@ -116,20 +103,6 @@ async def test_etags_are_not_reused_after_a_restart(tmp_path: Path) -> None:
             for _ in range(100):
                 seen.append((await written(store, put("a", {}))).etag)  # noqa: PERF401  # each waits for the one before
     assert len(set(seen)) == len(seen)
-
-
-async def test_tables_are_separate_even_if_one_name_is_a_prefix_of_the_other(tmp_path: Path) -> None:
-    async with database(tmp_path) as backend:
-        names = ["t", "t2", "t-", "T", "t.t"]
-        stores = {name: (await backend.store(TableSpec(name))) for name in names}
-        for name, store in stores.items():
-            await store.apply([put("a", {"in": name}), put(f"only {name}", {})])
-        for name, store in stores.items():
-            assert await value(store, "a") == {"in": name}
-            assert await scanned(store) == ["a", f"only {name}"]
-            met = [key for part in await store.splits(4) for key in await scanned(store, split=part)]
-            assert sorted(map(str, met)) == ["a", f"only {name}"]
-        assert sorted(await backend.tables()) == sorted(names)
 
 
 async def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
@@ -168,15 +141,6 @@ async def test_an_unreadable_block_fails_scans_instead_of_ending_them(tmp_path: 
         assert len((await store.scan(Scan(1000))).records) == 1000
         with pytest.raises(StoreUnavailable, match="RocksDB could not read"):
             await scanned(store, limit=1000)
-
-
-async def test_changed_options_apply_to_an_existing_database(tmp_path: Path) -> None:
-    for write_buffer_bytes in (2**21, 2**22):
-        settings = RocksdbSettings(path=str(tmp_path / "data"), write_buffer_bytes=write_buffer_bytes)
-        await (await RocksdbBackend.open(settings)).close()
-        options = max((tmp_path / "data").glob("OPTIONS-*")).read_text()
-        assert f"\n  write_buffer_size={write_buffer_bytes}\n" in options
-        assert "filter_policy=bloomfilter" in options
 
 
 async def test_writes_that_were_accepted_are_finished_before_it_closes(tmp_path: Path) -> None:
@@ -334,25 +298,6 @@ async def test_an_invalid_record_is_unreadable_and_can_be_replaced_or_deleted(tm
         for repair in repairs.values():
             await written(store, repair)
         assert await scanned(store) == ["a", "other"]
-
-
-async def test_after_a_failed_sync_outcomes_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with database(tmp_path) as backend:
-        store = await backend.store(TableSpec("t"))
-        await written(store, put("a", {"n": 1}))
-
-        def fails() -> None:
-            raise OSError("no space left")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(backend._database._writes, "_sync", fails)
-            outcomes = await store.apply([put("b"), Get("a"), update("x", {}), Delete("a")])
-        assert isinstance(outcomes[0], StoreUnavailable)
-        assert (outcomes[0].applied, outcomes[0].retriable) == ("unknown", True)
-        assert isinstance(outcomes[3], StoreUnavailable)
-        assert not isinstance(outcomes[1], TableError)
-        assert outcomes[2] is not None
-        await written(store, put("b", {"n": 2}))
 
 
 async def test_the_space_of_a_dropped_table_is_reclaimed(tmp_path: Path) -> None:
