@@ -51,7 +51,9 @@ async def apply_in_time(store: Store, operations: Sequence[Operation]) -> Sequen
 async def failures(store: Store, operations: Sequence[Operation]) -> list[TableError]:
     """Apply operations that all fail because of the network, and return their outcomes."""
     outcomes = await apply_in_time(store, operations)
-    failed = [outcome for outcome in outcomes if isinstance(outcome, StoreUnavailable | DeadlineExceeded)]
+    failed: list[TableError] = [
+        outcome for outcome in outcomes if isinstance(outcome, StoreUnavailable | DeadlineExceeded)
+    ]
     assert len(failed) == len(operations), outcomes
     return failed
 

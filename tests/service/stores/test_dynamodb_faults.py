@@ -72,7 +72,8 @@ class Limits:
             problem = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no"}
             return web.json_response(problem, status=500 if code.startswith("Internal") else 400)
         if verb not in ("BatchGetItem", "BatchWriteItem"):
-            return await self._forwarded(request, asked)
+            status, body = await self._forwarded(request, asked)
+            return web.Response(status=status, body=body)
         [(table, part)] = asked["RequestItems"].items()
         reads = verb == "BatchGetItem"
         every = part["Keys"] if reads else part
@@ -82,14 +83,15 @@ class Limits:
         answer: dict[str, Any] = {"Responses": {table: []}} if reads else {}
         if taken:
             asked["RequestItems"][table] = {**part, "Keys": taken} if reads else taken
-            answer = json.loads((await self._forwarded(request, asked)).body or b"")
+            _, body = await self._forwarded(request, asked)
+            answer = json.loads(body)
         unprocessed = {table: {**part, "Keys": left} if reads else left} if left else {}
         return web.json_response(answer | {"UnprocessedKeys" if reads else "UnprocessedItems": unprocessed})
 
-    async def _forwarded(self, request: web.BaseRequest, asked: dict[str, Any]) -> web.Response:
+    async def _forwarded(self, request: web.BaseRequest, asked: dict[str, Any]) -> tuple[int, bytes]:
         kept = {name: request.headers[name] for name in ("X-Amz-Target", "Content-Type", "Authorization", "X-Amz-Date")}
         async with self._session.post(self._url, data=json.dumps(asked), headers=kept) as answer:
-            return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
+            return answer.status, await answer.read()
 
 
 @pytest.fixture
