@@ -265,10 +265,11 @@ class RocksdbMachine(Machine):
 
 @pytest.mark.parametrize(("machine", "examples"), [(MemoryMachine, 20), (RocksdbMachine, 7)])
 def test_a_store_equals_the_naive_table(machine: type[Machine], examples: int, full: bool) -> None:
+    check(machine, 3 * examples if full else examples, steps=30)
+
+
+def check(machine: type[Machine], examples: int, steps: int) -> None:
     bounds = settings(
-        max_examples=examples * 3 if full else examples,
-        stateful_step_count=30,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
+        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
     )
     run_state_machine_as_test(machine, settings=bounds)

@@ -1,12 +1,9 @@
-"""The contract on Amazon's DynamoDB Local, on dynalite, and without tokens, and random batches."""
+"""The contract on Amazon's DynamoDB Local, on dynalite, and without tokens."""
 
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, settings as hypothesis_settings
-from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from contract import (
     Basics,
@@ -21,10 +18,7 @@ from contract import (
     Updates,
 )
 from contract.opening import Opens
-from service.test_stateful import Machine
-from support.dynamodb_tables import fresh_store, settings
-from support.naive import Naive
-from tableside.catalog.table import Table
+from support.dynamodb_tables import fresh_store
 from tableside.core.store import Store, TableSpec
 from tableside.stores.dynamodb.client import Client
 
@@ -91,31 +85,3 @@ class TestDynalite(Dynalite, Updates, Preconditions):
 @pytest.mark.full
 class TestTheRestOnDynalite(Dynalite, Basics, KeysAndValues, Expiry, Tokens, Orders, Scans):
     """Features that are the same on both servers."""
-
-
-class DynamodbMachine(Machine):
-    """The state machine on DynamoDB Local."""
-
-    url = ""
-
-    @initialize(ttl_s=st.sampled_from([None, 50.0]))
-    def start(self, ttl_s: float | None) -> None:
-        self.naive, self.spec, self.opened_ones = Naive(ttl_s), TableSpec("t", ttl_s=ttl_s), AsyncExitStack()
-        client = Client(settings(self.url))
-        self.opened_ones.push_async_callback(client.close)
-        opening = self.opened_ones.enter_async_context(fresh_store(client, self.spec, lambda: self.now))
-        self.table = Table(self.run(opening))
-
-    def teardown(self) -> None:
-        if hasattr(self, "opened_ones"):
-            self.run(self.opened_ones.aclose())
-        super().teardown()
-
-
-@pytest.mark.usefixtures("aws_credentials")
-def test_it_equals_the_naive_table(dynamodb_url: str, full: bool) -> None:
-    DynamodbMachine.url = dynamodb_url
-    few = hypothesis_settings(
-        max_examples=12 if full else 3, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-    )
-    run_state_machine_as_test(DynamodbMachine, settings=few)

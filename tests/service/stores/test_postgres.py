@@ -13,8 +13,6 @@ from typing import Any
 import asyncpg
 import msgspec
 import pytest
-from hypothesis import HealthCheck, settings as hypothesis_settings
-from hypothesis.stateful import run_state_machine_as_test
 from pydantic import ValidationError
 
 from contract import (
@@ -32,11 +30,8 @@ from contract import (
     written,
 )
 from contract.opening import Opens
-from service.test_stateful import Machine
 from support.postgres_tables import database, new_name, settings
-from support.waiting import WAIT_MAX_S
 from tableside.core import values
-from tableside.core.backend import Backend
 from tableside.core.errors import (
     InvalidOperation,
     PreconditionFailed,
@@ -293,27 +288,6 @@ async def test_a_dropped_table_is_not_found(backend: PostgresBackend, direct: as
         assert refused(await one(store, operation), TableNotFound)
 
 
-async def counted(direct: asyncpg.Connection, query: str, expected: int) -> bool:
-    """Wait until a count has the expected value, since connections open and close late. Return whether it is stable."""
-    async with asyncio.timeout(WAIT_MAX_S):
-        while await direct.fetchval(query) != expected:
-            await asyncio.sleep(0.02)
-    await asyncio.sleep(0.1)
-    return bool(await direct.fetchval(query) == expected)
-
-
-async def test_the_sweep_removes_only_expired_records(postgres_dsn: str, direct: asyncpg.Connection) -> None:
-    time, name = Time(real=False), new_name()
-    async with database(postgres_dsn, time, sweep_every_s=0.1) as backend:
-        store = await backend.store(spec(name))
-        await store.apply([put(f"{index:04}", {}, ttl_s=1 if index % 3 == 0 else None) for index in range(3000)])
-        await written(store, Delete("z", token=Token("w", 1)))
-        await time.passes(1.0)
-        kept = [f"{index:04}" for index in range(3000) if index % 3]
-        assert await counted(direct, f"SELECT count(*) FROM {quoted(name)}", len(kept) + 1)
-        assert [row[0] for row in await direct.fetch(f"SELECT key FROM {quoted(name)} ORDER BY 1")] == [*kept, "z"]
-
-
 async def test_the_writers_of_an_expired_record_are_forgotten(postgres_dsn: str) -> None:
     time = Time(real=False)
     async with database(postgres_dsn, time) as backend:
@@ -411,21 +385,3 @@ def mixed(chance: random.Random, key: int) -> Operation:
     if kind < 0.93:
         return put(f"p{key}", {"n": 7})
     return update(f"p{key}", {"$inc": {"n": 1}}, {"n": 0}) if kind < 0.97 else Delete(f"p{key}")
-
-
-class PostgresMachine(Machine):
-    """The state machine on a table of documents."""
-
-    dsn = ""
-
-    async def opened(self) -> Backend:
-        self.spec = msgspec.structs.replace(self.spec, create=True, stored_as=new_name())
-        return await PostgresBackend.open(settings(self.dsn, sweep_every_s=0.05), lambda: self.now)
-
-
-def test_it_equals_the_naive_table(postgres_dsn: str, full: bool) -> None:
-    PostgresMachine.dsn = postgres_dsn
-    few = hypothesis_settings(
-        max_examples=12 if full else 4, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-    )
-    run_state_machine_as_test(PostgresMachine, settings=few)

@@ -9,8 +9,6 @@ from typing import Any
 import asyncpg
 import msgspec
 import pytest
-from hypothesis import HealthCheck, settings as hypothesis_settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from contract import (
     Basics,
@@ -34,9 +32,7 @@ from contract import (
     written,
 )
 from contract.opening import Opens
-from service.test_stateful import Machine
-from support.postgres_tables import database, new_name, psql, settings
-from tableside.core.backend import Backend
+from support.postgres_tables import database, new_name, psql
 from tableside.core.errors import (
     InvalidOperation,
     RecordNotFound,
@@ -100,26 +96,6 @@ async def make(dsn: str, name: str, spec: TableSpec) -> None:
     primary = ", ".join(map(quoted, keys))
     async with psql(dsn) as connection:
         await connection.execute(f"CREATE TABLE {quoted(name)} ({defined}, PRIMARY KEY ({primary}))")
-
-
-class ColumnsMachine(Machine):
-    """The state machine on a table of columns that take any JSON."""
-
-    dsn = ""
-
-    async def opened(self) -> Backend:
-        name = new_name()
-        await make(self.dsn, name, self.spec)
-        self.spec = msgspec.structs.replace(self.spec, create=True, stored_as=name, options=COLUMNS)
-        return await PostgresBackend.open(settings(self.dsn, sweep_every_s=0.05), lambda: self.now)
-
-
-def test_it_equals_the_naive_table(postgres_dsn: str, full: bool) -> None:
-    ColumnsMachine.dsn = postgres_dsn
-    few = hypothesis_settings(
-        max_examples=8 if full else 3, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-    )
-    run_state_machine_as_test(ColumnsMachine, settings=few)
 
 
 def spec(name: str, **rest: Any) -> TableSpec:
@@ -284,23 +260,3 @@ async def test_settings_of_a_role_lose_no_digits_and_no_nulls(postgres_dsn: str,
         await written(store, put("x", before))
         await written(store, update("x", {"n": 1}))
         assert same(await value(store, "x"), before | {"n": 1})
-
-
-async def test_a_sweep_removes_rows_that_have_expired(postgres_dsn: str, direct: asyncpg.Connection) -> None:
-    name, time = new_name(), Time(real=False)
-    await direct.execute(f"CREATE TABLE {quoted(name)} (id text PRIMARY KEY, n int)")
-    async with database(postgres_dsn, time) as backend:
-        store = await backend.store(spec(name, create=True))
-        await store.apply([put(f"{index}", {"n": 1}, ttl_s=1 if index % 2 else None) for index in range(10)])
-        await store.apply(
-            [put("renewed", {}, ttl_s=1), put("theirs", {}, ttl_s=1), Delete("gone", token=Token("w", 1))]
-        )
-        await written(store, put("renewed", {}))
-        await direct.execute(f"UPDATE {quoted(name)} SET n = 2 WHERE id = 'theirs'")
-        await time.passes(1)
-        await store.sweep()
-        kept = ["0", "2", "4", "6", "8", "renewed", "theirs"]
-        assert [row[0] for row in await direct.fetch(f"SELECT id FROM {quoted(name)} ORDER BY 1")] == kept
-        await time.passes(24 * 3600)
-        await store.sweep()
-        assert "gone" not in {row[0] for row in await direct.fetch(f"SELECT id FROM {quoted('_ts_' + name)}")}
