@@ -26,7 +26,7 @@ NONE, UNCACHED = "no policies", "all but a cache"
 MISSES, HITS = "all, and the cache has none of it", "all, and the cache has all of it"
 
 ROCKSDB = {"kind": "rocksdb", "path": "records"}
-_DIRECTION = {"rate_per_s": 1e9, "caller_rate_per_s": 1e9, "timeout_s": 10, "attempts_max": 3}
+_DIRECTION = {"rate_per_s": 1e9, "timeout_s": 10, "attempts_max": 3}
 _EVERY: dict[str, Any] = {
     "read": _DIRECTION,
     "write": _DIRECTION,

@@ -31,7 +31,7 @@ CHANGES_NAMED_MAX = 20
 
 _RESTART_ONLY = ("stores", "auto_create", "default_store", "retry_budget", "traces", "console")
 _TABLE_RELOADED = {
-    *("deadline_s", "read", "write", "cost", "limiter", "batch", "cache", "concurrency_max"),
+    *("deadline_s", "read", "write", "limiter", "batch", "cache", "concurrency_max"),
     *("generations_kept", "generations_idle_s"),
 }
 """The settings of tables that may change while the service runs."""

@@ -13,7 +13,6 @@ from ..policies import (
     UNLIMITED,
     Bulkhead,
     Cache,
-    CallerLimit,
     CallerRate,
     Coalesce,
     PolicyMetrics,
@@ -167,7 +166,6 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext, limits: 
             RateLimit,
             read=_rate(read.rate_per_s, read.burst, part),
             write=_rate(write.rate_per_s, write.burst, part),
-            cost=settings.cost,
             shared=shared,
             share=share,
             metrics=metrics,
@@ -205,15 +203,6 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext, limits: 
             metrics=metrics,
             traces=traces,
         )
-    if read.caller_rate_per_s is not None or write.caller_rate_per_s is not None:
-        caller_limit = partial(
-            CallerLimit,
-            read=_rate(read.caller_rate_per_s, read.caller_burst, share),
-            write=_rate(write.caller_rate_per_s, write.caller_burst, share),
-            metrics=metrics,
-            traces=traces,
-        )
-        inner = limits.around(inner, CallerLimit, caller_limit)
     return Stack(inner, (inner,), () if caching is None else (caching,))
 
 

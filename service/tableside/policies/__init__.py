@@ -8,7 +8,7 @@ from .bulkhead import Bulkhead
 from .cache import Cache
 from .coalesce import UNLIMITED, Coalesce
 from .metrics import PolicyMetrics
-from .rate_limit import CallerLimit, CallerRate, Cost, Rate, RateLimit
+from .rate_limit import CallerRate, Rate, RateLimit
 from .retry import Retry, RetryBudget, RetrySchedule
 from .store_calls import StoreCalls
 from .timeout import Timeout
@@ -17,10 +17,8 @@ __all__ = [
     "UNLIMITED",
     "Bulkhead",
     "Cache",
-    "CallerLimit",
     "CallerRate",
     "Coalesce",
-    "Cost",
     "PolicyMetrics",
     "Rate",
     "RateLimit",

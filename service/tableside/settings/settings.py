@@ -10,7 +10,7 @@ from .. import stores
 from ..auth import AuthSettings
 from ..core import KeyField, KeySchema, PartType, TableSpec
 from ..core.store import DELETE_MEMORY_S, VALUE_BYTES_MAX
-from ..policies import Cost, RetrySchedule
+from ..policies import RetrySchedule
 from ..stores import PartitionedSettings
 from ..telemetry import LogSettings, TraceSettings
 from .faults import NAME
@@ -20,27 +20,22 @@ KEY_FIELD_LENGTH_MAX = 255
 
 
 class DirectionSettings(RetrySchedule, frozen=True):
-    """Limits, timeouts and retries of a table's reads or writes. Rates are in credits per second.
+    """Limits, timeouts and retries of a table's reads or writes. Rates are in operations per second.
 
     `rate_per_s` limits one replica, or all replicas together if the table has a `limiter`. `burst` is the number of
-    credits that are available after a pause. The default is the credits of one second. `caller_rate_per_s` limits the
-    requested operations of each caller, before the cache, on one replica. `timeout_s` limits one attempt.
+    operations that may pass at once after a pause. The default is that of one second. `timeout_s` limits one attempt.
     `attempts_max` 1 disables retries. Attempts and pauses end `retry_total_s` after the start of the first attempt, by
     default at the deadline.
     """
 
     rate_per_s: float | None = Field(default=None, gt=0, le=1e9)
     burst: float | None = Field(default=None, ge=1, le=1e9)
-    caller_rate_per_s: float | None = Field(default=None, gt=0, le=1e9)
-    caller_burst: float | None = Field(default=None, ge=1, le=1e9)
     timeout_s: float | None = Field(default=None, gt=0, le=3600)
 
     @model_validator(mode="after")
     def _check_bursts(self) -> "DirectionSettings":
         if self.burst is not None and self.rate_per_s is None:
             raise ValueError("burst requires rate_per_s")
-        if self.caller_burst is not None and self.caller_rate_per_s is None:
-            raise ValueError("caller_burst requires caller_rate_per_s")
         return self
 
 
@@ -84,7 +79,6 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
     deadline_s: float = Field(default=10.0, gt=0, le=3600)
     read: DirectionSettings = DirectionSettings()
     write: DirectionSettings = DirectionSettings()
-    cost: Cost = Cost()
     limiter: str | None = None
     batch: BatchSettings | None = None
     cache: CacheSettings | None = None

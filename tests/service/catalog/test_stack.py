@@ -28,9 +28,8 @@ from tableside.stores.memory import MemoryStore
 
 EVERYTHING: dict[str, Any] = {
     "store": "s",
-    "read": {"rate_per_s": 1e6, "caller_rate_per_s": 1e6, "timeout_s": 5, "attempts_max": 3, "retry_total_s": 9},
-    "write": {"rate_per_s": 1e6, "caller_rate_per_s": 1e6, "timeout_s": 5, "attempts_max": 3, "retry_total_s": 9},
-    "cost": {"update": 2, "kib": 0.5},
+    "read": {"rate_per_s": 1e6, "timeout_s": 5, "attempts_max": 3, "retry_total_s": 9},
+    "write": {"rate_per_s": 1e6, "timeout_s": 5, "attempts_max": 3, "retry_total_s": 9},
     "batch": {"operations_max": 100, "bytes_max": 2**20, "linger_s": 0},
     "cache": {"records_max": 100, "ttl_s": 60, "absent_ttl_s": 60},
     "concurrency_max": 8,

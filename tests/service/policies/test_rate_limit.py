@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put
 from support.scripted import Scripted
+from support.spans import Spans
 from support.virtual_time import in_virtual_time, now
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import Throttled
@@ -210,7 +211,7 @@ async def test_with_any_callers_at_most_the_burst_and_the_rate_pass() -> None:
     assert refused > 0
     bucket = policy._gates["read"].credits_of(NO_DEADLINE)
     assert isinstance(bucket, Bucket)
-    assert bucket._queued_cost == 0
+    assert bucket._queued == 0
 
 
 @in_virtual_time
@@ -227,3 +228,13 @@ async def test_waits_and_refusals_are_counted() -> None:
     assert (value("throttled_total", "read"), value("throttled_total", "write")) == (0, 1)
     assert (value("wait_seconds_count", "read"), value("wait_seconds_count", "write")) == (0, 2)
     assert value("wait_seconds_sum", "write") == pytest.approx(0.2)
+
+
+@in_virtual_time
+async def test_only_a_wait_creates_a_span() -> None:
+    spans = Spans()
+    policy = RateLimit(Scripted(), read=Rate(10, 2), write=None, traces=spans.traces)
+    assert await spans.of(policy, [Get("a"), Get("b")]) == []
+    assert await spans.of(policy, [Get("a")]) == ["rate limit wait"]
+    assert await spans.of(policy, [Get("a"), Get("b")]) == ["rate limit wait"] * 2
+    assert await spans.of(policy, [Get("a")], left_s=0.01) == [], "refused at once"

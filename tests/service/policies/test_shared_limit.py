@@ -26,14 +26,12 @@ from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.metrics import PolicyMetrics
-from tableside.policies.rate_limit import Cost, Rate, RateLimit
+from tableside.policies.rate_limit import Rate, RateLimit
 from tableside.policies.rate_limit.shared import (
     CONNECT_TIMEOUT_S,
-    KEEP_S,
     PROBE_INTERVAL_S,
     RESPONSE_TIMEOUT_S,
     SharedCredits,
-    SharedWindow,
 )
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.settings import RedisSettings
@@ -108,7 +106,7 @@ class TestSharedRateLimit(PolicyContract):
             yield
 
     def around(self, inner: Store, time: Time) -> Policy:
-        return RateLimit(inner, read=Rate(1e7), write=Rate(1e7, 1e7), cost=Cost(put=1.5), shared=self.shared)
+        return RateLimit(inner, read=Rate(1e7), write=Rate(1e7, 1e7), shared=self.shared)
 
 
 async def test_two_replicas_together_keep_the_rate(redis_url: str, table: str) -> None:
@@ -117,7 +115,7 @@ async def test_two_replicas_together_keep_the_rate(redis_url: str, table: str) -
     async with replicas(redis_url, table, 2, read=rate) as ((one, one_store), (other, other_store)):
         await asyncio.gather(run_callers(one, 3, 10), run_callers(other, 3, 10))
     both = passed([one_store, other_store])
-    assert most_above(both, 200) <= 200 + 200 * KEEP_S
+    assert most_above(both, 200) <= 200 + 20
     assert sum(count for _, count in both) >= 0.6 * 200 * 3, "nor is it much less"
     assert min(len(one_store.calls), len(other_store.calls)) >= 30, "neither starves"
 
@@ -156,33 +154,6 @@ async def test_reads_and_writes_have_separate_credits(redis_url: str, table: str
         [refused] = await policy.apply([put("b")], Budget(started + 60))
         assert isinstance(refused, Throttled)
         assert now() - started < 30, "it is rejected without a wait"
-
-
-async def test_a_hundred_waiting_callers_cause_few_requests_to_redis(tmp_path: Path, table: str) -> None:
-    with redis(tmp_path) as url:
-        async with replicas(url, table, 1, read=Rate(100)) as [(policy, one_store)], Redis.from_url(url) as tool:
-            await run_callers(policy, 1, 100)
-            before = (await tool.info("stats"))["total_commands_processed"]
-            await run_callers(policy, 1.5, 100)
-            commands = (await tool.info("stats"))["total_commands_processed"] - before
-    assert len(one_store.calls) >= 120
-    # About 20 leases a second with two or three requests each. Redis also counts the commands of a script.
-    assert commands <= 1.5 * 20 * 3 * 12
-
-
-async def test_the_wait_that_a_window_announces_is_exact(redis_url: str, table: str) -> None:
-    async with shared(redis_url) as credit:
-        window = SharedWindow(credit._storage, credit._limiter, table, Rate(4))
-        assert (await window.lease(4, 4)).credits == 4
-        refused = await window.lease(2, 2)
-        assert refused.credits == 0
-        assert refused.wait_s == pytest.approx(1.5, abs=0.05), "the window has to end, and half of it to fade"
-        await asyncio.sleep(refused.wait_s - 0.1)
-        shortly = await window.lease(2, 2)
-        assert shortly.credits == 0
-        assert shortly.wait_s == pytest.approx(0.1, abs=0.05)
-        await asyncio.sleep(shortly.wait_s)
-        assert (await window.lease(2, 2)).credits == 2
 
 
 @pytest.mark.parametrize("fault", ["cut", "hang"])

@@ -1,8 +1,7 @@
 """A token bucket: credits arrive at a fixed rate, and calls wait for them in a fair queue.
 
 A waiting call takes one share of credits at a time and then joins the end of the queue again. A call that needs many
-credits therefore delays others by at most one share. An operation that costs more than the bucket's capacity waits
-until the bucket is full and leaves a debt, and later calls wait for it.
+credits therefore delays others by at most one share.
 """
 
 import asyncio
@@ -10,15 +9,11 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
 
 import msgspec
 
 ROUNDING = 1e-6
 """Tolerance for the rounding of fractional credits: a smaller deficit counts as none."""
-
-DEBT_S = 10.0
-"""Maximum debt, as the time until its credits arrive: one large record blocks a table no longer than this."""
 
 SHARE_S = 0.1
 """The credits of this time are one share: the longest time that one waiting call delays the next."""
@@ -31,78 +26,28 @@ TIMER_LATENESS_S = 0.01
 
 
 class Credits(ABC):
-    """The credits of one limit, which gains `per_s` per second. Calls wait for them in a fair queue.
-
-    A cost above `burst` is paid alone, when so many credits are available.
-    """
-
-    def __init__(self, per_s: float, burst: float, credit: float) -> None:
-        self.burst = burst
-        self._per_s = per_s
-        self._credits = credit
-
-    def try_take(self, cost: float) -> bool:
-        """Take the credits if they are available and no call waits. Return whether they were taken."""
-        if self._free() + ROUNDING < cost:
-            return False
-        self._credits -= cost
-        return True
-
-    def take_some(self, costs: Sequence[float]) -> int:
-        """Pay as many of the first of these costs as there are credits for, if no call waits. Return their number."""
-        count, cost = affordable(costs, self._free(), self.burst)
-        self._credits -= cost
-        return count
+    """The credits of one limit. An operation costs one. Calls wait for credits in a fair queue."""
 
     @abstractmethod
-    async def take(self, costs: Sequence[float], until: float) -> int:
-        """Wait for credits to pay the first of these costs, and possibly more. Return their number, or 0.
+    def take_now(self, count: int) -> int:
+        """Take up to so many credits, as far as they are available and no call waits. Return their number."""
 
-        It is 0 if no credits arrive by `until`, a time of `time.monotonic`. A cancelled call has taken nothing.
+    @abstractmethod
+    async def take(self, count: int, until: float) -> int:
+        """Wait for up to so many credits. Return the number of those taken, at least one, or 0 if none arrive in time.
+
+        `until` is a time of `time.monotonic`. A cancelled call has taken nothing.
         """
 
-    def charge(self, cost: float) -> None:
-        """Take credits that may not be available yet. Later calls wait for them, but never longer than `DEBT_S`."""
-        self._update()
-        self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
-
     @abstractmethod
-    def wait_s(self, cost: float) -> float:
-        """Return the seconds until, at the earliest, an operation of this cost can pass after all waiting calls."""
-
-    @property
-    @abstractmethod
-    def _busy(self) -> bool:
-        """Whether calls wait."""
-
-    @abstractmethod
-    def _update(self) -> None:
-        """Update the available credits to the current time."""
-
-    def _free(self) -> float:
-        """Return the credits that a new call may take."""
-        self._update()
-        return -math.inf if self._busy else self._credits
-
-
-def affordable(costs: Sequence[float], credit: float, burst: float) -> tuple[int, float]:
-    """Return how many of the first of these costs the credit pays, and their sum.
-
-    A cost above the bucket's capacity (`burst`) is paid alone, when the bucket is full.
-    """
-    total = 0.0
-    for count, cost in enumerate(costs):
-        if total + cost > credit + ROUNDING:
-            return (count, total) if count or burst > credit + ROUNDING else (1, cost)
-        total += cost
-    return len(costs), total
+    def wait_s(self) -> float:
+        """Return about the seconds until another operation can pass after all waiting calls."""
 
 
 class _Waiter(msgspec.Struct, frozen=True):
-    """A waiting operation or share: its cost, the credits that must be available, and the future to resolve."""
+    """A waiting share: its credits, and the future to resolve."""
 
-    cost: float
-    need: float
+    count: int
     granted: asyncio.Future[None]
 
 
@@ -110,57 +55,55 @@ class Bucket(Credits):
     """A bucket that gains `per_s` credits per second, up to `burst`. It starts full."""
 
     def __init__(self, per_s: float, burst: float) -> None:
-        super().__init__(per_s, burst, burst)
-        self._share = max(1.0, min(burst, per_s * SHARE_S))
+        self.burst = burst
+        self._per_s = per_s
+        self._credits = burst
+        self._share = max(1, int(min(burst, per_s * SHARE_S)))
         self._counted_at = -math.inf
         self._queue: deque[_Waiter] = deque()
-        self._queued_cost = 0.0
+        self._queued = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def full(self) -> bool:
         """Return whether the bucket is full and has no queue, like a new one."""
-        return self._free() + ROUNDING >= self.burst
-
-    @property
-    def _busy(self) -> bool:
-        return bool(self._queue)
-
-    async def take(self, costs: Sequence[float], until: float) -> int:
-        """Wait for credits to pay the first of these costs, at most one share. Return their number.
-
-        Return 0 immediately if the credits cannot be available by `until`.
-        """
         self._update()
-        available = self._credits - self._queued_cost + (until - self._counted_at) * self._per_s
-        count, cost = affordable(costs, min(available, self._share), self.burst)
-        if not count:
-            count, cost = 1, costs[0]
-            if available + ROUNDING < self._need(cost):
-                return 0
-        await self._wait_in_queue(cost)
+        return not self._queue and self._credits + ROUNDING >= self.burst
+
+    def take_now(self, count: int) -> int:
+        """Take up to so many credits, as far as they are available and no call waits. Return their number."""
+        self._update()
+        taken = 0 if self._queue else min(count, int(self._credits + ROUNDING))
+        self._credits -= taken
+        return taken
+
+    async def take(self, count: int, until: float) -> int:
+        """Wait for up to so many credits, at most one share. Return 0 immediately if none can arrive by `until`."""
+        self._update()
+        arriving = self._credits - self._queued + (until - self._counted_at) * self._per_s
+        count = int(min(count, self._share, arriving + ROUNDING))
+        if count < 1:
+            return 0
+        await self._wait_in_queue(count)
         return count
 
-    def wait_s(self, cost: float) -> float:
-        """Return the seconds until an operation of this cost can pass, after all waiting calls."""
+    def wait_s(self) -> float:
+        """Return the seconds until another operation can pass, after all waiting calls."""
         self._update()
-        return max(0.0, (self._queued_cost + self._need(cost) - self._credits) / self._per_s)
+        return max(0.0, (self._queued + 1 - self._credits) / self._per_s)
 
-    def _need(self, cost: float) -> float:
-        return min(cost, self.burst)
-
-    async def _wait_in_queue(self, cost: float) -> None:
-        waiter = _Waiter(cost, self._need(cost), asyncio.get_running_loop().create_future())
+    async def _wait_in_queue(self, count: int) -> None:
+        waiter = _Waiter(count, asyncio.get_running_loop().create_future())
         self._queue.append(waiter)
-        self._queued_cost += cost
+        self._queued += count
         self._set_timer()
         try:
             await waiter.granted
         except asyncio.CancelledError:
             if waiter.granted.cancelled():
-                self._queued_cost -= cost
+                self._queued -= count
             else:
-                self._credits += cost
+                self._credits += count
             self._grant()
             raise
 
@@ -180,19 +123,17 @@ class Bucket(Credits):
         while self._queue:
             waiter = self._queue[0]
             if not waiter.granted.done():
-                if self._credits + ROUNDING < waiter.need:
+                if self._credits + ROUNDING < waiter.count:
                     break
-                self._credits -= waiter.cost
-                self._queued_cost -= waiter.cost
+                self._credits -= waiter.count
+                self._queued -= waiter.count
                 waiter.granted.set_result(None)
             self._queue.popleft()
-        if not self._queue:
-            self._queued_cost = 0.0  # Without the rounding errors of the sums.
         self._set_timer()
 
     def _set_timer(self) -> None:
         if self._timer is None and self._queue:
-            missing_s = (self._queue[0].need - self._credits) / self._per_s
+            missing_s = (self._queue[0].count - self._credits) / self._per_s
             self._timer = asyncio.get_running_loop().call_later(max(TIMER_MIN_S, missing_s), self._grant)
 
 

@@ -3,10 +3,10 @@
 While Redis is unreachable, a replica uses its own credits and a background task probes Redis, so calls do not wait for
 the limiter. This module is imported only when credits are shared: the library is in the extra for Redis.
 
-A lease takes credits from a sliding window in Redis, which the library implements with whole numbers.
-A window has the length of the burst, rounded up to whole seconds, and the credits that arrive in it. The usage of the
-previous window decreases linearly. In any time T, callers therefore take at most the credits of T and of one window. If
-they take all credits of a window at once, no more are available until it ends.
+The credits are in a sliding window in Redis, which the library implements. A window has the length of the burst,
+rounded up to whole seconds, and the credits that arrive in it. The usage of the previous window decreases linearly. In
+any time T, callers therefore take at most the credits of T and of one window. If they take all credits of a window at
+once, no more are available until it ends.
 """
 
 import asyncio
@@ -14,12 +14,10 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import Any, Self, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Self
 
-import msgspec
-from limits import RateLimitItemPerSecond
+from limits import RateLimitItem, RateLimitItemPerSecond
 from limits.aio.storage import RedisClusterStorage, RedisSentinelStorage, RedisStorage
 from limits.aio.storage.redis.redispy import RedispyBridge
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
@@ -28,8 +26,7 @@ from redis.exceptions import AuthenticationError, RedisClusterException, Respons
 
 from ...core.batch import Direction
 from ...telemetry import Counter
-from ..metrics import PolicyMetrics
-from .credits import ROUNDING, Bucket, Credits, Rate, affordable
+from .credits import SHARE_S, Bucket, Credits, Rate
 
 log = logging.getLogger(__name__)
 
@@ -49,24 +46,11 @@ _UNREACHABLE = (StorageError, RedisClusterException, TimeoutError, OSError)
 """The library wraps the driver's errors in StorageError, except RedisClusterException: no node responds."""
 
 UNITS = 1000
-"""Units that the library counts per credit."""
+"""Units that the library counts per credit, because it counts whole numbers."""
 
-CLOCK_RESOLUTION_S = 0.001
-"""Resolution of the times in Redis: milliseconds."""
-
-LEASE_S = 0.05
-"""A process leases at most the credits of this time in one step, unless one operation costs more."""
-
-LEASE_WINDOW_SHARE = 0.05
-"""For slow rates, a lease has up to one credit, but at most this share of the window, because it may stay unused."""
-
-KEEP_S = 0.1
-"""Lifetime of leased credits that are not used."""
-
-WAIT_MIN_S = 0.001
-
-RequestLease: TypeAlias = "Callable[[float, float], Awaitable[Lease | None]]"
-"""Leases the requested credits, or fewer but not less than the second number, or None if the limiter is unreachable."""
+POLL_MIN_S = 0.02
+POLL_MAX_S = 1.0
+"""A call that waits for credits asks Redis again after the time of one credit, within these bounds."""
 
 
 class SharedCredits:
@@ -109,22 +93,33 @@ class SharedCredits:
         return cls(RedisClusterStorage(uri, True, "redispy", KEY_PREFIX, **options))
 
     def credits(
-        self,
-        table: str,
-        direction: Direction,
-        rate: Rate,
-        own: Rate,
-        metrics: PolicyMetrics,
-        partition: int | None = None,
-    ) -> Credits:
+        self, table: str, direction: Direction, rate: Rate, own: Rate, fallbacks: Counter, partition: int | None = None
+    ) -> "SharedBucket":
         """Return the credits of one direction of a table or of one of its partitions.
 
-        While Redis is unreachable, credits come from this process's `own` rate.
+        While Redis is unreachable, credits come from this process's `own` rate, and `fallbacks` counts that.
         """
-        fallbacks = metrics.limiter_fallbacks.labels(table, direction)
         place = table if partition is None else f"{table}/{partition}"
-        window = SharedWindow(self._storage, self._limiter, f"{place}/{direction}", rate)
-        return LeasedBucket(partial(self._lease, window), window.most, rate, own.bucket(), fallbacks)
+        return SharedBucket(self, f"{place}/{direction}", rate, own.bucket(), fallbacks)
+
+    async def take(self, item: RateLimitItem, name: str, count: int) -> int | None:
+        """Take up to so many credits of a window. Return their number, or None if Redis is unreachable."""
+        if self._probing is not None:
+            return None
+        try:
+            async with asyncio.timeout(RESPONSE_TIMEOUT_S if self._answered else CONNECT_TIMEOUT_S):
+                taken = await self._take(item, name, count)
+        except _UNREACHABLE as error:
+            self._on_unreachable(error)
+            return None
+        self._answered = True
+        return taken
+
+    async def _take(self, item: RateLimitItem, name: str, count: int) -> int:
+        if await self._limiter.hit(item, name, cost=count * UNITS):
+            return count
+        left = (await self._limiter.get_window_stats(item, name)).remaining // UNITS
+        return left if 0 < left < count and await self._limiter.hit(item, name, cost=left * UNITS) else 0
 
     async def close(self) -> None:
         """Close the connections."""
@@ -135,18 +130,6 @@ class SharedCredits:
         sentinels = bridge.sentinel.sentinels if isinstance(self._storage, RedisSentinelStorage) else ()
         for client in (bridge.storage, *sentinels):
             await client.aclose()
-
-    async def _lease(self, window: "SharedWindow", wanted: float, least: float) -> "Lease | None":
-        if self._probing is not None:
-            return None
-        try:
-            async with asyncio.timeout(RESPONSE_TIMEOUT_S if self._answered else CONNECT_TIMEOUT_S):
-                lease = await window.lease(wanted, least)
-        except _UNREACHABLE as error:
-            self._on_unreachable(error)
-            return None
-        self._answered = True
-        return lease
 
     def _on_unreachable(self, error: Exception) -> None:
         if self._probing is None:
@@ -166,149 +149,67 @@ class SharedCredits:
         log.warning("the shared limiter is reachable again")
 
 
-class Lease(msgspec.Struct, frozen=True):
-    """The credits that were taken, or the time until some are available."""
+class SharedBucket(Credits):
+    """The credits of one direction of a table in Redis. One request asks for the credits of all waiting calls."""
 
-    credits: float
-    wait_s: float = 0.0
-
-
-class SharedWindow:
-    """The window of one direction of a table in Redis."""
-
-    def __init__(self, storage: RedisStorage, limiter: SlidingWindowCounterRateLimiter, name: str, rate: Rate) -> None:
-        self._storage = storage
-        self._limiter = limiter
+    def __init__(self, shared: SharedCredits, name: str, rate: Rate, own: Bucket, fallbacks: Counter) -> None:
+        self._shared = shared
         self._name = name
-        self._seconds = max(1, math.ceil(rate.burst_credits / rate.per_s))
-        self._item = RateLimitItemPerSecond(round(rate.per_s * self._seconds * UNITS), self._seconds)
-        self.most = self._item.amount / UNITS
-
-    async def lease(self, wanted: float, least: float) -> Lease:
-        """Take the requested credits, or the available ones if they are at least `least`.
-
-        It takes one round trip if the requested credits are available, and two or three if not.
-        """
-        units = min(math.ceil(wanted * UNITS), self._item.amount)
-        enough = min(math.ceil(least * UNITS), self._item.amount)
-        if await self._limiter.hit(self._item, self._name, cost=units):
-            return Lease(units / UNITS)
-        key = self._item.key_for(self._name)
-        previous, previous_s, current, current_s = await self._storage.get_sliding_window(key, self._seconds)
-        free = self._item.amount - math.floor(previous * previous_s / self._seconds) - current
-        if enough <= free and await self._limiter.hit(self._item, self._name, cost=min(free, units)):
-            return Lease(min(free, units) / UNITS)
-        return Lease(
-            0.0,
-            CLOCK_RESOLUTION_S
-            + self._free_in_s(max(1, enough - free), enough, previous, previous_s, current, current_s),
-        )
-
-    def _free_in_s(
-        self, missing: int, units: int, previous: int, previous_s: float, current: int, current_s: float
-    ) -> float:
-        """Return the seconds until so many units are free, as the previous or the current window fades."""
-        if previous and (fades_s := missing * self._seconds / previous) <= previous_s:
-            return fades_s
-        left_s = max(0.0, current_s - self._seconds)
-        over = units - (self._item.amount - current)
-        return left_s + (over * self._seconds / current if over > 0 else 0.0)
-
-
-class LeasedBucket(Credits):
-    """The credits of one direction of a table that this process has leased."""
-
-    def __init__(self, request_lease: RequestLease, most: float, rate: Rate, own: Bucket, fallbacks: Counter) -> None:
-        """Lease credits of `rate`, at most `most` at once. While the limiter is unreachable, use the `own` credits."""
-        super().__init__(rate.per_s, math.inf, 0.0)
-        self._request_lease = request_lease
-        self._most = most
         self._own = own
         self._fallbacks = fallbacks
-        self._lease_size = min(max(rate.per_s * LEASE_S, min(1.0, most * LEASE_WINDOW_SHARE)), own.burst)
-        self._leased = 0.0
-        self._leased_at = -math.inf
+        seconds = max(1, math.ceil(rate.burst_credits / rate.per_s))
+        self._item = RateLimitItemPerSecond(round(rate.per_s * seconds * UNITS), seconds)
+        self._most = max(1, self._item.amount // UNITS)
+        self._share = max(1, int(rate.per_s * SHARE_S))
+        self._credit_s = 1 / rate.per_s
         self._ready_at = -math.inf
-        self._turn_lock = asyncio.Lock()
+        self._turn = asyncio.Lock()
         self._waiting = 0
-        self._wanted = 0.0
+        self._taken = 0
 
-    @property
-    def _busy(self) -> bool:
-        return self._waiting > 0
+    def take_now(self, count: int) -> int:
+        """Return 0: the credits are in Redis."""
+        return 0
 
-    async def take(self, costs: Sequence[float], until: float) -> int:
-        """Wait for credits to pay the first of these costs. Return their number, 0 if they do not arrive by `until`."""
-        count, cost = affordable(costs, self._lease_size, math.inf)
-        if not count:
-            count, cost = 1, costs[0]
-        self._waiting += 1
-        self._wanted += cost
+    async def take(self, count: int, until: float) -> int:
+        """Ask Redis for up to so many credits, again until there are some. Return 0 if none arrive by `until`."""
+        count = min(count, self._share)
+        self._waiting += count
         try:
-            async with asyncio.timeout_at(None if until == math.inf else until) as bound, self._turn_lock:
-                if await self._lease_until(self._need(cost), until):
-                    self._credits -= cost
-                    return count
-                return 0
+            async with asyncio.timeout_at(None if until == math.inf else until) as bound, self._turn:
+                if not await self._wait(until):
+                    return 0
+                taken = min(count, self._taken)
+                self._taken -= taken
+                return taken
         except TimeoutError:
             if not bound.expired():
                 raise
             return 0
         finally:
-            self._waiting -= 1
-            self._wanted = self._wanted - cost if self._waiting else 0.0
+            self._waiting -= count
 
-    def wait_s(self, cost: float) -> float:
-        """Return the seconds until, at the earliest, an operation of this cost can pass, or 0 if that is unknown."""
-        left_s = self._ready_at - time.monotonic()
-        if left_s <= 0:
-            return 0.0
-        return left_s + max(0.0, self._wanted + self._need(cost) - self._credits - self._lease_size) / self._per_s
+    def wait_s(self) -> float:
+        """Return the rest of the time of one credit since Redis last had none. Only Redis has the exact time."""
+        return max(0.0, self._ready_at - time.monotonic())
 
-    def _need(self, cost: float) -> float:
-        return min(cost, self._most)
-
-    def _update(self) -> None:
-        """Drop leased credits that were not used in time."""
-        if self._credits > 0 and time.monotonic() > self._leased_at + KEEP_S:
-            self._credits = 0.0
-
-    async def _lease_until(self, need: float, until: float) -> bool:
-        """Lease until the needed credits are here. Return False as soon as that is impossible by `until`."""
-        self._update()
-        while (missing := need - self._credits) > ROUNDING:
-            lease = await self._lease(missing)
-            self._credits += lease.credits
-            if not lease.credits:
-                self._ready_at = time.monotonic() + lease.wait_s
-                if self._ready_at + max(0.0, missing - self._lease_size) / self._per_s > until:
+    async def _wait(self, until: float) -> bool:
+        """Wait until there are credits for the waiting calls. Return whether there are some by `until`."""
+        while not self._taken:
+            self._taken = await self._ask(min(self._waiting, self._most))
+            if not self._taken:
+                self._ready_at = time.monotonic() + self._credit_s
+                if self._ready_at > until:
                     return False
-                await asyncio.sleep(lease.wait_s)
+                await asyncio.sleep(min(max(self._credit_s, POLL_MIN_S), POLL_MAX_S))
         return True
 
-    async def _lease(self, missing: float) -> Lease:
-        """Lease the missing credits, and up to one lease size for waiting calls and for the use expected soon.
-
-        If fewer are available, wait for all of them: one request serves many operations.
-        """
-        now = time.monotonic()
-        lasted_s = max(WAIT_MIN_S, now - self._leased_at)
-        used_soon = self._leased * min(2.0, LEASE_S / lasted_s)
-        least = min(self._lease_size, max(missing, self._wanted - self._credits, used_soon))
-        wanted = max(missing, least)
-        lease = await self._request_lease(wanted, least)
-        if lease is None:
-            lease = self._own_lease(wanted, least)
-        if lease.credits:
-            self._leased, self._leased_at = lease.credits, time.monotonic()
-        return lease
-
-    def _own_lease(self, wanted: float, least: float) -> Lease:
-        self._fallbacks.inc()
-        for credit in (wanted, least):
-            if self._own.try_take(credit):
-                return Lease(credit)
-        return Lease(0.0, max(WAIT_MIN_S, self._own.wait_s(least)))
+    async def _ask(self, count: int) -> int:
+        taken = await self._shared.take(self._item, self._name, count)
+        if taken is None:
+            self._fallbacks.inc()
+            return self._own.take_now(count)
+        return taken
 
 
 def _where(host: str, port: int) -> str:
