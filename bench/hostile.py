@@ -26,9 +26,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from hostile.costly import WAIT_S
 from hostile.costs import Cost, Sent, Watched
-from hostile.places import EMBEDDED, REMOTE, Places, every, of_store, service
+from hostile.tables import INPUTS, REMOTE, STORE_INPUTS, Tables, table_of, tables as running
 from servers.shared import servers
 
 from .open_loop import Seen, offer, quantile
@@ -36,7 +35,6 @@ from .overload import CLIENT_CORE
 from .report import WIDTH, Result, group
 
 RULE_S = 0.05
-TRIES = 3
 SHOWN = 40
 """The number of inputs in the printed table."""
 
@@ -69,7 +67,7 @@ class Line:
     def badness(self) -> float:
         """How much worse than the rule the input is, in its worst respect."""
         return max(
-            self.cost.blocked_s / RULE_S, self.cost.memory_bytes / self.cost.allowed_bytes, self.cost.seconds / 10
+            _blocked_s(self.cost) / RULE_S, self.cost.memory_bytes / self.cost.allowed_bytes, self.cost.seconds / 10
         )
 
 
@@ -78,8 +76,8 @@ def run(tables: Sequence[str], matching: str, connections: int, seconds: float, 
     with ExitStack() as stack:
         folder, shared = Path(stack.enter_context(tempfile.TemporaryDirectory())), stack.enter_context(servers())
         addresses = {name: str(shared.address(name)) for name in tables if name in REMOTE}
-        places = stack.enter_context(service(folder, addresses))
-        elsewhere = stack.enter_context(service(folder / "elsewhere", addresses))
+        places = stack.enter_context(running(folder, addresses))
+        elsewhere = stack.enter_context(running(folder / "elsewhere", addresses))
         lines = [line for table in tables for line in _lines(places, table, matching)]
         lines.sort(key=lambda line: line.badness, reverse=True)
         _show(lines[:SHOWN])
@@ -89,17 +87,15 @@ def run(tables: Sequence[str], matching: str, connections: int, seconds: float, 
         return results
 
 
-def _lines(places: Places, table: str, matching: str) -> Iterator[Line]:
-    inputs = every if table == EMBEDDED[0] else of_store
-    for one in inputs(places.bounds[table]):
-        if matching not in one.name:
-            continue
-        cost = places.cost(table, one)
-        for _ in range(TRIES - 1):
-            if not cost.faults(WAIT_S):
-                break
-            cost = cost.least(places.cost(table, one))
-        yield Line(table, one.name, cost)
+def _lines(places: Tables, table: str, matching: str) -> Iterator[Line]:
+    for name in INPUTS if table == "memory" else STORE_INPUTS:
+        if matching in name:
+            yield Line(table, name, places.cost(table, name))
+
+
+def _blocked_s(cost: Cost) -> float:
+    """Return the longest turn, including the time that threads may have blocked the interpreter's lock."""
+    return max(cost.loop_s, cost.process_s)
 
 
 def _show(lines: Sequence[Line]) -> None:
@@ -108,8 +104,9 @@ def _show(lines: Sequence[Line]) -> None:
         cost = line.cost
         status = " ".join((str(cost.answered.status), *cost.answered.codes))
         times = (f"{value * 1e3:.0f}" for value in (cost.loop_s, cost.process_s))
-        sizes = f"{cost.memory_bytes / 2**20:.0f}", f"{cost.times:.1f}" if cost.request_bytes > 2**20 else ""
-        faults = "; ".join(cost.faults(WAIT_S))
+        times_of_request = f"{cost.memory_bytes / cost.request_bytes:.1f}" if cost.request_bytes > 2**20 else ""
+        sizes = f"{cost.memory_bytes / 2**20:.0f}", times_of_request
+        faults = "; ".join(cost.faults)
         shown.add_row(line.table, line.name, status, f"{cost.seconds:.2f}", *times, *sizes, faults)
     Console(width=WIDTH + 60).print(shown)
 
@@ -117,22 +114,22 @@ def _show(lines: Sequence[Line]) -> None:
 def _result(line: Line) -> Result:
     cost = line.cost
     counts = {
-        "turn_us": round(cost.blocked_s * 1e6),
+        "turn_us": round(_blocked_s(cost) * 1e6),
         "memory_bytes": cost.memory_bytes,
         "request_bytes": cost.request_bytes,
     }
     rate = 1 / max(cost.seconds, 1e-6)
     return Result(
-        f"hostile, {line.table}", line.name, rate, "requests", RULE_S / max(cost.blocked_s, 1e-6), counts=counts
+        f"hostile, {line.table}", line.name, rate, "requests", RULE_S / max(_blocked_s(cost), 1e-6), counts=counts
     )
 
 
 class _Mixed:
     """A normal caller of a table, in turn without and with hostile requests over several connections."""
 
-    def __init__(self, places: Places, elsewhere: Places, table: str, connections: int) -> None:
+    def __init__(self, places: Tables, elsewhere: Tables, table: str, connections: int) -> None:
         self._attacked = {WITH: places.watched, ELSEWHERE: elsewhere.watched}
-        self._requests = {way: _dealt(of, table) for way, of in ((WITH, places), (ELSEWHERE, elsewhere))}
+        self._requests = _dealt(table)
         self._table = table
         self._connections = connections
         self._path = f"/v1/tables/{table}/records/normal"
@@ -145,7 +142,7 @@ class _Mixed:
         for _ in range(rounds):
             seen[WITHOUT].append(self._gets(seconds))
             for way in (ELSEWHERE, WITH):
-                with _load(self._attacked[way], self._requests[way], self._connections) as load:
+                with _load(self._attacked[way], self._requests, self._connections) as load:
                     seen[way].append(self._gets(seconds))
                 print(f"  {way}: {dict(load.statuses)}, resident MB: {load.sizes_mb}", flush=True)
         for way, each in seen.items():
@@ -160,9 +157,9 @@ class _Mixed:
         return offer(url, [get] * RECORDS, connections=8, seconds=seconds, core=CLIENT_CORE, rate=RATE_PER_S)
 
 
-def _dealt(places: Places, table: str) -> list[Sent]:
-    possible = [one for one in every(places.bounds[table]) if not one.needs]
-    return [one.make() for one in random.Random(1).sample(possible, DEALT)]
+def _dealt(table: str) -> list[Sent]:
+    possible = [one for one in INPUTS.values() if not one.needs]
+    return [one.make(table_of(table)) for one in random.Random(1).sample(possible, DEALT)]
 
 
 def _rate(p99_s: float) -> float:

@@ -43,34 +43,29 @@ class Requests:
     def _legal(self) -> bytes:
         dice, table = self._random, self._random.choice(TABLES)
         key = f"{MARKER}{dice.randrange(50)}" + ("/7" if table == "pages" else "")
-        record = f"/v1/tables/{table}/records/{key}"
+        path, record = f"/v1/tables/{table}", f"/v1/tables/{table}/records/{key}"
         value = {"n": dice.randrange(9), "s": MARKER, "l": [1.5, None, {"a": MARKER}]}
-        etag = {"If-Match": f'"{MARKER}"'}
-        match dice.randrange(9):
-            case 0:
-                return self._request("GET", record + dice.choice(("", "?fields=n,s", "?partitions=0")))
-            case 1:
-                return self._request("PUT", record, json.dumps(value).encode(), **dice.choice(({}, etag)))
-            case 2:
-                update = {"update": {"$inc": {"n": 1}, "$set": {"s": MARKER}}, "default": value}
-                return self._request("PATCH", record, json.dumps(update).encode())
-            case 3:
-                given = {"Content-Type": "application/merge-patch+json", "Prefer": "return=representation, wait=1"}
-                return self._request("PATCH", record, json.dumps(value).encode(), **given)
-            case 4:
-                return self._request("DELETE", record, None, **{"Tableside-Token": f"{MARKER}/{dice.randrange(9)}"})
-            case 5:
-                return self._request("POST", f"/v1/tables/{table}/batch", json.dumps(self._batch(key, value)).encode())
-            case 6:
-                path = f"/v1/tables/{table}/batch{dice.choice(('', '?op=get', '?op=put', '?op=update&writer=w'))}"
-                return self._request("POST", path, dice.choice(self._streams), **{"Content-Type": ARROW})
-            case 7:
-                query = dice.choice(("", "?limit=3", f"?prefix={MARKER}", f"?partition={MARKER}", f"?cursor={MARKER}"))
-                return self._request("GET", f"/v1/tables/{table}/records{query}", Accept=dice.choice(("*/*", ARROW)))
-        return self._request(
-            dice.choice(("GET", "HEAD", "OPTIONS", "TRACE", "POST", "M-SEARCH")),
-            dice.choice(("/livez", "/readyz", "/metrics", "/v1/tables", "/console", "/docs", "/openapi.json", record)),
+        update = {"update": {"$inc": {"n": 1}, "$set": {"s": MARKER}}, "default": value}
+        merge = {"Content-Type": "application/merge-patch+json", "Prefer": "return=representation, wait=1"}
+        op = dice.choice(("", "?op=get", "?op=put", "?op=update&writer=w"))
+        query = dice.choice(("", "?limit=3", f"?prefix={MARKER}", f"?partition={MARKER}", f"?cursor={MARKER}"))
+        page = dice.choice(
+            ("/livez", "/readyz", "/metrics", "/v1/tables", "/console", "/docs", "/openapi.json", record)
         )
+        requests: tuple[tuple[str, str, Any, dict[str, str]], ...] = (
+            ("GET", record + dice.choice(("", "?fields=n,s", "?partitions=0")), None, {}),
+            ("PUT", record, value, dice.choice(({}, {"If-Match": f'"{MARKER}"'}))),
+            ("PATCH", record, update, {}),
+            ("PATCH", record, value, merge),
+            ("DELETE", record, None, {"Tableside-Token": f"{MARKER}/{dice.randrange(9)}"}),
+            ("POST", f"{path}/batch", self._batch(key, value), {}),
+            ("POST", f"{path}/batch{op}", dice.choice(self._streams), {"Content-Type": ARROW}),
+            ("GET", f"{path}/records{query}", None, {"Accept": dice.choice(("*/*", ARROW))}),
+            (dice.choice(("GET", "HEAD", "OPTIONS", "TRACE", "POST", "M-SEARCH")), page, None, {}),
+        )
+        method, target, document, headers = dice.choice(requests)
+        body = document if isinstance(document, bytes | None) else json.dumps(document).encode()
+        return self._request(method, target, body, **headers)
 
     def _batch(self, key: str, value: dict[str, Any]) -> dict[str, Any]:
         operations: list[dict[str, Any]] = [
@@ -97,19 +92,11 @@ class Requests:
         dice, text = self._random, bytearray(request)
         for _ in range(dice.choice((0, 1, 1, 2, 8))):
             at = dice.randrange(len(text) or 1)
-            match dice.randrange(6):
-                case 0:
-                    text[at : at + 1] = bytes([dice.randrange(256)])
-                case 1:
-                    del text[at : at + dice.randrange(1, 20)]
-                case 2:
-                    text[at:at] = dice.choice(_PIECES)
-                case 3:
-                    del text[at:]
-                case 4:
-                    text[at:at] = text[at : at + dice.randrange(200)]
-                case 5:
-                    text[at : at + 1] = bytes([(text[at] ^ 1 << dice.randrange(8)) if at < len(text) else 0])
+            piece = dice.choice(
+                (bytes([dice.randrange(256)]), dice.choice(_PIECES), text[at : at + dice.randrange(200)])
+            )
+            end = dice.choice((at, at, at + 1, at + dice.randrange(20), len(text)))
+            text[at:end] = dice.choice((piece, b""))
         return bytes(text)
 
     # Requests that are hostile by design, by kind
@@ -127,24 +114,19 @@ class Requests:
         return self._request(dice.choice(("PUT", "PATCH", "POST")), path, body)
 
     def _large(self) -> bytes:
-        dice = self._random
-        match dice.randrange(6):
-            case 0:
-                return self._request("PUT", f"/v1/tables/mem/records/{MARKER}", b'{"a":"' + b"x" * 300_000 + b'"}')
-            case 1:
-                return self._request("GET", f"/v1/tables/mem/records/{MARKER * dice.choice((200, 20_000))}")
-            case 2:
-                return self._request(
-                    "GET", "/livez", None, **{f"x-{number}": MARKER for number in range(dice.choice((100, 5000)))}
-                )
-            case 3:
-                return self._request("GET", "/livez", x=MARKER * dice.choice((1000, 12_000)))
-            case 4:
-                return self._request(
-                    "GET", f"/v1/tables/mem/records?{'&'.join(f'fields={MARKER}' for _ in range(5000))}"
-                )
-        body = dice.choice((b'{"a":%b}' % (b"9" * 5000), b'{"a":1e%b}' % (b"9" * 50), b'{"a":-%b}' % (b"9" * 20)))
-        return self._request("PUT", f"/v1/tables/mem/records/{MARKER}", body)
+        dice, record = self._random, f"/v1/tables/mem/records/{MARKER}"
+        many = {f"x-{number}": MARKER for number in range(dice.choice((100, 5000)))}
+        requests: tuple[tuple[str, str, bytes | None, dict[str, str]], ...] = (
+            ("PUT", record, b'{"a":"%b"}' % (b"x" * 300_000), {}),
+            ("PUT", record, b'{"a":%b}' % (b"9" * dice.choice((20, 5000))), {}),
+            ("PUT", record, b'{"a":1e%b}' % (b"9" * 50), {}),
+            ("GET", record * dice.choice((20, 2000)), None, {}),
+            ("GET", f"/v1/tables/mem/records?{f'fields={MARKER}&' * 5000}", None, {}),
+            ("GET", "/livez", None, many),
+            ("GET", "/livez", None, {"x": MARKER * dice.choice((1000, 12_000))}),
+        )
+        method, path, body, headers = dice.choice(requests)
+        return self._request(method, path, body, **headers)
 
     def _bomb(self) -> bytes:
         encoding, body = self._random.choice(self._bombs)

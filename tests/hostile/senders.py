@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 from hostile.requests import MARKER, Requests
 
 SENDERS = 48
-BEAT_S = 0.05
-ANSWER_BEATS = 3
-"""The timeout of an answer in beats of the pulse. Many requests are incomplete, so the service waits for the rest."""
+ANSWER_S = 0.5
+"""The timeout of an answer. Many requests are incomplete, so the service waits for the rest."""
 
 ON_ONE_CONNECTION = 5
 
@@ -38,96 +37,52 @@ class Answers:
             body = data[head.end() : data.find(b"HTTP/1.1 ", head.end()) % (len(data) + 1)]
             problem = b"content-type: application/problem+json" in head[2].lower()
             told = b"" if b'"table_not_found"' in body else head[2] + body  # the error names the table
-            if status >= 400 and (not problem or MARKER.encode() in told):
+            faulty = status >= 400 and (not problem or MARKER.encode() in told)
+            if faulty or status in (500, 502):
                 self.wrong.append(b"%b\n--\n%b" % (request[:600], head[0] + body[:600]))
-            if status in (500, 502):
-                self.wrong.append(b"%b\n--\n%b" % (request[:600], head[0] + body[:600]))
 
 
-class Pulse:
-    """Beats after each response to a normal request: a timer that slows down on a busy machine."""
-
-    def __init__(self) -> None:
-        self._beat = asyncio.Event()
-
-    async def run(self, host: str, port: int) -> None:
-        """Beat until cancelled."""
-        reader, writer = await asyncio.open_connection(host, port)
-        try:
-            while True:
-                writer.write(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-                data = b""
-                while not _whole(data):
-                    data += (piece := await reader.read(2**16))
-                    assert piece, "the service has closed the connection of a normal request"
-                await asyncio.sleep(BEAT_S)
-                self._beat.set()
-                self._beat = asyncio.Event()
-        finally:
-            writer.transport.abort()
-
-    async def read(self, reader: asyncio.StreamReader) -> bytes:
-        """Return the next bytes, or none if the connection has ended or too many beats have passed."""
-        reading = asyncio.create_task(reader.read(2**20))
-        for _ in range(ANSWER_BEATS):
-            beat = asyncio.create_task(self._beat.wait())
-            await asyncio.wait({reading, beat}, return_when=asyncio.FIRST_COMPLETED)
-            beat.cancel()
-            if reading.done():
-                return reading.result()
-        reading.cancel()
-        await asyncio.wait({reading})
-        return b""
-
-
-def send(url: str, count: int, seed: int, token: str | None = None) -> Answers:
+async def send(url: str, count: int, seed: int, token: str | None = None) -> Answers:
     """Send `count` requests, generated from a seed. With a token, most requests are authenticated."""
-    return asyncio.run(_sent(url, count, seed, token))
-
-
-async def _sent(url: str, count: int, seed: int, token: str | None) -> Answers:
-    answers, pulse, parts = Answers(), Pulse(), urlsplit(url)
-    host, port = parts.hostname or "127.0.0.1", parts.port or 80
-    async with asyncio.TaskGroup() as group:
-        beating = group.create_task(pulse.run(host, port))
-        async with asyncio.TaskGroup() as senders:
-            for index in range(SENDERS):
-                requests = Requests(seed * 1000 + index, token)
-                senders.create_task(_sender(host, port, -(-count // SENDERS), requests, answers, pulse))
-        beating.cancel()
+    answers = Answers()
+    async with asyncio.TaskGroup() as senders:
+        for index in range(SENDERS):
+            requests = Requests(seed * 1000 + index, token)
+            senders.create_task(_sender(url, -(-count // SENDERS), requests, answers))
     return answers
 
 
-async def _sender(host: str, port: int, count: int, requests: Requests, answers: Answers, pulse: Pulse) -> None:
+async def _sender(url: str, count: int, requests: Requests, answers: Answers) -> None:
+    address = urlsplit(url)
     while count > 0:
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
         # End with a reset: otherwise connections in TIME_WAIT would use up the ports.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORTED)
-        try:
-            for _ in range(min(count, ON_ONE_CONNECTION)):
-                request = requests.one()
-                count -= 1
-                answers.sent += 1
-                writer.write(request)
-                data = await _answered(reader, pulse)
-                answers.read(request, data)
-                if reader.at_eof() or not data:
-                    break
-        finally:
-            writer.transport.abort()
-
-
-async def _answered(reader: asyncio.StreamReader, pulse: Pulse) -> bytes:
-    data = b""
-    with suppress(ConnectionError):
-        while piece := await pulse.read(reader):
-            data += piece
-            if len(piece) < 2**16 and _whole(data):
+        for _ in range(min(count, ON_ONE_CONNECTION)):
+            request = requests.one()
+            count -= 1
+            answers.sent += 1
+            writer.write(request)
+            data = await _answered(reader)
+            answers.read(request, data)
+            if reader.at_eof() or not data:
                 break
+        writer.transport.abort()
+
+
+async def _answered(reader: asyncio.StreamReader) -> bytes:
+    data = b""
+    with suppress(ConnectionError, TimeoutError):
+        while not _is_whole(data):
+            async with asyncio.timeout(ANSWER_S):
+                piece = await reader.read(2**20)
+            if not piece:
+                break
+            data += piece
     return data
 
 
-def _whole(data: bytes) -> bool:
+def _is_whole(data: bytes) -> bool:
     """Whether the data ends with a complete response, judging by its content-length."""
     head, found, body = data.partition(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head)

@@ -1,21 +1,19 @@
-"""Runs `tableside` as its command line does, and records how long its event loop was blocked.
+"""Runs `tableside` as its command line does, and measures how long its event loop is blocked.
 
-The record is a file that both processes map into memory. A timer on the loop fires every `TURN_S` seconds. Between
-two calls of the timer, the loop serves no other request. The CPU time of its thread measures this better than the
-clock, because other processes delay a turn on a busy machine.
+Between two calls of a timer, the loop serves no other request. The CPU time of its thread measures such a turn better
+than the clock, because other processes delay a turn on a busy machine.
+
+Each connection to the socket `turns` in the working directory gets the longest turn since the connection before.
 """
 
 import asyncio
 import contextlib
 import ctypes
 import gc
-import mmap
-import os
-import signal
-import struct
+import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from socket import socket
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -23,106 +21,60 @@ import pyarrow as pa
 from tableside.cli import app
 from tableside.server.server import Server
 
-FILE_VARIABLE = "TABLESIDE_TURNS_FILE"
+SOCKET = "turns"
 TURN_S = 0.002
-TRIM = signal.SIGUSR2
-"""The service returns unused memory to the operating system after this signal."""
-
-_FIELDS = struct.Struct("=4d")
-
-
-class Turns:
-    """The longest turn of an event loop, in a file: CPU seconds of its thread, and of its process.
-
-    `count` counts the turns, and `trims` the signals that were handled.
-    """
-
-    def __init__(self, file: Path) -> None:
-        if not file.exists():
-            file.write_bytes(bytes(_FIELDS.size))
-        with file.open("r+b") as opened:
-            self._memory = mmap.mmap(opened.fileno(), _FIELDS.size)
-
-    @property
-    def longest(self) -> tuple[float, float]:
-        """The longest turn since `reset`. Each measure is a maximum over all turns."""
-        return self._fields[:2]
-
-    @property
-    def count(self) -> float:
-        """The number of turns."""
-        return self._fields[2]
-
-    @property
-    def trims(self) -> float:
-        """The number of times that memory was returned."""
-        return self._fields[3]
-
-    def reset(self) -> None:
-        """Forget the longest turn."""
-        _FIELDS.pack_into(self._memory, 0, 0.0, 0.0, self.count, self.trims)
-
-    def add(self, turn: tuple[float, float]) -> None:
-        """Record a turn."""
-        _FIELDS.pack_into(self._memory, 0, *map(max, turn, self.longest), self.count + 1, self.trims)
-
-    def count_trim(self) -> None:
-        """Record that memory was returned."""
-        _FIELDS.pack_into(self._memory, 0, *self.longest, self.count, self.trims + 1)
-
-    @property
-    def _fields(self) -> tuple[float, float, float, float]:
-        return _FIELDS.unpack_from(self._memory)
 
 
 class Watch:
-    """Records the turns of the running loop."""
+    """Measures the turns of the running loop. `longest` has CPU seconds of its thread, and of the process."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
-        self._loop = asyncio.get_running_loop()
-        self._before = _clocks()
-        self._loop.add_signal_handler(TRIM, self._trim)
-        self._timer: asyncio.Handle = self._loop.call_soon(self._turn)
+    longest: tuple[float, float]
+    _before: tuple[float, float]
 
-    def stop(self) -> None:
-        """Stop watching."""
-        self._timer.cancel()
-        self._loop.remove_signal_handler(TRIM)
+    def __init__(self) -> None:
+        self._reset()
 
-    def _turn(self) -> None:
-        now = _clocks()
-        loop_s, process_s = (after - before for after, before in zip(now, self._before, strict=True))
-        self._turns.add((loop_s, process_s))
-        self._before = now
-        self._timer = self._loop.call_later(TURN_S, self._turn)
+    async def run(self, path: Path) -> None:
+        """Measure turns until cancelled, and listen on a socket at this path."""
+        await asyncio.start_unix_server(self._answer, path)
+        while True:
+            await asyncio.sleep(TURN_S)
+            now = _clocks()
+            turn = now[0] - self._before[0], now[1] - self._before[1]
+            self.longest = max(self.longest[0], turn[0]), max(self.longest[1], turn[1])
+            self._before = now
 
-    def _trim(self) -> None:
+    async def _answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send the longest turn, return unused memory to the operating system, and begin again."""
+        writer.write(json.dumps(self.longest).encode())
         gc.collect()
         pa.default_memory_pool().release_unused()
         with contextlib.suppress(AttributeError):  # Only glibc has it.
             ctypes.CDLL(None).malloc_trim(0)
-        self._turns.count_trim()
+        self._reset()
+        writer.close()
+
+    def _reset(self) -> None:
+        self.longest = (0.0, 0.0)
+        self._before = _clocks()
 
 
 def _clocks() -> tuple[float, float]:
     return time.thread_time(), time.process_time()
 
 
-@contextlib.contextmanager
-def watching(turns: Turns) -> Iterator[None]:
-    """Have every server that starts within the context record its turns."""
+def main() -> None:
+    """Run the command line with a watch on the loop of its server."""
     start = Server.startup
-    watches: list[Watch] = []
+    watches: list[asyncio.Task[None]] = []
 
-    async def startup(server: Server, sockets: list[object] | None = None) -> None:
-        await start(server, sockets)  # type: ignore[arg-type]  # passed on as it came
-        watches.append(Watch(turns))
+    async def startup(server: Server, sockets: list[socket] | None = None) -> None:
+        await start(server, sockets)
+        watches.append(asyncio.create_task(Watch().run(Path(SOCKET))))
 
     with patch.object(Server, "startup", startup):
-        yield
+        app(prog_name="tableside")
 
 
 if __name__ == "__main__":
-    with watching(Turns(Path(os.environ[FILE_VARIABLE]))):
-        app(prog_name="tableside")
+    main()
