@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from hostile.costs import JSON, Sent
 from hostile.inputs import BODY_BYTES, LARGE, OPERATIONS, Input, Table
-from hostile.json_texts import UPDATES, VALUES, within
+from hostile.json_texts import UPDATES, VALUES
 
 ARROW = {**JSON, "Content-Type": "application/vnd.apache.arrow.stream"}
 ROOM_BYTES = BODY_BYTES // OPERATIONS - 100
@@ -91,13 +91,6 @@ def _views() -> pa.Array:
     return pa.Array.from_buffers(pa.string_view(), OPERATIONS, buffers)
 
 
-def _few(name: str) -> dict[str, Any]:
-    """Return as many of the largest values as fit."""
-    value = within(VALUES[name], 2**20 - 4096)
-    rows = max(1, (BODY_BYTES - 4096) // (len(value) + 100))
-    return {"key": pa.array(["a"] * rows), "value": pa.array([value] * rows)}
-
-
 def _values(text: bytes) -> dict[str, Any]:
     return {**_keys(), "value": pa.array([text] * OPERATIONS)}
 
@@ -118,39 +111,33 @@ def _partitions() -> dict[str, Any]:
 
 
 COLUMNS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
-    "get long keys": partial(_keys, ("k" * 1000 + "#",)),
     "get runs of one long text": lambda: {"key": pa.RunEndEncodedArray.from_arrays([OPERATIONS], _shared())},
     "get views of one long text": lambda: {"key": _views()},
-    "get too many rows": lambda: {"key": pa.nulls(BODY_BYTES // 8, pa.utf8())},
     "get too many rows of nothing": lambda: {"key": pa.nulls(2**30, pa.null())},
-    "put few, [1.0, ...]": partial(_few, "[1.0, ...]"),
-    "put few, [[[]], ...]": partial(_few, "[[[]], ...]"),
-    "put few, one string, escapes": partial(_few, "one string, escapes"),
+    "put few, one string, escapes": lambda: {
+        "key": ["a"] * 15,
+        "value": [VALUES["one string, escapes"](2**20 - 4096)] * 15,
+    },
     "put many, [[[]], ...]": lambda: _values(VALUES["[[[]], ...]"](ROOM_BYTES)),
     "put a dictionary of one value": lambda: {
         **_keys(),
         "value": _repeated(pa.array([VALUES["[1.0, ...]"](ROOM_BYTES)])),
     },
-    "put one key": lambda: {**_keys(("a",)), "value": pa.array(['{"a":1.0}'] * OPERATIONS)},
     "put faulty values": lambda: _values(b"[" * ROOM_BYTES),
     "put long etags": _etags,
     "put many columns": lambda: {"key": ["a"], **{f"c{n}": pa.array(["a"]) for n in range(20_000)}},
-    "put long names": lambda: {"key": ["a"], "n" * (BODY_BYTES // 4): ["a"]},
     "put wide struct": lambda: {"key": pa.array([{f"p{n}": "a" for n in range(20_000)}])},
     "update one key, array of {}": partial(_updates, "u", "array of {}"),
     "update one key, $set, many deep paths apart": partial(_updates, "u", "$set, many deep paths apart"),
     "update one key, merge patch, deep": partial(_updates, "u", "merge patch, deep"),
     "update keys, array of $addToSet": partial(_updates, "u#", "array of $addToSet"),
-    "update keys, $push, $each {}": partial(_updates, "u#", "$push, $each {}"),
 }
 """Columns of one record batch."""
 
 COMPRESSED: Mapping[str, Callable[[], Mapping[str, Any]]] = {
-    "get a dictionary of one long text": lambda: {"key": _repeated(_shared())},
     "get a dictionary of structs": lambda: {"key": _repeated(pa.StructArray.from_arrays([_shared()], ["a"]))},
     "get zeros": lambda: {"key": ["\x00" * (BODY_BYTES - 1024)]},
     "get too much": lambda: {"key": ["\x00" * (BODY_BYTES * 16)]},
-    "put many, [1.0, ...]": lambda: _values(VALUES["[1.0, ...]"](ROOM_BYTES)),
     "put long partitions": _partitions,
 }
 """Columns of one compressed record batch."""

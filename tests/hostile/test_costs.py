@@ -58,4 +58,5 @@ async def test_the_measurement_detects_a_blocked_loop(tmp_path: Path) -> None:
         pass
     await asyncio.sleep(0.05)
     watching.cancel()
+    await asyncio.wait([watching])
     assert watch.longest[0] >= 0.1

@@ -36,13 +36,13 @@ class Watch:
 
     async def run(self, path: Path) -> None:
         """Measure turns until cancelled, and listen on a socket at this path."""
-        await asyncio.start_unix_server(self._answer, path)
-        while True:
-            await asyncio.sleep(TURN_S)
-            now = _clocks()
-            turn = now[0] - self._before[0], now[1] - self._before[1]
-            self.longest = max(self.longest[0], turn[0]), max(self.longest[1], turn[1])
-            self._before = now
+        async with await asyncio.start_unix_server(self._answer, path):
+            while True:
+                await asyncio.sleep(TURN_S)
+                now = _clocks()
+                turn = now[0] - self._before[0], now[1] - self._before[1]
+                self.longest = max(self.longest[0], turn[0]), max(self.longest[1], turn[1])
+                self._before = now
 
     async def _answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Send the longest turn, return unused memory to the operating system, and begin again."""
