@@ -1,14 +1,14 @@
-"""`ArrowTable`: batches and scans of one table in Arrow."""
+"""`ArrowTable`: batches and scans of one table in Arrow, and rows divided into the chunks of requests."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.batch_retry import Failures, send_with_retries
-from tableside_client.calls import Call, CallLimits, CallSettings, Run
+from tableside_client.calls import Batch, Call, CallLimits, CallSettings, Failures, Run
 from tableside_client.errors import TablesideError
 from tableside_client.http1 import Request
 from tableside_client.paths import given, joined, table_path
@@ -73,16 +73,8 @@ class ArrowTable:
         Raises:
             TablesideError: The service refused the whole request permanently.
         """
-        call = self._calls.batch(
-            operations,
-            op=op,
-            writer=writer,
-            return_=return_,
-            fields=fields,
-            at_least_once=at_least_once,
-            window=window,
-        )
-        return self._run(call)
+        params = given(op=op, writer=writer, fields=joined(fields), **{"return": "true" if return_ else None})
+        return self._run(self._calls.batch(operations, at_least_once=at_least_once, window=window, **params))
 
     def scan(
         self,
@@ -133,19 +125,16 @@ class ArrowCalls:
         self,
         operations: pa.Table | pa.RecordBatch,
         *,
-        op: str | None = None,
-        writer: str | None = None,
-        return_: bool = False,
-        fields: Sequence[str] | None = None,
         at_least_once: bool = False,
         window: RequestWindow | None = None,
+        **params: str,
     ) -> Call[pa.Table]:
-        """Send operations as one batch, as `ArrowTable.batch` does."""
+        """Send operations as one batch, as `ArrowTable.batch` does. `params` are those of the request."""
         rows = operations if isinstance(operations, pa.Table) else pa.Table.from_batches([operations])
-        repeatable = repeatable_rows(rows, op, writer is not None, at_least_once)
-        params = given(op=op, writer=writer, fields=joined(fields)) | ({"return": "true"} if return_ else {})
-        batch = _Batch(CallLimits(self._settings), self.name, rows, params, window)
-        return (yield from batch.send_all(repeatable))
+        repeatable = repeatable_rows(rows, params.get("op"), "writer" in params, at_least_once)
+        batch = _ArrowBatch(CallLimits(self._settings), self.name, rows, params, repeatable, window)
+        yield from batch.send_all()
+        return batch.outcomes()
 
     def page(self, params: Mapping[str, Any], cursor: str | None) -> Call[tuple[pa.Table, str | None]]:
         """Return one page of a scan and the cursor of the next page, None after the last one."""
@@ -181,7 +170,7 @@ _UNCONDITIONAL = {"op", "key", "value", "update", "default", "ttl_s", "sequence"
 """The columns that do not make a put or a delete unsafe to repeat."""
 
 
-class _Batch:
+class _ArrowBatch(Batch):
     """The operations of a batch, and the outcomes of all of its attempts."""
 
     def __init__(
@@ -190,91 +179,64 @@ class _Batch:
         table: str,
         operations: pa.Table,
         params: Mapping[str, Any],
+        repeatable: pa.Array,
         window: RequestWindow | None,
     ) -> None:
-        self._limits = limits
+        super().__init__(limits, len(operations))
         self._table = table
         self._operations = operations
         self._params = params
+        self._repeatable = repeatable
         self._window = window
         self._schema = ORDERED_OUTCOMES if "order" in operations.column_names else OUTCOMES
         self._attempts: list[tuple[Sequence[int], pa.Table]] = []
 
-    def send_all(self, repeatable: pa.Array) -> Call[pa.Table]:
-        """Send the operations, with retries, and return their outcomes with the number of retries of each."""
-        yield from send_with_retries(
-            len(self._operations), self._send, self._key, lambda at: repeatable[at].as_py(), self._limits.pause
-        )
-        return self._outcomes()
-
     def _key(self, position: int) -> str:
         return repr(self._operations["key"][position].as_py())
 
+    def _is_repeatable(self, position: int) -> bool:
+        return bool(self._repeatable[position].as_py())
+
     def _send(self, positions: Sequence[int]) -> Call[Failures]:
-        """Send operations once, and return their failures that a retry may change, or that block later operations."""
-        operations = self._operations if not self._attempts else self._operations.take(positions)
-        rows, retry_after_s = yield from self._rows(operations)
+        operations = self._operations
+        if len(positions) < len(operations):
+            operations = operations.take(pa.array(positions, pa.int64()))
+        headers, started_s = {"Content-Type": ARROW, "Accept": ARROW}, time.monotonic()
+        path, content = table_path(self._table, "batch"), stream_bytes(operations)
+        response = yield from self._limits.send(Request("POST", path, self._table, self._params, headers, content))
+        rows = read_stream(response.content).select(self._schema.names).cast(self._schema)
+        return self._keep(positions, rows, time.monotonic() - started_s)
+
+    def _fail(self, positions: Sequence[int], failure: TablesideError) -> Failures:
+        columns = []
+        for field in self._schema:  # The columns for successes are null or false.
+            value = getattr(failure, field.name, False if pa.types.is_boolean(field.type) else None)
+            columns.append(pa.repeat(pa.scalar(value, field.type), len(positions)))
+        return self._keep(positions, pa.Table.from_arrays(columns, schema=self._schema), 0.0, failure.retry_after_s)
+
+    def _keep(
+        self, positions: Sequence[int], rows: pa.Table, duration_s: float, retry_after_s: float | None = None
+    ) -> Failures:
+        """Keep outcomes, and return the failures that a retry may change, or that block later operations."""
         self._attempts.append((positions, rows))
         is_unknown = pc.fill_null(pc.equal(rows["applied"], "unknown"), False)
         at = pc.indices_nonzero(pc.or_(pc.fill_null(rows["retriable"], False), is_unknown))
         found = rows.select(["code", "detail", "retriable", "applied"]).take(at).to_pylist() if len(at) else []
+        if self._window is not None:
+            self._window.observe(duration_s, next((each["code"] for each in found if each["retriable"]), None))
         failures = ({**failure, "retry_after_s": retry_after_s} for failure in found)
         return {positions[each]: failure for each, failure in zip(at.to_pylist(), failures, strict=True)}
 
-    def _rows(self, operations: pa.Table) -> Call[tuple[pa.Table, float | None]]:
-        """Send operations in one request or, if the service rejects it as too large, in halves.
-
-        Returns their outcomes, and the time to wait before a retry if the whole request failed.
-        """
-        headers, started_s = {"Content-Type": ARROW, "Accept": ARROW}, time.monotonic()
-        request = Request(
-            "POST", table_path(self._table, "batch"), self._table, self._params, headers, stream_bytes(operations)
-        )
-        try:
-            response = yield from self._limits.send(request)
-        except TablesideError as failure:
-            if failure.status == 413 and len(operations) > 1:
-                half = len(operations) // 2
-                first, _ = yield from self._rows(operations.slice(0, half))
-                second, retry_after_s = yield from self._rows(operations.slice(half))
-                return pa.concat_tables([first, second]), retry_after_s
-            if failure.status != 413 and not failure.retriable:
-                raise
-            rows, retry_after_s = _failed(failure, self._schema, len(operations)), failure.retry_after_s
-        else:
-            rows, retry_after_s = read_stream(response.content).select(self._schema.names).cast(self._schema), None
-        if self._window is not None:
-            position = pc.index(rows["retriable"], True).as_py()
-            code = None if position < 0 else rows["code"][position].as_py()
-            self._window.observe(time.monotonic() - started_s, code)
-        return rows, retry_after_s
-
-    def _outcomes(self) -> pa.Table:
-        """Return the last outcome of each operation."""
-        [(positions, rows), *later] = self._attempts
-        if not later:
+    def outcomes(self) -> pa.Table:
+        """Return the last outcome of each operation, with the number of its retries."""
+        rows = pa.concat_tables([attempted for _, attempted in self._attempts])
+        if len(self._attempts) == 1:
             return rows.append_column("retries", pa.repeat(pa.scalar(0, pa.uint16()), len(rows)))
-        last, retries = list(positions), [0] * len(positions)
-        for at, position in enumerate((each for positions, _ in later for each in positions), len(last)):
+        last, retries = [0] * self._count, [-1] * self._count
+        for at, position in enumerate(each for positions, _ in self._attempts for each in positions):
             last[position] = at
             retries[position] += 1
-        rows = pa.concat_tables([attempted for _, attempted in self._attempts]).take(last)
-        return rows.append_column("retries", pa.array(retries, pa.uint16()))
-
-
-def _failed(error: TablesideError, schema: pa.Schema, count: int) -> pa.Table:
-    """Return the outcomes of a request that failed as a whole: the same one for each of its operations."""
-    outcome = {
-        "status": error.status,
-        "code": error.code,
-        "detail": error.detail,
-        "retriable": error.retriable,
-        "applied": error.applied,
-        "replayed": False,
-        "superseded": False,
-    }
-    columns = [pa.repeat(pa.scalar(outcome.get(field.name), field.type), count) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
+        return rows.take(last).append_column("retries", pa.array(retries, pa.uint16()))
 
 
 def stream_bytes(table: pa.Table) -> bytes:
@@ -324,3 +286,53 @@ def raise_first_failure(table: str, outcomes: pa.Table, *, except_codes: Sequenc
         first = failures.slice(0, 1).to_pylist()[0]
         detail = f"{first['detail']} ({len(failures)} of {len(outcomes)} operations sent together)"
         raise TablesideError(table, first["code"], first["status"], detail)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSize:
+    """The maximum size of one request.
+
+    Attributes:
+        rows_max: The maximum number of rows.
+        bytes_max: The maximum size in bytes, as Arrow buffers. A single row may exceed it.
+    """
+
+    rows_max: int = 5_000
+    bytes_max: int = 4 * 1024 * 1024
+
+
+def chunks(batches: Iterable[pa.RecordBatch], size: ChunkSize) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `batches` in their order, in chunks as large as `size` allows.
+
+    Small batches are concatenated, and large ones are sliced without copying. At most one chunk and one source batch
+    are in memory.
+    """
+    pending: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            piece = batch.slice(start, size.rows_max - rows)
+            pending.append(piece)
+            start += piece.num_rows
+            rows += piece.num_rows
+            if rows == size.rows_max or sum(part.nbytes for part in pending) >= size.bytes_max:
+                yield from _split_by_bytes(_merge(pending), size.bytes_max)
+                pending, rows = [], 0
+    if pending:
+        yield from _split_by_bytes(_merge(pending), size.bytes_max)
+
+
+def _merge(pending: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(pending) == 1:
+        return pending[0]
+    return pa.Table.from_batches(pending).combine_chunks().to_batches()[0]
+
+
+def _split_by_bytes(chunk: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    if chunk.nbytes <= bytes_max or chunk.num_rows < 2:
+        yield chunk
+        return
+    half = chunk.num_rows // 2
+    yield from _split_by_bytes(chunk.slice(0, half), bytes_max)
+    yield from _split_by_bytes(chunk.slice(half), bytes_max)

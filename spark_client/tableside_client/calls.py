@@ -1,16 +1,17 @@
 """Calls as generators, which the blocking and the asynchronous client share.
 
 A call yields a `Request` or a `Pause`, and receives the reply or the transport error. The client that
-runs the call performs the input and output.
+runs the call performs the input and output. `CallLimits` and `Batch` retry them.
 """
 
 import os
 import re
 import sys
 import time
-from collections.abc import Generator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import httpx
 
@@ -163,6 +164,92 @@ class CallLimits:
         wait = f"wait={remaining_s:.3f}"
         headers["Prefer"] = f"{headers['Prefer']}, {wait}" if "Prefer" in headers else wait
         return remaining_s + RESPONSE_MARGIN_S
+
+
+Failures: TypeAlias = Mapping[int, Mapping[str, Any]]
+"""Failed operations by position, in order: `code`, `detail`, `retriable`, `applied` and `retry_after_s`."""
+
+
+class Batch(ABC):
+    """Operations that are sent together, and again one by one as long as they may still succeed.
+
+    A subclass sends operations by their positions, keeps their outcomes, and returns their failures. It may leave out
+    permanent failures of operations that were certainly not applied. `is_first` means that no earlier operation of the
+    caller has been sent.
+    """
+
+    def __init__(self, limits: CallLimits, count: int, *, is_first: bool = True) -> None:
+        self._limits = limits
+        self._count = count
+        self._is_first = is_first
+
+    @abstractmethod
+    def _send(self, positions: Sequence[int]) -> Call[Failures]:
+        """Send operations in one request."""
+
+    @abstractmethod
+    def _fail(self, positions: Sequence[int], failure: TablesideError) -> Failures:
+        """Keep the failure of a whole request as the outcome of its operations."""
+
+    @abstractmethod
+    def _key(self, position: int) -> Hashable:
+        """Return the key of an operation. Operations on one key keep their order."""
+
+    @abstractmethod
+    def _is_repeatable(self, position: int) -> bool:
+        """Return whether an operation is safe to repeat although it may have been applied."""
+
+    def send_all(self) -> Call[None]:
+        """Send the operations until none may still succeed, or the attempts are used up.
+
+        Raises `TablesideError` if the service permanently rejects the first request, so that nothing is applied.
+        """
+        positions: Sequence[int] = range(self._count)
+        while True:
+            failures = yield from self._send_parts(positions)
+            again = list(self._sent_again(failures))
+            is_progress = len(again) < len(positions)
+            if not again or not (yield from self._may_continue([failures[at] for at in again], is_progress)):
+                return
+            positions = again
+
+    def _send_parts(self, positions: Sequence[int]) -> Call[Failures]:
+        """Send operations in one request or, if the service rejects it as too large, in halves."""
+        is_first, self._is_first = self._is_first, False
+        try:
+            return (yield from self._send(positions))
+        except TablesideError as failure:
+            if failure.status == 413 and len(positions) > 1:
+                self._is_first, half = is_first, len(positions) // 2
+                first = yield from self._send_parts(positions[:half])
+                return {**first, **(yield from self._send_parts(positions[half:]))}
+            if is_first and failure.status != 413 and not failure.retriable:
+                raise
+            return self._fail(positions, failure)
+
+    def _sent_again(self, failures: Failures) -> Iterator[int]:
+        """Yield the positions to send again.
+
+        Operations that follow one on the same key with an unknown outcome are not sent again, because that might change
+        their order.
+        """
+        blocked: set[Hashable] = set()
+        for position, failure in failures.items():
+            is_safe = failure["applied"] == "no" or self._is_repeatable(position)
+            if failure["retriable"] and is_safe and self._key(position) not in blocked:
+                yield position
+            elif failure["applied"] == "unknown":
+                blocked.add(self._key(position))
+
+    def _may_continue(self, failures: Sequence[Mapping[str, Any]], is_progress: bool) -> Call[bool]:
+        """Return whether to send failed operations again, after a pause unless the next attempt certainly differs."""
+        codes = {failure["code"] for failure in failures}
+        if codes <= {"unsupported"}:  # Their tokens have been removed.
+            return True
+        if codes <= {"unsupported", "too_large"}:  # The response was full, and the next one has room for some of them.
+            return is_progress
+        retry_after_s = max(failure.get("retry_after_s") or 0.0 for failure in failures)
+        return (yield from self._limits.pause(retry_after_s, f"{failures[0]['code']}: {failures[0]['detail']}"))
 
 
 _PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")

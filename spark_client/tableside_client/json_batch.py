@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
 
-from tableside_client.batch_retry import Failures, send_with_retries
-from tableside_client.calls import Call, CallLimits
+from tableside_client.calls import Batch, Call, CallLimits, Failures
 from tableside_client.errors import TablesideError, from_problem
 from tableside_client.http1 import Request
 from tableside_client.paths import JSON, UNCOMPRESSED, as_key, given, json_bytes, record_path, table_path
@@ -124,38 +123,41 @@ def chunks(items: Iterable[Any], size: int = OPERATIONS_PER_REQUEST) -> Iterator
 def send(
     limits: CallLimits, table: str, operations: Sequence[Operation], *, is_first: bool = True
 ) -> Call[list[Document]]:
-    """Send operations, and return their results in order. Operations that may still succeed are sent again.
-
-    Operations on one key keep their order. `is_first` means that no earlier operation of the caller has been sent.
-
-    Raises:
-        TablesideError: The service rejected the whole first request permanently.
-    """
-    batch = _Batch(limits, table, list(operations), is_first)
+    """Send operations, and return their results in order, as `Batch` does."""
+    batch = _JsonBatch(limits, table, list(operations), is_first)
     if operations:
-        yield from send_with_retries(len(operations), batch.send, batch.key, batch.is_repeatable, limits.pause)
+        yield from batch.send_all()
     return batch.results
 
 
-class _Batch:
+class _JsonBatch(Batch):
     """Operations, and the results of their last attempts."""
 
     def __init__(self, limits: CallLimits, table: str, operations: list[Operation], is_first: bool) -> None:
-        self._limits = limits
+        super().__init__(limits, len(operations), is_first=is_first)
         self._table = table
         self._operations = operations
-        self._is_first = is_first
         self.results: list[Document] = [{}] * len(operations)
 
-    def key(self, position: int) -> str:
+    def _key(self, position: int) -> str:
         return repr(self._operations[position].document["key"])
 
-    def is_repeatable(self, position: int) -> bool:
+    def _is_repeatable(self, position: int) -> bool:
         return self._operations[position].repeatable
 
-    def send(self, positions: Sequence[int]) -> Call[Failures]:
-        """Send operations once, and remove the client's own tokens if the table does not support them."""
-        received = yield from self._results([self._operations[position] for position in positions])
+    def _send(self, positions: Sequence[int]) -> Call[Failures]:
+        content = json_bytes({"operations": [self._operations[position].document for position in positions]})
+        path, headers = table_path(self._table, "batch"), {"Content-Type": JSON}
+        response = yield from self._limits.send(Request("POST", path, self._table, {}, headers, content))
+        return self._keep(positions, response.json()["results"])
+
+    def _fail(self, positions: Sequence[int], failure: TablesideError) -> Failures:
+        members = ("code", "detail", "retriable", "applied", "retry_after_s")
+        result = {"status": failure.status, "error": {name: getattr(failure, name) for name in members}}
+        return self._keep(positions, [result] * len(positions))
+
+    def _keep(self, positions: Sequence[int], received: Sequence[Document]) -> Failures:
+        """Keep results, and remove the client's own tokens if the table does not support them."""
         failures: dict[int, Document] = {}
         for position, result in zip(positions, received, strict=True):
             self.results[position] = result
@@ -167,32 +169,6 @@ class _Batch:
                 failure = {**failure, "retriable": True, "applied": "no"}
             failures[position] = failure
         return failures
-
-    def _results(self, operations: Sequence[Operation]) -> Call[list[Document]]:
-        """Send operations in one request or, if the service rejects it as too large, in halves.
-
-        Raises an error only if no operation may have been applied. Otherwise it is the result of the operations.
-        """
-        content = json_bytes({"operations": [operation.document for operation in operations]})
-        path, headers = table_path(self._table, "batch"), {"Content-Type": JSON}
-        is_first, self._is_first = self._is_first, False
-        try:
-            response = yield from self._limits.send(Request("POST", path, self._table, {}, headers, content))
-        except TablesideError as failure:
-            if failure.status == 413 and len(operations) > 1:
-                self._is_first, half = is_first, len(operations) // 2
-                first = yield from self._results(operations[:half])
-                return first + (yield from self._results(operations[half:]))
-            if is_first and failure.status != 413 and not failure.retriable:
-                raise
-            return [_failed(failure)] * len(operations)
-        return list(response.json()["results"])
-
-
-def _failed(failure: TablesideError) -> Document:
-    """Return the result of an operation whose request failed as a whole."""
-    members = ("code", "detail", "retriable", "applied", "retry_after_s")
-    return {"status": failure.status, "error": {name: getattr(failure, name) for name in members}}
 
 
 def error_of(table: str, result: Document) -> TablesideError | None:

@@ -5,11 +5,11 @@ The import does not require Spark or a running service. Executors need only this
 
 from typing import TYPE_CHECKING
 
-from tableside_client.chunks import ChunkSize
+from tableside_client.arrow_table import ChunkSize
 from tableside_client.errors import TableError
 from tableside_client.retries import Retries
 from tableside_spark.multicast import multicast
-from tableside_spark.partitioning.partitioner import (
+from tableside_spark.partitioning import (
     BROADCAST,
     DEFAULT,
     DROP,

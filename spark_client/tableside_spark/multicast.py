@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tableside_spark.partitioning.partitioner import PartitionFunction, StreamPartitioner
+from tableside_spark.partitioning import PartitionFunction, StreamPartitioner
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation

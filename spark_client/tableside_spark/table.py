@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tableside_client.address import service_url
-from tableside_client.chunks import ChunkSize
-from tableside_client.connection import Connection
+from tableside_client.arrow_table import ChunkSize
 from tableside_client.credential import Credential
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls
-from tableside_spark.plan.table_schema import Target, fetch_table_schema
+from tableside_spark.executor.task_client import Connection
+from tableside_spark.plan.target import Target, fetch_table_schema
 from tableside_spark.write.summary import WriteStats, WriteSummary, WriteTotals
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from tableside_client.json_reader import OnMismatch
-    from tableside_spark.partitioning.partitioner import PartitionFunction, StreamPartitioner
+    from tableside_spark.partitioning import PartitionFunction, StreamPartitioner
     from tableside_spark.write.failures import OnError
     from tableside_spark.write.request import WriteRequest
     from tableside_spark.write.run_memory import Resume
@@ -267,7 +267,7 @@ class Table:
             ValueError: An argument is not valid for this DataFrame, or no row was stored, and `allow_empty` is not set.
             PreconditionFailed: Another generation was activated during the job.
         """
-        from tableside_spark.write.replacement import replace_records
+        from tableside_spark.write.job import replace_records
 
         if frame.isStreaming:
             raise ValueError("a stream has no end after which it could replace a table: call replace in foreachBatch")

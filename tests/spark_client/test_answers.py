@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from tableside_client.arrow_table import repeatable_rows
-from tableside_client.batch_retry import Failures, send_with_retries
-from tableside_client.calls import Call, Pause
+from tableside_client.calls import Batch, Call, CallLimits, CallSettings, Failures, Pause
+from tableside_client.errors import TablesideError
 from tableside_client.retries import Retries, RetryBudget
 
 Outcome = dict[str, object]
@@ -19,34 +19,44 @@ WRONG: Outcome = BUSY | {"code": "invalid_operation", "retriable": False}
 LARGE: Outcome = BUSY | {"code": "too_large"}
 
 
-def settle(
-    keys: str, script: dict[str, list[Outcome]], *, repeatable: bool = False, attempts_max: int = 5
-) -> tuple[list[object], list[str], list[float]]:
-    """Answer each key with its next outcome, and return the last codes, the keys of each attempt, and the pauses."""
-    codes: list[object] = [None] * len(keys)
-    asked: list[str] = []
-    pauses: list[float] = []
-    budget = RetryBudget(Retries(attempts_max, 1.0, 4.0, 1e9), clock=lambda: 0.0, uniform=lambda: 1.0)
+class Scripted(Batch):
+    """A batch with one key for each character of a text, which answers each key with its next outcome."""
 
-    def send(positions: Sequence[int]) -> Call[Failures]:
-        asked.append("".join(keys[at] for at in positions))
-        outcomes = {at: script[keys[at]].pop(0) for at in positions}
+    def __init__(self, keys: str, script: dict[str, list[Outcome]], repeatable: bool, attempts_max: int) -> None:
+        super().__init__(CallLimits(CallSettings()), len(keys))
+        self._limits._budget = RetryBudget(Retries(attempts_max, 1.0, 4.0, 1e9), lambda: 0.0, lambda: 1.0)
+        self._keys, self._script, self._repeatable = keys, script, repeatable
+        self.codes: list[object] = [None] * len(keys)
+        self.asked: list[str] = []
+
+    def _send(self, positions: Sequence[int]) -> Call[Failures]:
+        self.asked.append("".join(map(self._key, positions)))
+        outcomes = {at: self._script[self._key(at)].pop(0) for at in positions}
         for at, outcome in outcomes.items():
-            codes[at] = outcome["code"]
+            self.codes[at] = outcome["code"]
         yield from ()
         return {at: outcome for at, outcome in outcomes.items() if outcome["code"]}
 
-    def pause(retry_after_s: float | None, reason: str) -> Call[bool]:
-        seconds = budget.next_pause_s(retry_after_s)
-        if seconds is not None:
-            yield Pause(seconds, reason)
-        return seconds is not None
+    def _fail(self, positions: Sequence[int], failure: TablesideError) -> Failures:
+        raise AssertionError(positions)
 
-    call = send_with_retries(len(keys), send, keys.__getitem__, lambda _: repeatable, pause)
-    for step in call:
+    def _key(self, position: int) -> str:
+        return self._keys[position]
+
+    def _is_repeatable(self, position: int) -> bool:
+        return self._repeatable
+
+
+def settle(
+    keys: str, script: dict[str, list[Outcome]], *, repeatable: bool = False, attempts_max: int = 5
+) -> tuple[list[object], list[str], list[float]]:
+    """Return the last codes, the keys of each attempt, and the pauses."""
+    batch = Scripted(keys, script, repeatable, attempts_max)
+    pauses: list[float] = []
+    for step in batch.send_all():
         assert isinstance(step, Pause)
         pauses.append(step.seconds)
-    return codes, asked, pauses
+    return batch.codes, batch.asked, pauses
 
 
 def test_only_retriable_operations_are_retried() -> None:

@@ -3,7 +3,7 @@
 import pyarrow as pa
 from hypothesis import given, strategies as st
 
-from tableside_client.chunks import ChunkSize, chunks
+from tableside_client.arrow_table import ChunkSize, chunks
 
 
 def batch(start: int, count: int) -> pa.RecordBatch:

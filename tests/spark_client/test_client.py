@@ -17,11 +17,11 @@ from servers.process import free_port
 from support.running import Service
 from tableside_client import Client
 from tableside_client.arrow_table import read_stream, stream_bytes
-from tableside_client.connection import Connection
 from tableside_client.credential import REFRESH_INTERVAL_S, Credential, CredentialError, RefreshingToken
 from tableside_client.errors import UNREACHABLE
 from tableside_client.retries import Retries
 from tableside_spark import TableError
+from tableside_spark.executor.task_client import Connection
 
 pytestmark = pytest.mark.server
 

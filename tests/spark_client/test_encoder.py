@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tableside_client.connection import Connection
 from tableside_client.table_schema import TableSchema
 from tableside_spark.datasource.options import TableOptions
 from tableside_spark.datasource.writers import Encoder
+from tableside_spark.executor.task_client import Connection
 
 INVALID = pa.array([b"a", b"\xff", b"\xfe"], pa.binary()).view(pa.string())
 VALID = pa.array(["{}"] * 3)

@@ -4,7 +4,7 @@ import pytest
 
 from spark_client.kafka_placement.keys import placed
 from tableside_spark import default_partition
-from tableside_spark.partitioning.partitioner import murmur2
+from tableside_spark.partitioning import murmur2
 
 
 def test_500_keys_have_the_partitions_of_kafkas_producer() -> None:

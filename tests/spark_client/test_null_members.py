@@ -9,13 +9,13 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from support.running import Service
 from tableside_client import Client
-from tableside_client.chunks import ChunkSize
-from tableside_client.connection import Connection
+from tableside_client.arrow_table import ChunkSize
 from tableside_client.json_reader import ROWS_MIN
 from tableside_client.table_schema import TableSchema
 from tableside_spark.datasource.options import ReadOptions, TableOptions
 from tableside_spark.datasource.reader import Decoder, PageScan, TableReader
 from tableside_spark.executor.lookup_task import FoundValues, LookupTask, json_reader
+from tableside_spark.executor.task_client import Connection
 
 TABLE = "null_members"
 MEMBERS = [StructField("n", LongType()), StructField("Rare", LongType()), StructField("rare", LongType())]

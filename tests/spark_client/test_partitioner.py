@@ -11,8 +11,7 @@ import pytest
 from pyspark import cloudpickle
 
 from tableside_spark import DEFAULT, DefaultPartitioner, StreamPartitioner
-from tableside_spark.partitioning.partition_task import PartitionTask
-from tableside_spark.partitioning.partitioner import partition_function
+from tableside_spark.partitioning import PartitionTask, partition_function
 
 
 def lists_of(*answers: Any) -> Any:
@@ -97,7 +96,7 @@ def test_a_partitioner_works_without_spark() -> None:
         "import sys, tableside_spark as t; t.DefaultPartitioner().partitions('t', 'k', None, 3); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert "tableside_spark.partitioning.partitioner" in done.stdout.split()
+    assert "tableside_spark.partitioning" in done.stdout.split()
     assert "pyspark" not in done.stdout.split()
 
 

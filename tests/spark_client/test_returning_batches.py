@@ -18,8 +18,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from spark_client.sessions import jvm, stored
 from support.running import Service
 from tableside_client import Client
-from tableside_client.connection import Connection
 from tableside_spark import Table, progress
+from tableside_spark.executor.task_client import Connection
 from tableside_spark.write.query_memory import Content, MicroBatchChangedError, sequence_of
 
 pytestmark = jvm("spark")

@@ -26,8 +26,7 @@ from tableside_client.runs import EVENTS_KEY, RUNS, Run
 from tableside_spark import RunRefusedError, Table, TableWriteError, WriteSummary
 from tableside_spark.plan.rows import PreparedRows
 from tableside_spark.write import job
-from tableside_spark.write.fingerprint import TEXT_CHARACTERS_MAX, fingerprint
-from tableside_spark.write.run_memory import RunMemory
+from tableside_spark.write.run_memory import TEXT_CHARACTERS_MAX, RunMemory, fingerprint
 
 pytestmark = jvm("spark")
 

@@ -22,11 +22,11 @@ from servers.process import free_port
 from spark_client.sessions import jvm, stored
 from support.running import Service, running
 from tableside_client import TableNotFound
-from tableside_client.connection import Connection
 from tableside_client.retries import Retries
 from tableside_client.table_schema import TableSchema
 from tableside_spark import ChunkSize, Table, TableWriteError
 from tableside_spark.datasource.options import TableOptions
+from tableside_spark.executor.task_client import Connection
 from tableside_spark.write import job
 
 pytestmark = jvm("spark")

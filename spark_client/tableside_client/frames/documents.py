@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.frames.keys import check_columns
+from tableside_client.frames.kinds import check_columns
 from tableside_client.json_writer import UNWRITABLE, JsonWriter, json_kind, require_json_type
 from tableside_client.operators import EACH, OPERATORS, Column, UpdateOperator, require_operators
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from tableside_client.arrow_table import ArrowCalls, raise_first_failure
 from tableside_client.calls import Call
-from tableside_client.frames.keys import FrameKeys, key_names
-from tableside_client.frames.kinds import kind_named, kind_of, plain, require_unique
+from tableside_client.frame_methods import REQUESTS_IN_FLIGHT_MAX, Plan
+from tableside_client.frames.kinds import FrameKeys, key_names, kind_named, kind_of, plain, require_unique
 from tableside_client.frames.schemas import FrameSchema, SchemaInference, arrow_schema, value_reader
 from tableside_client.json_reader import (
     MismatchError,
@@ -19,7 +19,6 @@ from tableside_client.json_reader import (
 )
 from tableside_client.key_columns import distinct_keys
 from tableside_client.paths import given, names as checked_names
-from tableside_client.plans import REQUESTS_IN_FLIGHT_MAX, Plan
 from tableside_client.table_calls import TableCalls
 from tableside_client.table_schema import PARTITION_COLUMN, TableSchema
 

@@ -7,17 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.arrow_table import ArrowCalls
+from tableside_client.arrow_table import ArrowCalls, ChunkSize, chunks
 from tableside_client.calls import Call
-from tableside_client.chunks import ChunkSize, chunks
 from tableside_client.errors import FrameWriteError, TableNotFound, TablesideError, ends_load, error
+from tableside_client.frame_methods import Plan
 from tableside_client.frames.documents import RowDocuments, object_pieces, update_pieces
-from tableside_client.frames.keys import FrameKeys, check_columns, key_names
-from tableside_client.frames.kinds import FrameKind, kind_of
+from tableside_client.frames.kinds import FrameKeys, FrameKind, check_columns, key_names, kind_of
 from tableside_client.json_batch import WRITER_CHARACTERS_MAX
 from tableside_client.key_columns import distinct_keys, invalid_utf8, orders
 from tableside_client.operators import Column
-from tableside_client.plans import Plan
+from tableside_client.paths import given
 from tableside_client.table_calls import TableCalls, Update
 from tableside_client.table_schema import TableSchema
 
@@ -212,7 +211,7 @@ class FrameRows:
         if self._is_stopped:
             return None
         try:
-            outcomes = yield from self._calls.batch(piece, op=op, writer=writer)
+            outcomes = yield from self._calls.batch(piece, **given(op=op, writer=writer))
         except TablesideError as failure:
             if not self._has_answer:
                 raise

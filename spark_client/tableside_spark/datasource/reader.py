@@ -11,13 +11,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tableside_client.arrow_table import ArrowTable, raise_first_failure
-from tableside_client.connection import shared_client
 from tableside_client.json_reader import JsonReader, MismatchError, NullMembers, OnMismatch, key_text, mismatch
 from tableside_client.key_columns import key_column
 from tableside_client.table_schema import PARTITION_COLUMN, wire_keys
 from tableside_spark.datasource.options import Columns, ReadOptions, TableOptions
 from tableside_spark.executor.lookup_task import json_reader
-from tableside_spark.executor.task_client import TaskWaits, one_generation, read_ahead
+from tableside_spark.executor.task_client import TaskWaits, one_generation, read_ahead, shared_client
 from tableside_spark.versions import arrow_schema
 
 

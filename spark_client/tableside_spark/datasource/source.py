@@ -17,8 +17,7 @@ from tableside_spark.datasource.options import (
     parse_read_options,
     text_field,
 )
-from tableside_spark.datasource.overwriting import OverwritingWriter, ReplacingWriter
-from tableside_spark.datasource.writers import PutSender, TableWriter
+from tableside_spark.datasource.writers import OverwritingWriter, PutSender, ReplacingWriter, TableWriter
 from tableside_spark.versions import require
 
 if TYPE_CHECKING:

@@ -10,14 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructField, StructType
 
-from tableside_client.arrow_table import raise_first_failure
-from tableside_client.chunks import ChunkSize, chunks
-from tableside_client.connection import Connection
+from tableside_client.arrow_table import ChunkSize, chunks, raise_first_failure
 from tableside_client.json_reader import JsonReader, NullMembers, OnMismatch, mismatch, unreadable
 from tableside_client.key_columns import distinct_keys, invalid_utf8, key_column
 from tableside_spark.executor.operation_batch import GENERATION, PARTITION, partition_lists
 from tableside_spark.executor.remembered_values import KeyMemory, PlannedKeys, RememberedLimits
-from tableside_spark.executor.task_client import TaskClient, one_generation
+from tableside_spark.executor.task_client import Connection, TaskClient, one_generation
 from tableside_spark.versions import arrow_schema, parse_variant
 
 

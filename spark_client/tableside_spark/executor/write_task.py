@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.chunks import ChunkSize, chunks
-from tableside_client.connection import Connection
+from tableside_client.arrow_table import ChunkSize, chunks
 from tableside_client.errors import TableError
 from tableside_spark.executor.operation_batch import (
     DELETE,
@@ -29,7 +28,7 @@ from tableside_spark.executor.operation_batch import (
     reset_mask,
     rounds,
 )
-from tableside_spark.executor.task_client import TaskClient
+from tableside_spark.executor.task_client import Connection, TaskClient
 
 CODE = "__code"
 DETAIL = "__detail"

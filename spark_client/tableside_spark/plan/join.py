@@ -11,7 +11,6 @@ from pyspark.sql import (
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from tableside_client.connection import Connection, shared_client
 from tableside_client.json_reader import OnMismatch, require_known
 from tableside_client.paths import joined
 from tableside_client.table_schema import TableSchema, wire_keys
@@ -24,7 +23,7 @@ from tableside_spark.executor.lookup_task import (
     member_column,
 )
 from tableside_spark.executor.operation_batch import GENERATION
-from tableside_spark.plan.concurrency import divide_in_flight
+from tableside_spark.executor.task_client import Connection, shared_client
 from tableside_spark.plan.frames import (
     check_key_columns,
     map_arrow,
@@ -34,7 +33,7 @@ from tableside_spark.plan.frames import (
     with_strings,
 )
 from tableside_spark.plan.routing import TableRouting
-from tableside_spark.plan.table_schema import Target, fetch_table_schema
+from tableside_spark.plan.target import Target, divide_in_flight, fetch_table_schema
 
 HOW = {
     "left": "left",

@@ -20,8 +20,7 @@ from pyspark.sql.types import ArrayType, ByteType, IntegerType, LongType, NullTy
 from tableside_client.key_columns import comparable
 from tableside_client.table_schema import TableSchema, wire_keys
 from tableside_spark.executor.operation_batch import NO_PARTITION, PARTITION
-from tableside_spark.partitioning.partition_task import PartitionTask, range_error_text
-from tableside_spark.partitioning.partitioner import default_partition, partition_function
+from tableside_spark.partitioning import PartitionTask, default_partition, partition_function, range_error_text
 from tableside_spark.plan.frames import (
     named_column,
     quoted,

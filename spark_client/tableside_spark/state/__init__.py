@@ -5,9 +5,8 @@ Spark's driver and executors.
 """
 
 from tableside_spark.state.delete import Progress
-from tableside_spark.state.description import Contents, Query, Snapshot, Store, Version
 from tableside_spark.state.inspect import QueryNotFound, State, export
-from tableside_spark.state.records import Place
+from tableside_spark.state.records import Contents, Place, Query, Snapshot, Store, Version
 from tableside_spark.state.session_config import JarNotFound, configure, jar_path, settings
 
 __all__ = [

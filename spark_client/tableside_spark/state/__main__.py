@@ -14,9 +14,8 @@ from tableside_client.credential import CredentialError
 from tableside_client.errors import TableError
 from tableside_client.tls import TlsFileError
 from tableside_spark.state.delete import Progress
-from tableside_spark.state.description import Contents, Query
 from tableside_spark.state.inspect import QueryNotFound, State
-from tableside_spark.state.records import Place
+from tableside_spark.state.records import Contents, Place, Query
 from tableside_spark.state.session_config import BOUNDS, JarNotFound, Options, jar_path, settings
 
 URL_VARIABLE = "TABLESIDE_URL"

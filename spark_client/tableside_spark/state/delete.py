@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tableside_spark.state import records as layout
-from tableside_spark.state.description import Query
-from tableside_spark.state.records import GROUP_CHUNKS, Key, Place, Records, VersionAttempts
+from tableside_spark.state.records import GROUP_CHUNKS, Key, Place, Query, Records, VersionAttempts
 
 GROUPS_AT_ONCE = 12
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from tableside_client import Client
 from tableside_spark.state import records as layout
 from tableside_spark.state.delete import ReportProgress, delete_query
-from tableside_spark.state.description import Contents, Query, Snapshot, Version
-from tableside_spark.state.records import Key, Place, Records, VersionAttempts
+from tableside_spark.state.records import Contents, Key, Place, Query, Records, Snapshot, Version, VersionAttempts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

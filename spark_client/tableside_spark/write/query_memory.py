@@ -21,9 +21,9 @@ from pyspark.sql import (
     functions as F,  # noqa: N812 - its name everywhere
 )
 
-from tableside_client.connection import Connection, shared_client
 from tableside_client.errors import PreconditionFailed, RecordNotFound, TableError, TableNotFound
 from tableside_client.runs import RUNS
+from tableside_spark.executor.task_client import Connection, shared_client
 from tableside_spark.plan.frames import is_remote
 
 TAIL_BYTES_MAX = 2**20

@@ -17,9 +17,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tableside_client import json_batch
-from tableside_client.connection import Connection
 from tableside_client.json_batch import TokenArgument as TokenArgument
 from tableside_spark.executor.operation_batch import PART, RESET, Token
+from tableside_spark.executor.task_client import Connection
 from tableside_spark.plan.frames import is_remote
 from tableside_spark.write.query_memory import Checkpoint, Content, sequence_of
 

@@ -1,10 +1,16 @@
-"""The interface for custom partitioners, and Kafka's default partitioner. Independent of Spark and Arrow."""
+"""Partitions of records: the interface for custom partitioners, Kafka's default, and their Arrow task on executors."""
 
 import warnings
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from enum import Enum
+from operator import index
 from struct import iter_unpack
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
+
+import pyarrow as pa
+
+from tableside_client.json_writer import in_utc
 
 
 class Routing(Enum):
@@ -134,3 +140,60 @@ def murmur2(data: bytes) -> int:
         state = (state ^ int.from_bytes(data[whole:], "little")) * _FACTOR & _WORD
     state = (state ^ state >> 13) * _FACTOR & _WORD
     return state ^ state >> 15
+
+
+PARTITIONS = pa.list_(pa.int32())
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTask:
+    """Applies a partitioner to the records of a topic, or of a table, whose name then replaces the topic's.
+
+    Error messages begin with `where`.
+    """
+
+    partitioning: PartitionFunction
+    topic: str
+    num_partitions: int
+    where: str
+
+    def __call__(self, keys: pa.Array, values: pa.Array) -> pa.Array:
+        """Return the partitions of every record. An exception of the partitioner fails the task."""
+        topic, count, call = self.topic, self.num_partitions, self.partitioning
+        pairs = zip(self._for_python(keys), self._for_python(values), strict=True)
+        results = (call(topic, key, value, count) for key, value in pairs)
+        return pa.array([self._listed(result) for result in results], PARTITIONS)
+
+    def _for_python(self, column: pa.Array) -> list[Any]:
+        try:
+            values: list[Any] = in_utc(column).to_pylist()
+        except OverflowError as error:
+            raise ValueError(
+                f"{self.where}: a partitioner cannot receive a time outside of the years 1 to 9999 in UTC"
+            ) from error
+        return values
+
+    def _listed(self, result: Partitions) -> list[int] | list[None] | None:
+        if result is None or result is BROADCAST:
+            return None
+        if result is DEFAULT:
+            return [None]
+        if result is DROP:
+            return []
+        if not isinstance(result, list | tuple | set | frozenset | range):
+            kind = type(result).__name__
+            raise TypeError(f"{self.where}: a partitioner returns a list, BROADCAST, DROP or DEFAULT, not {kind}")
+        return [self._checked(partition) for partition in result]
+
+    def _checked(self, partition: object) -> int:
+        if isinstance(partition, bool) or not isinstance(partition, SupportsIndex):
+            raise TypeError(f"{self.where}: a partition is an int, not {type(partition).__name__}")
+        found = index(partition)
+        if not -1 <= found < self.num_partitions:
+            raise ValueError(f"{range_error_text(self.where, self.num_partitions)} {found}")
+        return found
+
+
+def range_error_text(where: str, num_partitions: int) -> str:
+    """Return the beginning of the error message for invalid partitions. The caller appends them."""
+    return f"{where}: partitions are 0 to {num_partitions - 1}, or -1 alone for all of them; a record is for"
