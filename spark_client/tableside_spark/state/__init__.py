@@ -4,9 +4,8 @@ Importing this package does not require Spark. The state store provider is writt
 Spark's driver and executors.
 """
 
-from tableside_spark.state.delete import Progress
 from tableside_spark.state.inspect import QueryNotFound, State, export
-from tableside_spark.state.records import Contents, Place, Query, Snapshot, Store, Version
+from tableside_spark.state.records import Contents, Place, Progress, Query, Snapshot, Store, Version
 from tableside_spark.state.session_config import JarNotFound, configure, jar_path, settings
 
 __all__ = [

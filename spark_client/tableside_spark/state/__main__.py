@@ -13,9 +13,8 @@ from tableside_client import Client
 from tableside_client.credential import CredentialError
 from tableside_client.errors import TableError
 from tableside_client.tls import TlsFileError
-from tableside_spark.state.delete import Progress
 from tableside_spark.state.inspect import QueryNotFound, State
-from tableside_spark.state.records import Contents, Place, Query
+from tableside_spark.state.records import Contents, Place, Progress, Query
 from tableside_spark.state.session_config import BOUNDS, JarNotFound, Options, jar_path, settings
 
 URL_VARIABLE = "TABLESIDE_URL"
@@ -64,8 +63,6 @@ def _parser() -> argparse.ArgumentParser:
     parsers["show"].add_argument("--versions", action="store_true", help="list each version, not only their number")
     parsers["move"].add_argument("checkpoint", metavar="CHECKPOINT")
     parsers["delete"].add_argument("--yes", action="store_true", help="do not ask")
-    scan = "also scan for records of writers considered dead; default: if the scan reads only the query's records"
-    parsers["delete"].add_argument("--scan", action=argparse.BooleanOptionalAction, default=None, help=scan)
     parsers["settings"].add_argument("--memory", choices=["all", "bounded"])
     for name in BOUNDS:
         parsers["settings"].add_argument(_option(name), type=int if name.endswith("_max") else float, metavar="N")
@@ -142,7 +139,7 @@ def _delete(args: argparse.Namespace) -> int:
         def report(progress: Progress) -> None:
             print(f"{progress.place or 'the query'}: {progress.removed} records removed", file=sys.stderr)
 
-        removed = state.delete(query.id, report, scan=args.scan)
+        removed = state.delete(query.id, report)
     print(f"{query.id}: {removed} records removed")
     return 0
 

@@ -1,12 +1,21 @@
 """Inspect the query state in a table, with every store, and read a version of it as a DataFrame."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, Self
 
 from tableside_client import Client
 from tableside_spark.state import records as layout
-from tableside_spark.state.delete import ReportProgress, delete_query
-from tableside_spark.state.records import Contents, Key, Place, Query, Records, Snapshot, Version, VersionAttempts
+from tableside_spark.state.records import (
+    Contents,
+    Key,
+    Place,
+    Progress,
+    Query,
+    Records,
+    Snapshot,
+    Version,
+    VersionAttempts,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,8 +75,8 @@ class State:
         versions: list[Version] = []
         snapshots: list[Snapshot] = []
         for block in layout.attempt_blocks(self._records, place, floor):
-            versions += self._versions(place, block.attempts)
-            snapshots += self._snapshots(place, block.attempts)
+            versions += self._versions(place, block)
+            snapshots += self._snapshots(place, block)
         return Contents(place, floor, tuple(versions), tuple(snapshots))
 
     def move(self, query: str, checkpoint: str) -> None:
@@ -84,21 +93,26 @@ class State:
         """
         self._records.update(layout.description_key(self.query(query).id), {"$set": {"checkpoint": checkpoint}})
 
-    def delete(self, query: str, tell: ReportProgress | None = None, *, scan: bool | None = None) -> int:
+    def delete(self, query: str, tell: Callable[[Progress], object] | None = None) -> int:
         """Remove all records of a query, and return their number.
 
         The query must not run. An interrupted deletion can be repeated.
 
         Args:
             query: The query's id.
-            tell: A function that receives a `Progress` after each request that removed records.
-            scan: Also scan each place for records below the floor, left by writers that were considered dead. Default:
-                if the table can scan a place without reading others.
+            tell: A function that receives a `Progress` after each place.
 
         Raises:
             QueryNotFound: The table has no state of this query.
         """
-        return delete_query(self._records, self.query(query), tell or (lambda _: None), scan=scan)
+        removed = 0
+        for progress in self._records.delete(self.query(query)):
+            if tell is not None and progress.removed > removed:
+                tell(progress)
+            removed = progress.removed
+        # It is registered until the end, so that a repeated deletion finds it.
+        self._records.update(layout.registration_key(query), {"$unset": [query]})
+        return removed
 
     def _versions(self, place: Place, block: list[VersionAttempts]) -> Iterator[Version]:
         """Pair each attempt with its manifest: its own, or, in checkpoint format 1, the shared one."""

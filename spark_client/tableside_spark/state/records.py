@@ -3,23 +3,16 @@
 A key consists of a place, which groups related records, and an item in it. Tables have simple or composite keys.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Self
 
 from tableside_client import Client
 from tableside_client.errors import TableError
 
-GROUP_CHUNKS = 16
-"""The number of chunks that a writer sends together. No chunk exists after a group that is entirely absent."""
-
 REGISTRATIONS = "queries"
 QUERY_ID_DIGITS = "0123456789abcdef"
 """The possible last characters of a query's id."""
-
-
-REQUEST_RECORDS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +50,10 @@ class Place:
 
     def snapshot(self, version: int, name: str) -> Key:
         """The description of a snapshot of a version."""
-        return self._at(snapshot_chunks(version, name))
-
-    def chunk(self, chunks: str, index: int) -> Key:
-        """A chunk of a delta or a snapshot."""
-        return self._at(f"{chunks}/{index:06d}")
+        return self._at(f"snapshot/{_number(version)}/{name}")
 
     def _at(self, item: str) -> Key:
         return Key(str(self), item)
-
-
-def delta_chunks(version: int, uid: str) -> str:
-    """The prefix of the items of a delta's chunks."""
-    return f"delta/{_number(version)}/{uid}"
-
-
-def snapshot_chunks(version: int, name: str) -> str:
-    """The prefix of the items of a snapshot's chunks."""
-    return f"snapshot/{_number(version)}/{name}"
 
 
 def registration_keys() -> list[Key]:
@@ -92,128 +71,8 @@ def description_key(query: str) -> Key:
     return Key(query, "query")
 
 
-def runs_key(query: str) -> Key:
-    """The record of the order of a query's runs, which checkpoint format 1 requires."""
-    return Key(query, "runs")
-
-
-def request_parts(keys: Iterable[Key]) -> Iterator[list[Key]]:
-    """Yield keys in order, in lists that fit in one request."""
-    left = iter(keys)
-    while part := list(islice(left, REQUEST_RECORDS_MAX)):
-        yield part
-
-
 def _number(version: int) -> str:
     return f"{version:020d}"
-
-
-KEYS_ONLY = ("uid",)
-"""A member that is short or absent, for scans that need only keys."""
-
-
-class Records:
-    """The records of one table. Requests are limited in size, and retried by the client."""
-
-    def __init__(self, client: Client, table: str) -> None:
-        self._table = client.table(table)
-        self._fields = 0
-
-    def get(self, keys: Sequence[Key], fields: Sequence[str] | None = None) -> list[dict[str, Any] | None]:
-        """Return the value of each key in order, limited to `fields`, or None if there is no record."""
-        found: dict[Any, dict[str, Any]] = {}
-        for part in request_parts(keys):
-            found |= self._table.get_many(map(self._stored_key, part), fields=fields)
-        return [found.get(self._stored_key(key)) for key in keys]
-
-    def delete(self, keys: Sequence[Key]) -> None:
-        """Remove records, request by request in the order of the keys. Absent records are not an error."""
-        for part in request_parts(keys):
-            for outcome in self._table.batch({"op": "delete", "key": self._stored_key(key)} for key in part):
-                if outcome.error is not None:
-                    raise outcome.error
-
-    def update(self, key: Key, update: Mapping[str, Any]) -> None:
-        """Apply an update, starting from `{}` if there is no record."""
-        self._table.update(self._stored_key(key), update, default={})
-
-    def scans_in_order(self) -> bool:
-        """Return whether the table can scan one place without reading others."""
-        capability = "sorted_scan" if self._key_fields() == 1 else "partition_scan"
-        return bool(self._table.describe()["capabilities"].get(capability))
-
-    def scan(self, place: str) -> Iterator[list[Key]]:
-        """Yield the keys of a place in lists."""
-        if self._key_fields() == 2:
-            keys = (Key(*record.key) for record in self._table.scan(fields=KEYS_ONLY, partition=place))
-        else:
-            found = self._table.scan(fields=KEYS_ONLY, prefix=f"{place}/")
-            keys = (Key(place, record.key.removeprefix(f"{place}/")) for record in found)
-        return request_parts(keys)
-
-    def _stored_key(self, key: Key) -> str | tuple[str, str]:
-        return f"{key.place}/{key.item}" if self._key_fields() == 1 else (key.place, key.item)
-
-    def _key_fields(self) -> int:
-        if not self._fields:
-            fields = self._table.describe()["key"]
-            if len(fields) > 2 or any(field["type"] != "string" for field in fields):
-                raise TableError(self._table.name, "unfit_table", 200, "no table for state: its keys are not strings")
-            self._fields = len(fields)
-        return self._fields
-
-
-VERSIONS_AT_ONCE = 64
-
-
-@dataclass(frozen=True, slots=True)
-class VersionAttempts:
-    """The uids of all attempts at a version, and the names of all attempts at its snapshots."""
-
-    version: int
-    uids: tuple[str, ...]
-    snapshots: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The attempts at the versions from the end of the previous block up to `end` (exclusive)."""
-
-    attempts: list[VersionAttempts]
-    end: int
-
-    @property
-    def may_continue(self) -> bool:
-        """Whether the last version of the block has attempts, so that there may be more blocks."""
-        return self.attempts[-1].version == self.end - 1
-
-
-def floor_version(floor: Mapping[str, Any] | None) -> int:
-    """Return the lowest version that may exist, given the floor record of a place."""
-    return 1 if floor is None else int(floor["version"])
-
-
-def attempt_blocks(records: Records, place: Place, start: int) -> Iterator[Block]:
-    """Yield all attempts from a version on, in blocks of versions.
-
-    Versions are started without gaps, so the last block is the first one that is not full. A deletion proceeds upwards,
-    and stores the floor before the next block.
-    """
-    while True:
-        versions = range(start, start + VERSIONS_AT_ONCE)
-        found = records.get([place.attempts(version) for version in versions])
-        attempts = [
-            VersionAttempts(version, tuple(attempt.get("uids", ())), tuple(attempt.get("snapshots", ())))
-            for version, attempt in zip(versions, found, strict=True)
-            if attempt is not None
-        ]
-        if not attempts:
-            return
-        block = Block(attempts, versions.stop)
-        yield block
-        if not block.may_continue:
-            return
-        start = versions.stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,3 +195,83 @@ class Contents:
     def snapshot_bytes(self) -> int:
         """The compressed size of the snapshots, like `delta_bytes`."""
         return sum(snapshot.bytes for snapshot in self.snapshots)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a deletion: the place that was removed last, and the number of records removed in all places."""
+
+    place: Place | None
+    removed: int
+
+
+class Records:
+    """The records of one table."""
+
+    def __init__(self, client: Client, table: str) -> None:
+        self._table = client.table(table)
+        self._fields = 0
+
+    def get(self, keys: Sequence[Key], fields: Sequence[str] | None = None) -> list[dict[str, Any] | None]:
+        """Return the value of each key in order, limited to `fields`, or None if there is no record."""
+        found = self._table.get_many(map(self._stored_key, keys), fields=fields)
+        return [found.get(self._stored_key(key)) for key in keys]
+
+    def update(self, key: Key, update: Mapping[str, Any]) -> None:
+        """Apply an update, starting from `{}` if there is no record."""
+        self._table.update(self._stored_key(key), update, default={})
+
+    def delete(self, query: Query) -> Iterator[Progress]:
+        """Delete the records of a query, place by place if keys have two parts. Yield the progress."""
+        removed, pair = 0, self._key_fields() == 2
+        for place in (*(query.places() if pair else ()), None):
+            name = query.id if place is None else str(place)
+            removed += self._table.delete_all(partition=name) if pair else self._table.delete_all(prefix=f"{name}/")
+            yield Progress(place, removed)
+
+    def _stored_key(self, key: Key) -> str | tuple[str, str]:
+        return f"{key.place}/{key.item}" if self._key_fields() == 1 else (key.place, key.item)
+
+    def _key_fields(self) -> int:
+        if not self._fields:
+            fields = self._table.describe()["key"]
+            if len(fields) > 2 or any(field["type"] != "string" for field in fields):
+                raise TableError(self._table.name, "unfit_table", 200, "no table for state: its keys are not strings")
+            self._fields = len(fields)
+        return self._fields
+
+
+VERSIONS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class VersionAttempts:
+    """The uids of all attempts at a version, and the names of all attempts at its snapshots."""
+
+    version: int
+    uids: tuple[str, ...]
+    snapshots: tuple[str, ...]
+
+
+def floor_version(floor: Mapping[str, Any] | None) -> int:
+    """Return the lowest version that may exist, given the floor record of a place."""
+    return 1 if floor is None else int(floor["version"])
+
+
+def attempt_blocks(records: Records, place: Place, start: int) -> Iterator[list[VersionAttempts]]:
+    """Yield all attempts from a version on, in blocks of versions.
+
+    Versions are started without gaps, so the last block is the first one that is not full.
+    """
+    while True:
+        versions = range(start, start + VERSIONS_AT_ONCE)
+        found = records.get([place.attempts(version) for version in versions])
+        attempts = [
+            VersionAttempts(version, tuple(attempt.get("uids", ())), tuple(attempt.get("snapshots", ())))
+            for version, attempt in zip(versions, found, strict=True)
+            if attempt is not None
+        ]
+        yield attempts
+        if not attempts or attempts[-1].version < versions[-1]:
+            return
+        start = versions.stop

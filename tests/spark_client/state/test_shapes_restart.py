@@ -19,7 +19,6 @@ from support.running import Service
 from tableside_client import Client
 from tableside_spark.state import State
 from tableside_spark.state.__main__ import main
-from tableside_spark.state.records import snapshot_chunks
 
 pytestmark = jvm("state")
 
@@ -169,8 +168,8 @@ def test_a_query_continues_without_a_lost_chunk_of_its_snapshot(
     with Client(state_service.url) as client, State(client, TABLE) as states:
         for place in states.query(query_id(trial.checkpoint(shape))).places():
             newest = states.contents(place).snapshots[-1]
-            chunk = place.chunk(snapshot_chunks(newest.number, newest.name), 0)
-            client.table(TABLE).delete([chunk.place, chunk.item])
+            snapshot = place.snapshot(newest.number, newest.name)
+            client.table(TABLE).delete([snapshot.place, f"{snapshot.item}/000000"])
     trial.files(HALF, FILES, [shape], runs)
     assert runs == oracle.asked(spark, [shape])
 

@@ -78,7 +78,7 @@ def test_removing_a_query_prints_its_progress(written: Written, capsys: pytest.C
     assert main(["delete", written.query, "--yes", "--table", written.table]) == 0
     said = capsys.readouterr()
     assert said.out == f"{written.query}: {len(written.records)} records removed\n"
-    assert f"{written.query}/0/1/default: " in said.err
+    assert (f"{written.query}/0/1/default: " if written.table == "pair" else "the query: ") in said.err
     assert written.left() == set()
 
 

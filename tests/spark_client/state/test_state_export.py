@@ -87,7 +87,7 @@ def test_a_version_is_read_as_a_frame(spark: SparkSession, counted: Counted) -> 
 
 def test_the_whole_state_of_a_query_is_removed(counted: Counted) -> None:
     there = counted.written.left()
-    assert counted.state.delete(counted.query.id, scan=False) == len(there) > 10
+    assert counted.state.delete(counted.query.id) == len(there) > 10
     assert counted.written.left() == set()
     assert counted.state.contents(next(counted.query.places())).versions == ()
 
