@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
@@ -12,7 +13,7 @@ import httpx
 from tableside_client import json_batch
 from tableside_client.address import Address
 from tableside_client.calls import Call, Calls, Pause, Run
-from tableside_client.concurrency import BATCHES_IN_FLIGHT_MAX, ThreadCoalescer, Turns
+from tableside_client.concurrency import BATCHES_IN_FLIGHT_MAX, ThreadCoalescer, Turns, read_ahead
 from tableside_client.credential import Credential
 from tableside_client.errors import LoadError, TablesideError, ends_load
 from tableside_client.frame_methods import FrameMethods
@@ -346,22 +347,18 @@ class Table(FrameMethods, GenerationMethods, Generic[V]):
             limit: The maximum number of records. Default: all.
         """
         params = scan_params(prefix, partition, split, fields, limit)
-        remaining = limit
-        ahead = ThreadPoolExecutor(1, "tableside-scan")
-        try:
-            page = ahead.submit(self._run, self._calls.page(params, None))
-            while True:
-                records, cursor = page.result()
-                records = records[:remaining]
-                remaining = None if remaining is None else remaining - len(records)
-                last = cursor is None or remaining == 0
-                if not last:
-                    page = ahead.submit(self._run, self._calls.page(params, cursor))
+        with closing(read_ahead(self._pages(params, limit))) as pages:
+            for records in pages:
                 yield from records
-                if last:
-                    return
-        finally:
-            ahead.shutdown(wait=False, cancel_futures=True)
+
+    def _pages(self, params: Mapping[str, Any], remaining: int | None) -> Generator[list[Record[V]], None, None]:
+        cursor: str | None = None
+        while True:
+            records, cursor = self._run(self._calls.page(params, cursor))
+            yield records[:remaining]
+            remaining = None if remaining is None else remaining - len(records)
+            if cursor is None or (remaining is not None and remaining <= 0):
+                return
 
     def delete_all(
         self,

@@ -1,15 +1,17 @@
-"""Concurrent calls: in order with a window, and batches of gets, turns and one event loop for callers of a client."""
+"""Concurrent calls: in order with a window, in steps of plans, and for several callers of a client."""
 
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
+from tableside_client.calls import AsyncRun, Call, Run
 from tableside_client.errors import RecordNotFound, TablesideError
 from tableside_client.json_batch import OPERATIONS_PER_REQUEST
 
@@ -43,6 +45,90 @@ def map_ordered(
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def read_ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
+    """Yield the items, which are not None, in order, and compute one item ahead of the consumer.
+
+    An error is raised in the place of its item. Closing the iterator does not wait for the item ahead. Items are
+    computed in the context of the first item's consumer, with its trace span.
+    """
+    pool, context = ThreadPoolExecutor(1, thread_name_prefix="tableside"), copy_context()
+
+    def following() -> Item | None:
+        return next(items, None)
+
+    try:
+        ahead = pool.submit(context.run, following)
+        while (item := ahead.result()) is not None:
+            ahead = pool.submit(context.run, following)
+            yield item
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+T = TypeVar("T")
+
+Plan: TypeAlias = Generator[Iterable[Call[Any]], list[Any], T]
+"""Calls that may run concurrently, step by step: it yields the calls of a step, and receives their results in order."""
+
+REQUESTS_IN_FLIGHT_MAX = 4
+"""The maximum number of concurrent calls of a plan."""
+
+
+def run_plan(plan: Plan[T], run: Run) -> T:
+    """Run a plan with threads. An error of a call ends the plan, and the calls that have not started."""
+    results: list[Any] | None = None
+    while True:
+        step = _advance(plan, results)
+        if isinstance(step, _Ended):
+            return step.result
+        results = list(map_ordered(step, run, REQUESTS_IN_FLIGHT_MAX))
+
+
+async def run_plan_async(plan: Plan[T], run: AsyncRun) -> T:
+    """Run a plan with tasks. Its own work runs in a thread. An error of a call cancels the others."""
+    results: list[Any] | None = None
+    while True:
+        step = await asyncio.to_thread(_advance, plan, results)
+        if isinstance(step, _Ended):
+            return step.result
+        results = await _run_calls(step, run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended(Generic[T]):
+    """The result of a plan."""
+
+    result: T
+
+
+def _advance(plan: Plan[T], results: list[Any] | None) -> Iterable[Call[Any]] | _Ended[T]:
+    """Return the calls of the next step, or the result of the plan: a thread cannot raise `StopIteration`."""
+    try:
+        return next(plan) if results is None else plan.send(results)
+    except StopIteration as end:
+        return _Ended(end.value)
+
+
+async def _run_calls(calls: Iterable[Call[Any]], run: AsyncRun) -> list[Any]:
+    waiting: deque[asyncio.Task[Any]] = deque()
+    results: list[Any] = []
+    iterator = iter(calls)
+    try:
+        while (call := await asyncio.to_thread(next, iterator, None)) is not None:
+            waiting.append(asyncio.create_task(run(call)))
+            if len(waiting) >= REQUESTS_IN_FLIGHT_MAX:
+                results.append(await waiting[0])
+                waiting.popleft()
+        while waiting:
+            results.append(await waiting[0])
+            waiting.popleft()
+        return results
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 class ThreadCoalescer(Generic[V]):

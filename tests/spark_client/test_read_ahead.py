@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 
-from tableside_spark.executor.task_client import read_ahead
+from tableside_client.concurrency import read_ahead
 
 WAIT_MAX_S = 10
 
@@ -43,6 +43,6 @@ def test_closing_does_not_wait_for_the_item_ahead() -> None:
     items = read_ahead(source())
     assert next(items) == 0
     assert started.wait(WAIT_MAX_S)
-    items.close()  # type: ignore[attr-defined] # it is a generator
+    items.close()
     assert not ended.is_set()
     released.set()

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tableside_client.arrow_table import ArrowCalls, raise_first_failure
 from tableside_client.calls import Call
-from tableside_client.frame_methods import REQUESTS_IN_FLIGHT_MAX, Plan
+from tableside_client.concurrency import REQUESTS_IN_FLIGHT_MAX, Plan
 from tableside_client.frames.kinds import FrameKeys, key_names, kind_named, kind_of, plain, require_unique
 from tableside_client.frames.schemas import FrameSchema, SchemaInference, arrow_schema, value_reader
 from tableside_client.json_reader import (

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from tableside_client.arrow_table import ArrowCalls, ChunkSize, chunks
 from tableside_client.calls import Call
+from tableside_client.concurrency import Plan
 from tableside_client.errors import FrameWriteError, TableNotFound, TablesideError, ends_load, error
-from tableside_client.frame_methods import Plan
 from tableside_client.frames.documents import RowDocuments, object_pieces, update_pieces
 from tableside_client.frames.kinds import FrameKeys, FrameKind, check_columns, key_names, kind_of
 from tableside_client.json_batch import WRITER_CHARACTERS_MAX

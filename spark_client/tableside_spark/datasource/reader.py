@@ -11,12 +11,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tableside_client.arrow_table import ArrowTable, raise_first_failure
+from tableside_client.concurrency import read_ahead
 from tableside_client.json_reader import JsonReader, MismatchError, NullMembers, OnMismatch, key_text, mismatch
 from tableside_client.key_columns import key_column
 from tableside_client.table_schema import PARTITION_COLUMN, wire_keys
 from tableside_spark.datasource.options import Columns, ReadOptions, TableOptions
 from tableside_spark.executor.lookup_task import json_reader
-from tableside_spark.executor.task_client import TaskWaits, one_generation, read_ahead, shared_client
+from tableside_spark.executor.task_client import one_generation, shared_client
 from tableside_spark.versions import arrow_schema
 
 
@@ -161,11 +162,9 @@ class TableReader(DataSourceReader):
     def read(self, partition: PageScan | KeyLookup) -> Iterator[pa.RecordBatch]:  # type: ignore[override] # our own partitions
         """Read the records of a task."""
         pages = self._scan(partition) if isinstance(partition, PageScan) else self._look_up(partition)
-        waits = TaskWaits(shared_client(self._target.connection))
-        pages = waits.logged(self._target.table, read_ahead(pages))
         try:
             with one_generation():
-                yield from self._decoded(pages)
+                yield from self._decoded(read_ahead(pages))
         except MismatchError as error:
             # Spark prints the traceback, which adds nothing.
             raise error.with_traceback(None) from None

@@ -140,7 +140,7 @@ class PutSender:
         encoded = map_ordered(chunks(rows, concurrency(limits, TASKS, TASKS, ChunkSize()).chunk), self._encode, 2)
         # One request at a time, while the next chunk is encoded: two could apply the rows of a key in either order.
         sent = (self._send(client, number, first, *chunk) for number, chunk in enumerate(encoded))
-        return CommitMessage(sum(client.waits.logged(self.target.table, sent)))
+        return CommitMessage(sum(sent))
 
     def _encode(self, chunk: pa.RecordBatch) -> tuple[pa.Table, int]:
         return _last_put_per_key(self.encoder.encode(chunk)), chunk.num_rows

@@ -115,7 +115,7 @@ class LookupTask:
         looked_up = client.map(planned, partial(self._look_up, client))
         nulls = NullMembers(self.table, self.values.names)
         with one_generation():
-            for found in client.waits.logged(self.table, looked_up):
+            for found in looked_up:
                 yield self._join(nulls, *found)
         nulls.log()
 

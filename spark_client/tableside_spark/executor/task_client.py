@@ -1,12 +1,9 @@
 """The client of a process of Spark, and what a task adds: requests in flight, waits for retries, and threads."""
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -66,18 +63,15 @@ Result = TypeVar("Result")
 
 
 class TaskClient:
-    """The shared client, with an adaptive number of requests in flight. Thread-safe.
-
-    Attributes:
-        waits: The time that the task waits for retries.
-    """
+    """The shared client, with an adaptive number of requests in flight. Thread-safe."""
 
     def __init__(self, connection: Connection, table: str, in_flight_max: int) -> None:
-        client = shared_client(connection)
-        self._table = client.arrow_table(table)
+        self._client = shared_client(connection)
+        self._table = self._client.arrow_table(table)
         self._in_flight_max = in_flight_max
         self._window = RequestWindow(in_flight_max)
-        self.waits = TaskWaits(client)
+        self._lock = threading.Lock()
+        self._taken_s = self._client.waited_s
 
     def map(self, items: Iterable[Item], call: Callable[[Item], Result]) -> Iterator[Result]:
         """Yield `call(item)` in order, for as many items at a time as the window of requests allows."""
@@ -86,6 +80,16 @@ class TaskClient:
     def batch(self, operations: pa.Table, **options: Any) -> pa.Table:
         """Send operations as `ArrowTable.batch` does, and adapt the window."""
         return self._table.batch(operations, window=self._window, **options)
+
+    def take_waited_ms(self) -> int:
+        """Return the milliseconds waited for retries since the last call, or since the start of the task.
+
+        Tasks of one Python worker run one after the other, so a worker's client serves one task at a time.
+        """
+        with self._lock:
+            waited_ms = int((self._client.waited_s - self._taken_s) * 1000)
+            self._taken_s += waited_ms / 1000
+            return waited_ms
 
 
 @contextmanager
@@ -97,57 +101,3 @@ def one_generation() -> Iterator[None]:
         advice = "A query reads one generation: create its DataFrame again, or raise the table's generations_kept"
         detail = f"{error.detail}. {advice}"
         raise GenerationNotFound(error.table, error.code, error.status, detail) from None
-
-
-REPORT_MIN_S = 1.0
-"""A shorter wait of a whole task is not logged."""
-
-log = logging.getLogger(__name__)
-
-
-class TaskWaits:
-    """Measures the waits of a client during a task. Thread-safe.
-
-    Tasks of one Python worker run one after the other, so a worker's client serves one task at a time.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._lock = threading.Lock()
-        self._taken_s = client.waited_s
-
-    def take_ms(self) -> int:
-        """Return the milliseconds waited since the last call, or since the start of the task."""
-        with self._lock:
-            waited_ms = int((self._client.waited_s - self._taken_s) * 1000)
-            self._taken_s += waited_ms / 1000
-            return waited_ms
-
-    def logged(self, table: str, results: Iterator[Result]) -> Iterator[Result]:
-        """Yield the results of the task, and log its waits at its end."""
-        try:
-            yield from results
-        finally:
-            waited_s = self.take_ms() / 1000
-            if waited_s >= REPORT_MIN_S:
-                log.warning("table %s: the task waited %.1f s for retries", table, waited_s)
-
-
-def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """Yield the items, which are not None, in order, and compute one item ahead of the consumer.
-
-    An error is raised in the place of its item. Closing the iterator does not wait for the item ahead. Items are
-    computed in the context of the first item's consumer, with its trace span.
-    """
-    pool, context = ThreadPoolExecutor(1, thread_name_prefix="tableside"), copy_context()
-
-    def following() -> Item | None:
-        return next(items, None)
-
-    try:
-        ahead = pool.submit(context.run, following)
-        while (item := ahead.result()) is not None:
-            ahead = pool.submit(context.run, following)
-            yield item
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)

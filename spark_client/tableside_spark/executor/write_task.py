@@ -98,7 +98,7 @@ class WriteTask:
             state.has_failed = True
         if later_parts:
             state.stopped.add(failed, CODE, DETAIL, RETRIABLE)
-        return self._report(failed, _counts(outcomes) | {"waited_ms": state.client.waits.take_ms()})
+        return self._report(failed, _counts(outcomes) | {"waited_ms": state.client.take_waited_ms()})
 
     def _with_outcomes(self, state: "_TaskState", operations: pa.Table, token: Token | None) -> pa.Table:
         """Send the valid operations, and return all of them with `CODE`, `DETAIL` and the counted columns."""

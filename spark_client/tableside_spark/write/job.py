@@ -16,7 +16,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from tableside_client.generations import require_records
 from tableside_client.table_schema import ServiceLimits
 from tableside_spark.executor.operation_batch import ROWS, Token, internal
-from tableside_spark.executor.task_client import REPORT_MIN_S, Connection, shared_client
+from tableside_spark.executor.task_client import Connection, shared_client
 from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, RETRIABLE, WriteSpec, WriteTask
 from tableside_spark.plan.frames import is_remote, map_arrow, quoted
 from tableside_spark.plan.rows import PreparedRows
@@ -30,6 +30,9 @@ REQUEST_CODES = (
     "generation_not_found", "generation_sealed",
 )  # fmt: skip
 """The codes of failures that are not caused by a row. They fail a write like temporary failures do."""
+
+REPORT_MIN_S = 1.0
+"""Shorter waits of all tasks are not logged."""
 
 log = logging.getLogger(__name__)
 
