@@ -9,8 +9,7 @@ from tableside_client.arrow_table import ChunkSize
 from tableside_client.credential import Credential
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls
-from tableside_spark.executor.task_client import Connection
-from tableside_spark.plan.target import Target, fetch_table_schema
+from tableside_spark.executor.task_client import Connection, Target, fetch_table_schema
 from tableside_spark.write.summary import WriteStats, WriteSummary, WriteTotals
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 
 from tableside_client.arrow_table import ChunkSize
 from tableside_client.table_schema import ServiceLimits
-from tableside_spark.plan.target import JOB_SHARE, concurrency
+from tableside_spark.plan.concurrency import JOB_SHARE, concurrency
 
 some = st.integers(1, 200_000)
 

@@ -12,9 +12,8 @@ from tableside_client.credential import Credential
 from tableside_client.json_reader import OnMismatch, require_known
 from tableside_client.table_schema import PARTITION_COLUMN, TableSchema, wire_keys
 from tableside_client.tls import Tls
-from tableside_spark.executor.task_client import Connection
+from tableside_spark.executor.task_client import Connection, fetch_table_schema
 from tableside_spark.plan.expiry import ExpiryArgument, require_one
-from tableside_spark.plan.target import fetch_table_schema
 
 _FILE_OPTIONS = {"token_file", "ca_file", "certificate_file", "key_file"}
 _TABLE_OPTIONS = {

@@ -27,10 +27,10 @@ from tableside_client.table_schema import PARTITION_COLUMN
 from tableside_spark.datasource.options import Columns, Expiry, TableOptions, require_column
 from tableside_spark.executor.operation_batch import Token, partition_lists, ttls
 from tableside_spark.executor.task_client import TaskClient
+from tableside_spark.plan.concurrency import concurrency
 from tableside_spark.plan.expiry import require_expiry_type
 from tableside_spark.plan.json_columns import has_type, require_json_type
 from tableside_spark.plan.sequences import require_sequence_type
-from tableside_spark.plan.target import concurrency
 from tableside_spark.versions import VariantType
 
 

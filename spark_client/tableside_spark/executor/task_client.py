@@ -1,4 +1,4 @@
-"""The client of a process of Spark, and what a task adds: requests in flight, waits for retries, and threads."""
+"""The table and the connection of a job, the client of a process, and its use by one Spark task."""
 
 import os
 import threading
@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from tableside_client import Client
+from tableside_client.arrow_table import ChunkSize
 from tableside_client.concurrency import map_ordered
 from tableside_client.credential import Credential
-from tableside_client.errors import GenerationNotFound
+from tableside_client.errors import GenerationNotFound, TableError
 from tableside_client.retries import DEFAULT_RETRIES, RequestWindow, Retries
+from tableside_client.table_schema import TableSchema
 from tableside_client.tls import Tls
 
 
@@ -56,6 +58,32 @@ def shared_client(connection: Connection) -> Client:
         if cache_key not in _shared:
             _shared[cache_key] = connection.open()
         return _shared[cache_key]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table as `Table` describes it: the connection, the name, and the limits on requests."""
+
+    connection: Connection
+    table: str
+    in_flight_max: int
+    chunk: ChunkSize
+
+
+def fetch_table_schema(connection: Connection, table: str, *, must_exist: bool = False) -> TableSchema:
+    """Fetch the schema of a table.
+
+    For a table that does not exist yet, return the defaults, because the first write may create it, or raise
+    `TableError` if it must exist.
+    """
+    with connection.open() as client:
+        try:
+            description = client.table(table).describe()
+        except TableError as error:
+            if must_exist or error.code != "table_not_found":
+                raise
+            return TableSchema()
+    return TableSchema.from_description(description)
 
 
 Item = TypeVar("Item")

@@ -23,7 +23,8 @@ from tableside_spark.executor.lookup_task import (
     member_column,
 )
 from tableside_spark.executor.operation_batch import GENERATION
-from tableside_spark.executor.task_client import Connection, shared_client
+from tableside_spark.executor.task_client import Connection, Target, fetch_table_schema, shared_client
+from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.frames import (
     check_key_columns,
     map_arrow,
@@ -33,7 +34,6 @@ from tableside_spark.plan.frames import (
     with_strings,
 )
 from tableside_spark.plan.routing import TableRouting
-from tableside_spark.plan.target import Target, divide_in_flight, fetch_table_schema
 
 HOW = {
     "left": "left",

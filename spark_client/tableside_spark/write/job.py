@@ -16,11 +16,11 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from tableside_client.generations import require_records
 from tableside_client.table_schema import ServiceLimits
 from tableside_spark.executor.operation_batch import ROWS, Token, internal
-from tableside_spark.executor.task_client import Connection, shared_client
+from tableside_spark.executor.task_client import Connection, Target, shared_client
 from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, RETRIABLE, WriteSpec, WriteTask
+from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.frames import is_remote, map_arrow, quoted
 from tableside_spark.plan.rows import PreparedRows
-from tableside_spark.plan.target import Target, divide_in_flight
 from tableside_spark.write.failures import OnError, failed_rows, outcome_columns, put_dead_letters
 from tableside_spark.write.summary import TableWriteError, WriteSummary, WriteTotals, failure_groups, rerun_advice
 

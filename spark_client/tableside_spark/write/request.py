@@ -11,7 +11,7 @@ from tableside_client.json_writer import Decimals
 from tableside_client.runs import RUNS, Run
 from tableside_client.table_schema import TableSchema, wire_keys
 from tableside_spark.executor.operation_batch import PARTITION, KeyColumns, internal
-from tableside_spark.executor.task_client import shared_client
+from tableside_spark.executor.task_client import Target, shared_client
 from tableside_spark.executor.write_task import WriteSpec
 from tableside_spark.plan.expiry import ExpiresAt, TtlS, checked_ttl_s
 from tableside_spark.plan.frames import require_unique_names
@@ -19,7 +19,6 @@ from tableside_spark.plan.json_columns import Nulls
 from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.rows import OrderBy, PreparedRows, WriteOptions, delete_condition
 from tableside_spark.plan.sequences import SequenceBy
-from tableside_spark.plan.target import Target
 from tableside_spark.write import job
 from tableside_spark.write.failures import OUTCOME_COLUMNS, DeadLetterTable, OnError
 from tableside_spark.write.job import WriteJob, WriteRun

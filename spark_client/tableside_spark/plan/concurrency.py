@@ -1,4 +1,4 @@
-"""A table as `Table` describes it, its schema, and the requests in flight of a job, divided among its tasks."""
+"""Divide the requests in flight of a job among its tasks, within the limits of the service."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,37 +10,9 @@ from pyspark.sql import (
 )
 
 from tableside_client.arrow_table import ChunkSize
-from tableside_client.errors import TableError
-from tableside_client.table_schema import ServiceLimits, TableSchema
-from tableside_spark.executor.task_client import Connection
+from tableside_client.table_schema import ServiceLimits
+from tableside_spark.executor.task_client import Target
 from tableside_spark.plan.frames import is_remote
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A table as `Table` describes it: the connection, the name, and the limits on requests."""
-
-    connection: Connection
-    table: str
-    in_flight_max: int
-    chunk: ChunkSize
-
-
-def fetch_table_schema(connection: Connection, table: str, *, must_exist: bool = False) -> TableSchema:
-    """Fetch the schema of a table.
-
-    For a table that does not exist yet, return the defaults, because the first write may create it, or raise
-    `TableError` if it must exist.
-    """
-    with connection.open() as client:
-        try:
-            description = client.table(table).describe()
-        except TableError as error:
-            if must_exist or error.code != "table_not_found":
-                raise
-            return TableSchema()
-    return TableSchema.from_description(description)
-
 
 JOB_SHARE = 0.5
 """The part of the service's in-flight limits that one job may use."""
