@@ -88,7 +88,7 @@ class Answers(WithinPolicy):
                 assert outcomes[-1] is None
 
     async def test_the_policy_states_the_capabilities_of_the_store(self, policy: Policy, within: Within) -> None:
-        for can in (Capabilities(), Capabilities(*[False] * 9), Capabilities(tokens=False, native_update=True)):
+        for can in (Capabilities(), Capabilities(*[False] * 8), Capabilities(tokens=False, partitions=True)):
             within.can = can
             assert policy.capabilities == can
         assert policy.spec is within.spec

@@ -106,8 +106,6 @@ class Capabilities(msgspec.Struct, frozen=True):
     splits: bool = True
     any_value: bool = True
     """Whether the backend accepts every valid value. If not, an operation with a value that it rejects fails."""
-    native_update: bool = False
-    """Whether the backend evaluates the updates that its own expressions can represent exactly."""
     partitions: bool = False
     """Whether an operation can name the partitions of the table that it is sent to."""
     generations: bool = True

@@ -1,4 +1,4 @@
-"""DynamoDB's expressions give the result that the update language defines."""
+"""An update of an item gives the result that the update language defines."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -38,7 +38,7 @@ async def store(dynamodb_client: Client) -> AsyncIterator[Store]:
     ],
     ids=lambda case: str(case)[:40],
 )
-async def test_an_update_by_expression(store: Store, before: Any, document: Any) -> None:
+async def test_an_update_of_an_item(store: Store, before: Any, document: Any) -> None:
     await written(store, put("a", before))
     answer = await written(store, update("a", document, returning=True))
     wanted = values.decode(updates.apply(values.encode(before), updates.parse(document)))

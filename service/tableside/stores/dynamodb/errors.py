@@ -73,11 +73,7 @@ _NEVER_SENT = (
 
 
 class ConditionFailed(Exception):
-    """The condition of a write was false. `item_returned` states whether the response contains the existing item."""
-
-    def __init__(self, *, item_returned: bool) -> None:
-        super().__init__("the condition was false")
-        self.item_returned = item_returned
+    """The condition of a write was false."""
 
 
 class ResourceInUse(Exception):
@@ -95,7 +91,7 @@ def from_error_response(error: exceptions.ClientError, verb: str, writes: bool) 
         return Throttled(f"DynamoDB: {verb}: {code}")
     match code:
         case "ConditionalCheckFailedException":
-            return ConditionFailed(item_returned="Item" in error.response)
+            return ConditionFailed(code)
         case "ResourceInUseException":
             return ResourceInUse(code)
         case "ResourceNotFoundException":

@@ -56,9 +56,6 @@ VERSION, WRITERS, EXPIRES_MS, DELETED = "_ts_v", "_ts_w", "_ts_x", "_ts_d"
 UNNAMED_KEY = "_ts_key"
 RESERVED_PREFIX = "_ts"
 
-ITEM_BYTES_MAX = 400 * 1024
-"""DynamoDB rejects larger items."""
-
 SHORT_TEXT_BYTES_MAX = 4096
 """The maximum size of the text of a value or item that the event loop converts itself, within a millisecond."""
 

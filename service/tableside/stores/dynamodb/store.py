@@ -4,7 +4,6 @@
     puts, deletes, unconditional  PutItem, DeleteItem, or BatchWriteItem for many
     deletes that forget           BatchWriteItem
     if_absent                     PutItem on condition that there is no item
-    updates as expressions        UpdateItem, or PutItem of the updated default if there is no item
     everything else               compare-and-set
 
 A put that the record does not remember must not remove the record's memory, which is one attribute. If the table stores
@@ -37,14 +36,12 @@ from ...core import (
     Outcome,
     Page,
     Put,
-    RecordUnreadable,
     Scan,
     StoreUnavailable,
     TableError,
     TableNotFound,
     TableSpec,
     Unsupported,
-    Update,
     Write,
     Written,
     Yielder,
@@ -54,7 +51,6 @@ from ...core import (
     is_remembered,
     live_record,
     size_bytes,
-    touched_members,
     transition,
     value_bytes,
     with_etag,
@@ -63,9 +59,9 @@ from ...core import (
 from .calls import TableCalls, each_write
 from .client import Client
 from .errors import ConditionFailed, ResourceInUse
-from .items import ITEM_BYTES_MAX, WRITERS, Item, ItemLayout, converted
+from .items import WRITERS, Item, ItemLayout, converted
 from .scans import PageReader
-from .updates import VersionedItems, native_update
+from .updates import VersionedItems
 
 SINGLE_CALLS_MAX = 4
 """Up to this many puts and deletes are sent as single concurrent calls. More use batch calls."""
@@ -91,7 +87,6 @@ class DynamodbStore:
             tokens=tokens,
             sorted_scan=False,
             any_value=False,
-            native_update=True,
             generations=spec.create or spec.generation > 1,  # a generation is opened without `create`
         )
         self._layout = layout
@@ -138,7 +133,7 @@ class DynamodbStore:
             return self._get
         if is_remembered(operation) and not self._tokens:
             return self._reject_remembered
-        if has_only(operation, *_KNOWN[type(operation)]):
+        if has_only(operation, *_KNOWN.get(type(operation), ())):
             match operation:
                 case Put(if_absent=True):
                     return self._create
@@ -146,13 +141,7 @@ class DynamodbStore:
                     return self._forget_all
                 case Put() | Delete():
                     return self._replace_all
-                case Update() if self._keeps_key_members(operation):
-                    return self._update_all
         return self._compare_and_set
-
-    def _keeps_key_members(self, update: Update) -> bool:
-        """Return whether an update changes no member that must equal a part of the key."""
-        return not self.spec.key.has_names or self.spec.key.names.isdisjoint(touched_members(update.changes))
 
     # Methods
 
@@ -176,10 +165,6 @@ class DynamodbStore:
 
     async def _create(self, puts: Sequence[Any], until: float) -> list[Outcome]:
         return await self._finish(puts, await each_write(puts, partial(self._write_if, self._if_absent), until), until)
-
-    async def _update_all(self, updates: Sequence[Any], until: float) -> list[Outcome]:
-        """Apply updates as expressions where possible, else by compare-and-set."""
-        return await self._finish(updates, await each_write(updates, self._update, until), until)
 
     async def _forget_all(self, deletes: Sequence[Any], until: float) -> list[Outcome]:
         """Delete items with their memory."""
@@ -217,29 +202,6 @@ class DynamodbStore:
         except TableError as error:
             return error
         return outcome
-
-    async def _update(self, update: Update, until: float) -> Attempt:
-        """Update a record by an expression, if one means exactly the same and is short. Only its item is limited."""
-        fits = size_bytes(update) < ITEM_BYTES_MAX <= self.spec.value_bytes_max
-        plan = native_update(update.changes) if fits else None
-        if plan is None:
-            return False
-        version, now = _new_version(), self._clock()
-        try:
-            self._layout.check_members(touched_members(update.changes))
-            expression = plan.expression(self._layout, version, now)
-            if expression is None:
-                return False
-            key = {"Key": self._layout.key_item(update.key), "ReturnValues": "ALL_NEW"}
-            on_failure = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-            result = await self._calls.call("update_item", {**key, **on_failure, **expression}, until, writes=True)
-            return await self._updated_outcome(update, result["Attributes"], now)
-        except ConditionFailed as failure:
-            if failure.item_returned or update.default is None:
-                return False
-            return await self._write_if(self._if_absent, update, until)
-        except TableError as error:
-            return error
 
     # Many writes
 
@@ -294,12 +256,6 @@ class DynamodbStore:
         item, etag = self._layout.build_item(write.key, decided.stored, version)
         return item, with_etag(decided, etag).outcome
 
-    async def _updated_outcome(self, update: Update, item: Item, now: int) -> Outcome:
-        stored = await self._layout.stored(item, now)
-        if isinstance(stored, RecordUnreadable):
-            return RecordUnreadable(f"{stored.detail}; the update was applied", applied="unknown")
-        return Written(stored.etag, value=stored.value if update.returning else None, expires_ms=stored.expires_ms)
-
 
 async def _in_parts(apply: _Method, operations: Sequence[Any], until: float) -> list[Outcome]:
     """Apply writes part by part, until the deadline or until the returned values exceed READ_BYTES_MAX."""
@@ -320,7 +276,6 @@ async def _in_parts(apply: _Method, operations: Sequence[Any], until: float) -> 
 
 _KNOWN: dict[type, tuple[str, ...]] = {
     Put: ("key", "value", "if_absent", "ttl_s", "returning", "partitions"),
-    Update: ("key", "changes", "default", "returning", "partitions"),
     Delete: ("key", "forget", "partitions"),
 }
 """The members of writes that can be applied without reading the record."""

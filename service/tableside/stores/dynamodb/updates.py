@@ -1,28 +1,18 @@
-"""Changes items: by an update expression that means exactly the same as the update, or by compare-and-set.
+"""Changes items by compare-and-set, and the expressions of DynamoDB that this and scans need.
 
-An update expression is equivalent only if the record has the expected structure: each object on a path and each array
-to extend must exist and have that type. The write's condition checks this. Additions are never left to DynamoDB, which
-adds in decimal and without bounds.
-
-All other writes are decided after reading the item. They write only the members that change, on condition that no
-member has changed since. Unchanged attributes stay as another tool wrote them, including their types.
+A write is decided after reading the item. It writes only the members that change, on condition that no member has
+changed since. Unchanged attributes stay as another tool wrote them, including their types.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from ...core import (
-    Changes,
     Clock,
-    Edits,
-    Json,
-    JsonObject,
-    MergePatch,
     Outcome,
-    Path,
     Replacement,
     Stored,
     TableError,
@@ -47,7 +37,6 @@ from .items import (
     converted,
     equal_json,
     etag_of,
-    to_attribute,
     to_attribute_like,
 )
 
@@ -55,66 +44,12 @@ EXPRESSION_BYTES_MAX = 4096
 NAMES_MAX = EXPRESSION_BYTES_MAX // 4
 """How many names an expression has room for, each with its `#`, a digit, a comma and a space."""
 
-PATHS_MAX = 100
-"""How many paths an update expression may contain: DynamoDB allows 300 operators, and a path may need two."""
-
 CONDITIONS_MAX = 140
 """How many conditions an expression may join: each counts as an operator, and so does each AND."""
 
 GUARDED_MEMBERS_MAX = 100
 GUARDED_BYTES_MAX = 32 * 1024
 """Limits the members that a condition compares with the item that was read."""
-
-
-class NativeUpdate(msgspec.Struct, frozen=True):
-    """An update as paths: members to set and to remove, arrays to extend, and paths that must be objects."""
-
-    sets: dict[Path, Json]
-    removes: set[Path]
-    appends: dict[Path, Json]
-    objects: set[Path]
-
-    def expression(self, layout: ItemLayout, version: str, now_ms: int) -> Item | None:
-        """Return the parameters of an UpdateItem call for a live record, or None if they exceed a limit of DynamoDB.
-
-        Raise InvalidOperation for a number that DynamoDB cannot represent.
-        """
-        if len(self.sets) + len(self.removes) + len(self.appends) + len(self.objects) > PATHS_MAX:
-            return None
-        placeholders = Placeholders()
-        sets = [
-            f"{placeholders.path(path)} = {placeholders.value(to_attribute(member))}"
-            for path, member in self.sets.items()
-        ]
-        sets += [
-            f"{(name := placeholders.path(path))} = list_append({name}, {placeholders.value(to_attribute(elements))})"
-            for path, elements in self.appends.items()
-        ]
-        sets.append(f"{placeholders.name(VERSION)} = {placeholders.value({'S': version})}")
-        removes = [placeholders.path(path) for path in self.removes]
-        conditions = [*_live_conditions(placeholders, layout, now_ms), *self._structure_conditions(placeholders)]
-        return placeholders.parameters(sets, removes, conditions)
-
-    def _structure_conditions(self, placeholders: "Placeholders") -> Iterator[str]:
-        for path in self.objects:
-            yield f"attribute_type({placeholders.path(path)}, {placeholders.value({'S': 'M'})})"
-        for path in self.appends:
-            yield f"attribute_type({placeholders.path(path)}, {placeholders.value({'S': 'L'})})"
-
-
-def native_update(changes: Changes) -> NativeUpdate | None:
-    """Return an update as paths, or None if no expression means exactly the same."""
-    update = NativeUpdate({}, set(), {}, set())
-    if len(changes) > 1:
-        return None
-    for change in changes:
-        match change:
-            case MergePatch(patch):
-                _add_merge_patch(update, patch, ())
-            case Edits():
-                if not _add_edits(update, change):
-                    return None
-    return update
 
 
 class Placeholders:
@@ -127,10 +62,6 @@ class Placeholders:
     def name(self, name: str) -> str:
         """Return the placeholder for an attribute's name, which may contain any character or be a reserved word."""
         return self._names.setdefault(name, f"#{len(self._names)}")
-
-    def path(self, path: Path) -> str:
-        """Return the placeholders for a path."""
-        return ".".join(map(self.name, path))
 
     def value(self, attribute: Attribute) -> str:
         """Return the placeholder for a value."""
@@ -179,49 +110,6 @@ def unchanged_conditions(placeholders: Placeholders, layout: ItemLayout, item: I
 
 def _small_enough_to_guard(members: Item) -> bool:
     return len(members) <= GUARDED_MEMBERS_MAX and len(msgspec.json.encode(members)) <= GUARDED_BYTES_MAX
-
-
-def _live_conditions(placeholders: Placeholders, layout: ItemLayout, now_ms: int) -> Iterator[str]:
-    """Yield the conditions that a record written by this service exists and does not expire within this second.
-
-    An item without a version may not be a valid value, so it must be read before an update. An item may be
-    expired before the time of its TTL attribute.
-    """
-    yield f"attribute_exists({placeholders.name(VERSION)})"
-    yield f"attribute_not_exists({placeholders.name(DELETED)})"
-    ttl, now = placeholders.name(layout.ttl_attribute), placeholders.value({"N": str(-(-now_ms // 1000))})
-    yield f"(attribute_not_exists({ttl}) OR {ttl} > {now})"
-    exact, exact_now = placeholders.name(EXPIRES_MS), placeholders.value({"N": str(now_ms)})
-    yield f"(attribute_not_exists({exact}) OR {exact} > {exact_now})"
-
-
-def _add_merge_patch(update: NativeUpdate, patch: JsonObject, above: Path) -> None:
-    for name, member in patch.items():
-        path = (*above, name)
-        if member is None:
-            update.removes.add(path)
-        elif isinstance(member, dict):
-            update.objects.add(path)
-            _add_merge_patch(update, member, path)
-        else:
-            update.sets[path] = member
-
-
-def _add_edits(update: NativeUpdate, change: Edits) -> bool:
-    if len(change.edits) > PATHS_MAX:
-        return False
-    for edit in change.edits:
-        match edit.operator:
-            case "$set":
-                update.sets[edit.path] = edit.operand
-            case "$unset":
-                update.removes.add(edit.path)
-            case "$push" if isinstance(edit.operand, list):
-                update.appends[edit.path] = edit.operand
-            case _:
-                return False
-        update.objects.update(edit.path[:length] for length in range(1, len(edit.path)))
-    return True
 
 
 class VersionedItems:
