@@ -38,7 +38,6 @@ from ...core import (
     TableNotFound,
     TableSpec,
     Unsupported,
-    WriteHealth,
     Yielder,
     add_memory,
     apply_by_kind,
@@ -80,12 +79,9 @@ class PostgresStore:
     not sent. Both are repeated once if the definition is another one now.
     """
 
-    def __init__(
-        self, table: "DefinedTable", open_again: Callable[[], Awaitable["DefinedTable"]], health: WriteHealth
-    ) -> None:
+    def __init__(self, table: "DefinedTable", open_again: Callable[[], Awaitable["DefinedTable"]]) -> None:
         self._table = table
         self._open_again = open_again
-        self._health = health
 
     @property
     def spec(self) -> TableSpec:
@@ -103,7 +99,6 @@ class PostgresStore:
         outcomes = await used.apply(operations, budget.until)
         if not _MAY_HAVE_CHANGED.isdisjoint(map(type, outcomes)):
             outcomes = await self._apply_again(used, operations, outcomes, budget.until)
-        self._health.observe(outcomes)
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:

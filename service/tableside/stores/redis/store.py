@@ -26,7 +26,6 @@ from ...core import (
     Unsupported,
     Update,
     Write,
-    WriteHealth,
     add_memory,
     apply_by_kind,
     apply_in_groups,
@@ -65,7 +64,6 @@ class RedisStore:
         spec: TableSpec,
         names: KeyNames,
         index: PartitionIndex | None,
-        health: WriteHealth,
         *,
         never_evicts: bool,
         evicts_all: bool = False,
@@ -77,7 +75,6 @@ class RedisStore:
         )
         self._servers = servers
         self._names = names
-        self._health = health
         self._reads = RecordReader(servers, names)
         scripts = RecordScripts(servers, names, index, spec.delete_memory_s)
         self._partition_scans = (
@@ -101,9 +98,7 @@ class RedisStore:
             if requests_memory(batch):
                 return await add_memory(batch, outcomes, partial(self._stored, until=until))
             return outcomes
-        outcomes = await apply_in_groups(batch, self._ways(batch), partial(self._write, until=until))
-        self._health.observe(outcomes)
-        return outcomes
+        return await apply_in_groups(batch, self._ways(batch), partial(self._write, until=until))
 
     async def _stored(self, key: Key, until: float) -> Stored | TableError | None:
         [found] = await self._records.read_keys([key], until, sides=True)
