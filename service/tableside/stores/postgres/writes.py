@@ -38,7 +38,6 @@ from ...core import (
     Stored,
     TableError,
     TableSpec,
-    Update,
     VersionedRecord,
     Write,
     Written,
@@ -214,8 +213,6 @@ class RecordWriter:
         stored = replacement.found.stored
         before = stored.value if isinstance(stored, Stored) else None
         try:
-            if isinstance(write, Update):
-                self._layout.check_update(write, before)
             return RowWrite(write, changed, version, self._texts(changed, before), self._kind(changed, version))
         except InvalidOperation as error:
             return error
