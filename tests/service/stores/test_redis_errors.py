@@ -89,10 +89,11 @@ async def test_a_command_that_an_operation_needs_is_not_permitted(
     check(outcomes[0], "Redis does not permit this user")
 
 
-async def test_a_command_that_the_index_of_a_partition_needs_is_not_permitted(own_redis_url: str) -> None:
+async def test_a_command_that_the_index_of_a_partition_needs_is_named(own_redis_url: str) -> None:
     spec = own(TableSpec("t", COMPOSITE))
     async with user(own_redis_url, "+@all -zadd") as settings, table(own_redis_url, spec, **settings) as store:
-        check(await one(store, put(("a", 1), {"n": 1})), "Redis does not permit this user")
+        check(await one(store, put(("a", 1), {"n": 1})), "the command ZADD")
+        assert await one(store, Get(("a", 1))) is None
 
 
 async def test_a_key_that_the_user_may_not_use(own_redis_url: str) -> None:
