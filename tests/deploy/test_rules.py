@@ -154,15 +154,12 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
 """An alert, the samples that Prometheus scraped each minute, the minute when it fires, and its labels."""
 
 STAYS_QUIET: list[tuple[str, Series, int]] = [
-    ("TablesideDown", {UP: "1x60", BUILT: "1x60"}, 50),
     ("TablesideDown", {UP: "1x10 0x1 1x50", BUILT: "1x60"}, 12),  # one scrape failed
     ("TablesideDown", {'up{job="other",instance="b:1"}': "0x60", BUILT: "1x60"}, 50),  # other job
     ("TablesideGone", {BUILT: "1x10 _x3 1x50"}, 14),
-    ("TablesideNoStoreReachable", readyz("200", "0+12x60"), 30),
     ("TablesideNoStoreReachable", readyz("200", "0+6x60") | readyz("503", "0+6x60"), 30),
     ("TablesideNoStoreReachable", readyz("503", "0+12x1 12x60") | readyz("200", "0x1 0+12x60"), 3),  # just started
     ("TablesideFailures", operations("found", "0+600x60") | operations("store_unavailable", "0+20x60"), 30),
-    ("TablesideFailures", operations("found", "0+600x60") | operations("precondition_failed", "0+600x60"), 30),
     ("TablesideFailures", operations("found", "0x60") | operations("internal", "5x60"), 30),  # the failures are too old
     ("TablesideFailures", operations("found", "0+600x60") | operations("overloaded", "0x10 0+300x3 900x60"), 13),
     ("TablesideSlow", durations(le_1_0="0+995x60", le_2_5="0+1000x60", le_inf="0+1000x60"), 30),
@@ -179,20 +176,15 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
         {series("tableside_rate_limit_fallbacks_total", table="t", direction="read"): "3x60"},
         30,
     ),
-    ("TablesideStorePoolExhausted", connections("18x60"), 30),
     ("TablesideStorePoolExhausted", connections("0x60", most="0x60"), 30),
     ("TablesideDiskFull", disk("15x60"), 30),
-    ("TablesideDiskFull", disk("20x9 14x3 20x60"), 16),
-    ("TablesideIssuerUnreachable", fetches(failed="0x60", fetched="1x60"), 40),
     ("TablesideIssuerUnreachable", fetches(failed="0+1x60", fetched="0+1x60"), 40),
     ("TablesideIssuerUnreachable", fetches(failed="0x5 0+1x3 3x60", fetched="1x60"), 26),  # no more fetches
     ("TablesideReloadRefused", {series("tableside_settings_current"): "1x5 0x5 1x60"}, 30),
     ("TablesideGenerationLoads", loading("21000+60x15 0x60"), 30),
     ("TablesideGenerationStays", generations("removed", "0x5 1x30 0x60"), 70),
-    ("TablesideGenerationStays", generations("kept", "1x90"), 80),
     ("TablesideRestarts", {STARTED: "1x15 901x60", BUILT: "1x60"}, 40),  # a new version
     ("TablesideRestarts", {STARTED.replace("a:8080", "b:1"): "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25),  # other job
-    ("TablesideRestarts", scrapes("0+1x20 0+1x60"), 40),
 ]
 
 
@@ -253,12 +245,6 @@ def test_the_annotations_of_an_alert_contain_its_numbers(tmp_path: Path) -> None
 def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
     assert {alert for alert, *_ in FIRES} == ALERTS.keys()
     assert {alert for alert, *_ in STAYS_QUIET} == ALERTS.keys()
-
-
-def test_prometheus_accepts_the_rules() -> None:
-    done = promtool("check", "rules", RULES)
-    assert done.returncode == 0, done.stdout
-    assert f"{len(ALERTS)} rules found" in done.stdout
 
 
 @pytest.mark.parametrize("alert", sorted(ALERTS))

@@ -1,15 +1,12 @@
-"""Pairwise testing: a few sets of values contain every pair of choices, because there are too many combinations."""
+"""Random combinations of values, because there are too many to render all of them."""
 
-import functools
 import random
-from itertools import combinations
 from typing import TypeAlias
 
 from deploy.chart.rendering import BACKUP, REMOTE, Values, merged
 
+ROWS = 40
 FULL_ROWS = 160
-CANDIDATES = 40
-"""The number of random rows that compete to become the next row."""
 SEED = 7
 
 Choice: TypeAlias = "dict[str, Values]"
@@ -159,22 +156,10 @@ CHOICES: dict[str, Choice] = {
 }
 
 
-@functools.cache
-def rows() -> list[dict[str, str]]:
-    """Return a few rows, each with one choice for each topic, that together contain every pair of choices."""
-    dice, found, missing = random.Random(SEED), list[dict[str, str]](), pairs()
-    while missing:
-        dealt = [_dealt(dice) for _ in range(CANDIDATES)]
-        found.append(max(dealt, key=lambda row: len(pairs_of(row) & missing)))
-        missing -= pairs_of(found[-1])
-    return found
-
-
-@functools.cache
-def full_rows() -> list[dict[str, str]]:
-    """Return more rows, which also contain most combinations of three choices."""
+def rows(count: int) -> list[dict[str, str]]:
+    """Return rows, each with one choice for each topic."""
     dice = random.Random(SEED)
-    return rows() + [_dealt(dice) for _ in range(FULL_ROWS - len(rows()))]
+    return [{name: dice.choice(list(of)) for name, of in CHOICES.items()} for _ in range(count)]
 
 
 def values_of(row: dict[str, str]) -> Values:
@@ -184,19 +169,3 @@ def values_of(row: dict[str, str]) -> Values:
         values.pop("autoscaling", None)
         values.pop("podDisruptionBudget", None)
     return values
-
-
-def pairs() -> set[tuple[tuple[str, str], tuple[str, str]]]:
-    """Return every pair of choices for two topics."""
-    return {
-        ((one, a), (other, b)) for one, other in combinations(CHOICES, 2) for a in CHOICES[one] for b in CHOICES[other]
-    }
-
-
-def _dealt(dice: random.Random) -> dict[str, str]:
-    return {name: dice.choice(list(of)) for name, of in CHOICES.items()}
-
-
-def pairs_of(row: dict[str, str]) -> set[tuple[tuple[str, str], tuple[str, str]]]:
-    """Return every pair of choices in a row."""
-    return set(combinations(row.items(), 2))

@@ -141,8 +141,3 @@ def service(objects: list[Object]) -> Object:
     """Return the Service for callers."""
     [found] = [one for one in all_of(objects, "Service") if one["spec"].get("clusterIP") != "None"]
     return found
-
-
-def same(one: object, other: object) -> bool:
-    """Return whether two renderings are equal."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

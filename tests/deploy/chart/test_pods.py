@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from deploy.chart.pods import TOKEN, TOKENS, Pod, moved, placed, probe, started
-from deploy.chart.rendering import BACKUP, LOCAL, REMOTE, Values, all_of, backup_pods, container, merged, render
+from deploy.chart.rendering import BACKUP, LOCAL, REMOTE, Values, all_of, backup_pods, merged, render
 from servers.process import free_port
 from support.certificates import Authority
 from support.waiting import until
@@ -146,20 +146,3 @@ def test_helm_test_reports_an_unreachable_service(tmp_path: Path) -> None:
     assert asked.returncode == 1
     assert asked.stdout.startswith("/readyz: ")
     assert asked.stderr == ""
-
-
-def test_the_service_accepts_every_argument() -> None:
-    tls = {"tls": {"enabled": True, "secretName": "c", "clientCa": {"secretName": "a"}}}
-    pods = [container(render(merged(values, tls))) for values in (REMOTE, merged(LOCAL, GUARDED))]
-    done = subprocess.run(
-        [sys.executable, "-m", "tableside", "serve", "--help"],
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    known = done.stdout.split()
-    for mine in pods:
-        given = [one.partition("=")[0] for one in mine["args"]]
-        assert [one for one in given[1:] if one not in known] == []
-        assert {"--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certs"} < set(given)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deploy.chart.rendering import LOCAL, REMOTE, Object, Values, all_of, merged, only, render, service
+from deploy.chart.rendering import LOCAL, REMOTE, Object, Values, merged, only, render, service
 
 POLICY: Values = {"networkPolicy": {"enabled": True}}
 
@@ -32,13 +32,6 @@ def test_all_peers_may_connect_to_probes_unless_restricted() -> None:
     assert peer in ingress({"networkPolicy": {"monitoring": [peer]}})["probes"]["from"]
 
 
-def test_an_empty_list_of_peers_allows_only_the_test_pod() -> None:
-    alone = ingress({"networkPolicy": {"sameNamespace": False}})["http"]
-    assert [peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for peer in alone["from"]] == [
-        "tableside-test"
-    ]
-
-
 def test_the_test_pod_may_always_connect() -> None:
     narrow = {"networkPolicy": {"sameNamespace": False}}
     labels = only(render(merged(REMOTE, POLICY, narrow)), "Pod")["metadata"]["labels"]
@@ -46,13 +39,8 @@ def test_the_test_pod_may_always_connect() -> None:
     assert peer["podSelector"]["matchLabels"].items() <= labels.items()
 
 
-def test_egress_is_unrestricted_by_default() -> None:
-    free = only(render(merged(REMOTE, POLICY)), "NetworkPolicy")["spec"]
-    assert free["policyTypes"] == ["Ingress"]
-    assert "egress" not in free
-
-
-def test_restricted_pods_reach_only_dns_and_stores() -> None:
+def test_pods_with_restricted_egress_reach_only_dns_and_stores() -> None:
+    assert only(render(merged(REMOTE, POLICY)), "NetworkPolicy")["spec"]["policyTypes"] == ["Ingress"]
     store = {"to": [{"podSelector": {"matchLabels": {"app": "redis"}}}], "ports": [{"port": 6379, "protocol": "TCP"}]}
     values = {"networkPolicy": {"enabled": True, "egress": {"enabled": True, "rules": [store]}}}
     spec = only(render(merged(REMOTE, values)), "NetworkPolicy")["spec"]
@@ -73,20 +61,12 @@ def test_ingress_and_route_expose_only_the_tables() -> None:
     assert [(path["path"], path["pathType"]) for path in rule["http"]["paths"]] == [("/v1", "Prefix")]
     [route] = only(objects, "HTTPRoute")["spec"]["rules"]
     assert route["matches"] == [{"path": {"type": "PathPrefix", "value": "/v1"}}]
-
-
-def test_routes_rewrite_no_path() -> None:
     # A proxy decodes a path before it rewrites it. A key that contains a slash would become two path segments.
-    objects = render(merged(REMOTE, {"httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}]}}))
-    assert all("filters" not in rule for rule in only(objects, "HTTPRoute")["spec"]["rules"])
+    assert "filters" not in route
 
 
-def test_the_service_states_its_protocol() -> None:
+def test_the_service_for_callers_states_its_protocol_and_does_not_expose_probes() -> None:
     tls = {"tls": {"enabled": True, "secretName": "certificate"}}
-    assert service(render(REMOTE))["spec"]["ports"][0]["appProtocol"] == "http"
-    assert service(render(merged(REMOTE, tls)))["spec"]["ports"][0]["appProtocol"] == "https"
-
-
-def test_the_service_for_callers_does_not_expose_probes() -> None:
-    assert [port["name"] for port in service(render(LOCAL))["spec"]["ports"]] == ["http"]
-    assert len(all_of(render(LOCAL), "Service")) == 2
+    for values, protocol in ((REMOTE, "http"), (merged(LOCAL, tls), "https")):
+        [port] = service(render(values))["spec"]["ports"]
+        assert (port["name"], port["appProtocol"]) == ("http", protocol)

@@ -7,7 +7,7 @@ import helm_python
 import jsonschema  # type: ignore[import-untyped]  # it ships none
 import pytest
 
-from deploy.chart.rendering import BACKUP, LOCAL, REMOTE, Values, container, merged, notes, render, same
+from deploy.chart.rendering import BACKUP, CHART, LOCAL, REMOTE, Values, container, merged, notes, render
 from deploy.chart.values_table import DEFAULTS, SCHEMA, Path, default, described, table, written
 
 pytestmark = pytest.mark.chart
@@ -16,127 +16,14 @@ HPA: Values = {"autoscaling": {"enabled": True}}
 TLS: Values = {"tls": {"enabled": True, "secretName": "certificate"}}
 MUTUAL: Values = merged(TLS, {"tls": {"clientCa": {"secretName": "authority"}}})
 INGRESS: Values = {"ingress": {"enabled": True, "hosts": ["a.example"]}}
-ROUTE: Values = {"httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}]}}
-POLICY: Values = {"networkPolicy": {"enabled": True}}
-EGRESS: Values = {"networkPolicy": {"enabled": True, "egress": {"enabled": True}}}
-MONITOR: Values = {"serviceMonitor": {"enabled": True}}
-ISSUER: Values = {"kubernetesIssuer": {"enabled": True}}
-KEY: Values = {"secretName": "s", "key": "k"}
-
-BESIDE: dict[str, Values] = {
-    "insecure": {"config": {"auth": {}}},
-    "tls": MUTUAL,
-    "tls.enabled": TLS,
-    "persistence": LOCAL,
-    "persistence.enabled": {},
-    "backup": BACKUP,
-    "backup.store": merged(BACKUP, {"config": {"stores": {"second": {"kind": "rocksdb", "path": "/data/second"}}}}),
-    "backup.enabled": merged(BACKUP, {"backup": {"enabled": False}}),
-    "autoscaling": merged(HPA, {"autoscaling": {"inFlightRequests": 5}}),
-    "podDisruptionBudget.minAvailable": {"podDisruptionBudget": {"maxUnavailable": None, "minAvailable": 0}},
-    "kubernetesIssuer": ISSUER,
-    "ingress": INGRESS,
-    "httpRoute": ROUTE,
-    "networkPolicy": EGRESS,
-    "serviceMonitor": MONITOR,
-    "prometheusRule": {"prometheusRule": {"enabled": True}},
-    "dashboard": {"dashboard": {"enabled": True}},
-}
-"""The other values that a value needs to have an effect, by its name or its first part."""
-
-CHANGES: dict[str, Any] = {
-    "image.digest": "sha256:" + "1" * 64,
-    "image.pullPolicy": "Always",
-    "imagePullSecrets": [{"name": "pull"}],
-    "config": {"logs": {"level": "debug"}},
-    "host": "::",
-    "ports.http": 9000,
-    "secrets.env": {"PASSWORD": KEY},
-    "secrets.files": {"tokens": {"secretName": "tokens"}},
-    "replicas": 3,
-    "strategy": {"type": "Recreate"},
-    "persistence.mountPath": "/data/tables",
-    "persistence.size": "20Gi",
-    "persistence.accessModes": ["ReadWriteOncePod"],
-    "persistence.whenDeleted": "Delete",
-    "backup.store": "second",
-    "autoscaling.behavior": {"scaleDown": {"selectPolicy": "Disabled"}},
-    "podDisruptionBudget.maxUnavailable": "25%",
-    "podDisruptionBudget.minAvailable": 1,
-    "terminationGracePeriodSeconds": 300,
-    "resources": {"requests": {"cpu": "1"}},
-    "kubernetesIssuer.expirationSeconds": 600,
-    "podSecurityContext": {"fsGroup": 1},
-    "securityContext": {"runAsUser": 10002},
-    "tolerations": [{"operator": "Exists"}],
-    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
-    "topologySpreadConstraints": [],
-    "tmpSizeLimit": "1Gi",
-    "extraEnv": [{"name": "A", "value": "b"}],
-    "extraEnvFrom": [{"secretRef": {"name": "more"}}],
-    "extraArgs": ["--help"],
-    "extraVolumes": [{"name": "more", "emptyDir": {}}],
-    "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
-    "extraContainers": [{"name": "proxy", "image": "proxy"}],
-    "initContainers": [{"name": "first", "image": "first"}],
-    "service.type": "NodePort",
-    "ingress.hosts": ["b.example"],
-    "ingress.paths": ["/"],
-    "ingress.tls": [{"secretName": "edge"}],
-    "httpRoute.parentRefs": [{"name": "other"}],
-    "httpRoute.hostnames": ["a.example"],
-    "httpRoute.paths": ["/"],
-    "httpRoute.requestTimeout": "30s",
-    "networkPolicy.namespaces": ["spark"],
-    "networkPolicy.from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
-    "networkPolicy.monitoring": [{"podSelector": {}}],
-    "networkPolicy.egress.dns": [],
-    "networkPolicy.egress.rules": [{}],
-    "serviceMonitor.interval": "1m",
-    "serviceMonitor.scrapeTimeout": "5s",
-    "serviceMonitor.bearerToken": KEY,
-    "serviceMonitor.relabelings": [{"action": "labeldrop", "regex": "a"}],
-    "serviceMonitor.metricRelabelings": [{"action": "labeldrop", "regex": "a"}],
-    "prometheusRule.runbookUrl": "https://docs.example/alerts.html",
-    "tests.token": KEY,
-    "tests.get": {"table": "t", "key": "k"},
-}
-"""Another value for each name whose other values `changed` does not derive from its current one."""
 
 
-def changed(current: Any) -> Any:
-    """Return another value of the same type."""
-    match current:
-        case bool():
-            return not current
-        case int():
-            return current + 1
-        case dict():
-            return {"a": "b"}
-    return "other"
-
-
-def at(path: Path, value: Any) -> Values:
-    for name in reversed(path):
-        value = {name: value}
-    assert isinstance(value, dict)
-    return value
-
-
-@pytest.mark.parametrize("name", [".".join(path) for path, _ in described()])
-def test_changing_a_value_changes_the_objects(name: str) -> None:
-    path = tuple(name.split("."))
-    beside = BESIDE.get(name, BESIDE.get(path[0], {}))
-    base = beside if beside.get("persistence", {}).get("enabled") else merged(REMOTE, beside)
-    current: Any = merged(DEFAULTS, base)
-    for part in path:
-        current = current[part]
-    other = CHANGES[name] if name in CHANGES else changed(current)
-    assert not same(render(base), render(merged(base, at(path, other))))
-
-
-def test_changes_are_listed_only_for_values() -> None:
-    assert CHANGES.keys() <= {".".join(path) for path, _ in described()}
+def test_the_templates_use_every_value() -> None:
+    templates = "".join(file.read_text() for file in (CHART / "templates").rglob("*") if file.is_file())
+    for path, _ in described():
+        # The templates copy the settings of a probe as a whole.
+        for name in (f"Values.{path[0]}", path[1] if path[0] == "probes" else path[-1]):
+            assert re.search(rf"\.{re.escape(name)}\b", templates), ".".join(path)
 
 
 def test_every_default_is_valid() -> None:
@@ -176,35 +63,18 @@ def on_volume(path: str) -> Values:
     return merged(LOCAL, {"persistence": {"mountPath": path}, "config": {"stores": {"local": {"path": f"{path}/x"}}}})
 
 
-LOOPBACK = ["localhost", "127.0.0.1", "127.9.9.9", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "LocalHost"]
-OCCUPIED = [
-    "/backups",
-    "/tmp",
-    "/tmp/",
-    "//tmp",
-    "/etc/tableside",
-    "/etc",
-    "/etc/other",
-    "/var",
-    "/usr/data",
-    "/opt",
-    "/proc/x",
-]
+LOOPBACK = ["LocalHost", "127.9.9.9", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1"]
+OCCUPIED = ["/backups", "//tmp/", "/etc", "/etc/other", "/var", "/proc/x"]
 SECRETS: list[Values] = [
-    stored(kind="postgres", dsn="postgresql://me:secret@db/x"),
     stored(kind="postgres", dsn="postgresql://me:${NAME}secret@db/x"),
     stored(kind="postgres", dsn="postgresql://me@db/x?password=secret"),
     stored(kind="redis", url="rediss://:secret@redis:6379/0"),
     stored(kind="redis", url="redis://redis", password="secret"),
-    stored(kind="plugged", aws_secret_access_key="secret"),
     stored(kind="plugged", accessKey="secret"),
-    stored(kind="dynamodb", endpoint_url="http://me:secret@db:8000"),
 ]
 WITHOUT_SECRETS: list[Values] = [
-    stored(kind="postgres", dsn="${DSN}"),
     stored(kind="postgres", dsn="postgresql://me:${PASSWORD}@db:5432/x?application_name=a@b"),
     stored(kind="postgres", dsn="postgresql://me@db:5432/x?password=${PASSWORD}"),
-    stored(kind="redis", url="redis://redis:6379/0?x=a@b", password="${PASSWORD}"),
     stored(kind="plugged", token_file="/etc/tableside-secrets/a/token"),
 ]
 
@@ -215,30 +85,22 @@ def least(amount: int | str, *more: Values) -> Values:
 
 SCALED: Values = merged(HPA, {"autoscaling": {"minReplicas": 4}})
 BLOCKING: list[Values] = [
-    merged(REMOTE, {"podDisruptionBudget": {"maxUnavailable": 0}}),
     merged(REMOTE, {"podDisruptionBudget": {"maxUnavailable": "0%"}}),
-    least(2),
     least("51%"),
-    least("100%", {"replicas": 9}),
     least(4, SCALED),
-    least("76%", SCALED),
     least("1%", LOCAL),
 ]
 ALLOWING: list[Values] = [
-    least(1),
     least("50%"),
     least("75%", SCALED),
-    least(0, LOCAL),
     least(1, {"replicas": 0}),
     merged(REMOTE, {"podDisruptionBudget": {"enabled": False, "maxUnavailable": 0}}),
-    merged(REMOTE, {"podDisruptionBudget": {"maxUnavailable": "1%"}}),
     merged(REMOTE, {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}),
 ]
 
 REFUSED: dict[str, tuple[Values, str]] = {
     **{f"loopback {host}": (merged(REMOTE, {"host": host}), "is a loopback address") for host in LOOPBACK},
     "a host in two lines": (merged(REMOTE, {"host": "0.0.0.0\n- --insecure"}), "host"),
-    "a host with a space": (merged(REMOTE, {"host": "0.0.0.0 --insecure"}), "host"),
     "one port for two": (merged(REMOTE, {"ports": {"http": 9000, "probes": 9000}}), "are equal"),
     **{f"a volume at {path}": (on_volume(path), "conflicts with") for path in OCCUPIED},
     "a volume at a path with ..": (on_volume("/data/../tmp"), "contains . or .."),
@@ -254,19 +116,12 @@ REFUSED: dict[str, tuple[Values, str]] = {
         merged(REMOTE, {"extraVolumeMounts": [{"name": "more", "mountPath": "/tmp/"}]}),
         "extraVolumeMounts contains /tmp/",
     ),
-    "another volume at the data": (
-        merged(LOCAL, {"extraVolumeMounts": [{"name": "more", "mountPath": "/data"}]}),
-        "extraVolumeMounts contains /data",
-    ),
     **{f"a secret in the configuration {number}": (one, "store it in a Secret") for number, one in enumerate(SECRETS)},
     "no configuration": ({}, "config.stores"),
-    "no stores": ({"config": {"tables": {}}, "insecure": True}, "config.stores"),
     "no auth": ({"config": REMOTE["config"]}, "config.auth is missing"),
     "two pods on RocksDB": (merged(LOCAL, {"replicas": 2}), "one process can open"),
-    "a scaled RocksDB": (merged(LOCAL, HPA), "one process can open"),
     "two pods on a volume": (merged(REMOTE, {"persistence": {"enabled": True}, "replicas": 2}), "one replica"),
     "a scaled volume": (merged(REMOTE, {"persistence": {"enabled": True}}, HPA), "excludes autoscaling"),
-    "a backup of no store": (merged(BACKUP, {"backup": {"store": "absent"}}), "not a store of kind rocksdb"),
     "a backup of another store": (
         merged(REMOTE, {"backup": {**BACKUP["backup"], "store": "cache"}}),
         "not a store of kind rocksdb",
@@ -277,17 +132,9 @@ REFUSED: dict[str, tuple[Values, str]] = {
         "excludes the access mode ReadWriteOncePod",
     ),
     "RocksDB on no volume": (merged(LOCAL, {"persistence": {"enabled": False}, "replicas": 1}), "persistence.enabled"),
-    "RocksDB beside its volume": (
-        merged(LOCAL, {"config": {"stores": {"local": {"path": "./tableside-data"}}}}),
-        "not on a volume",
-    ),
     "RocksDB in a folder with a like name": (
         merged(LOCAL, {"config": {"stores": {"local": {"path": "/database"}}}}),
         "not on a volume",
-    ),
-    "two pods on memory": (
-        merged(REMOTE, {"config": {"stores": {"m": {"kind": "memory"}}}}),
-        "one process can open",
     ),
     "workers on RocksDB": (merged(LOCAL, {"workers": 2}), "workers: 1"),
     "workers on a cache": (
@@ -298,10 +145,6 @@ REFUSED: dict[str, tuple[Values, str]] = {
         "has a cache: set workers: 1",
     ),
     "too little time to end": (merged(REMOTE, {"terminationGracePeriodSeconds": 35}), "above 35"),
-    "too little time to end in order": (
-        merged(REMOTE, {"terminationGracePeriodSeconds": 60, "config": {"limits": {"shutdown_s": 55.5}}}),
-        "above 61",
-    ),
     "an end of unknown length": (
         merged(REMOTE, {"config": {"limits": {"shutdown_s": "${S}"}}}),
         "terminationGracePeriodSeconds must be set",
@@ -311,28 +154,19 @@ REFUSED: dict[str, tuple[Values, str]] = {
         "tls.clientCa requires tls.enabled",
     ),
     "two budgets": (merged(REMOTE, {"podDisruptionBudget": {"minAvailable": 1}}), "either minAvailable"),
-    "no budget": (merged(REMOTE, {"podDisruptionBudget": {"maxUnavailable": None}}), "either minAvailable"),
     **{f"a blocked drain {number}": (one, "no node could be drained") for number, one in enumerate(BLOCKING)},
     "a rollout that never begins": (
         merged(REMOTE, {"strategy": {"rollingUpdate": {"maxSurge": "0%"}}}),
         "would never replace a pod",
     ),
     "more at least than at most": (merged(REMOTE, HPA, {"autoscaling": {"minReplicas": 11}}), "minReplicas is above"),
-    "nothing to scale by": (merged(REMOTE, HPA, {"autoscaling": {"cpuPercent": None}}), "autoscaling"),
-    "TLS without a secret": (merged(REMOTE, {"tls": {"enabled": True}}), "secretName"),
-    "an Ingress for no host": (merged(REMOTE, {"ingress": {"enabled": True}}), "hosts"),
     "a route of no gateway": (merged(REMOTE, {"httpRoute": {"enabled": True}}), "parentRefs"),
     "an unknown value": (merged(REMOTE, {"replicaCount": 2}), "replicaCount"),
-    "an unknown value within": (merged(REMOTE, {"image": {"name": "x"}}), "name"),
     "a number as text": (merged(REMOTE, {"replicas": "2"}), "replicas"),
     "a token among the values": (merged(REMOTE, {"tests": {"token": {"value": "x"}}}), "token"),
-    "a label that is none": (merged(REMOTE, {"commonLabels": {"a": "not this"}}), "commonLabels"),
     "a tag that is none": (merged(REMOTE, {"image": {"tag": "a b"}}), "tag"),
-    "a digest that is none": (merged(REMOTE, {"image": {"digest": "latest"}}), "digest"),
-    "a port that is none": (merged(REMOTE, {"ports": {"http": 0}}), "http"),
     "a size that is none": (merged(LOCAL, {"persistence": {"size": "10 GB"}}), "size"),
-    "a path that is none": (merged(REMOTE, INGRESS, {"ingress": {"paths": ["v1"]}}), "paths"),
-    "a variable that is none": (merged(REMOTE, {"secrets": {"env": {"a-b": KEY}}}), "a-b"),
+    "a variable that is none": (merged(REMOTE, {"secrets": {"env": {"a-b": {"secretName": "s", "key": "k"}}}}), "a-b"),
 }
 
 
@@ -349,7 +183,7 @@ def test_similar_values_that_work_are_accepted(values: Values) -> None:
     assert render(values)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "fd00::1", "::ffff:10.0.0.1", "127x.example"])
+@pytest.mark.parametrize("host", ["::", "::ffff:10.0.0.1", "127x.example"])
 def test_the_host_is_a_single_argument(host: str) -> None:
     values = merged(REMOTE, {"host": host})
     assert container(render(values))["args"][2] == f"--host={host}"
@@ -370,37 +204,26 @@ def test_every_argument_is_a_string() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", ["/data", "/var/lib/tableside", "/srv/tables/", "/database", "/tmpdata"])
+@pytest.mark.parametrize("path", ["/var/lib/tableside", "/srv/tables/", "/tmpdata"])
 def test_a_volume_can_be_mounted_at_other_paths(path: str) -> None:
     [mounted] = [mount for mount in container(render(on_volume(path)))["volumeMounts"] if mount["name"] == "data"]
     assert mounted["mountPath"] == path
 
 
 def test_the_chart_can_be_a_dependency_of_another_with_a_condition() -> None:
-    assert same(render(REMOTE), render(merged(REMOTE, {"enabled": True, "global": {"anything": 1}})))
+    assert render(REMOTE) == render(merged(REMOTE, {"enabled": True, "global": {"anything": 1}}))
 
 
-def test_the_notes_warn_if_auth_is_missing() -> None:
-    assert "WITHOUT AUTH" in notes(REMOTE)
-    assert "WITHOUT AUTH" not in notes(merged(REMOTE, {"config": {"auth": {"tokens": []}}}))
-
-
-def test_the_notes_show_requests_with_certificate_and_token() -> None:
+def test_the_notes_show_requests_with_certificate_and_token_and_warn() -> None:
     plain = notes(REMOTE)
+    assert "WITHOUT AUTH" in plain
     assert "tableside tables --url http://127.0.0.1:8080\n" in plain
     assert "helm --namespace tables test demo" in plain
-    certified = merged(REMOTE, {"tls": {"enabled": True, "secretName": "certificate"}})
-    assert "curl --connect-to ::127.0.0.1:8080 --cacert ca.crt https://demo-tableside.tables:8080/readyz" in notes(
-        certified
-    )
-    both = notes(merged(certified, {"tls": {"clientCa": {"secretName": "callers"}}}))
-    assert "--cert caller.crt --key caller.key" in both
-    assert "helm --namespace" not in both
-    assert "with a token" in notes(
-        merged(REMOTE, {"config": {"auth": {"tokens": [{"name": "a", "sha256": "1" * 64}]}}})
-    )
-
-
-def test_the_notes_warn_if_the_volume_is_deleted_with_the_release() -> None:
+    guarded = notes(merged(REMOTE, {"config": {"auth": {"tokens": [{"name": "a", "sha256": "1" * 64}]}}}))
+    assert "with a token" in guarded
+    assert "WITHOUT AUTH" not in guarded
+    address = "https://demo-tableside.tables:8080/readyz"
+    assert f"curl --connect-to ::127.0.0.1:8080 --cacert ca.crt {address}" in notes(merged(REMOTE, TLS))
+    assert "--cert caller.crt --key caller.key" in notes(merged(REMOTE, MUTUAL))
     assert "volume is deleted" in notes(merged(LOCAL, {"persistence": {"whenDeleted": "Delete"}}))
     assert "volume is deleted" not in notes(LOCAL)
