@@ -16,7 +16,7 @@ __all__ = ["released", "service"]
 # The store contract has assertions outside test files.
 pytest.register_assert_rewrite("contract")
 
-pytest_plugins = ["plugins.narrowing", "plugins.scheduling", "plugins.selection", "plugins.slowest", "servers.fixtures"]
+pytest_plugins = ["plugins.scheduling", "plugins.selection", "servers.fixtures"]
 
 # jsonschema would compile ten grammars on import, which takes seconds, for a format that no schema here uses.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment] # an import raises ImportError, which is expected

@@ -5,7 +5,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -22,6 +21,11 @@ BENCHMARKS = {
         {"key and value", "ttl_s", "1 bad row in 1,000"},
     ),
     f"batch --matching 'memory, get of 1,000, JSON' --seconds 0.1 --against {ROOT}": ("daily", {"fields"}),
+    "python --seconds 0.1": ("daily", {"aiohttp", "AsyncClient", "urllib3", "Client", "httpx", "redis.asyncio"}),
+    "state --keys 2000 --batches 5 --heaps-mib 1024 --maintenance-s 60 --ways rocksdb bounded": (
+        "full",
+        {"Spark, RocksDB, changelog", "Tableside, memory: bounded"},
+    ),
     "compare --seconds 0.2": ("full", {"Tableside", "Tableside, 2 workers: GET", "webdis", "redis-py"}),
     "single policies orders replace frames overload --seconds 0.1": ("full", {"GET, RocksDB", "enrich, pandas"}),
     "spark scan --rows 2000": ("full", {"replace", "4 splits"}),
@@ -38,17 +42,12 @@ BENCHMARKS = {
     [pytest.param(each, ways, marks=getattr(pytest.mark, often)) for each, (often, ways) in BENCHMARKS.items()],
 )
 def test_a_benchmark_measures_each_way(tmp_path: Path, arguments: str, ways: set[str]) -> None:
-    results, _ = _measured(tmp_path, *shlex.split(arguments))
-    assert {result["way"] for result in results} > ways
-    assert all(result["per_second"] > 0 for result in results)
-
-
-@pytest.mark.daily
-@pytest.mark.server
-def test_the_python_clients_are_compared_with_http_libraries(tmp_path: Path) -> None:
-    results, _ = _measured(tmp_path, "python", "--seconds", "0.1")
-    ways = {result["way"] for result in results}
-    assert {"aiohttp", "AsyncClient", "urllib3", "Client", "httpx", "redis.asyncio"} < ways
+    file = tmp_path / "results.json"
+    command = [sys.executable, "-m", "bench", *shlex.split(arguments), "--rounds", "1", "--json", str(file)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    results = json.loads(file.read_text())["results"]
+    assert {result["way"] for result in results} >= ways
     assert all(result["per_second"] > 0 for result in results)
 
 
@@ -86,27 +85,3 @@ async def test_each_layer_of_a_get_is_measured() -> None:
     taken = await in_process.run(calls=64, rounds=1)
     assert {in_process.BARE, "the table", "the service, as HTTP"} < set(taken)
     assert all(seconds > 0 for seconds in taken.values())
-
-
-@pytest.mark.full
-@pytest.mark.jvm
-def test_state_in_a_table_is_measured_against_sparks_state(tmp_path: Path) -> None:
-    options = ["--keys", "2000", "--batches", "5", "--heaps-mib", "1024", "--maintenance-s", "60"]
-    results, printed = _measured(tmp_path, "state", *options, "--ways", "rocksdb", "bounded")
-    assert [result["way"] for result in results] == ["Spark, RocksDB, changelog", "Tableside, memory: bounded"]
-    assert all(result["per_second"] > 0 for result in results)
-    spark, own = (result["counts"] for result in results)
-    assert spark["stored_service_bytes"] == spark["cpu_service_ms"] == 0
-    for counted in ("stored_service_bytes", "cpu_service_ms", "resident_service_bytes", "load_ms", "commits_ms"):
-        assert own[counted] > 0
-    assert spark["stored_checkpoint_bytes"] > 0
-    assert "State of 2,000 keys, 2,400 rows, heap 1,024 MiB, maintenance every 60 s" in printed
-
-
-def _measured(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], str]:
-    """Run benchmarks, once each, and return their results and their output."""
-    file = folder / "results.json"
-    command = [sys.executable, "-m", "bench", *arguments, "--rounds", "1", "--json", str(file)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    return json.loads(file.read_text())["results"], run.stdout

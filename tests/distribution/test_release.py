@@ -60,12 +60,13 @@ def test_a_second_release_of_the_commit_has_the_same_bytes(released: Released, t
     assert said.startswith(f"dist/ contains tableside {VERSION}, ")
 
 
-@pytest.mark.parametrize("file", ["README.md", "service/tableside/new.py"])
-def test_uncommitted_changes_are_refused(clone: Path, file: str) -> None:
-    (clone / file).write_text("changed")
+def test_uncommitted_changes_are_refused(clone: Path) -> None:
+    for file in ("README.md", "service/tableside/new.py"):
+        (clone / file).write_text("changed")
     said = module(clone, "scripts.releasing", code=1)
     assert said.startswith("release: the tree has uncommitted changes:\n")
-    assert file in said
+    assert "README.md" in said
+    assert "service/tableside/new.py" in said
     assert not (clone / "dist").exists()
 
 
@@ -74,10 +75,6 @@ def test_a_release_that_the_changelog_does_not_describe_is_refused(clone: Path) 
     commit(clone)
     said = module(clone, "scripts.releasing", code=1)
     assert said == "release: CHANGELOG.md has no entry '## [1.2.4] - YYYY-MM-DD' that describes the changes\n"
-    assert not (clone / "dist").exists()
-
-
-def test_a_release_whose_chart_uses_another_image_is_refused(clone: Path) -> None:
     describe(clone, "1.2.4")
     git(clone, "checkout", "--quiet", "HEAD~", "--", "helm/Chart.yaml")
     commit(clone)
@@ -102,7 +99,6 @@ def test_a_development_version_is_built_but_not_published(clone: Path) -> None:
         ("## [1.2.3] - 2026-01-02\n\n* New.\n", True),
         ("## [Unreleased]\n\n* Not yet.\n\n## [1.2.3] - 2026-01-02 [YANKED]\n\n### Added\n\n* New.\n", True),
         ("## [1.2.3] - 2026-01-02\n\n## [1.2.2] - 2026-01-01\n\n* New.\n", False),
-        ("## [1.2.3]\n\n* New.\n", False),
         ("## [1.2.30] - 2026-01-02\n\n* New.\n", False),
         ("", False),
     ],

@@ -25,8 +25,3 @@ def completed(part: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration with this part, and with the stores that its tables name."""
     named = {table["store"] for table in part.get("tables", {}).values()}
     return {"stores": {name: {"kind": "memory"} for name in named or {"local"}}, **part}
-
-
-def test_a_faulty_configuration_would_be_detected() -> None:
-    with pytest.raises(Exception, match=r"tables\.t\.ttl: is not a known option"):
-        validate(completed({"tables": {"t": {"store": "s", "ttl": 5}}}), {})

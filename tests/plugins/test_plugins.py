@@ -1,6 +1,5 @@
 """Tests of the suite's plugins: selection, order and distribution of cases."""
 
-import os
 import re
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.server  # each case runs pytest
 
-OPTIONS = ["-q", *(f"-p{name}" for name in ("plugins.narrowing", "plugins.selection", "plugins.scheduling"))]
+OPTIONS = ["-q", *(f"-p{name}" for name in ("plugins.selection", "plugins.scheduling"))]
 MARKS = "[pytest]\nmarkers =\n jvm\n server\n browser\n daily\n full\n"
 
 
@@ -31,7 +30,6 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
         "@pytest.mark.full\ndef test_brown(full): assert full\n"
         "def test_green(): pass\n"
     )
-    (folder / "colors.py").write_text("")
     pytester.makeini(MARKS)
     return pytester
 
@@ -74,28 +72,6 @@ def test_worker_processes_run_the_daily_cases_of_their_controller(
     suite.makeini(MARKS + "testpaths = tests\n")
     run = suite.runpytest(*OPTIONS, "-pxdist", "-n1", "--dist=loadfile", argument)
     assert run.parseoutcomes()["passed"] == passed
-
-
-def test_a_word_collects_only_files_that_can_match(suite: pytest.Pytester) -> None:
-    collected(suite)
-    assert collected(suite, "-k", "red") == ["apple red"]
-    assert deselected(suite, "red") == 1
-    assert deselected(suite, "green") == 3
-    assert deselected(suite, "not red") == 2
-    assert deselected(suite, "server") == 2
-
-
-@pytest.mark.parametrize("changed", ["test_pear.py", "colors.py"])
-def test_a_changed_file_is_collected_again(suite: pytest.Pytester, changed: str) -> None:
-    collected(suite)
-    file = suite.path / "tests" / changed
-    os.utime(file, ns=(file.stat().st_mtime_ns + 10**10,) * 2)
-    assert deselected(suite, "red") > 1
-
-
-def deselected(suite: pytest.Pytester, words: str) -> int:
-    """Return the number of cases that were collected and then deselected."""
-    return int(suite.runpytest(*OPTIONS, "-k", words).parseoutcomes().get("deselected", 0))
 
 
 def test_the_cases_of_a_file_and_the_files_of_a_group_run_in_one_process(suite: pytest.Pytester) -> None:

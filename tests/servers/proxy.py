@@ -7,6 +7,7 @@ or response.
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Self
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from .process import HOST
 
 GARBAGE_BYTES = 256
+READ_BYTES = 2**18
 
 
 class Mode(Enum):
@@ -36,9 +38,7 @@ class FaultProxy:
         self.delay_s = 0.0
         self.connections: set[Connection] = set()
         self.connections_total = 0
-        self._once = False
-        self._empty = asyncio.Event()
-        self._empty.set()
+        self.once = False
 
     @classmethod
     def before(cls, url: str) -> Self:
@@ -55,16 +55,15 @@ class FaultProxy:
         return len(self.connections)
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: _Client(Connection(self)), HOST, 0)
+        self._listener = await asyncio.start_server(self._serve, HOST, 0)
         self.port = self._listener.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._listener.close()
         self.cut()
-        await self._empty.wait()
-        await self._listener.wait_closed()
+        while self.connections:
+            await asyncio.sleep(0.001)
 
     def forward(self) -> None:
         """End the fault, and forward data that was held back."""
@@ -95,118 +94,94 @@ class FaultProxy:
         With `once`, end the fault after the first lost response.
         """
         self._switch(Mode.ANSWER_LOST)
-        self._once = once
-
-    def opened(self, connection: "Connection") -> None:
-        """Register a client connection."""
-        self.connections.add(connection)
-        self.connections_total += 1
-        self._empty.clear()
-
-    def closed(self, connection: "Connection") -> None:
-        """Unregister a closed client connection."""
-        self.connections.discard(connection)
-        if not self.connections:
-            self._empty.set()
-
-    def lost(self) -> None:
-        """Record a lost response."""
-        if self._once:
-            self.forward()
+        self.once = once
 
     def _switch(self, mode: Mode) -> None:
-        self.mode, self.delay_s, self._once = mode, 0.0, False
+        self.mode, self.delay_s, self.once = mode, 0.0, False
         for connection in list(self.connections):
             connection.release()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(self, writer)
+        self.connections.add(connection)
+        self.connections_total += 1
+        try:
+            await connection.run(reader)
+        finally:
+            self.connections.discard(connection)
 
 
 class Connection:
     """A client connection and its connection to the server."""
 
-    def __init__(self, proxy: FaultProxy) -> None:
+    def __init__(self, proxy: FaultProxy, client: asyncio.StreamWriter) -> None:
         self._proxy = proxy
-        self._client: asyncio.Transport | None = None
-        self._server: asyncio.Transport | None = None
-        self._connecting: asyncio.Task[None] | None = None
-        self._requests: list[bytes] = []  # held back: the network hangs, or the server is not connected yet
-        self._answers: list[bytes] = []
+        self._client = client
+        self._server: asyncio.StreamWriter | None = None
+        self._held: list[tuple[Callable[[bytes], None], bytes]] = []
         self._due = 0.0
 
-    def opened(self, client: asyncio.Transport) -> None:
-        """Handle a new client connection."""
-        self._client = client
-        self._proxy.opened(self)
+    async def run(self, requests: asyncio.StreamReader) -> None:
+        """Handle data from the client until it disconnects, and then close the connection to the server."""
         if self._proxy.mode is Mode.CUT:
             self.abort()
-        else:
-            self._connecting = asyncio.create_task(self._connect())
+        answering = asyncio.create_task(self._answer())
+        try:
+            with suppress(ConnectionError):
+                while data := await requests.read(READ_BYTES):
+                    self.requested(data)
+        finally:
+            answering.cancel()
+            for writer in (self._client, self._server):
+                if writer is not None:
+                    writer.close()
 
     def requested(self, data: bytes) -> None:
-        """Handle data from the client."""
+        """Handle data from the client. It is held back if the network hangs or the server is not connected yet."""
         match self._proxy.mode:
-            case Mode.HANG:
-                self._requests.append(data)
             case Mode.GARBAGE:
-                self._write(self._client, os.urandom(GARBAGE_BYTES))
-            case Mode.FORWARD | Mode.ANSWER_LOST if self._server is None:
-                self._requests.append(data)
-            case Mode.FORWARD | Mode.ANSWER_LOST:
-                self._write(self._server, data)
-            case Mode.CUT:
-                pass
+                self._client.write(os.urandom(GARBAGE_BYTES))
+            case Mode.FORWARD | Mode.ANSWER_LOST if self._server is not None:
+                self._server.write(data)
+            case Mode.HANG | Mode.FORWARD | Mode.ANSWER_LOST:
+                self._held.append((self.requested, data))
 
     def answered(self, data: bytes) -> None:
         """Handle data from the server."""
         match self._proxy.mode:
             case Mode.HANG:
-                self._answers.append(data)
+                self._held.append((self.answered, data))
             case Mode.ANSWER_LOST:
                 self.abort()
-                self._proxy.lost()
+                if self._proxy.once:
+                    self._proxy.forward()
             case Mode.FORWARD:
-                self._later(lambda: self._write(self._client, data))
-            case Mode.GARBAGE | Mode.CUT:
-                pass
+                self._later(lambda: self._client.write(data))
 
     def release(self) -> None:
-        """Handle data that was held back as if it arrived now."""
-        requests, self._requests = self._requests, []
-        answers, self._answers = self._answers, []
-        for data in answers:
-            self.answered(data)
-        for data in requests:
-            self.requested(data)
+        """Handle data that was held back as if it arrived now, responses first."""
+        held, self._held = self._held, []
+        for handle, data in sorted(held, key=lambda one: one[0] != self.answered):
+            handle(data)
 
     def abort(self) -> None:
         """Break both connections, so that the client sees a reset or a truncated response."""
-        for transport in (self._client, self._server):
-            if transport is not None:
-                transport.abort()
+        for writer in (self._client, self._server):
+            if writer is not None:
+                writer.transport.abort()
 
-    def client_left(self) -> None:
-        """Close the server connection after sending all data, because the client has disconnected."""
-        self._proxy.closed(self)
-        if self._connecting is not None:
-            self._connecting.cancel()
-        if self._server is not None:
-            self._server.close()
-
-    def server_left(self) -> None:
-        """Close the client connection after sending all data, because the server has disconnected."""
-        if self._client is not None:
-            self._later(self._client.close)
-
-    async def _connect(self) -> None:
-        """Connect to the server, and send it the data that the client has sent so far."""
-        assert self._client is not None
+    async def _answer(self) -> None:
+        """Connect to the server, send it the data that the client has sent so far, and handle its responses."""
         try:
-            self._server, _ = await asyncio.get_running_loop().create_connection(
-                lambda: _Server(self), *self._proxy.server
-            )
+            answers, self._server = await asyncio.open_connection(*self._proxy.server)
         except OSError:
-            self._client.abort()
-        else:
-            self.release()
+            self.abort()
+            return
+        self.release()
+        with suppress(ConnectionError):
+            while data := await answers.read(READ_BYTES):
+                self.answered(data)
+        self._later(self._client.close)
 
     def _later(self, act: Callable[[], None]) -> None:
         """Run an action after the delay, but not before an earlier action."""
@@ -217,10 +192,6 @@ class Connection:
             self._due = max(self._due + 1e-6, loop.time() + self._proxy.delay_s)
             loop.call_at(self._due, act)
 
-    def _write(self, transport: asyncio.Transport | None, data: bytes) -> None:
-        if transport is not None and not transport.is_closing():
-            transport.write(data)
-
 
 def address(url: str) -> tuple[str, int]:
     """Return the host and the port of a URL that has both."""
@@ -228,33 +199,3 @@ def address(url: str) -> tuple[str, int]:
     assert parts.hostname is not None
     assert parts.port is not None
     return parts.hostname, parts.port
-
-
-class _Client(asyncio.Protocol):
-    """The asyncio protocol of the client connection."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._connection.opened(transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._connection.requested(data)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self._connection.client_left()
-
-
-class _Server(asyncio.Protocol):
-    """The asyncio protocol of the server connection."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def data_received(self, data: bytes) -> None:
-        self._connection.answered(data)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self._connection.server_left()

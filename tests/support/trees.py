@@ -22,13 +22,6 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def committed(folder: Path) -> Path:
-    """Create a repository in a folder, with one commit of all its files."""
-    git(folder, "init", "--quiet", "--initial-branch", "main")
-    commit(folder)
-    return folder
-
-
 def commit(folder: Path) -> None:
     """Commit all files in a repository's folder. An empty commit is allowed."""
     git(folder, "add", "--all")

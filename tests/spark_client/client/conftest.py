@@ -1,13 +1,14 @@
 """Each case runs with the blocking and with the asyncio client."""
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from spark_client.client.both import open_client
+from spark_client.client.script import Script, Step
 from support.running import Service, running
 
 CONFIG = """
@@ -65,3 +66,16 @@ def _configured(tmp_path_factory: pytest.TempPathFactory, config: str) -> Iterat
     path.write_text(config)
     with running(directory, path) as service:
         yield service.url
+
+
+@pytest.fixture
+def script() -> Iterator[Callable[..., Script]]:
+    opened: list[Script] = []
+
+    def play(*replies: Sequence[Step]) -> Script:
+        opened.append(Script(*replies))
+        return opened[-1]
+
+    yield play
+    for server in opened:
+        server.close()

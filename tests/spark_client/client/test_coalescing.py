@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tableside_client import RecordNotFound, TablesideError
-from tableside_client.concurrency import TaskCoalescer, ThreadCoalescer
+from tableside_client.concurrency import TaskCoalescer
 
 
 @pytest.mark.server
@@ -46,21 +45,3 @@ async def test_gets_wait_for_a_batch_in_flight_and_then_share_the_next() -> None
     assert values[7] is None
     assert isinstance(values[8], asyncio.CancelledError)
     assert values[9] == values[10] == {"key": 9}
-
-
-def test_threads_share_batches_and_their_errors() -> None:
-    batches: list[Sequence[Any]] = []
-
-    def fetch(keys: Sequence[Any]) -> list[Any]:
-        batches.append(keys)
-        if "bad" in keys:
-            raise ValueError("broken")
-        return [{"key": key} for key in keys]
-
-    with ThreadPoolExecutor(2) as senders, ThreadPoolExecutor(20) as callers:
-        coalescer = ThreadCoalescer[dict[str, Any]](fetch, senders)
-        assert list(callers.map(coalescer.get, range(500))) == [{"key": key} for key in range(500)]
-        assert sum(map(len, batches)) <= 500
-        with pytest.raises(ValueError, match="broken"):
-            coalescer.get("bad")
-        assert coalescer.get("good") == {"key": "good"}

@@ -1,7 +1,6 @@
 """Ordered writes of the clients for Python, with a real service."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -73,17 +72,7 @@ async def test_an_ordered_write_with_a_lost_response_is_repeated_without_a_token
     assert await people.get("ada") == {"n": 8, "m": 8}
 
 
-@pytest.mark.parametrize(
-    ("order", "failure"),
-    [
-        (True, TypeError),
-        (1.0, TypeError),
-        ("5", TypeError),
-        (datetime(2026, 11, 20, tzinfo=UTC), TypeError),
-        (2**63, ValueError),
-        (-(2**63) - 1, ValueError),
-    ],
-)
+@pytest.mark.parametrize(("order", "failure"), [(True, TypeError), ("5", TypeError), (2**63, ValueError)])
 async def test_an_order_that_is_no_integer_of_64_bits_is_not_sent(
     people: Any, order: Any, failure: type[Exception]
 ) -> None:

@@ -1,14 +1,12 @@
 """The proxy of the environment: which addresses use it, and errors that name it."""
 
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from servers.process import free_port
+from spark_client.client.script import CLOSE, Script, reply
 from tableside.core import environment_proxy as service_proxy
 from tableside_client import AsyncClient, Client, Retries, TablesideError, Unavailable
 from tableside_client.address import environment_proxy
@@ -32,19 +30,13 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("http://host", "", True),
         ("http://127.0.0.1:8080", "", False),
-        ("http://[::1]:8080", "", False),
         ("http://localhost:8080", "", False),
-        ("http://localhost.example", "", True),
         ("http://host", "other, *", False),
-        ("http://a.example", "example", False),
         ("http://A.Example.", "a.EXAMPLE", False),
         ("http://another-example", "example", True),
         ("http://a.example:8080", "a.example:8080", False),
         ("http://a.example:8080", "a.example:9090", True),
-        ("http://a.example", "other  a.example", False),
-        ("http://10.1.2.3", "10.0.0.0/8", False),
         ("http://10.1.2.3:8080", "10.1.2.0/24:8080", False),
-        ("http://[2001:db8::5]:8080", "[2001:DB8:0::5]:8080", False),
         ("http://[2001:db8::5]:8080", "2001:db8::/32", False),
         ("http://[2001:db8::5]:8080", "::1,fe80::/10,10.0.0.0/8,not an address/9", True),
     ],
@@ -62,10 +54,8 @@ def test_addresses_of_this_machine_and_of_no_proxy_have_no_proxy(
 @pytest.mark.parametrize(
     ("url", "given", "chosen"),
     [
-        ("http://host", {"HTTP_PROXY": "a:1"}, ("HTTP_PROXY", "http://a:1")),
         ("http://host", {"HTTP_PROXY": "a:1", "http_proxy": "b:2"}, ("http_proxy", "http://b:2")),
         ("http://host", {"HTTP_PROXY": "a:1", "http_proxy": ""}, None),
-        ("http://host", {"https_proxy": "a:1"}, None),
         ("https://host", {"https_proxy": "https://a:1"}, ("https_proxy", "https://a:1")),
         ("https://host", {"ALL_PROXY": "socks5://a:1", "HTTP_PROXY": "b:2"}, ("ALL_PROXY", "socks5://a:1")),
         ("http://host", {"ALL_PROXY": "socks5://a:1", "HTTP_PROXY": "b:2"}, ("HTTP_PROXY", "http://b:2")),
@@ -112,32 +102,17 @@ async def test_an_unreachable_proxy_is_not_an_unreachable_service(
         assert "hidden" not in str(failed.value)
 
 
-async def test_a_response_of_the_proxy_names_it(opened: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    with refusing_proxy() as port:
-        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{port}")
-        for url in ("http://service.example", "https://service.example"):
-            with pytest.raises(TablesideError) as failed:
-                await (await opened(url)).table("t").put("a", {})  # without a retry
-            assert f"through the proxy 127.0.0.1:{port} of ALL_PROXY" in failed.value.detail
-            assert "407" in failed.value.detail
-            assert failed.value.applied == "no"
-
-
-@contextmanager
-def refusing_proxy() -> Iterator[int]:
-    """A proxy that requires a password."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            for _ in range(2):
-                with server.accept()[0] as connection:
-                    connection.recv(65536)
-                    connection.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        thread.join(30)
+async def test_a_response_of_the_proxy_names_it(
+    opened: Callable[..., Any], script: Callable[..., Script], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = script(*[[reply(b"", status=b"407 Proxy Authentication Required"), CLOSE]] * 2)
+    monkeypatch.setenv("ALL_PROXY", refusing.url)
+    for url in ("http://service.example", "https://service.example"):
+        with pytest.raises(TablesideError) as failed:
+            await (await opened(url)).table("t").put("a", {})  # without a retry
+        assert f"through the proxy {refusing.url.removeprefix('http://')} of ALL_PROXY" in failed.value.detail
+        assert "407" in failed.value.detail
+        assert failed.value.applied == "no"
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
@@ -145,7 +120,6 @@ def refusing_proxy() -> Iterator[int]:
     ("url", "fault"),
     [
         ("socks5://user:hidden-password@proxy.example:1080", "needs the package socksio"),
-        ("socks4://proxy.example", "ALL_PROXY must be the URL of an http, https or socks5 proxy"),
         ("ftp://user:hidden-password@proxy.example", "ALL_PROXY must be the URL of an http, https or socks5 proxy"),
         ("http://proxy.example:port", "ALL_PROXY must be the URL"),
     ],

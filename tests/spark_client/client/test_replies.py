@@ -2,81 +2,18 @@
 
 import asyncio
 import gzip
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from spark_client.client.script import CLOSE, Script, Step, reply
 from support.waiting import until
 from tableside_client import AsyncClient, Retries, TablesideError
 
 ONCE = Retries(attempts_max=1)
-CLOSE = None
-Step = bytes | float | None
-"""Bytes to send, a pause in seconds, or the end of the connection."""
-
-
-def reply(body: bytes, *headers: bytes) -> bytes:
-    return b"\r\n".join([b"HTTP/1.1 200 OK", b"Content-Length: %d" % len(body), *headers, b"", body])
-
-
 ONE, TWO = (reply(b'{"n":%d}' % number) for number in (1, 2))
 CHUNKED = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\n{"n\r\n4\r\n":1}\r\n0\r\nTrailer: x\r\n\r\n'
-
-
-class Script:
-    """A server that plays the steps of one reply for each request, on however many connections."""
-
-    def __init__(self, *replies: Sequence[Step]) -> None:
-        self.connections = 0
-        self.requests: list[bytes] = []
-        self._replies = list(replies)
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self._listening.settimeout(30)
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listening.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listening.accept()
-                self.connections += 1
-                threading.Thread(target=self._serve, args=[connection], daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            while request := self._read(connection):
-                self.requests.append(request)
-                for step in self._replies.pop(0):
-                    if isinstance(step, float):
-                        time.sleep(step)
-                    elif step is CLOSE:
-                        return
-                    else:
-                        connection.sendall(step)
-
-    def _read(self, connection: socket.socket) -> bytes:
-        return connection.recv(65536)
-
-
-@pytest.fixture
-def script() -> Iterator[Callable[..., Script]]:
-    opened: list[Script] = []
-
-    def play(*replies: Sequence[Step]) -> Script:
-        opened.append(Script(*replies))
-        return opened[-1]
-
-    yield play
-    for server in opened:
-        server.close()
 
 
 @pytest.mark.parametrize(

@@ -35,24 +35,19 @@ class PersonModel(pydantic.BaseModel):
     visits: int = 0
 
 
-FULL = Person("Ada", [Address("London")], Address("Paris"), {"work": Address("Rome")}, 3)
-
-
-def test_a_dataclass_is_decoded_with_nested_dataclasses() -> None:
+def test_a_dataclass_has_nested_dataclasses_and_ignores_unknown_members() -> None:
     decode, encode = conversions(Person)
-    assert decode(dict(encode(FULL))) == FULL
+    full = Person("Ada", [Address("London")], Address("Paris"), {"work": Address("Rome")}, 3)
+    assert decode(dict(encode(full))) == full
     assert decode({"name": "Ada", "home": None, "unknown": 1}) == Person("Ada")
-    with pytest.raises(TypeError, match="name"):
-        decode({"visits": 1})
 
 
-@pytest.mark.parametrize(("kind", "error"), [(PersonStruct, msgspec.ValidationError), (PersonModel, ValueError)])
-def test_structs_and_models_validate(kind: type[Any], error: type[Exception]) -> None:
-    decode, encode = conversions(kind)
-    assert encode(kind(name="Ada")) == {"name": "Ada", "visits": 0}
-    assert decode({"name": "Ada", "visits": 2}) == kind(name="Ada", visits=2)
-    with pytest.raises(error):
-        decode({"name": "Ada", "visits": "many"})
+@pytest.mark.parametrize(
+    ("kind", "error"), [(PersonStruct, msgspec.ValidationError), (PersonModel, ValueError), (Person, TypeError)]
+)
+def test_a_value_that_does_not_fit_its_type_is_an_error(kind: type[Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match="name"):
+        conversions(kind)[0]({"visits": 2})
 
 
 def test_another_type_is_refused() -> None:
