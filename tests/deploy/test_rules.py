@@ -19,6 +19,7 @@ ALERTS: dict[str, dict[str, Any]] = {
 }
 
 WHERE = {"job": "tableside", "instance": "a:8080"}
+TABLE = {"job": "tableside", "table": "t"}
 
 Series = dict[str, str]
 
@@ -94,25 +95,10 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
     ("TablesideGone", {BUILT: "1x10 stale"}, 17, {}),
     ("TablesideNoStoreReachable", readyz("503", "0+12x60"), 5, WHERE),
     ("TablesideNoStoreReachable", readyz("200", "0+12x10 120x60") | readyz("503", "0x10 0+12x60"), 16, WHERE),
-    (
-        "TablesideFailures",
-        operations("found", "0+600x60") | operations("store_unavailable", "0+60x60"),
-        12,
-        {"job": "tableside", "table": "t"},
-    ),
-    ("TablesideFailures", operations("deadline_exceeded", "0+1x60"), 12, {"job": "tableside", "table": "t"}),
-    (
-        "TablesideSlow",
-        durations(le_1_0="0+90x60", le_2_5="0+100x60", le_inf="0+100x60"),
-        20,
-        {"job": "tableside", "table": "t"},
-    ),
-    (
-        "TablesideThrottled",
-        operations("written", "0+600x60") | operations("throttled", "0+12x60"),
-        20,
-        {"job": "tableside", "table": "t"},
-    ),
+    ("TablesideFailures", operations("found", "0+600x60") | operations("store_unavailable", "0+60x60"), 12, TABLE),
+    ("TablesideFailures", operations("deadline_exceeded", "0+1x60"), 12, TABLE),
+    ("TablesideSlow", durations(le_1_0="0+90x60", le_2_5="0+100x60", le_inf="0+100x60"), 20, TABLE),
+    ("TablesideThrottled", operations("written", "0+600x60") | operations("throttled", "0+12x60"), 20, TABLE),
     ("TablesideCallerRejected", of_caller("0+12x60"), 20, {"job": "tableside", "caller": "loud"}),
     (
         "TablesideSheds",
@@ -124,7 +110,7 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
         "TablesideRetryBudgetExhausted",
         {series("tableside_retries_given_up_total", table="t", direction="read", reason="budget"): "0+5x60"},
         12,
-        {"job": "tableside", "table": "t"},
+        TABLE,
     ),
     (
         "TablesideLimiterUnreachable",
@@ -140,14 +126,9 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
         24,
         {**WHERE, "issuer": "https://id.example"},
     ),
-    (
-        "TablesideReloadRefused",
-        {series("tableside_settings_current"): "1x5 0x60"},
-        40,
-        WHERE,
-    ),
-    ("TablesideGenerationLoads", loading("21000+60x60"), 25, {"job": "tableside", "table": "t"}),
-    ("TablesideGenerationStays", generations("removed", "0x5 1x90"), 70, {"job": "tableside", "table": "t"}),
+    ("TablesideReloadRefused", {series("tableside_settings_current"): "1x5 0x60"}, 40, WHERE),
+    ("TablesideGenerationLoads", loading("21000+60x60"), 25, TABLE),
+    ("TablesideGenerationStays", generations("removed", "0x5 1x90"), 70, TABLE),
     ("TablesideRestarts", {STARTED: "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25, WHERE),
     ("TablesideRestarts", scrapes("0+1x5 0+1x5 0+1x5 0+1x60"), 25, WHERE),
 ]

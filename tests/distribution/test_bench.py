@@ -8,8 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from bench import batches, figure, in_process, rates
-from bench.cases import CASES
+from bench import figure
 from bench.report import group
 
 from scripts.bootstrap import ROOT
@@ -51,21 +50,6 @@ def test_a_benchmark_measures_each_way(tmp_path: Path, arguments: str, ways: set
     assert all(result["per_second"] > 0 for result in results)
 
 
-def test_measured_rates_are_written_into_the_tables_of_pages() -> None:
-    shapes = [str(shape) for shape in batches.SHAPES]
-    measured = {"per_second": 123_456.0, "per_core": {"per_second": 987.6}}
-    cases = {case.name for of_op in CASES.values() for case in of_op}
-    results = {(f"{store}, {shape}", case): measured for store in batches.STORES for shape in shapes for case in cases}
-    for table in rates.TABLES:
-        text = (ROOT / table.page).read_text(encoding="utf-8")
-        filled = table.filled(text, results)
-        assert filled.count("| 120,000 | 120,000 | 120,000 |") + filled.count("| 990 | 990 | 990 |") == len(table.lines)
-        assert [line for line in filled.splitlines() if not line.startswith("|")] == [
-            line for line in text.splitlines() if not line.startswith("|")
-        ]
-        assert table.filled(filled, results) == filled
-
-
 def test_a_figure_has_a_bar_for_each_group_in_light_and_dark_colors(tmp_path: Path) -> None:
     results = [
         *group("a < b", "requests", [("other", 100.0), ("ours", 50.0)], {}),
@@ -78,10 +62,3 @@ def test_a_figure_has_a_bar_for_each_group_in_light_and_dark_colors(tmp_path: Pa
     texts = ["".join(text.itertext()) for text in root.iterfind("{*}text")]
     assert {"title", "a < b", "ours / other", "0.50", "ours / driver", "3.00"} < set(texts)
     assert "prefers-color-scheme: dark" in (tmp_path / "drawn.svg").read_text()
-
-
-@pytest.mark.daily
-async def test_each_layer_of_a_get_is_measured() -> None:
-    taken = await in_process.run(calls=64, rounds=1)
-    assert {in_process.BARE, "the table", "the service, as HTTP"} < set(taken)
-    assert all(seconds > 0 for seconds in taken.values())

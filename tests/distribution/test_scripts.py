@@ -115,6 +115,12 @@ def test_every_locked_requirement_has_one_version_and_hashes(name: str) -> None:
     assert [entry for entry in entries if not re.match(r"[a-z0-9-]+==\S+ .*\\\n +--hash=sha256:", entry)] == []
 
 
+def test_the_audit_looks_up_every_locked_package() -> None:
+    [names] = re.findall(r"for name in (.*); do", (ROOT / "scripts" / "audit").read_text())
+    files = {f"requirements/{name}.txt" for name in names.split()}
+    assert {name for name in REQUIREMENT_FILES if "pyspark" not in name} <= files
+
+
 def test_every_direct_dependency_is_locked_at_a_version_that_it_allows() -> None:
     versions = locked_versions()
     wrong = [

@@ -52,12 +52,3 @@ def test_it_has_only_read_permission(workflow: dict[Any, Any]) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     assert "secrets." not in str(workflow)
     assert "pull_request_target" not in workflow[True]  # YAML reads the word `on` as True
-
-
-def test_the_hooks_run_commands_of_the_environment() -> None:
-    [repository] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
-    assert repository["repo"] == "local"
-    commands = {hook["id"]: shlex.split(hook["entry"]) for hook in repository["hooks"]}
-    assert commands.keys() == {"ruff-check", "ruff-format", "mypy", "sizes"}
-    assert {command[0] for command in commands.values()} == {"scripts/run"}
-    assert "tests/distribution/test_size.py" in commands["sizes"]

@@ -1,4 +1,4 @@
-"""Blocks of pages that cannot run are well-formed, and the options, modules and extras in them exist."""
+"""A test covers every block. Blocks that cannot run are valid, and the options, modules and extras in them exist."""
 
 import json
 import re
@@ -10,12 +10,49 @@ from pathlib import Path
 
 import pyspark
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
-from documentation.blocks import Block
-from documentation.claims import BASED, CONTAINED, INSTALLED, NAMED, READ, SUBMITTED, claimed
+from documentation.blocks import Block, every_block
+from documentation.claims import (
+    BASED,
+    CLAIMS,
+    CONFIGURED,
+    CONTAINED,
+    INSTALLED,
+    NAMED,
+    READ,
+    SUBMITTED,
+    claimed,
+    claims_of,
+    covers,
+)
 from documentation.verbs import options_of
 from scripts.bootstrap import ROOT
+from tableside.settings import validate
+
+
+@pytest.mark.parametrize("block", every_block(), ids=str)
+def test_every_block_is_claimed(block: Block) -> None:
+    assert claims_of(block), f"{block} is claimed by no test: see tests/documentation/claims.py\n{block.text}"
+
+
+@pytest.mark.parametrize("test", CLAIMS)
+def test_a_claim_names_existing_blocks_and_an_existing_test(test: str) -> None:
+    assert [claim for claim in CLAIMS[test] if not any(covers(claim, block) for block in every_block())] == []
+    file, _, name = test.partition("::")
+    text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+    assert re.search(rf"^\s*(async )?def {name}\b", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("block", claimed(CONFIGURED), ids=str)
+def test_a_configuration_has_no_faults(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tokens.yaml").write_text("[]\n")
+    part = yaml.safe_load(block.text)
+    named = {table["store"] for table in part.get("tables", {}).values()} or {"local"}
+    stores = {name: {"kind": "memory"} for name in named}
+    validate({"stores": stores, **part}, {"ORDERS_DSN": "postgresql://127.0.0.1/orders"})
 
 
 @pytest.mark.parametrize("block", claimed(READ), ids=str)
@@ -46,18 +83,12 @@ def test_container_commands_use_existing_options(block: Block) -> None:
             assert (ROOT / given[-1] / "Dockerfile").is_file()
         else:
             assert verb == "run"
-            check_command(after_image(given))
-
-
-def after_image(given: list[str]) -> list[str]:
-    """Return the command for the container: the words after the image's name, or after an ellipsis that includes it."""
-    image = next(at for at, word in enumerate(given) if word in ("tableside", "…") and given[at - 1] != "--name")
-    return given[image + 1 :]
-
-
-def check_command(command: list[str]) -> None:
-    if command:
-        assert {word for word in command if word.startswith("--")} <= options_of(command)
+            # The command for the container follows the image's name, or an ellipsis that includes it.
+            image = next(
+                at for at, word in enumerate(given) if word in ("tableside", "…") and given[at - 1] != "--name"
+            )
+            if command := given[image + 1 :]:
+                assert {word for word in command if word.startswith("--")} <= options_of(command)
 
 
 def commands(block: Block) -> list[list[str]]:

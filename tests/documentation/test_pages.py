@@ -5,11 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,8 +15,10 @@ from playwright.async_api import Page, async_playwright, expect
 import tableside_client
 import tableside_spark
 from scripts.bootstrap import ROOT
+from scripts.figures import figure
 from scripts.reference import references
 from servers import chromium
+from servers.process import HOST, Server, accepts_connections, free_port, running
 
 PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
 BUILD = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
@@ -73,6 +71,12 @@ def test_links_of_pages_outside_the_site_exist(page: str) -> None:
             assert (ROOT / page).parent.joinpath(link.partition("#")[0]).exists(), link
 
 
+@pytest.mark.parametrize("name", figure.NAMES)
+def test_a_page_shows_each_figure_with_a_description(name: str) -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs" / page for page in PAGES)]
+    assert any(re.search(rf"!\[[^]]+\]\([^)]*images/{name}\.svg\)", page.read_text()) for page in pages)
+
+
 def test_the_navigation_contains_every_page_once() -> None:
     assert sorted(named(navigation())) == PAGES
 
@@ -82,25 +86,6 @@ def test_every_page_and_picture_is_in_the_site(site: Path) -> None:
     made = {path.relative_to(site).as_posix() for path in site.rglob("*")}
     assert {page.removesuffix(".md") + ".html" for page in PAGES} <= made
     assert {f"images/{path.name}" for path in (ROOT / "docs" / "images").iterdir()} <= made
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder over HTTP, like a web server."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 async def _search(page: Page, words: str) -> None:
@@ -116,9 +101,10 @@ async def _search(page: Page, words: str) -> None:
 
 @pytest.mark.daily
 @pytest.mark.browser
-async def test_a_browser_loads_nothing_from_other_hosts_even_in_searches(site: Path) -> None:
-    program, asked = chromium.chromium(), list[str]()
-    with served(site) as url:
+async def test_a_browser_loads_nothing_from_other_hosts_even_in_searches(site: Path, tmp_path: Path) -> None:
+    program, asked, port = chromium.chromium(), list[str](), free_port()
+    url, serve = f"http://{HOST}:{port}", [sys.executable, "-m", "http.server", str(port), "--bind", HOST]
+    with running(Server("site", serve, lambda: accepts_connections(port), directory=site), tmp_path):
         async with async_playwright() as driver:
             browser = await driver.chromium.launch(
                 executable_path=program, args=[*chromium.ARGUMENTS], chromium_sandbox=False

@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from documentation.blocks import blocks
+from documentation.page_run import PageRun
 from scripts.bootstrap import ROOT
 from servers.process import free_port
 from spark_client.sessions import session
-from support import consoles
-from support.consoles import SAID_URL, Command
+from support.consoles import SAID_URL
 
 pytestmark = [pytest.mark.daily, pytest.mark.jvm, pytest.mark.xdist_group("documents")]
 
@@ -35,14 +35,8 @@ class Demonstration:
     url: str
 
 
-def texts(language: str, page: str = "README.md") -> list[str]:
-    """Return the code blocks of a language, in order."""
-    return [block.text for block in blocks(page) if block.language == language]
-
-
-def commands() -> list[Command]:
-    """Return the commands in all consoles, in order."""
-    return [command for text in texts("console") for command in consoles.commands(text)]
+def programs() -> list[str]:
+    return [block.text for block in blocks("README.md") if block.language == "python"]
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +76,11 @@ def test_the_demonstration_kills_the_service_and_ends_with_what_to_try(demonstra
 
 
 def test_every_command_prints_the_output_of_the_readme(demonstration: Demonstration, tmp_path: Path) -> None:
-    environment = {**os.environ, "TABLESIDE_URL": demonstration.url}
-    for command in commands():
-        if command.line.startswith("cat "):
-            (tmp_path / command.line.removeprefix("cat ")).write_text(command.printed)
-            continue
-        line = consoles.as_run_here(command.line, demonstration.url)
-        done = subprocess.run(
-            line, cwd=tmp_path, env=environment, shell=True, capture_output=True, text=True, timeout=60
-        )
-        assert consoles.comparable(done.stdout + done.stderr) == consoles.comparable(command.printed), command.line
+    with PageRun(tmp_path, {}) as run:
+        run.url = demonstration.url
+        for block in blocks("README.md"):
+            if block.language == "console":
+                run.do(block)
 
 
 def test_every_verb_of_the_command_line_is_shown() -> None:
@@ -105,7 +94,7 @@ def test_every_verb_of_the_command_line_is_shown() -> None:
 
 
 def test_the_spark_example_runs(demonstration: Demonstration) -> None:
-    example, _ = texts("python")
+    example, _ = programs()
     with session("local[2]") as spark:
         flights = spark.createDataFrame([("N1", 100, "JFK"), ("N1", 50, "BOS"), ("N328AA", 7, "LAX")], FLIGHTS)
         names: dict[str, Any] = {"spark": spark, "flights": flights}
@@ -117,7 +106,7 @@ def test_the_spark_example_runs(demonstration: Demonstration) -> None:
 
 
 def test_the_python_example_runs(demonstration: Demonstration, capsys: pytest.CaptureFixture[str]) -> None:
-    _, example = texts("python")
+    _, example = programs()
     exec(example.replace(SAID_URL, demonstration.url), {})
     assert capsys.readouterr().out == "{'visits': 1}\n"
 

@@ -38,7 +38,7 @@ def followed(
     `page` may end with `#` and the heading of a section, to run only its blocks.
     """
     name, _, heading = page.partition("#")
-    found = [block for block in section(name, heading) if RUN in [claim.test for claim in claims_of(block)]]
+    found = [block for block in section(name, heading) if RUN in claims_of(block)]
     assert found
     with PageRun(directory, names or {}, said) as run:
         for block in found:

@@ -43,12 +43,11 @@ class Builder:
         *,
         arguments: Mapping[str, str] | None = None,
         secrets: Mapping[str, Path] | None = None,
-        file: Path | None = None,
     ) -> None:
-        """Build an image from a folder and its Dockerfile, or from another `file`, without a cache."""
+        """Build an image from a folder and its Dockerfile, without a cache."""
         build_arguments = [f"--build-arg={key}={value}" for key, value in (arguments or {}).items()]
         secret_options = [f"--secret=id={key},src={file}" for key, file in (secrets or {}).items()]
-        dockerfile = f"--file={file or context / 'Dockerfile'}"
+        dockerfile = f"--file={context / 'Dockerfile'}"
         self._run(
             "bud", "--isolation=chroot", *build_arguments, *secret_options, dockerfile, f"--tag={name}", str(context)
         )

@@ -3,10 +3,11 @@
 import json
 import re
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass
 from typing import Any
+
+from servers.install import ensure_command
 
 SAID_URL = "http://127.0.0.1:8080"
 """The URL of the service in the pages."""
@@ -45,26 +46,11 @@ def _is_whole(line: str) -> bool:
     return not line.endswith("\\\n")
 
 
-CURL = """
-import argparse, httpx
-parser = argparse.ArgumentParser()
-for option in ("-X", "-d"):
-    parser.add_argument(option)
-parser.add_argument("-H", action="append", default=[])
-parser.add_argument("url")
-said = parser.parse_args()
-headers = dict(header.split(": ", 1) for header in said.H)
-print(httpx.request(said.X or ("POST" if said.d else "GET"), said.url, headers=headers, content=said.d).text, end="")
-"""
-"""A replacement for the uses of curl in the pages, for machines without curl."""
-
-
 def as_run_here(line: str, url: str) -> str:
     """Return a command adapted to this machine and the service at this URL."""
     python = shlex.quote(sys.executable)
     line = re.sub(r"^(tableside|python) ", lambda found: _here(found[1], python), line.replace(SAID_URL, url))
-    curl = "curl --silent" if shutil.which("curl") else f"{python} -c {shlex.quote(CURL)}"
-    return re.sub(r"^curl ", lambda _: f"{curl} ", line)
+    return re.sub(r"^curl ", f"{ensure_command('curl', 'curl')} --silent ", line)
 
 
 def _here(command: str, python: str) -> str:

@@ -2,73 +2,21 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import pytest
 
-from servers.install import ensure_command
-from servers.process import Server, free_port, running
+from servers.nginx import nginx
 from support.running import Service, running as running_service
 
 pytestmark = [pytest.mark.daily, pytest.mark.server]
 
 KEYS = ["a%2Fb", "%2F", "a%2F%2Fb", "50%25", "a%3Fb%23c%3Bd", "%C3%BC%20x", "a%5Cb", "a+b"]
 
-CONFIGURATION = """
-daemon off;
-pid {folder}/nginx.pid;
-error_log stderr;
-events {{}}
-http {{
-  access_log off;
-  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
-  upstream upstream_balancer {{ server {service}; }}
-  server {{
-    listen 127.0.0.1:{port};
-    client_max_body_size 16m;
-    location /v1/ {{ proxy_pass http://upstream_balancer; }}
-    location /rewritten/ {{ rewrite ^/rewritten/(.*)$ /$1 break; proxy_pass http://upstream_balancer; }}
-    location /outer/tables/ {{ proxy_pass http://upstream_balancer; }}
-    location /removed/ {{
-      rewrite ^/removed/(.*)$ /$1 break;
-      proxy_set_header X-Forwarded-Prefix /removed;
-      proxy_pass http://upstream_balancer;
-    }}
-    location /compressed/ {{
-      gzip on; gzip_types application/json; gzip_min_length 1; gzip_proxied any;
-      proxy_pass http://upstream_balancer/;
-    }}
-    location = /up {{ return 200; }}
-  }}
-}}
-"""
-
-
-@contextmanager
-def nginx(folder: Path, service: Service) -> Iterator[str]:
-    """Run nginx before the service. It passes `/v1` unchanged, and decodes and removes other prefixes."""
-    port, file = free_port(), folder / "nginx.conf"
-    place = service.url.removeprefix("http://")
-    file.write_text(CONFIGURATION.format(folder=folder, port=port, service=place))
-    command = [str(ensure_command("nginx", "nginx-light", places="/usr/sbin")), "-c", str(file), "-p", str(folder)]
-    url = f"http://127.0.0.1:{port}"
-    with running(Server("nginx", command, lambda: answers(f"{url}/up")), folder):
-        yield url
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url).status_code == 200
-    except httpx.TransportError as error:
-        raise ConnectionError from error
-
 
 @pytest.fixture(scope="module")
 def proxy(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with nginx(tmp_path_factory.mktemp("nginx"), service) as url:
+    with nginx(tmp_path_factory.mktemp("nginx"), service.url) as url:
         yield url
 
 
@@ -120,7 +68,7 @@ def prefixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("prefixed")
     config = directory / "tableside.yaml"
     config.write_text(PREFIXED)
-    with running_service(directory, config) as service, nginx(directory, service) as url:
+    with running_service(directory, config) as service, nginx(directory, service.url) as url:
         yield url
 
 

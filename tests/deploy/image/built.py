@@ -7,7 +7,7 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,29 +32,25 @@ NETWORK_SETTINGS = {"index-url", "extra-index-url", "trusted-host", "proxy", "ti
 
 @dataclass(frozen=True)
 class Built:
-    """The image, the archive with its base, its build context, and the secrets of its build."""
+    """The image, and the archive with its base."""
 
     builder: Builder
     image: Image
     base: Path
-    context: Path
-    secrets: Mapping[str, Path]
     canary: str
-    """A text in every secret, which must not be in the image."""
+    """A text in every secret of the build, which must not be in the image."""
 
 
 @contextlib.contextmanager
 def built(scratch: Path) -> Iterator[Built]:
     """Build the image, and yield it unpacked."""
     canary = f"canary-{secrets.token_hex(16)}"
-    hidden = dict(_secrets(scratch, canary))
-    context = _copied(scratch / "context")
     base = debian_with_python()
     with builder() as images:
         images.load(BASE, base)
-        images.build(NAME, context, arguments=ARGUMENTS, secrets=hidden)
+        images.build(NAME, _copied(scratch / "context"), arguments=ARGUMENTS, secrets=dict(_secrets(scratch, canary)))
         with images.unpacked(NAME) as root:
-            yield Built(images, Image(root, images.described(NAME)["config"]), base, context, hidden, canary)
+            yield Built(images, Image(root, images.described(NAME)["config"]), base, canary)
 
 
 def _copied(context: Path) -> Path:

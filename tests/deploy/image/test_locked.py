@@ -1,11 +1,14 @@
-"""The inputs of the image, checked without building it."""
+"""The inputs of the image, and the command of its builder, checked without building it."""
 
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from scripts.bootstrap import ROOT
 
@@ -35,6 +38,15 @@ def test_neither_spark_nor_test_tools_are_in_the_image() -> None:
     names = {requirement.name for requirement in requirements(ROOT / "requirements" / "image.txt")}
     assert {"fastapi", "rocksdict", "asyncpg", "aioboto3", "redis"} <= names
     assert not {"pyspark", "pandas", "pytest", "hypothesis", "mypy", "ruff", "pip", "setuptools"} & names
+
+
+@pytest.mark.server
+def test_the_builder_gets_the_version_the_commit_and_more_arguments() -> None:
+    command, environment = [str(ROOT / "scripts" / "image"), "--no-cache", "--pull"], {**os.environ, "BUILDER": "echo"}
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    pattern = r"VERSION=(\S+) --build-arg REVISION=([0-9a-f]{40}|unknown) --tag tableside:(\S+) --no-cache --pull .\n"
+    [(version, _, tag)] = re.findall(pattern, said)
+    assert str(Version(version)) == version == tag
 
 
 def test_the_build_context_contains_only_what_the_dockerfile_copies() -> None:

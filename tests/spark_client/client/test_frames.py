@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
 from servers.proxy import FaultProxy
+from spark_client.client.both import batches
 from support.running import Service, running
 from tableside_client import Client, FrameWriteError, LoadError, Retries, TableNotFound, col
 from tableside_client.frames.kinds import ArrowTables
@@ -402,12 +402,6 @@ async def test_an_update_counts_once_after_lost_responses_and_with_its_token(
         assert await people.get("a") == {"n": expected}
     with pytest.raises(ValueError, match="128"):
         await people.update_frame(table, "k", update, token="x" * 129)
-
-
-def batches(url: str) -> float:
-    """Return the number of batches that the service has answered."""
-    lines = httpx.get(f"{url}/metrics").text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("tableside_batch_operations_count"))
 
 
 async def test_a_request_has_at_most_the_keys_that_the_service_allows(

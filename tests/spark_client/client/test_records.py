@@ -1,5 +1,6 @@
 """The clients for Python with a real service."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spark_client.client.both import batches
 from spark_client.client.script import Script, reply
 from support.running import Service
 from tableside_client import (
@@ -96,6 +98,18 @@ async def test_many_records_are_read_in_batches(people: Any) -> None:
     found = await people.get_many([*keys, *keys[:10]], fields=["n"])
     assert found == {f"k{number}": {"n": number} for number in range(0, 2_500, 2)}
     assert await people.get_many([]) == {}
+
+
+async def test_concurrent_gets_share_batches(opened: Callable[..., Any], service: Service, name: str) -> None:
+    table = (await opened(coalesce=True)).table(name)
+    await table.load((f"k{number}", {"n": number}) for number in range(300))
+    before = batches(service.url)
+    values = await asyncio.gather(*(table.get(f"k{number}") for number in range(600)))
+    assert values == [{"n": number} for number in range(300)] + [None] * 300
+    assert 0 < batches(service.url) - before < 300
+    with pytest.raises(InvalidOperation):
+        await table.get("")
+    assert await table.get("k1", fields=["absent"]) == {}
 
 
 async def test_a_batch_returns_failures_as_outcomes(people: Any) -> None:

@@ -29,7 +29,7 @@ def test_a_generated_package_fits_the_service(
     service: Service, document: Path, tmp_path: Path, program: str, generator: list[str]
 ) -> None:
     go = find_command("go")
-    assert go is not None, "go is missing: install the version that tests/servers/apiserver/go.mod names"
+    assert go is not None, "go is missing: install it"
     (tmp_path / "client").mkdir()
     (tmp_path / "main.go").write_bytes((HERE / program).read_bytes())
     for command in (

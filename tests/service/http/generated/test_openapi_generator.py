@@ -44,7 +44,7 @@ def test_a_typescript_client_compiles(document: Path, tmp_path: Path) -> None:
 
 def test_a_go_client_reads_and_writes_records(service: Service, document: Path, tmp_path: Path) -> None:
     go = find_command("go")
-    assert go is not None, "go is missing: install the version that tests/servers/apiserver/go.mod names"
+    assert go is not None, "go is missing: install it"
     generate(document, "go", tmp_path, *GO_MODULE)
     (tmp_path / "use").mkdir()
     (tmp_path / "use" / "main.go").write_bytes((HERE / "client.go").read_bytes())
