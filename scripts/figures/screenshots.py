@@ -1,6 +1,6 @@
-"""The screenshots in the documentation: of a real service under real load, for the time span of a plot.
+"""The screenshot in the documentation: of a real service under real load, for some seconds.
 
-`scripts/run python -m scripts.figures.screenshots` makes new ones in ten minutes.
+`scripts/run python -m scripts.figures.screenshots` makes a new one in a minute.
 """
 
 import asyncio
@@ -21,9 +21,7 @@ from support.running import running
 from ..bootstrap import ROOT
 
 FOLDER = ROOT / "docs" / "images"
-TRAFFIC_S = 615
-BURST_S = 45
-BURST_EVERY_S = 190
+TRAFFIC_S = 30
 AIRCRAFT = 3000
 
 CONFIG = """
@@ -37,7 +35,6 @@ tables:
   sessions: {store: cache}
   settings: {store: scratch}
   visits: {store: scratch, key: {user: string, day: integer}, write: {rate_per_s: 150}, deadline_s: 0.3}
-console: {edit: true}
 """
 
 Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
@@ -54,7 +51,7 @@ async def main() -> None:
                     asyncio.create_task(often(client, per_s, ask)) for per_s, ask in ((60, get), (12, put), (5, visit))
                 ]
                 try:
-                    await keep_sampling(client)
+                    await asyncio.sleep(TRAFFIC_S)
                     async with async_playwright() as driver:
                         browser = await driver.chromium.launch(
                             executable_path=chromium.chromium(), args=[*chromium.ARGUMENTS], chromium_sandbox=False
@@ -67,28 +64,13 @@ async def main() -> None:
                     await asyncio.gather(*callers, return_exceptions=True)
 
 
-async def keep_sampling(client: httpx.AsyncClient) -> None:
-    """Request a page until a plot is full, so that the sampling rate stays high."""
-    for _ in range(TRAFFIC_S // 15):
-        (await client.get("/console")).raise_for_status()
-        await asyncio.sleep(15)
-
-
 async def pictures(browser: Browser, url: str) -> None:
-    """Take pictures of the overview and of a table."""
+    """Take a picture of the overview."""
     async with looking(browser) as page:
         await page.goto(f"{url}/console")
-        await expect(page.get_by_role("heading", name="All tables", exact=True)).to_be_visible()
-        await page.wait_for_timeout(2500)
+        await expect(page.get_by_role("heading", name="Tables", exact=True)).to_be_visible()
         await page.set_viewport_size({"width": 1280, "height": 600})  # a full page is at least as high as the viewport
         await page.screenshot(path=FOLDER / "console.png", full_page=True)
-    async with looking(browser, dark=True) as page:
-        await page.goto(f"{url}/console/tables/aircraft/records?prefix=N1")
-        await page.get_by_label("tailnum").fill("N1")
-        await page.get_by_role("button", name="Look up").click()
-        await expect(page.get_by_role("button", name="Save")).to_be_visible()
-        await page.wait_for_timeout(2500)
-        await page.screenshot(path=FOLDER / "console-table.png", full_page=True)
 
 
 async def often(client: httpx.AsyncClient, per_s: float, ask: Ask) -> None:
@@ -111,8 +93,8 @@ async def put(client: httpx.AsyncClient) -> httpx.Response:
 
 
 async def visit(client: httpx.AsyncClient) -> httpx.Response:
-    """Count visits. During a burst, there are more than the table's rate limit allows."""
-    count = 45 if time.monotonic() % BURST_EVERY_S < BURST_S else 10
+    """Count visits. There are more than the table's rate limit allows."""
+    count = 45
     operations = [
         {"op": "update", "key": [f"user-{day % 50}", day], "update": {"$inc": {"n": 1}}, "default": {}}
         for day in random.sample(range(300), count)

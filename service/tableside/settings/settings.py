@@ -175,10 +175,9 @@ class RetryBudgetSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class ConsoleSettings(BaseModel, frozen=True, extra="forbid"):
-    """The web console at /console: whether it is served, and whether it allows changing records."""
+    """The web console at /console: whether it is served."""
 
     enabled: bool = True
-    edit: bool = False
 
 
 class StoreSettings(msgspec.Struct, frozen=True):

@@ -255,7 +255,8 @@ def test_every_route_with_get_accepts_head(api: ApiClient) -> None:
     api.put("t", "a", {})
     for path in get_paths():
         full, head = api.client.get(path), api.client.head(path)
-        assert full.status_code in (200, 307), path
+        without_key_or_generations = path.startswith("/console") and full.status_code in (422, 501)
+        assert full.status_code in (200, 307) or without_key_or_generations, path
         assert head.status_code == full.status_code, path
         assert head.headers.get("Content-Type") == full.headers.get("Content-Type")
 

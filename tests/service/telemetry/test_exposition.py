@@ -199,7 +199,7 @@ def test_every_worker_returns_sums_that_include_ended_workers(request: pytest.Fi
         in_flight = ("tableside_in_flight", frozenset({("what", "requests")}))
         until(lambda: samples(service.url).get(in_flight) == 0)
         limit = 2 * LimitSettings().in_flight_max
-        until(lambda: f"0 of {limit:,} requests" in httpx.get(f"{service.url}/console/live").text)
+        until(lambda: f"0 of {limit:,} requests" in httpx.get(f"{service.url}/console").text)
         put_40(service)
     left = CollectorRegistry()
     MultiProcessCollector(left, str(shared))  # type: ignore[no-untyped-call]  # it has no annotations

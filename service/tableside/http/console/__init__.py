@@ -1,7 +1,7 @@
-"""The web console: the state of each table, the activity of its policies, and single records.
+"""The web console: the state of each table, its recent activity, and its records. It changes nothing.
 
-The service renders pages, or fragments that htmx inserts. Plots are SVG. Numbers come from the service's own metrics
-(`counts`, `console`). Reads and writes of records go through the catalog, like any request.
+The service renders pages without scripts. Numbers come from the service's own metrics (`console`). Reads of records go
+through the catalog, like any request.
 """
 
 from .console import Console, read_timed

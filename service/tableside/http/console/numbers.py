@@ -7,19 +7,17 @@ _LONG = ((86400, "days"), (3600, "h"), (60, "min"))
 NONE = "\N{EN DASH}"
 
 
-def count(number: float | None, beside: float | None = None) -> str:
-    """Format a count: 0, 0.25, 7.5, 430, 12.3k. It has the same unit as a number `beside` it: 0.43k."""
+def count(number: float | None) -> str:
+    """Format a count: 0, 0.25, 7.5, 430, 12.3k."""
     if number is None:
         return NONE
-    larger = max(number, beside or 0)
-    size, letter = next(((size, letter) for size, letter in _THOUSANDS if larger >= size * 0.9995), (1, ""))
-    digits = _digits(number / size)
-    return f"<0.01{letter}" if digits == "0" and number and letter else digits + letter
+    size, letter = next(((size, letter) for size, letter in _THOUSANDS if number >= size * 0.9995), (1, ""))
+    return _digits(number / size) + letter
 
 
-def rate(number: float | None, beside: float | None = None) -> str:
-    """Format a rate per second: 0/s, 7.5/s, 12.3k/s, and with the unit of the rate `beside` it: 0.43k/s."""
-    return NONE if number is None else f"{count(number, beside)}/s"
+def rate(number: float | None) -> str:
+    """Format a rate per second: 0/s, 7.5/s, 12.3k/s."""
+    return NONE if number is None else f"{count(number)}/s"
 
 
 def seconds(number: float | None) -> str:
@@ -47,8 +45,10 @@ def share(number: float | None) -> str:
     return f"{_trimmed(f'{number * 100:.1f}')} %" if number < 0.1 else f"{number * 100:.0f} %"
 
 
-def size_bytes(number: float) -> str:
+def size_bytes(number: float | None) -> str:
     """Format a size in bytes: 12 B, 3.4 KiB, 16 MiB."""
+    if number is None:
+        return NONE
     for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if number >= size:
             return f"{_digits(number / size)} {unit}"

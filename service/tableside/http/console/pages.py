@@ -7,21 +7,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
+import orjson
 from starlette.requests import Request
 
 from ...catalog import Catalog, CatalogEntry
-from ...core import Json, JsonObject, StoreUnavailable
-from ...settings import LimitSettings
+from ...core import StoreUnavailable
 from ..endpoints.service import describe
 from ..request_context import context_of
 from ..wire.members import OUTCOME_MEMBERS
+from ..wire.problems import CODES
 from . import numbers
-from .console import FAILURES, REFUSED, SHED, SUCCESSES, Change, Console, History
-from .plots import Spark, build_plots, spark
-from .records import summary
+from .console import FAILURES, REFUSED, SHED, SUCCESSES, Change, Console
 
 TABLES_SHOWN_MAX = 50
-SPARK_STEP_S = 20.0
 
 ERROR_RATE_CRITICAL = 0.05
 ERROR_RATE_WARNING = 0.001
@@ -64,7 +62,7 @@ def table_health(change: Change | None, unreachable: StoreUnavailable | None, de
 def load_shedding(total: Change | None) -> Health | None:
     """Return the health of a service that rejects requests because it is overloaded, None if it rejects none.
 
-    `total` is the change of all tables together. Rejected requests have no outcome in any table.
+    `total` is the change of what no table has. Rejected requests have no outcome in any table.
     """
     if total is None or not total[SHED]:
         return None
@@ -73,57 +71,46 @@ def load_shedding(total: Change | None) -> Health | None:
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """The row of one table in the overview."""
+    """One table in the overview."""
 
     name: str
     store: str
     kind: str
     health: Health
     now: Change | None
-    spark: Spark | None = None
 
 
 async def overview(console: Console, request: Request, name: str) -> Mapping[str, Any]:
-    """Return the values of the overview, which are refreshed periodically. It shows tables whose name has `name`."""
+    """Return the values of the overview. It shows tables whose name has `name`."""
     catalog: Catalog = request.app.state.catalog
     stores, caller = await catalog.recent_ping(), context_of(request.scope).permissions
     entries = [entry for entry in catalog.entries() if caller.may("read", entry.spec.name)]
-    rows = sorted((_table_row(entry, console.history, stores) for entry in entries), key=_worst_first)
+    rows = sorted((_table_row(entry, console, stores) for entry in entries), key=_worst_first)
     found = [row for row in rows if name.lower() in row.name.lower()]
-    now = console.history.now()
-    return {
-        "stores": [
-            {"name": store, "known": store in stores, "error": stores.get(store)}
-            for store in sorted({entry.store for entry in entries} | set(stores))
-        ],
-        "tables": len(entries),
-        "hidden": len(catalog.entries()) - len(entries),
-        "alerts": [row for row in rows if row.health.level != "ok"],
-        "shedding": load_shedding(now),
-        "rows": [_with_spark(row, console.history) for row in found[:TABLES_SHOWN_MAX]],
-        "left_out": max(0, len(found) - TABLES_SHOWN_MAX),
-        "plots_shown": build_plots(console.history),
-        "seconds": None if now is None else now.seconds,
-        "in_flight": _in_flight(console, request.app.state.settings.limits),
-    }
-
-
-def _in_flight(console: Console, limits: LimitSettings) -> list[tuple[str, float, int]]:
-    """Return the name, amount and limit of each resource in flight. Each worker process has separate limits."""
-    if (latest := console.history.latest) is None:
-        return []
+    limits = request.app.state.settings.limits
     limit_of = {
         "requests": limits.in_flight_max,
         "operations": limits.operations_in_flight_max,
         "bytes": limits.bytes_in_flight_max,
     }
-    amounts = latest.reading.in_flight
-    return [(what, amounts.get(what, 0), limit * console.workers) for what, limit in limit_of.items()]
+    now = console.now()
+    return {
+        "name": name,
+        "stores": sorted(stores.items()),
+        "tables": len(entries),
+        "alerts": [row for row in rows if row.health.level != "ok"],
+        "shedding": load_shedding(now),
+        "rows": found[:TABLES_SHOWN_MAX],
+        "left_out": max(0, len(found) - TABLES_SHOWN_MAX),
+        "seconds": None if now is None else now.seconds,
+        # Each worker process has separate limits.
+        "in_flight": [(what, console.in_flight.get(what, 0), limit_of[what] * console.workers) for what in limit_of],
+    }
 
 
-def _table_row(entry: CatalogEntry, history: History, stores: Mapping[str, StoreUnavailable | None]) -> TableRow:
+def _table_row(entry: CatalogEntry, console: Console, stores: Mapping[str, StoreUnavailable | None]) -> TableRow:
     name = entry.spec.name
-    now = history.now(name)
+    now = console.now(name)
     health = table_health(now, stores.get(entry.store), entry.settings.deadline_s)
     return TableRow(name, entry.store, entry.kind, health, now)
 
@@ -132,118 +119,35 @@ def _worst_first(row: TableRow) -> tuple[int, float, str]:
     return LEVELS.index(row.health.level), 0.0 if row.now is None else -row.now.operations, row.name
 
 
-def _with_spark(row: TableRow, history: History) -> TableRow:
-    changes = history.changes(row.name, step_s=SPARK_STEP_S)
-    points = [(ago_s, change.per_s("reads", "writes")) for ago_s, change in changes]
-    return msgspec.structs.replace(row, spark=spark(points))
-
-
 async def activity(console: Console, request: Request, entry: CatalogEntry) -> Mapping[str, Any]:
-    """Return the values of the page of a table that are refreshed periodically."""
+    """Return the values of the page of a table."""
     catalog: Catalog = request.app.state.catalog
     stores = await catalog.recent_ping()
-    name = entry.spec.name
-    now = console.history.now(name)
+    now = console.now(entry.spec.name)
+    described = describe(entry, request.app.state.settings.limits)
     return {
         "health": table_health(now, stores.get(entry.store), entry.settings.deadline_s),
-        "shedding": load_shedding(console.history.now()),
-        "plots_shown": build_plots(console.history, name),
-        "seconds": None if now is None else now.seconds,
-        "policies": [] if now is None else list(_policies(now, entry)),
+        "shedding": load_shedding(console.now()),
+        "now": now,
         "outcomes": [] if now is None else list(_outcomes(now)),
+        "settings": orjson.dumps(described, option=orjson.OPT_INDENT_2).decode(),
     }
 
 
-class NumberRow(msgspec.Struct, frozen=True):
-    """A row of a table of numbers: its name, the number with its unit, a remark, and an explanation of the number."""
-
-    name: str
-    number: str
-    remark: str
-    explanation: str
-
-
-def _policies(now: Change, entry: CatalogEntry) -> Iterator[NumberRow]:
-    """Yield the rows on store calls and policies."""
-    calls, concurrency_max = now["calls"], entry.settings.concurrency_max
-    mean = f"mean {numbers.seconds(now['calls seconds'] / calls if calls else None)}"
-    yield NumberRow("Store calls", _rate(now, "calls"), mean, "Calls to the store")
-    yield NumberRow(
-        "Concurrent store calls",
-        numbers.count(now.per_s("calls seconds")),
-        f"of {concurrency_max}",
-        "Mean number of store calls in progress, and the limit concurrency_max",
-    )
-    failed = _rate(now, "calls failed")
-    yield NumberRow("Failed store calls", failed, "", "Store calls with at least one failed operation")
-    exhausted = f"{_rate(now, 'given up')} exhausted"
-    retries = "Retries of operations, and operations out of retries"
-    yield NumberRow("Retries", _rate(now, "retries"), exhausted, retries)
-    throttled = _rate(now, "read limit", "write limit")
-    limited = "Operations that exceeded a rate limit of the table"
-    yield NumberRow("Throttled operations", throttled, _limits(entry), limited)
-    rejected = f"{_rate(now, 'crowded out')} rejected"
-    yield NumberRow("Queued store calls", _rate(now, "waited"), rejected, "Store calls that exceeded concurrency_max")
-    yield NumberRow("Attempt timeouts", _rate(now, "timeouts"), "", "Operations whose attempt exceeded timeout_s")
-
-
-def _rate(now: Change, *names: str) -> str:
-    return numbers.rate(now.per_s(*names))
-
-
-def _limits(entry: CatalogEntry) -> str:
-    read, write = entry.settings.read.rate_per_s, entry.settings.write.rate_per_s
-    if read is None and write is None:
-        return "no rate limit"
-    return f"limits: {numbers.rate(read)} reads, {numbers.rate(write)} writes"
-
-
 _OUTCOMES = {
-    "found": "Gets that found a record",
-    "absent": "Gets that found no record",
-    "written": "Writes that were applied",
-    "created": "Writes that created a record by if_absent or by a default",
+    "found": "gets that found a record",
+    "absent": "gets that found no record",
+    "written": "writes that were applied",
+    "created": "writes that created a record by if_absent or by a default",
     **{member.name: member.counted for member in OUTCOME_MEMBERS},
-    "dropped": "Writes to no partition",
-    REFUSED: "Operations that were rejected because of the request, for example 412 or 422",
-    **{code: summary(code) for code in FAILURES},
+    "dropped": "writes to no partition",
+    REFUSED: "operations that were rejected because of the request, for example 412 or 422",
+    **{code: CODES[code][1] for code in FAILURES},
 }
 
 
-def _outcomes(now: Change) -> Iterator[NumberRow]:
+def _outcomes(now: Change) -> Iterator[tuple[str, float, str]]:
+    """Yield the name, the rate per second and the meaning of each outcome that occurred."""
     for code in (*FAILURES, REFUSED, *SUCCESSES):
         if now[code]:
-            yield NumberRow(code, _rate(now, code), "", _OUTCOMES[code])
-
-
-def settings(request: Request, entry: CatalogEntry) -> list[tuple[str, str]]:
-    """Return the settings and capabilities of a table, by path."""
-    described = describe(entry, request.app.state.settings.limits)
-    shown = [(path, text) for path, text in _flat(described) if not path.startswith(("name", "store."))]
-    return [(path.removeprefix("policies."), text) for path, text in shown]
-
-
-def _flat(described: JsonObject, path: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in described.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{path}{name}.")
-        else:
-            yield path + name, _text(value)
-
-
-def _text(value: Json) -> str:
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:g}"
-        case list():
-            return ", ".join(_field(field) for field in value)
-    return str(value)
-
-
-def _field(field: Json) -> str:
-    assert isinstance(field, dict)
-    return f"{field['name']}: {field['type']}" if field["name"] is not None else str(field["type"])
+            yield code, now.per_s(code), _OUTCOMES[code]

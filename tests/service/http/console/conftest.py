@@ -1,8 +1,6 @@
 """A service with a console, and a browser that looks at it."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager
-from pathlib import Path
 
 import httpx
 import pytest
@@ -30,21 +28,15 @@ tables:
   sessions: {store: gone, deadline_s: 0.5}
   spread: {store: shards}
   visits: {store: local, key: {user: string, day: integer}}
-console: {edit: %s}
 """
 
 
 @pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service whose console can change records."""
-    with _serving(tmp_path_factory.mktemp("console"), edit=True) as started:
-        yield started
-
-
-@pytest.fixture(scope="package")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service whose console is read-only, which is the default."""
-    with _serving(tmp_path_factory.mktemp("console"), edit=False) as started:
+    directory = tmp_path_factory.mktemp("console")
+    config = directory / "tableside.yaml"
+    config.write_text(CONFIG)
+    with running(directory, config) as started:
         yield started
 
 
@@ -67,9 +59,3 @@ async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bro
         )
         yield started
         await started.close()
-
-
-def _serving(directory: Path, *, edit: bool) -> AbstractContextManager[Service]:
-    config = directory / "tableside.yaml"
-    config.write_text(CONFIG % str(edit).lower())
-    return running(directory, config)

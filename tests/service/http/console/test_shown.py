@@ -1,17 +1,13 @@
-"""The text of numbers, plots and table health on pages."""
+"""The text of numbers and table health on pages."""
 
 import math
-import re
-from collections.abc import Callable
 
 import pytest
 
 from tableside.core.errors import StoreUnavailable
-from tableside.http.console import numbers, plots
+from tableside.http.console import numbers
 from tableside.http.console.console import BOUNDS_S, Change, Counts
 from tableside.http.console.pages import load_shedding, table_health
-
-MINUS = "\N{MINUS SIGN}"
 
 
 @pytest.mark.parametrize(
@@ -31,12 +27,6 @@ MINUS = "\N{MINUS SIGN}"
 )
 def test_counts(number: float | None, expected: str) -> None:
     assert numbers.count(number) == expected
-
-
-def test_a_rate_has_the_unit_of_a_larger_one_beside_it() -> None:
-    pairs = [(850, 1200), (1200, 850), (3, 12_300), (0, 12_300), (3, 7)]
-    shown = [numbers.rate(number, beside) for number, beside in pairs]
-    assert shown == ["0.85k/s", "1.2k/s", "<0.01k/s", "0k/s", "3/s"]
 
 
 @pytest.mark.parametrize(
@@ -72,32 +62,6 @@ def test_times(number: float | None, expected: str) -> None:
 )
 def test_shares(number: float | None, expected: str) -> None:
     assert numbers.share(number) == expected
-
-
-def plotted(write: Callable[[float | None], str], points: plots.Points, top: float = 0.0) -> plots.Plot:
-    """Return a plot of one line, whose current value is the last point. Its axis ends at `top` or above."""
-    definition = plots.PlotDefinition("t", "about t", write, top_min=top, top_max=top or math.inf)
-    return plots.plot(definition, [plots.Line("a", "first", points, points[-1][1])])
-
-
-def test_a_line_connects_its_points_and_has_gaps_for_missing_ones() -> None:
-    drawn = plotted(numbers.count, [(600, 0), (300, 50), (200, None), (0, 100)])
-    moves = re.findall(r"([ML])([\d.]+) ([\d.]+)", drawn.lines[0]["path"])
-    right, bottom = plots.WIDTH - plots.RIGHT, plots.HEIGHT - plots.BOTTOM
-    assert moves == [
-        ("M", f"{plots.LEFT:.1f}", f"{bottom:.1f}"),
-        ("L", f"{(plots.LEFT + right) / 2:.1f}", f"{(plots.TOP + bottom) / 2:.1f}"),
-        ("M", f"{right:.1f}", f"{plots.TOP:.1f}"),
-    ]
-    assert [mark.text for mark in drawn.rows] == ["0", "50", "100"]
-    assert [mark.text for mark in drawn.columns] == [f"{MINUS}10 min", f"{MINUS}5 min", "now"]
-    assert not drawn.empty
-
-
-def test_only_errors_above_zero_are_drawn_as_alerts() -> None:
-    points = [(50, 0.0), (40, 0.0), (30, 0.2), (20, 0.0), (10, 0.0), (0, None)]
-    assert plots.above_zero(points) == [(50, None), (40, 0.0), (30, 0.2), (20, 0.0), (10, None), (0, None)]
-    assert {value for _, value in plots.above_zero([(10, 0.0), (0, 0.0)])} == {None}
 
 
 def happened(operations: float, slow_s: float = 0.001, **failed: float) -> Change:
