@@ -303,7 +303,6 @@ def apply_in_groups(
 
 
 async def _gathered(positions: Collection[Sequence[int]], parts: Sequence[Applying]) -> Sequence[Outcome]:
-    """Apply the parts of a batch concurrently, and return their outcomes in the order of the positions in the batch."""
     outcomes: list[Outcome] = [None] * sum(map(len, positions))
     for of_part, part in zip(positions, await gather_bounded(parts, len(parts)), strict=True):
         for position, outcome in zip(of_part, part, strict=True):
@@ -330,7 +329,6 @@ _REQUIRED = _Required()
 
 @cache
 def _members(kind: Any) -> dict[str, Any]:
-    """Return the fields of a struct with their defaults."""
     fields, defaults = kind.__struct_fields__, kind.__struct_defaults__
     return dict(zip(fields, [_REQUIRED] * (len(fields) - len(defaults)) + [*defaults], strict=True))
 

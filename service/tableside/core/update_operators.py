@@ -256,7 +256,6 @@ def _misfit(edit: Edit, present: Json, wanted: str) -> InvalidOperation:
 
 
 def _comparable(one: Json, other: Json) -> bool:
-    """Return whether both are numbers, or both are strings."""
     return (is_number(one) and is_number(other)) or (isinstance(one, str) and isinstance(other, str))
 
 
@@ -321,7 +320,6 @@ def _checked_pulled(operand: Json, depth: int) -> Json:
 
 
 def _checked_list(operand: JsonObject, name: str, depth: int) -> Json:
-    """Return the elements of `$each` or `$in`."""
     if others := operand.keys() - {name}:
         raise InvalidOperation(f"`{name}` does not allow {quoted(min(others))} beside it")
     if not isinstance(operand[name], list):

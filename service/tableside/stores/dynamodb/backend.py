@@ -138,7 +138,6 @@ class DynamodbBackend:
             start = {"ExclusiveStartTableName": response["LastEvaluatedTableName"]}
 
     async def _has_unnamed_key(self, name: str) -> bool:
-        """Return whether this service created a table without a configured key."""
         found = await self._describe(name)
         return found is not None and [key["AttributeName"] for key in found["KeySchema"]] == [UNNAMED_KEY]
 
@@ -215,7 +214,6 @@ class DynamodbBackend:
 
 
 def _table_faults(spec: TableSpec, ttl_attribute: str) -> Iterator[TableError]:
-    """Return the reasons why DynamoDB can never have a table."""
     table = f"table {spec.name_in_store!r}"
     if not _NAME.fullmatch(spec.name_in_store):
         yield InvalidOperation(f"{table}: names in DynamoDB have 3 to 255 characters of A-Z a-z 0-9 _ . -")

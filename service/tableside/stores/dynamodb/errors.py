@@ -172,7 +172,6 @@ def _failure(error: Exception) -> str:
 
 
 def _was_not_sent(error: Exception) -> bool:
-    """Return whether a request certainly did not reach DynamoDB."""
     if isinstance(error, exceptions.EndpointConnectionError):
         return isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
     return isinstance(error, _NEVER_SENT)

@@ -167,7 +167,6 @@ class DynamodbStore:
         return await self._finish(puts, await each_write(puts, partial(self._write_if, self._if_absent), until), until)
 
     async def _forget_all(self, deletes: Sequence[Any], until: float) -> list[Outcome]:
-        """Delete items with their memory."""
         requests = [{"DeleteRequest": {"Key": self._layout.key_item(delete.key)}} for delete in deletes]
         errors = await self._calls.write_many(requests, until)
         return [Written(None) if error is None else error for error in errors]
@@ -179,7 +178,6 @@ class DynamodbStore:
         return await self._finish(writes, await each_write(writes, partial(self._write_if, condition), until), until)
 
     async def _finish(self, writes: Sequence[Any], attempts: Sequence[Attempt], until: float) -> list[Outcome]:
-        """Apply by compare-and-set the writes that are not applied yet."""
         remaining = [write for write, attempt in zip(writes, attempts, strict=True) if attempt is False]
         outcomes = iter(await self._compare.apply(remaining, until) if remaining else [])
         return [next(outcomes) if attempt is False else attempt for attempt in attempts]
@@ -286,5 +284,4 @@ def _new_version() -> str:
 
 
 def _if_attribute_absent(name: str) -> dict[str, Any]:
-    """Return the condition that an attribute is absent."""
     return {"ConditionExpression": "attribute_not_exists(#0)", "ExpressionAttributeNames": {"#0": name}}

@@ -203,7 +203,6 @@ class VersionedItems:
 
 
 def _changes_existing(replacement: Replacement) -> bool:
-    """Return whether a write changes members of an existing record instead of replacing the record."""
     if not isinstance(replacement.write, Update) or not isinstance(replacement.found.stored, Stored):
         return False
     return not getattr(replacement.changed.outcome, "created", False)

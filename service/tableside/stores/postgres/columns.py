@@ -93,7 +93,6 @@ class ColumnsLayout:
         return texts
 
     def _check_read_only(self, changed: set[str]) -> None:
-        """Raise ColumnMismatch if a changed member has no column, or one that only the database writes."""
         if unknown := sorted(changed - self._names - self._read_only):
             raise ColumnMismatch(f"the table has no column {quoted_list(unknown)}")
         if generated := sorted(changed & self._read_only):

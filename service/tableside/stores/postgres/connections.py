@@ -208,7 +208,6 @@ class Pool:
         return connection
 
     def _take_idle(self) -> Connection | None:
-        """Return the most recently used idle connection that is usable."""
         while self._idle:
             _, connection = self._idle.pop()
             if self._is_usable(connection):

@@ -79,7 +79,6 @@ def _checked_parameters(parts: SplitResult) -> dict[str, str]:
 
 
 def _check_ports(parts: SplitResult, given: Mapping[str, str]) -> None:
-    """Raise ValueError if one of the hosts, or the parameter `port`, has an invalid port."""
     ports = given.get("port", "").split(",")
     try:
         for text in [f"//{host}" for host in _address(parts).split(",")] + [f"//host:{port}" for port in ports]:
@@ -91,7 +90,6 @@ def _check_ports(parts: SplitResult, given: Mapping[str, str]) -> None:
 
 
 def _address(parts: SplitResult) -> str:
-    """Return the hosts and ports, without user and password."""
     return parts.netloc.rpartition("@")[2]
 
 

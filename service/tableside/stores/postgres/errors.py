@@ -187,7 +187,6 @@ def translate_error(error: BaseException, table: str, *, applied: Applied) -> Ta
 
 
 def _fault(code: str, message: str) -> tuple[type[TableError], str]:
-    """Return the kind and the reason of an error with an SQLSTATE and a message."""
     if code in _FAULTS:
         return _FAULTS[code]
     if code == "08P01":  # pgbouncer's code for all its errors

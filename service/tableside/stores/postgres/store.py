@@ -233,7 +233,6 @@ class DefinedTable:
         return Estimate() if found is None else Estimate(*found)
 
     async def _count(self, statement: str, *arguments: int, until: float = math.inf) -> int:
-        """Return how many rows a statement has changed."""
         done = await self._run(lambda connection: connection.execute(statement, *arguments), until)
         return int(done.rpartition(" ")[2])
 
@@ -255,7 +254,6 @@ class DefinedTable:
     # Rejected operations
 
     def _unsupported(self, operation: Operation) -> TableError | None:
-        """Return the error of an operation that the table does not support, or None."""
         parts = operation.key if isinstance(operation.key, tuple) else (operation.key,)
         if not all(_UUID.fullmatch(str(parts[index])) for index in self._uuids):
             return InvalidOperation("a key of this table is a UUID in lower case with hyphens")

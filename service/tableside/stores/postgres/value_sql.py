@@ -43,13 +43,11 @@ def columns_value_sql(columns: Sequence[Column]) -> str:
 
 
 def _member_sql(column: Column) -> str:
-    """Return SQL for a column's member in the JSON text, `"name":…`. It yields NULL for NULL."""
     name = literal(orjson.dumps(column.name).decode() + ":")
     return f"{name} || ({_json_sql(column, f't.{quoted(column.name)}')})::text"
 
 
 def _json_sql(column: Column, content: str) -> str:
-    """Return SQL for a column's content as `jsonb`, or NULL for NULL."""
     as_is, as_texts = f"to_jsonb({content})", f"to_jsonb({content}::text{'[]' if column.element else ''})"
     if column.type == "bytea":
         return f"to_jsonb({_base64_sql(content)})"

@@ -133,7 +133,6 @@ class RecordWriter:
     # Unconditional writes
 
     async def _put_all(self, puts: Batch, until: float) -> Sequence[Outcome]:
-        """Put documents that depend on nothing that is stored."""
         chunks = chunks_of(puts, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes)
         return joined_outcomes([await self._retry.run_each(self._put, chunk, until) for chunk in chunks])
 
@@ -209,7 +208,6 @@ class RecordWriter:
         return [next(outcomes) if isinstance(row, RowWrite) else row for row in decided]
 
     def _row(self, replacement: Replacement) -> RowWrite | InvalidOperation:
-        """Return the row to write, or the error if the columns cannot store the value."""
         write, changed, version = replacement.write, replacement.changed, replacement.version
         stored = replacement.found.stored
         before = stored.value if isinstance(stored, Stored) else None
@@ -219,7 +217,6 @@ class RecordWriter:
             return error
 
     def _texts(self, changed: Changed, before: bytes | None) -> Texts:
-        """Return the texts to write. Raise InvalidOperation if the columns cannot store the value."""
         value = None if changed.stored is None else changed.stored.value
         return (self._layout.absent_texts or ()) if value is None else self._layout.column_texts(value, before)
 
@@ -252,7 +249,6 @@ class RecordWriter:
         return outcomes
 
     def _chunks(self, rows: Sequence[RowWrite], current: Sequence[int]) -> list[tuple[Kind, Sequence[int]]]:
-        """Divide rows into those of one statement."""
         return [
             (kind, chunk)
             for kind in get_args(Kind)

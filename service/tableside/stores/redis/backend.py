@@ -113,7 +113,6 @@ class RedisBackend:
         self._servers.close()
 
     async def _server_infos(self) -> list[dict[str, str]]:
-        """Return the fields of INFO for each node."""
         replies = await self._ask_nodes(Command(("INFO",)), _open_deadline())
         return [_parse_info(_value_or_raise(reply)) for reply in replies]
 
@@ -162,7 +161,6 @@ def _names_and_index(spec: TableSpec, *, cluster: bool) -> tuple[KeyNames, Parti
 def _partition_index(
     names: KeyNames, key: KeySchema, options: RedisTableOptions, *, cluster: bool
 ) -> PartitionIndex | None:
-    """Return the index of a composite table, if it is in the slot of the partition's records."""
     if (options.hash_tag or options.exclusive) and not key.composite:
         raise InvalidOperation("`hash_tag` and `exclusive` need a composite key")
     if options.hash_tag and not names.keep_partitions_together:

@@ -247,7 +247,6 @@ def _bytes(parts: Sequence[bytes]) -> int:
 
 
 def _joined(parts: list[bytes]) -> list[bytes]:
-    """Return the parts as one, unless one is long."""
     return parts if max(map(len, parts)) > LONG_WORD_BYTES else [b"".join(parts)]
 
 

@@ -169,7 +169,6 @@ class RecordEditor:
         return await decided(_results(updates, results), updates, results, self._compare_and_set, until)
 
     def _plans(self, updates: Batch) -> list[_Plan]:
-        """Return how the script applies the updates."""
         both = zip(updates.cells("changes"), updates.cells("default"), strict=True)
         return [self._plan(changes, default) for changes, default in both]
 
@@ -236,7 +235,6 @@ def _packed(edits: Edits, key_names: frozenset[str]) -> bytes | None:
 
 
 def _results(updates: Batch, results: Sequence[Reply]) -> Results:
-    """Return the outcomes of updates from the script's results: the value, the expiry and whether it is new."""
     edited = [result if type(result) is list else (b"", 0, 0) for result in results]
     raws, expiries_ms, created = zip(*edited, strict=True)
     columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}

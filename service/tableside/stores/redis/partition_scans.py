@@ -163,7 +163,6 @@ class PartitionScanner:
         return Position(format_slots(slots))
 
     async def _update_index(self, records: Sequence[NamedKey]) -> list[TableError]:
-        """Make the index agree with these records, and return errors."""
         if not records:
             return []
         results = await self._scripts.run(INDEX, [key for _, key in records], [], math.inf)

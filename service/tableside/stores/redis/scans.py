@@ -284,7 +284,6 @@ def _next_count(count: int, found: int, room: int) -> int:
 
 
 def _fresh(position: Position, names: list[bytes], seen: set[bytes]) -> list[bytes]:
-    """Return names from SCAN without names that were already returned."""
     given = position.given
     digests = {given[at : at + DIGEST_BYTES] for at in range(0, len(given), DIGEST_BYTES)}
     fresh = [name for name in names if xxh3_64_digest(name) not in digests] if digests else names

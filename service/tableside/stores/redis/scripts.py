@@ -70,7 +70,6 @@ class Command(msgspec.Struct, frozen=True):
 
 
 def _packed_column(words: Column) -> list[bytes]:
-    """Return words as they are sent, each after its length."""
     encoded: Any = words
     if words and type(words[0]) is str:
         text = "".join(_packed(encoded, "$%d\r\n", "\r\n"))

@@ -90,7 +90,6 @@ class SingleServer:
             self._node.close()
 
     async def _primary(self, until: float) -> Node:
-        """Return the node once it is known."""
         raise NotImplementedError
 
     def _observe(self, replies: Sequence[Reply]) -> None:

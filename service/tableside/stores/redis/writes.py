@@ -255,7 +255,6 @@ async def decided(
 
 
 def _written(puts: Batch, raws: Sequence[bytes], results: Sequence[Any]) -> Results:
-    """Return the outcomes of puts, where each result is an expiry or an error."""
     columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
     if puts.has("returning"):
         both = zip(puts.cells("value"), puts.cells("returning"), strict=True)

@@ -172,7 +172,6 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _sync(path: Path) -> None:
-    """Make a file or the names in a directory durable."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)

@@ -107,7 +107,6 @@ class GroupCommit(Generic[Result]):
                     future.set_result(result)
 
     def _commit(self, group: list[tuple[Work[Result], bool]]) -> list[Result | Exception]:
-        """Run as much of the work as one turn allows, and return the results once they are durable."""
         turn, results, any_durable = Turn(), list[Result | Exception](), False
         for work, durable in group:
             if results and turn.over:

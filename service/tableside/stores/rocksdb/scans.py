@@ -106,7 +106,6 @@ class Scanner:
         return pieces
 
     def _whole(self) -> list[Piece]:
-        """Return one piece with all keys of the table, or none if the table is empty."""
         search = self._database.search()
         first, last = search.first(self._prefix), search.last(prefix_end(self._prefix))
         return [] if first is None or last is None or first > last else [(first, last)]
@@ -123,7 +122,6 @@ class Scanner:
         return halves
 
     def _in_database(self, key_range: Range) -> Range:
-        """Return a range of the table's keys as a range of the database's keys."""
         if key_range.high is None:
             return Range(self._prefix + key_range.low, prefix_end(self._prefix))
         return Range(self._prefix + key_range.low, self._prefix + key_range.high)

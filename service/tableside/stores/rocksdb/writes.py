@@ -119,7 +119,6 @@ class RecordWriter:
     def _apply_each(
         self, batch: WriteBatch, keys: Sequence[bytes], raws: Sequence[bytes | None], writes: Batch, turn: Turn
     ) -> list[Outcome]:
-        """Execute writes one by one, until the turn has ended."""
         now, outcomes = self._database.now_ms(), list[Outcome]()
         for key, raw, write in zip(keys, raws, writes, strict=False):
             if outcomes and turn.over:
@@ -135,7 +134,6 @@ class RecordWriter:
         return transition(stored_for_write(raw), write, self._spec, now_ms=now, etag=etag)
 
     def _add_record(self, batch: WriteBatch, key: bytes, stored: Stored | None) -> int:
-        """Add the put of a record, or its deletion, to a batch. Return the size of the record."""
         if stored is None:
             batch.delete(key)
             return 0
