@@ -25,7 +25,6 @@ PLACES: dict[str, tuple[dict[str, Any], str]] = {
     "memory": ({"kind": "memory"}, "in the memory of this process"),
     "rocksdb": ({"kind": "rocksdb", "path": "./data"}, str(Path.cwd() / "data")),
     "redis": ({"kind": "redis", "url": f"redis://me:{SECRET}@cache:6380/3"}, "cache:6380/3"),
-    "socket": ({"kind": "redis", "url": f"unix://me:{SECRET}@/run/redis.sock"}, "/run/redis.sock"),
     "postgres": (
         {"kind": "postgres", "dsn": f"postgresql://me:{SECRET}@one:1,two:2/orders?application_name={SECRET}"},
         "one:1,two:2/orders",

@@ -253,17 +253,16 @@ def identity(tmp_path: Path) -> tuple[Path, Path]:
     return key, certificate
 
 
-async def test_redis_may_be_behind_tls_or_a_socket(tmp_path: Path, table: str, identity: tuple[Path, Path]) -> None:
-    (key, certificate), socket, port = identity, tmp_path / "socket", free_port()
+async def test_redis_may_be_behind_tls(tmp_path: Path, table: str, identity: tuple[Path, Path]) -> None:
+    (key, certificate), port = identity, free_port()
     own = ["--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-auth-clients", "no"]
-    with redis(tmp_path, arguments=["--tls-port", str(port), *own, "--unixsocket", str(socket)]):
-        for url in (f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}", f"unix://{socket}"):
-            registry = CollectorRegistry()
-            credit = SharedCredits.open(RedisSettings.model_validate({"url": url}).connection())
-            policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=PolicyMetrics(registry))
-            assert await policy.apply([Get("a")], Budget(now() + 5)) == [None]
-            assert fallbacks(registry, table) == 0
-            await credit.close()
+    with redis(tmp_path, arguments=["--tls-port", str(port), *own]):
+        registry, url = CollectorRegistry(), f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}"
+        credit = SharedCredits.open(RedisSettings.model_validate({"url": url}).connection())
+        policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=PolicyMetrics(registry))
+        assert await policy.apply([Get("a")], Budget(now() + 5)) == [None]
+        assert fallbacks(registry, table) == 0
+        await credit.close()
 
 
 async def test_a_question_to_redis_is_a_wait_in_the_trace(redis_url: str, table: str) -> None:

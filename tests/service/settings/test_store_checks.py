@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import SSLConnection
 
 from tableside.settings import SettingsError, validate
 from tableside.stores.redis.settings import RedisUrl, parse_redis_url
@@ -53,7 +53,6 @@ def test_the_endpoint_of_traces_is_checked_too() -> None:
         {"kind": "postgres", "dsn": "postgresql://u:p%40w@h1:5432,h2:5433,h3/x?port=5432"},
         {"kind": "postgres", "dsn": "postgresql://[::1]:5433/x"},
         {"kind": "postgres", "dsn": "postgresql:///x?host=/var/run/postgresql"},
-        {"kind": "redis", "url": "unix:///run/redis.sock"},
         {"kind": "redis", "url": "rediss://u:p@[::1]:6380/0"},
         {"kind": "dynamodb", "endpoint_url": "https://dynamodb.example"},
     ],
@@ -67,8 +66,7 @@ def test_valid_addresses_are_no_faults(store: dict[str, Any]) -> None:
     [
         *((f"redis://h:6379{path}", "the number of a database") for path in ("/cache", "/1x", "/1/2", "/-1", "/ 1")),
         ("redis://h:6379#5", "has a #"),
-        ("redis://h:6379/2?db=4", "two databases"),
-        *((f"redis://h/0?db={number}", "invalid db") for number in ("x", "-1", "", "1.5")),
+        ("redis://h?db=1", "unknown options: db"),
         *((f"redis://u:se{mark}cret@h:6379/0", "not encoded") for mark in "/?#"),
         ("redis://u:se[cret@h:6379/0", "not encoded"),
         ("redis://h/0?timeout=5", "unknown options: timeout"),
@@ -76,7 +74,7 @@ def test_valid_addresses_are_no_faults(store: dict[str, Any]) -> None:
         ("redis://:secret@h:port", "port"),
         ("redis://h/0?password=secret", "unknown options: password"),
         ("redis://h/0?secret", "NAME=VALUE"),
-        ("redis://h/0?db=1&db=2", "twice"),
+        ("rediss://h/0?ssl_cert_reqs=none&ssl_cert_reqs=none", "twice"),
         ("redis://h/0?ssl_cert_reqs=none", "needs rediss://"),
         ("rediss://h/0?ssl_cert_reqs=secret", "invalid ssl_cert_reqs"),
         ("rediss://h/0?ssl_check_hostname=secret", "invalid ssl_check_hostname"),
@@ -88,8 +86,7 @@ def test_valid_addresses_are_no_faults(store: dict[str, Any]) -> None:
         ("h:6379", "must be redis://"),
         ("http://h/0", "must be redis://"),
         ("redis+cluster://h/0", "must be redis://"),
-        ("unix+sentinel:///run/redis.sock", "must be redis://"),
-        ("unix://run/redis.sock", "absolute path"),
+        ("unix:///run/redis.sock", "must be redis://"),
         ("redis+sentinel://h:26379,h2:26379", "names no service"),
         ("redis+sentinel://h,h2:0/records/0", "port"),
         ("redis+sentinel://h,/records/0", "has no host"),
@@ -109,12 +106,10 @@ def test_a_redis_url_that_cannot_be_meant_is_a_fault(url: str, message: str) -> 
         ("redis://h", {"host": "h", "port": 6379, "db": 0}),
         ("redis://h:7/", {"host": "h", "port": 7, "db": 0}),
         ("valkey://h:7/03", {"host": "h", "port": 7, "db": 3}),
-        ("redis://h/2?db=2", {"host": "h", "port": 6379, "db": 2}),
-        ("REDIS://h/?db=2", {"host": "h", "port": 6379, "db": 2}),
+        ("REDIS://h/2", {"host": "h", "port": 6379, "db": 2}),
         ("redis://u:p%2Fw%23@[::1]:7/1", {"host": "::1", "port": 7, "db": 1, "username": "u", "password": "p/w#"}),
         ("redis://:p@w:x@h/1", {"host": "h", "port": 6379, "db": 1, "password": "p@w:x"}),
         ("valkeys://h", {"host": "h", "port": 6379, "db": 0, "connection_class": SSLConnection}),
-        ("unix:///run/r.sock?db=3", {"path": "/run/r.sock", "db": 3, "connection_class": UnixDomainSocketConnection}),
     ],
 )
 def test_a_redis_url_names_server_database_and_user(url: str, expected: dict[str, Any]) -> None:
@@ -135,7 +130,6 @@ def test_a_redis_url_names_sentinels_and_their_service(scheme: str) -> None:
         {"url": "redis+sentinel://h/records/0", "cluster": True},
         {"url": "redis://h/1", "cluster": True},
         {"url": "redis://h/0", "sentinel_password": "secret"},
-        {"url": "unix:///secret", "cluster": True},
     ],
 )
 def test_redis_options_that_contradict_the_url_are_a_fault(options: dict[str, Any]) -> None:

@@ -136,14 +136,13 @@ async def test_data_that_is_not_of_redis_is_an_error() -> None:
         assert await ask(one) == REPLIES
 
 
-@pytest.mark.parametrize("way", ["tls", "socket"])
-async def test_tables_over_tls_and_unix_sockets(tmp_path: Path, way: str) -> None:
-    authority, path, port = Authority(tmp_path / "tls"), tmp_path / "socket", free_port()
+async def test_tables_over_tls(tmp_path: Path) -> None:
+    authority, port = Authority(tmp_path / "tls"), free_port()
     signed = authority.sign("redis")
     own = ["--tls-cert-file", str(signed.certificate), "--tls-key-file", str(signed.key), "--tls-auth-clients", "no"]
-    urls = {"tls": f"rediss://{HOST}:{port}/1?ssl_ca_certs={authority.certificate}", "socket": f"unix://{path}?db=1"}
-    with redis(tmp_path, arguments=["--tls-port", str(port), *own, "--unixsocket", str(path)]):
-        async with table(urls[way], connections_max=2) as store:
+    url = f"rediss://{HOST}:{port}/1?ssl_ca_certs={authority.certificate}"
+    with redis(tmp_path, arguments=["--tls-port", str(port), *own]):
+        async with table(url, connections_max=2) as store:
             values = {f"{index}": {"text": "x" * (index * 50)} for index in range(1000)}
             for _ in range(2):
                 await store.apply([put(key, value) for key, value in values.items()])

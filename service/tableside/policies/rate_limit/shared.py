@@ -219,12 +219,12 @@ def _where(host: str, port: int) -> str:
 def _options(connection: dict[str, Any]) -> dict[str, Any]:
     """Convert the driver's connection arguments to arguments of its client."""
     options = dict(connection)
-    kind = options.pop("connection_class", None)
-    if "path" in options:
-        options["unix_socket_path"] = options.pop("path")
-    elif kind is not None:
-        options["ssl"] = True
-    return options | {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_timeout": CONNECT_TIMEOUT_S, "retry": None}
+    tls = options.pop("connection_class", None) is not None
+    return (
+        options
+        | {"ssl": tls}
+        | {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_timeout": CONNECT_TIMEOUT_S, "retry": None}
+    )
 
 
 def _reason(error: Exception) -> str:

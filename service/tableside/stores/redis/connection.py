@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 from hiredis import Reader
 from redis import exceptions
-from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import Connection, SSLConnection
 
 from ...core import (
     NOT_READ,
@@ -367,21 +367,9 @@ class NodeConnection:
         return Reader(protocolError=exceptions.InvalidResponse, replyError=self._parser.parse_error)
 
 
-class _TcpConnection(NodeConnection, Connection):
+class TcpConnection(NodeConnection, Connection):
     """A connection over TCP."""
 
 
-class _TlsConnection(NodeConnection, SSLConnection):
+class TlsConnection(NodeConnection, SSLConnection):
     """A connection over TLS."""
-
-
-class _UnixConnection(NodeConnection, UnixDomainSocketConnection):
-    """A connection over a Unix socket."""
-
-
-CONNECTION_TYPES: dict[type[Any] | None, Callable[..., NodeConnection]] = {
-    None: _TcpConnection,
-    SSLConnection: _TlsConnection,
-    UnixDomainSocketConnection: _UnixConnection,
-}
-"""Our subclasses of the driver's connection classes."""

@@ -14,21 +14,20 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
 from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
-from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import SSLConnection
 
 from ...core import check_port, split_url, url_place
-from .connection import CONNECTION_TYPES, Node
+from .connection import Node, TcpConnection, TlsConnection
 from .keys import checked_prefix
 from .servers import Address, Cluster, Sentinels, SentinelServer, Servers, SingleServer
 
 PORT = 6379
 SENTINEL_PORT = 26379
 
-_FORMS = "redis://HOST:PORT/DB, rediss://… for TLS, redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DB or unix://PATH"
-_SCHEME = re.compile(r"(redis|valkey)(?P<tls>s?)(?P<sentinel>\+sentinel)?|(?P<unix>unix)")
+_FORMS = "redis://HOST:PORT/DB, rediss://… for TLS, or redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DB"
+_SCHEME = re.compile(r"(redis|valkey)(?P<tls>s?)(?P<sentinel>\+sentinel)?")
 _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _OPTIONS = {
-    "db": "[0-9]+",
     "ssl_cert_reqs": "none|optional|required",
     "ssl_check_hostname": "(?i)true|false|yes|no|1|0",
     **dict.fromkeys(_FILES, ".+"),
@@ -61,7 +60,7 @@ class RedisSettings(BaseModel, frozen=True, extra="forbid"):
     def _check_topology(self) -> "RedisSettings":
         url = self._parsed
         if self.cluster and (url.options.get("db") or "host" not in url.options):
-            raise ValueError("a Redis Cluster supports only TCP addresses and database 0, without Sentinels")
+            raise ValueError("a Redis Cluster supports only database 0, without Sentinels")
         if (self.sentinel_username or self.sentinel_password) and not url.sentinels:
             raise ValueError("sentinel_username and sentinel_password need a `url` with redis+sentinel://")
         return self
@@ -126,8 +125,6 @@ class RedisTableOptions(BaseModel, frozen=True, extra="forbid"):
 def create_servers(settings: RedisSettings) -> Servers:
     """Return the server or cluster of the settings, without connecting."""
     options = settings.connection()
-    if "path" in options:
-        return SingleServer(_node(settings, options))
     if "host" not in options:
         return SentinelServer(
             create_sentinels(settings),
@@ -155,17 +152,17 @@ def _at(options: dict[str, Any], address: Address) -> dict[str, Any]:
 
 def _node(settings: RedisSettings, options: dict[str, Any], origin: str = "", *, primary_only: bool = False) -> Node:
     """Return a node. `origin` states where its address comes from, if not from the settings."""
-    more = {
+    more: dict[str, Any] = {
         "socket_connect_timeout": settings.connect_timeout_s,
         "socket_timeout": None,  # Each request has its own deadline.
         "protocol": 2,
         "driver_info": None,
-        **({} if "path" in options else {"socket_keepalive": True}),
+        "socket_keepalive": True,
     }
     tls = options.get("connection_class") is SSLConnection
     kept = {name: value for name, value in options.items() if name != "connection_class"}
     return Node(
-        partial(CONNECTION_TYPES[options.get("connection_class")], **kept, **more),
+        partial(TlsConnection if tls else TcpConnection, **kept, **more),
         options.get("db", 0),
         settings.connections_max,
         settings.connect_timeout_s,
@@ -193,16 +190,14 @@ def parse_redis_url(url: str) -> RedisUrl:
         raise ValueError(f"must be {_FORMS}. valkey:// and valkeys:// have the same meaning")
     options = _query(parts.query)
     options |= {name: unquote(text) for name in ("username", "password") if (text := getattr(parts, name))}
-    if scheme["unix"]:
-        if parts.hostname or not parts.path:
-            raise ValueError("must be unix:// and an absolute path, such as unix:///run/redis.sock")
-        return RedisUrl(options | {"path": unquote(parts.path), "connection_class": UnixDomainSocketConnection})
     database, service = parts.path, ""
     if scheme["sentinel"]:
         service, _, database = parts.path.removeprefix("/").partition("/")
         if not service:
             raise ValueError(f"names no service of the Sentinels: it must be {_FORMS}")
-    options["db"] = _database(database, options.get("db"))
+    if re.fullmatch("/?[0-9]*/?", database) is None:
+        raise ValueError("has a path that is not the number of a database, such as /0")
+    options["db"] = int(database.strip("/") or 0)
     if scheme["tls"]:
         options["connection_class"] = SSLConnection
     if scheme["sentinel"]:
@@ -255,22 +250,9 @@ def _query(text: str) -> dict[str, Any]:
     for name, value in options.items():
         if not re.fullmatch(_OPTIONS[name], value):
             raise ValueError(f"has an invalid {name}: it must match {_OPTIONS[name]}")
-    if "db" in options:
-        options["db"] = int(options["db"])
     if "ssl_check_hostname" in options:
         options["ssl_check_hostname"] = options["ssl_check_hostname"].lower() in ("true", "yes", "1")
     return options
-
-
-def _database(path: str, option: int | None) -> int:
-    match = re.fullmatch("/?([0-9]*)/?", path)
-    if match is None:
-        raise ValueError("has a path that is not the number of a database, such as /0")
-    if option is None or not match[1]:
-        return int(match[1] or option or 0)
-    if int(match[1]) != option:
-        raise ValueError("has two databases: one in its path, and another as db")
-    return option
 
 
 def _address(text: str, default_port: int) -> Address:
