@@ -4,10 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import (
-    DataFrame,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import DataFrame, functions as F
 
 from tableside_client.arrow_table import ChunkSize
 from tableside_client.table_schema import ServiceLimits

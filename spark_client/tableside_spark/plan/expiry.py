@@ -3,11 +3,7 @@
 from numbers import Real
 from typing import Any, Literal
 
-from pyspark.sql import (
-    Column,
-    DataFrame,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import DataType, DateType, DoubleType, NumericType, TimestampNTZType, TimestampType
 
 from tableside_spark.executor.operation_batch import EXPIRY

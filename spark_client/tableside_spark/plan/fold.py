@@ -10,10 +10,7 @@ does not accept have a problem, so that they are not selected.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql import (
-    Column,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import Column, functions as F
 from pyspark.sql.types import ArrayType, ByteType, DataType, IntegerType, MapType, ShortType, StringType, StructType
 
 from tableside_spark.plan.json_columns import Nulls, json_kind, scalar_types

@@ -3,13 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import (
-    Column,
-    DataFrame,
-    SparkSession,
-    functions as F,  # noqa: N812 - its name everywhere
-    types as T,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F, types as T
 
 from tableside_spark.executor.operation_batch import PARTITION
 from tableside_spark.versions import require

@@ -7,12 +7,7 @@ micro-batch.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import (
-    Column,
-    DataFrame,
-    Window,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import Column, DataFrame, Window, functions as F
 
 from tableside_spark.executor.operation_batch import DELETE, EXPIRY, INVALID, LATER_PARTS, PROBLEM, ROWS, internal
 from tableside_spark.plan import fold

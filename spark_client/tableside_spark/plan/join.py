@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import (
-    DataFrame,
-    functions as F,  # noqa: N812 - its name everywhere  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tableside_client.json_reader import OnMismatch, require_known

@@ -5,11 +5,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from pyspark.sql import (
-    Column,
-    functions as F,  # noqa: N812 - its name everywhere
-    types as T,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import Column, functions as F, types as T
 
 from tableside_client.json_writer import DECIMAL_DIGITS_MAX, EQUAL_KEYS, NOT_FINITE, OUT_OF_RANGE, Decimals
 from tableside_client.operators import Kind

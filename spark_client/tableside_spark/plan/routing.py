@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import (
-    Column,
-    DataFrame,
-    Observation,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import Column, DataFrame, Observation, functions as F
 from pyspark.sql.types import ArrayType, ByteType, IntegerType, LongType, NullType, ShortType
 
 from tableside_client.key_columns import comparable

@@ -9,11 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import (
-    Column,
-    DataFrame,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import BooleanType, DataType, DecimalType, MapType, StringType, StructType
 
 from tableside_client.json_writer import DECIMAL_DIGITS_MAX, Decimals

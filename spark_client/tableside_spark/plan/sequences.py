@@ -9,12 +9,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import (
-    Column,
-    DataFrame,
-    Window,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import Column, DataFrame, Window, functions as F
 from pyspark.sql.types import (
     ByteType,
     DataType,

@@ -9,10 +9,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-from pyspark.sql import (
-    Column,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import Column, functions as F
 from pyspark.sql.types import DateType, TimestampType
 
 from tableside_client.operators import (

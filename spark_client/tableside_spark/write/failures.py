@@ -3,12 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from pyspark.sql import (
-    Column,
-    DataFrame,
-    Window,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import Column, DataFrame, Window, functions as F
 
 from tableside_spark.executor.operation_batch import LATER_PARTS, PARTITION, PROBLEM, Token, internal
 from tableside_spark.executor.write_task import CODE, DETAIL, INVALID_OPERATION, RETRIABLE

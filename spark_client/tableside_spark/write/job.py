@@ -7,10 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import (
-    DataFrame,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from tableside_client.generations import require_records

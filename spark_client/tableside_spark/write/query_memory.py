@@ -16,10 +16,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import (
-    SparkSession,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import SparkSession, functions as F
 
 from tableside_client.errors import PreconditionFailed, RecordNotFound, TableError, TableNotFound
 from tableside_client.runs import RUNS

@@ -4,10 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyspark.sql import (
-    DataFrame,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import DataFrame, functions as F
 
 from tableside_spark.executor.operation_batch import PROBLEM, Token
 from tableside_spark.plan.frames import is_remote
