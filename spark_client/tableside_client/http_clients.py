@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import httpx
 
@@ -17,31 +17,7 @@ from tableside_client.http1 import IDLE_MAX_S, Reply, Request
 from tableside_client.tls import ReloadingContext, Tls
 
 
-class HttpClient(Protocol):
-    """Sends requests. Threads can share it."""
-
-    def send(self, request: Request) -> Reply:
-        """Send a request once, and return its reply. Raises `httpx.TransportError` if there is none."""
-        ...
-
-    def close(self) -> None:
-        """Close all connections. Requests in flight fail."""
-        ...
-
-
-class AsyncHttpClient(Protocol):
-    """Sends requests. Tasks of one event loop can share it."""
-
-    async def send(self, request: Request) -> Reply:
-        """Send a request once, and return its reply. Raises `httpx.TransportError` if there is none."""
-        ...
-
-    async def close(self) -> None:
-        """Close all connections. Requests in flight fail."""
-        ...
-
-
-def open_client(address: Address, connections_max: int) -> HttpClient:
+def open_client(address: Address, connections_max: int) -> "Connections | Proxied":
     """Open a client for threads. Raises `TlsFileError` if a TLS file cannot be read or used."""
     if address.proxy is not None:
         return Proxied(address.url, address.proxy.url, _context(address.tls), connections_max)
@@ -49,7 +25,7 @@ def open_client(address: Address, connections_max: int) -> HttpClient:
     return Connections(connections_max, IDLE_MAX_S, connect)
 
 
-def open_async_client(address: Address, connections_max: int) -> AsyncHttpClient:
+def open_async_client(address: Address, connections_max: int) -> "AsyncConnections | AsyncProxied":
     """Open a client for asyncio, with the exceptions of `open_client`."""
     if address.proxy is not None:
         return AsyncProxied(address.url, address.proxy.url, _context(address.tls), connections_max)
@@ -117,7 +93,7 @@ class Connections:
         self._is_closed = False
 
     def send(self, request: Request) -> Reply:
-        """Send a request over a free connection."""
+        """Send a request once over a free connection. Raises `httpx.TransportError` if there is no reply."""
         with self._allowed:
             if self._is_closed:
                 raise RuntimeError("the client has been closed")
@@ -145,7 +121,7 @@ class AsyncConnections:
         self._is_closed = False
 
     async def send(self, request: Request) -> Reply:
-        """Send a request over a free connection."""
+        """Send a request once over a free connection. Raises `httpx.TransportError` if there is no reply."""
         async with self._allowed:
             if self._is_closed:
                 raise RuntimeError("the client has been closed")

@@ -27,6 +27,13 @@ class Misfit(NamedTuple):
     json_type: str
 
 
+OnMismatch = Literal["fail", "null"]
+
+
+class MismatchError(ValueError):
+    """A value does not fit the schema of a scan."""
+
+
 @dataclass(frozen=True, slots=True)
 class JsonReader:
     """Reads the members of a schema. `types` are the names of their types in messages.
@@ -51,6 +58,21 @@ class JsonReader:
         """Return an array for each member, and the values that do not fit, which are null. A null has no members."""
         found = self._read_with_arrow(texts)
         return self._read_each(texts) if found is None else (found, [])
+
+    def read_fitting(self, table: str, keys: pa.Array, texts: pa.Array, on_mismatch: OnMismatch) -> list[pa.Array]:
+        """Return an array for each member. Raises `MismatchError` for a value that does not fit, or it is null."""
+        members, misfits = self.read(texts)
+        if misfits and on_mismatch == "fail":
+            raise MismatchError(self.message(table, keys, misfits[0]))
+        return members
+
+    def message(self, table: str, keys: pa.Array, misfit: Misfit) -> str:
+        """Return the message about a value that does not fit, without the value."""
+        return (
+            f"table {table}: column {self.schema.names[misfit.member]} is a JSON {misfit.json_type} for key "
+            f"{key_text(keys[misfit.row].as_py())}, which does not fit {self.types[misfit.member]}; "
+            'correct the record or the schema, or set on_mismatch to "null"'
+        )
 
     def _read_with_arrow(self, texts: pa.Array) -> list[pa.Array] | None:
         """Return the members, or None if Arrow cannot read one of them. It is faster and reads fewer forms."""
@@ -152,21 +174,6 @@ def read_members(values: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     if len(table) != len(values):
         raise UnreadableMembersError
     return [column.combine_chunks() for column in table.select(schema.names).columns]
-
-
-OnMismatch = Literal["fail", "null"]
-
-
-class MismatchError(ValueError):
-    """A value does not fit the schema of a scan."""
-
-
-def mismatch(table: str, column: str, json_type: str, key: Any, wanted: str) -> str:
-    """Return the message, without the value. `json_type` is the type of the value, `wanted` that of the column."""
-    return (
-        f"table {table}: column {column} is a JSON {json_type} for key {key_text(key)}, which does not fit {wanted}; "
-        'correct the record or the schema, or set on_mismatch to "null"'
-    )
 
 
 def key_text(key: Any) -> str:

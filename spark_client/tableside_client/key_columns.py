@@ -66,6 +66,12 @@ def invalid_utf8(column: pa.Array | pa.ChunkedArray) -> pa.Array | None:
     return None
 
 
+def without_invalid_texts(column: pa.Array) -> pa.Array:
+    """Return a key column with null in place of texts that are not valid UTF-8: no record has such a key."""
+    invalid = invalid_utf8(column)
+    return column if invalid is None else pc.if_else(invalid, pa.scalar(None, column.type), column)
+
+
 def comparable(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Return a column as Python values that can be compared. Texts are bytes, because they may be invalid."""
     values: list[Any] = (column.cast(pa.large_binary()) if _is_text(column.type) else column).to_pylist()

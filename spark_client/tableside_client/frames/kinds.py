@@ -4,50 +4,30 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.key_columns import invalid_utf8, key_column
+from tableside_client.key_columns import key_column
 from tableside_client.table_schema import TableSchema, wire_keys
 
 KindName: TypeAlias = Literal["arrow", "pandas", "polars"]
 
 
-class FrameKind(Protocol):
-    """Converts frames of one kind."""
-
-    def names(self, frame: Any) -> list[str]:
-        """Return the names of the columns."""
-        ...
-
-    def columns(self, frame: Any, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Return columns in Arrow. Raises `ValueError` for one that Arrow cannot represent."""
-        ...
-
-    def with_columns(self, frame: Any, added: pa.Table) -> Any:
-        """Return the frame, whose columns and rows stay as they are, with columns after its own."""
-        ...
-
-    def from_arrow(self, table: pa.Table) -> Any:
-        """Return a new frame."""
-        ...
-
-
 class ArrowTables:
-    """Tables of pyarrow."""
+    """Converts tables of pyarrow."""
 
     def names(self, frame: pa.Table) -> list[str]:
         """Return the names of the columns."""
         return list(frame.column_names)
 
     def columns(self, frame: pa.Table, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Return columns in Arrow."""
+        """Return columns in Arrow. Raises `ValueError` for one that Arrow cannot represent."""
         return {name: _converted(name, frame[name]) for name in names}
 
     def with_columns(self, frame: pa.Table, added: pa.Table) -> pa.Table:
-        """Return the frame with columns after its own."""
+        """Return the frame, whose columns and rows stay as they are, with columns after its own."""
         for field, column in zip(added.schema, added.columns, strict=True):
             frame = frame.append_column(field, column)
         return frame
@@ -58,7 +38,7 @@ class ArrowTables:
 
 
 class PandasFrames:
-    """DataFrames of pandas. NaN, NaT and NA are null."""
+    """Converts DataFrames of pandas. NaN, NaT and NA are null."""
 
     def __init__(self, pandas: Any) -> None:
         self._pandas = pandas
@@ -101,7 +81,7 @@ class PandasFrames:
 
 
 class PolarsFrames:
-    """DataFrames of Polars."""
+    """Converts DataFrames of Polars."""
 
     def __init__(self, polars: Any) -> None:
         self._polars = polars
@@ -122,6 +102,8 @@ class PolarsFrames:
         """Return a new frame."""
         return self._polars.from_arrow(table)
 
+
+FrameKind: TypeAlias = ArrowTables | PandasFrames | PolarsFrames
 
 _PACKAGES: dict[str, tuple[str, type[Any]]] = {
     "pandas": ("pandas", PandasFrames),
@@ -258,14 +240,6 @@ class FrameKeys:
         columns = {name: _key_array(name, column) for name, column in kind.columns(frame, ordered).items()}
         types = ["integer" if pa.types.is_integer(column.type) else "string" for column in columns.values()]
         return cls(columns, fields, types == list(table_schema.key_types))
-
-    def valid_columns(self) -> list[pa.Array]:
-        """Return the columns with null in place of texts that are not valid UTF-8: no record has such a key."""
-        masks = map(invalid_utf8, self.columns.values())
-        return [
-            column if mask is None else pc.if_else(mask, pa.scalar(None, column.type), column)
-            for column, mask in zip(self.columns.values(), masks, strict=True)
-        ]
 
     def take(self, rows: Sequence[int]) -> pa.Array:
         """Return the keys of rows, in the type of the request."""

@@ -10,14 +10,8 @@ from tableside_client.calls import Call
 from tableside_client.concurrency import REQUESTS_IN_FLIGHT_MAX, Plan
 from tableside_client.frames.kinds import FrameKeys, key_names, kind_named, kind_of, plain, require_unique
 from tableside_client.frames.schemas import FrameSchema, SchemaInference, arrow_schema, value_reader
-from tableside_client.json_reader import (
-    MismatchError,
-    NullMembers,
-    OnMismatch,
-    mismatch,
-    require_known,
-)
-from tableside_client.key_columns import distinct_keys
+from tableside_client.json_reader import NullMembers, OnMismatch, require_known
+from tableside_client.key_columns import distinct_keys, without_invalid_texts
 from tableside_client.paths import given, names as checked_names
 from tableside_client.table_calls import TableCalls
 from tableside_client.table_schema import PARTITION_COLUMN, TableSchema
@@ -46,7 +40,7 @@ def enrich(
     [description] = yield [calls.describe()]
     table_schema = TableSchema.from_description(description)
     keys = FrameKeys.of_frame(kind, frame, on, table_schema)
-    distinct = distinct_keys(keys.valid_columns(), keys.fields)
+    distinct = distinct_keys(list(map(without_invalid_texts, keys.columns.values())), keys.fields)
     absent = ("record_not_found", *(["invalid_operation"] if keys.is_typed else []))
     size = min(KEYS_PER_REQUEST, table_schema.limits.operations_max)
     chunks = [distinct.keys.slice(start, size) for start in range(0, len(distinct.keys), size)]
@@ -155,10 +149,7 @@ def read_values(
     reader = value_reader(schema)
     nulls, columns = NullMembers(table, schema.names), list[list[pa.Array]]([] for _ in schema)
     for keys, texts in pages:
-        members, misfits = reader.read(texts)
-        if misfits and on_mismatch == "fail":
-            row, at, json_type = misfits[0]
-            raise MismatchError(mismatch(table, schema.names[at], json_type, keys[row].as_py(), reader.types[at]))
+        members = reader.read_fitting(table, keys, texts, on_mismatch)
         nulls.see(members, len(texts) - texts.null_count)
         for column, member, kind in zip(columns, members, schema.types, strict=True):
             column.append(member.cast(kind))

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from tableside_client.arrow_table import ArrowTable, raise_first_failure
 from tableside_client.concurrency import read_ahead
-from tableside_client.json_reader import JsonReader, MismatchError, NullMembers, OnMismatch, key_text, mismatch
+from tableside_client.json_reader import JsonReader, MismatchError, NullMembers, OnMismatch, key_text
 from tableside_client.key_columns import key_column
 from tableside_client.table_schema import PARTITION_COLUMN, wire_keys
 from tableside_spark.datasource.options import Columns, ReadOptions, TableOptions
@@ -49,7 +49,9 @@ class Decoder:
             columns[self.columns.text] = page["value"].combine_chunks()
         columns = {name: self._cast(column, self.target.field(name)) for name, column in columns.items()}
         if self.columns.members:
-            columns |= self._members(page)
+            texts = page["value"].combine_chunks()
+            members = self.reader.read_fitting(self.table, keys, texts, self.on_mismatch)
+            columns |= zip(self.reader.schema.names, members, strict=True)
         arrays = [columns[name] for name in self.target.names]
         for array, field in zip(arrays, self.target, strict=True):
             if _lacks_value(array, field):
@@ -64,15 +66,6 @@ class Decoder:
                 f"table {self.table}: a key does not fit the column {field.name} of type {field.type}: "
                 "change the type in the schema"
             ) from error
-
-    def _members(self, page: pa.Table) -> dict[str, pa.Array]:
-        names = self.reader.schema.names
-        members, misfits = self.reader.read(page["value"].combine_chunks())
-        if misfits and self.on_mismatch == "fail":
-            row, at, json_type = misfits[0]
-            key = page["key"][row].as_py()
-            raise MismatchError(mismatch(self.table, names[at], json_type, key, self.reader.types[at]))
-        return dict(zip(names, members, strict=True))
 
     def _reject_null(self, page: pa.Table, array: pa.Array, field: pa.Field) -> None:
         """Raise `MismatchError` for the first null that the schema excludes: Spark would read another value."""

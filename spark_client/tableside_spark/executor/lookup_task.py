@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructField, StructType
 
 from tableside_client.arrow_table import ChunkSize, chunks, raise_first_failure
-from tableside_client.json_reader import JsonReader, NullMembers, OnMismatch, mismatch, unreadable
-from tableside_client.key_columns import distinct_keys, invalid_utf8, key_column
+from tableside_client.json_reader import JsonReader, NullMembers, OnMismatch, unreadable
+from tableside_client.key_columns import distinct_keys, key_column, without_invalid_texts
 from tableside_spark.executor.operation_batch import GENERATION, PARTITION, partition_lists
 from tableside_spark.executor.remembered_values import KeyMemory, PlannedKeys, RememberedLimits
 from tableside_spark.executor.task_client import Connection, TaskClient, one_generation
@@ -79,9 +79,8 @@ class FoundValues:
             return pa.RecordBatch.from_arrays([pc.is_valid(texts), texts], schema=self.schema)
         members, misfits = self.reader.read(texts)
         messages: list[str | None] = [None] * len(texts)
-        for row, at, found in reversed(misfits if self.on_mismatch == "fail" else []):
-            key = keys[row].as_py()
-            messages[row] = mismatch(self.table, self.names[at], found, key, self.reader.types[at])
+        for misfit in reversed(misfits if self.on_mismatch == "fail" else []):
+            messages[misfit.row] = self.reader.message(self.table, keys, misfit)
         columns = [pc.is_valid(texts), *members, pa.array(messages, pa.string())]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -121,7 +120,7 @@ class LookupTask:
 
     def _plan(self, memory: KeyMemory, chunk: pa.RecordBatch) -> "_Lookup":
         routed = (PARTITION,) if PARTITION in chunk.schema.names else ()
-        columns = [_without_invalid_texts(chunk.column(name)) for name in (*self.key_columns, *routed)]
+        columns = [without_invalid_texts(chunk.column(name)) for name in (*self.key_columns, *routed)]
         keys = distinct_keys(columns, (*self.key_names, *routed))
         rows = chunk.drop_columns(PARTITION) if routed else chunk
         return _Lookup(rows, memory.plan(keys.keys), None if keys.is_identity else keys.positions, bool(routed))
@@ -174,9 +173,3 @@ def _in_generation(table: str, batches: Iterable[pa.RecordBatch]) -> tuple[str, 
     if GENERATION not in first.schema.names:
         return table, every
     return f"{table}@{first.column(GENERATION)[0]}", (batch.drop_columns(GENERATION) for batch in every)
-
-
-def _without_invalid_texts(column: pa.Array) -> pa.Array:
-    """Return a key column with null in place of texts that are not valid UTF-8: no record has such a key."""
-    invalid = invalid_utf8(column)
-    return column if invalid is None else pc.if_else(invalid, pa.scalar(None, column.type), column)
