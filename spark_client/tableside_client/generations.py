@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from tableside_client.calls import AsyncRun, Call, CallLimits, CallSettings, Run
 from tableside_client.errors import GenerationNotFound, GenerationSealed, LoadError, TablesideError, ends_load
-from tableside_client.http1 import Request
+from tableside_client.http1 import Reply, Request
 from tableside_client.paths import JSON, given, json_bytes, table_path
 from tableside_client.table_calls import TableCalls, require_pairs
 
@@ -59,25 +59,23 @@ class GenerationCalls:
 
     def list(self) -> Call[list[Generation]]:
         """Return the generations by rising number."""
-        request = Request("GET", table_path(self._table, "generations"), self._table)
-        response = yield from CallLimits(self._settings).send_with_retries(request)
+        response = yield from self._send("GET")
         return [Generation.from_entry(entry) for entry in response.json()["generations"]]
 
     def create(self, note: str | None) -> Call[Generation]:
         """Create an empty generation, once, however often the request is sent."""
         headers = {"Content-Type": JSON, "Idempotency-Key": f"client-{uuid.uuid4().hex}"}
-        path, content = table_path(self._table, "generations"), json_bytes(given(note=note))
-        return (yield from self._entry(Request("POST", path, self._table, headers=headers, content=content)))
+        response = yield from self._send("POST", headers=headers, content=json_bytes(given(note=note)))
+        return Generation.from_entry(response.json())
 
     def activate(self, number: int, expected: int | None) -> Call[Generation]:
         """Make a generation current."""
-        path = table_path(self._table, "generations", str(number), "activate")
-        return (yield from self._entry(Request("POST", path, self._table, given(expected=expected))))
+        response = yield from self._send("POST", str(number), "activate", params=given(expected=expected))
+        return Generation.from_entry(response.json())
 
     def remove(self, number: int) -> Call[None]:
         """Remove a generation, if it is there."""
-        path = table_path(self._table, "generations", str(number))
-        yield from CallLimits(self._settings).send_with_retries(Request("DELETE", path, self._table))
+        yield from self._send("DELETE", str(number))
 
     def clean_up(self, number: int) -> Call[None]:
         """Remove a generation after a failure, unless that takes longer than `CLEANUP_S`."""
@@ -92,9 +90,9 @@ class GenerationCalls:
         request = Request("POST", path, table, headers={"Content-Type": JSON}, content=content)
         yield from CallLimits(replace(self._settings, deadline_s=CLEANUP_S)).send_with_retries(request)
 
-    def _entry(self, request: Request) -> Call[Generation]:
-        response = yield from CallLimits(self._settings).send_with_retries(request)
-        return Generation.from_entry(response.json())
+    def _send(self, method: str, *rest: str, **parts: Any) -> Call[Reply]:
+        request = Request(method, table_path(self._table, "generations", *rest), self._table, **parts)
+        return CallLimits(self._settings).send_with_retries(request)
 
 
 HandleFailures: TypeAlias = Callable[[Sequence[tuple[Any, TablesideError]]], object]

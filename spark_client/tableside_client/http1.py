@@ -1,8 +1,6 @@
 """HTTP/1.1 on one connection, without input and output: requests as bytes, and replies from bytes."""
 
-import gzip
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +13,9 @@ CONNECT_TIMEOUT_MAX_S = 5.0
 
 IDLE_MAX_S = 4.0
 """An unused connection is closed after this time, in seconds, before a server does it."""
+
+UNCOMPRESSED = {"Accept-Encoding": "identity"}
+"""The service never compresses. A proxy that compresses a response would change its etag."""
 
 HEAD_BYTES_MAX = 64 * 1024
 """The maximum size of the status line and the headers of a reply."""
@@ -82,7 +83,7 @@ class Http1:
     """
 
     def __init__(self, base: httpx.URL) -> None:
-        self._headers = {"Host": base.netloc.decode("ascii"), "Accept-Encoding": "gzip", "User-Agent": "tableside"}
+        self._headers = {"Host": base.netloc.decode("ascii"), **UNCOMPRESSED, "User-Agent": "tableside"}
         self._prefix = base.raw_path.decode("ascii").rstrip("/")
         self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._head: h11.Response | None = None
@@ -130,18 +131,11 @@ class Http1:
     def _reply(self) -> Reply:
         assert self._head is not None
         headers = {name.decode("ascii"): value.decode("latin-1") for name, value in self._head.headers}
-        reply = Reply(self._head.status_code, headers, _decompressed(headers, b"".join(self._body)))
+        if headers.get("content-encoding", "identity") != "identity":
+            raise httpx.RemoteProtocolError("the body is compressed, which was not requested")
+        reply = Reply(self._head.status_code, headers, b"".join(self._body))
         self._head, self._body = None, []
         is_complete = self._state.our_state is h11.DONE and self._state.their_state is h11.DONE
         if is_complete and not self._state.trailing_data[0]:  # Other bytes would become the next reply.
             self._state.start_next_cycle()
         return reply
-
-
-def _decompressed(headers: Mapping[str, str], content: bytes) -> bytes:
-    if headers.get("content-encoding") != "gzip":
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise httpx.RemoteProtocolError(f"the body is not gzip: {error}") from error

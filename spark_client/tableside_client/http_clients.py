@@ -13,7 +13,7 @@ import httpx
 
 from tableside_client.address import Address
 from tableside_client.connections import AsyncConnection, BlockingConnection
-from tableside_client.http1 import IDLE_MAX_S, Reply, Request
+from tableside_client.http1 import IDLE_MAX_S, UNCOMPRESSED, Reply, Request
 from tableside_client.tls import ReloadingContext, Tls
 
 
@@ -176,7 +176,7 @@ def _options(proxy: str, context: ssl.SSLContext | None, connections_max: int) -
     limits = httpx.Limits(max_connections=connections_max, keepalive_expiry=IDLE_MAX_S)
     # Without TLS, an unused context: httpx's own would load all authorities.
     verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if context is None else context
-    return {"proxy": proxy, "verify": verify, "limits": limits, "trust_env": False}
+    return {"proxy": proxy, "headers": UNCOMPRESSED, "verify": verify, "limits": limits, "trust_env": False}
 
 
 def _arguments(url: str, request: Request) -> dict[str, Any]:

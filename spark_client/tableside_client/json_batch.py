@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from tableside_client.calls import Batch, Call, CallLimits, Failures
 from tableside_client.errors import TablesideError, from_problem
 from tableside_client.http1 import Request
-from tableside_client.paths import JSON, UNCOMPRESSED, as_key, given, json_bytes, record_path, table_path
+from tableside_client.paths import JSON, as_key, given, json_bytes, record_path, table_path
 
 WRITER_CHARACTERS_MAX = 128
 SEQUENCE_MAX = 2**63 - 1
@@ -189,7 +189,7 @@ def single_write(table: str, operation: Operation) -> Request | None:
     if path is None:
         return None
     if_match = members.get("if_match")
-    headers = UNCOMPRESSED | given(
+    headers = given(
         **{
             "If-Match": if_match if if_match in (None, "*") else f'"{if_match}"',
             "Tableside-Token": token and f"{token[0]}/{token[1]}",

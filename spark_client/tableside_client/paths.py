@@ -8,9 +8,6 @@ from urllib.parse import quote
 
 JSON = "application/json"
 
-UNCOMPRESSED = {"Accept-Encoding": "identity"}
-"""The header of requests whose response has an etag: a proxy that compresses a response changes its etag."""
-
 _CHANGED_BY_PROXIES = re.compile(r"[\x00-\x1f\x7f/\\%;?#]")
 """Characters of a path that some proxies decode, normalize or reject, although they are percent-encoded."""
 

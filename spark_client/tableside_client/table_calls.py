@@ -9,7 +9,7 @@ from tableside_client.calls import Call, CallLimits, CallSettings
 from tableside_client.errors import RecordNotFound, TablesideError, error
 from tableside_client.http1 import Reply, Request
 from tableside_client.json_batch import Document, Operation, own_tokens, single_write
-from tableside_client.paths import UNCOMPRESSED, Key, as_key, given, joined, names, record_path, table_path
+from tableside_client.paths import Key, as_key, given, joined, names, record_path, table_path
 from tableside_client.results import Outcome, Record, Written, conversions, etag_of
 
 RECORDS_PER_PAGE = 1_000
@@ -97,7 +97,7 @@ class TableCalls(Generic[V]):
             if (failure := json_batch.error_of(self.name, result)) is not None:
                 raise failure
             return self._record({**result, "key": key})
-        request = Request("GET", path, self.name, params=given(fields=joined(fields)), headers=UNCOMPRESSED)
+        request = Request("GET", path, self.name, given(fields=joined(fields)))
         response = yield from self._send(request)
         expires_at = response.headers.get("tableside-expires-at")
         return Record(as_key(key), self._decode(key, response.json()), etag_of(response), expires_at)

@@ -1,7 +1,6 @@
 """Replies of a server that a test scripts byte by byte: valid ones in every form, faulty ones, and unrequested ones."""
 
 import asyncio
-import gzip
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +22,6 @@ CHUNKED = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\n{"n\r\
         pytest.param([bytes([byte]) for byte in CHUNKED], 1, id="single bytes"),
         pytest.param([b'HTTP/1.1 200 OK\r\n\r\n{"n":1}', CLOSE], 2, id="a body that ends with the connection"),
         pytest.param([b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + ONE], 1, id="informational"),
-        pytest.param([reply(gzip.compress(b'{"n":1}'), b"Content-Encoding: gzip")], 1, id="gzip"),
         pytest.param([reply(b'{"n":1}', b"Connection: close"), CLOSE], 2, id="the last one of a connection"),
         pytest.param([ONE[:9], 0.3, ONE[9:50], 0.3, ONE[50:]], 1, id="slower in total than the timeout"),
         pytest.param([ONE + TWO], 2, id="with an unrequested one in the same segment"),
@@ -50,7 +48,7 @@ async def test_each_call_gets_its_own_reply(
         ([b"SSH-2.0-OpenSSH\r\n\r\n"], "RemoteProtocolError: illegal status line"),
         ([b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000], "RemoteProtocolError"),
         ([b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"], "RemoteProtocolError"),
-        ([reply(b"{}", b"Content-Encoding: gzip")], "RemoteProtocolError: the body is not gzip"),
+        ([reply(b"{}", b"Content-Encoding: gzip")], "RemoteProtocolError: the body is compressed"),
         ([ONE[:-1]], "ReadTimeout"),
     ],
 )
