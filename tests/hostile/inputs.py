@@ -165,15 +165,9 @@ OPERATIONS_OF_BATCHES: Mapping[str, tuple[bytes, Shape | None]] = {
     "get, fields": (b'{"op":"get","key":"b#","fields":SIZED}', _TEXTS),
     "put, keys, [1.0, ...]": (b'{"op":"put","key":"b#","value":SIZED}', VALUES["[1.0, ...]"]),
     "put, keys, [[[]], ...]": (b'{"op":"put","key":"b#","value":SIZED}', VALUES["[[[]], ...]"]),
-    "put and update, one key": (
-        b'{"op":"put","key":"b","value":{}},{"op":"update","key":"b","update":{"a":#}}',
-        None,
-    ),
+    "put and update, one key": (b'{"op":"put","key":"b","value":{}},{"op":"update","key":"b","update":{"a":#}}', None),
     "put, one key, tokens": (b'{"op":"put","key":"b","value":{},"token":{"writer":"w#","sequence":#}}', None),
-    "update, one key, $addToSet": (
-        b'{"op":"update","key":"add","update":{"$addToSet":{"a":#}},"default":{}}',
-        None,
-    ),
+    "update, one key, $addToSet": (b'{"op":"update","key":"add","update":{"$addToSet":{"a":#}},"default":{}}', None),
     "update, one key, returned": (
         b'{"op":"update","key":"returned","update":{"$push":{"a":#}},"default":{},"return":true}',
         None,

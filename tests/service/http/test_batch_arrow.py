@@ -8,7 +8,9 @@ import pytest
 
 from service.http.api_client import ARROW, JSON, ON_EVERY_STORE, ApiClient, check_refused, fresh, read, statuses, stream
 from support.pieces import finish
-from tableside.http.wire.arrow_stream import decompressed_bytes
+from tableside.core import TooLarge
+from tableside.http.wire import arrow_stream
+from tableside.http.wire.arrow_stream import LIST_ITEMS_MAX, MESSAGES_MAX, METADATA_BYTES_MAX
 
 T = "arrow"
 
@@ -70,26 +72,12 @@ def test_the_types_of_a_key_that_is_a_string(api: ApiClient, of: Callable[[list[
     assert statuses(api.rows(T, {"key": of(keys)}, op="get")) == [200] * 3
 
 
-@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32(), pa.uint64()])
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64(), pa.uint64()])
 def test_the_types_of_a_key_that_is_an_integer(api: ApiClient, kind: pa.DataType) -> None:
     api.put("numbers", 7, {"n": 7})
     assert statuses(api.rows("numbers", {"key": pa.array([7, 100], kind)}, op="get")) == [200, 404]
-
-
-def test_an_unsigned_key_beyond_64_bits_fails_only_its_row(api: ApiClient) -> None:
-    rows = api.rows("numbers", {"key": pa.array([2**64 - 1, 1], pa.uint64())}, op="get")
-    assert rows[0]["status"] == 422
-
-
-@pytest.mark.parametrize("of", KEY_TYPES[:4])
-@pytest.mark.parametrize("long", ["x" * 1025, "ü" * 513, "x" * 100_000])
-def test_a_key_that_is_too_long_fails_only_its_row(api: ApiClient, of: Callable[[list[Any]], Any], long: str) -> None:
-    key = fresh()
-    api.put(T, key, {})
-    rows = api.rows(T, {"key": of([long, key, None])}, op="get")
-    assert statuses(rows) == [422, 200, 422]
-    assert rows[0]["detail"] == "a string in a key must have 1 to 1024 bytes of UTF-8"
-    assert rows[2]["detail"] == api.rows(T, {"key": of([key, None])}, op="get")[1]["detail"]
+    beyond = pa.array([2**64 - 1, 7], pa.uint64())
+    assert statuses(api.rows("numbers", {"key": beyond}, op="get")) == [422, 200], "only its row fails"
 
 
 @pytest.mark.parametrize("names", [("user", "day"), ("day", "user"), ("0", "1"), ("user", "date"), ("USER", "DAY")])
@@ -139,16 +127,6 @@ def test_bytes_are_counted_after_decompression(api: ApiClient, compression: str)
     check_refused(api.post(T, body, ARROW, params={"op": "put"}), 413, "too_large")
 
 
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-@pytest.mark.parametrize("of", ["column", "dictionary"])
-def test_a_body_that_would_become_too_large_is_not_decompressed(compression: str, of: str) -> None:
-    text = pa.array([b"\0" * 50_000_000], pa.large_binary())
-    body = stream({"key": ["a"], "value": text if of == "column" else text.dictionary_encode()}, compression)
-    before = pa.total_allocated_bytes()
-    assert finish(decompressed_bytes(body)) >= 50_000_000
-    assert pa.total_allocated_bytes() - before < 1_000_000
-
-
 @pytest.mark.parametrize("op", ["put", "update"])
 @pytest.mark.parametrize("cell", ["null", "null in the dictionary"])
 def test_a_null_in_a_dictionary_is_a_null_of_its_row(api: ApiClient, op: str, cell: str) -> None:
@@ -168,17 +146,7 @@ def test_the_number_of_operations_in_a_batch_is_limited(api: ApiClient) -> None:
     check_refused(api.post(T, stream({"key": ["a"] * 201}), ARROW, params={"op": "get"}), 413, "too_large")
 
 
-@ON_EVERY_STORE
-def test_an_expired_deadline_ends_each_operation(api: ApiClient) -> None:
-    api.put(T, fresh(), {})
-    body = stream({"key": [fresh(), fresh(), ""]})
-    response = api.post(T, body, ARROW, params={"op": "get"}, headers={"Prefer": "wait=0"})
-    rows = read(response.content).to_pylist()
-    assert [(row["status"], row["code"], row["applied"]) for row in rows] == [
-        (504, "deadline_exceeded", "no"),
-        (504, "deadline_exceeded", "no"),
-        (422, "invalid_operation", "no"),
-    ]
+VALUE = {"key": ["a"], "value": ["{}"]}
 
 
 @pytest.mark.parametrize(
@@ -186,22 +154,18 @@ def test_an_expired_deadline_ends_each_operation(api: ApiClient) -> None:
     [
         ({"key": ["a"]}, {}),
         ({"key": ["a"], "op": ["get"]}, {"op": "get"}),
-        ({"op": ["get"]}, {}),
         ({"key": ["a"], "ttl": [1]}, {"op": "get"}),
         ({"key": [1.5]}, {"op": "get"}),
-        ({"key": [b"a"]}, {"op": "get"}),
-        ({"key": [True]}, {"op": "get"}),
         ({"key": [["a"]]}, {"op": "get"}),
+        ({"key": pa.nulls(1)}, {"op": "get"}),
         ({"key": [{"a": ["b"], "b": 1.5}]}, {"op": "get"}),
         ({"key": ["a"], "op": [1]}, {}),
-        ({"key": ["a"], "value": [1]}, {"op": "put"}),
         ({"key": ["a"], "value": [{"n": 1}]}, {"op": "put"}),
-        ({"key": ["a"], "value": ["{}"], "if_match": [1]}, {"op": "put"}),
-        ({"key": ["a"], "value": ["{}"], "if_absent": ["true"]}, {"op": "put"}),
-        ({"key": ["a"], "value": ["{}"], "ttl_s": ["1"]}, {"op": "put"}),
-        ({"key": ["a"], "value": ["{}"], "sequence": [1]}, {"op": "put"}),
-        ({"key": ["a"], "value": ["{}"]}, {"op": "put", "writer": "w"}),
-        ({"key": ["a"], "value": ["{}"], "sequence": ["1"]}, {"op": "put", "writer": "w"}),
+        ({**VALUE, "if_match": [1]}, {"op": "put"}),
+        ({**VALUE, "if_absent": ["true"]}, {"op": "put"}),
+        ({**VALUE, "ttl_s": ["1"]}, {"op": "put"}),
+        ({**VALUE, "sequence": [1]}, {"op": "put"}),
+        (VALUE, {"op": "put", "writer": "w"}),
         ({"key": ["a"]}, {"op": "get", "return": "yes"}),
         ({"key": ["a"]}, {"op": "get", "unknown": "1"}),
         ({}, {"op": "get"}),
@@ -214,14 +178,35 @@ def test_a_batch_of_the_wrong_shape_is_malformed_as_a_whole(
     check_refused(api.post(T, stream(columns), ARROW, params=query), 400, "malformed_request")
 
 
-def test_a_repeated_column_is_malformed(api: ApiClient) -> None:
+WHOLE = stream({"key": ["a" * 50, "b" * 50]})
+INVALID = {
+    "nothing": b"",
+    "JSON": b'{"operations":[]}',
+    "zeros": b"\0" * 1000,
+    "no schema": WHOLE[:8],
+    "half a schema": WHOLE[:100],
+    "no end": WHOLE[:-30],
+    "a name that is not UTF-8": stream({"key": [{"value": "a"}]}).replace(b"value", b"v\xe8lue"),
+    "a key that is not UTF-8": stream({"key": ["value"]}).replace(b"value", b"v\xe8lue"),
+    "a repeated column": stream({"key": ["a"], "kez": ["b"]}).replace(b"kez", b"key"),
+}
+
+
+@pytest.mark.parametrize("body", INVALID.values(), ids=INVALID)
+def test_invalid_arrow_is_malformed(api: ApiClient, body: bytes) -> None:
     api.put(T, fresh(), {})
-    table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["key", "key"])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    response = api.post(T, bytes(sink.getvalue()), ARROW, params={"op": "get"})
-    check_refused(response, 400, "malformed_request")
+    check_refused(api.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
+
+
+def test_a_stream_has_limited_messages_metadata_and_lists() -> None:
+    partitions = pa.array([[0] * (LIST_ITEMS_MAX + 1)], pa.list_(pa.int8()))
+    for body, detail in (
+        (stream({"key": pa.chunked_array([["a"]] * MESSAGES_MAX)}), f"at most {MESSAGES_MAX} messages"),
+        (stream({"key": ["a"], "n" * METADATA_BYTES_MAX: ["b"]}), f"at most {METADATA_BYTES_MAX}"),
+        (stream({"key": ["a"], "partitions": partitions}), f"at most {LIST_ITEMS_MAX} partitions"),
+    ):
+        with pytest.raises(TooLarge, match=detail):
+            finish(arrow_stream.read(body, 16 * 2**20, 10_000))
 
 
 @pytest.mark.parametrize("op", ["steal", "", "GET"])
@@ -229,54 +214,6 @@ def test_an_unknown_op_is_refused(api: ApiClient, op: str) -> None:
     api.put(T, fresh(), {})
     assert statuses(api.rows(T, {"key": ["a"], "op": [op]})) == [422]
     assert statuses(api.rows(T, {"key": ["a"]}, op=op)) == [422]
-
-
-@pytest.mark.parametrize("cut", [0, 1, 4, 8, 100, 200, -30])
-def test_a_truncated_stream_is_malformed(api: ApiClient, cut: int) -> None:
-    api.put(T, fresh(), {})
-    body = stream({"key": ["a" * 50, "b" * 50]})[:cut]
-    check_refused(api.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
-
-
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"operations":[]}', b"\xff" * 100, b"ARROW1\0\0", b"\0" * 1000])
-def test_invalid_arrow_is_malformed(api: ApiClient, body: bytes) -> None:
-    api.put(T, fresh(), {})
-    check_refused(api.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
-
-
-@pytest.mark.parametrize(
-    "columns", [{"key": ["a"], "value": ["{}"]}, {"key": [{"value": "a"}]}], ids=["column", "part"]
-)
-def test_a_name_that_is_not_utf8_is_malformed(api: ApiClient, columns: dict[str, Any]) -> None:
-    api.put(T, fresh(), {})
-    body = stream(columns).replace(b"value", b"v\xe8lue")
-    check_refused(api.post(T, body, ARROW, params={"op": "put"}), 400, "malformed_request")
-
-
-def test_text_that_is_not_utf8_is_malformed(api: ApiClient) -> None:
-    api.put(T, fresh(), {})
-    key = pa.Array.from_buffers(pa.utf8(), 1, [None, *pa.array([b"\xff"]).buffers()[1:]])
-    check_refused(api.post(T, stream({"key": key}), ARROW, params={"op": "get"}), 400, "malformed_request")
-
-
-@pytest.mark.parametrize(
-    ("text", "status", "code"),
-    [
-        ("{", 400, "malformed_request"),
-        ("", 400, "malformed_request"),
-        ('{"n":1e400}', 400, "malformed_request"),
-        ('{"n":"\\ud800"}', 400, "malformed_request"),
-        ("[" * 100_000, 400, "malformed_request"),
-        ("null", 422, "invalid_operation"),
-        ("[]", 422, "invalid_operation"),
-        ('{"_ts":1}', 422, "invalid_operation"),
-        ('{"n":%s}' % ("9" * 30), 422, "invalid_operation"),
-    ],
-    ids=range(9),
-)
-def test_an_invalid_value_in_a_cell_fails_only_its_row(api: ApiClient, text: str, status: int, code: str) -> None:
-    rows = api.rows(T, {"key": [fresh(), fresh()], "value": [text, "{}"]}, op="put")
-    assert [(row["status"], row["code"]) for row in rows] == [(status, code), (204, None)]
 
 
 def test_a_cell_that_is_not_json_names_its_column_and_the_byte(api: ApiClient) -> None:
@@ -290,14 +227,7 @@ def test_a_cell_that_is_not_json_names_its_column_and_the_byte(api: ApiClient) -
 
 @pytest.mark.parametrize(
     ("accept", "fine"),
-    [
-        ("*/*", True),
-        ("application/*", True),
-        (ARROW, True),
-        (f"{JSON}, {ARROW};q=0.1", True),
-        (JSON, False),
-        (f"{ARROW};q=0", False),
-    ],
+    [("*/*", True), (f"{JSON}, {ARROW};q=0.1", True), (JSON, False), (f"{ARROW};q=0", False)],
 )
 def test_the_answer_is_in_the_type_of_the_request(api: ApiClient, accept: str, fine: bool) -> None:
     api.put(T, fresh(), {})

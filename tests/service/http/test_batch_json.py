@@ -6,10 +6,6 @@ from typing import Any
 import pytest
 
 from service.http.api_client import ON_EVERY_STORE, ApiClient, check_problem, check_refused, fresh, statuses
-from support.pieces import finish
-from tableside.core.errors import MalformedRequest, TooLarge
-from tableside.core.store import TableSpec
-from tableside.http.wire import json_batch
 
 T = "batches"
 
@@ -41,17 +37,12 @@ def test_an_empty_batch_has_no_results(api: ApiClient) -> None:
     assert api.batch(T) == []
 
 
-@pytest.mark.parametrize("padding", [0, 2**19], ids=["small", "large"])
-def test_an_operation_of_too_many_elements_is_refused_alone(padding: int) -> None:
-    operations = ['{"op":"put","key":"a","value":{"n":1}}', '{"op":"put","key":"b","value":{"a":[%s]}}', "%s"]
-    text = ",".join(operations) % (",".join(["[]"] * 50_000), json.dumps({"op": "get", "key": "x" * 1000}))
-    body = b'{"operations":[%b,{"op":"put","key":"c","value":{"s":"%b"}}]}' % (text.encode(), b"," * padding)
-    batch = finish(json_batch.decode(body, TableSpec("t"), 10))
-    [(position, error)] = batch.errors.items()
-    assert position == 1
-    assert isinstance(error, TooLarge)
-    assert "elements_max" in error.detail
-    assert len(batch.operations) == 3
+def test_an_operation_of_too_many_elements_is_refused_alone(api: ApiClient) -> None:
+    large = {"op": "put", "key": "b", "value": {"a": [[]] * 50_000}}
+    first, refused, last = api.batch(T, PUT, large, PUT)
+    assert "elements_max" in refused["error"]["detail"]
+    check_problem(refused["error"], 413, "too_large")
+    assert statuses([first, last]) == [204, 204]
 
 
 @ON_EVERY_STORE
@@ -74,62 +65,28 @@ def test_failures_are_at_their_positions_and_do_not_affect_others(api: ApiClient
         check_problem(result["error"], result["status"], code)
 
 
+def nested(depth: int) -> Any:
+    return {"a": nested(depth - 1)} if depth > 1 else {}
+
+
+GET = {"op": "get", "key": "a"}
+PUT = {"op": "put", "key": "a", "value": {}}
+UPDATE = {"op": "update", "key": "a", "update": {}}
 INVALID: list[Any] = [
-    7,
-    None,
-    "get",
-    [],
-    {},
-    {"op": "get"},
-    {"key": "a"},
-    {"op": "steal", "key": "a"},
-    {"op": ["get"], "key": "a"},
-    {"op": None, "key": "a"},
-    {"op": "GET", "key": "a"},
-    {"op": "get", "key": "a", "value": {}},
-    {"op": "get", "key": "a", "return": True},
-    {"op": "get", "key": "a", "fields": "n"},
-    {"op": "get", "key": "a", "fields": [1]},
-    {"op": "get", "key": "a", "fields": [""]},
-    {"op": "put", "key": "a"},
-    {"op": "put", "key": "a", "value": None},
-    {"op": "put", "key": "a", "value": []},
-    {"op": "put", "key": "a", "value": "{}"},
-    {"op": "put", "key": "a", "value": {"_ts": 1}},
-    {"op": "put", "key": "a", "value": {"n": 2**63}},
-    {"op": "put", "key": "a", "value": {"n": "\0"}},
-    {"op": "put", "key": "a", "value": {}, "default": {}},
-    {"op": "put", "key": "a", "value": {}, "if_match": "x", "if_absent": True},
-    {"op": "put", "key": "a", "value": {}, "if_match": 7},
-    {"op": "put", "key": "a", "value": {}, "if_match": ["x"]},
-    {"op": "put", "key": "a", "value": {}, "if_absent": "true"},
-    {"op": "put", "key": "a", "value": {}, "if_absent": 1},
-    {"op": "put", "key": "a", "value": {}, "ttl_s": 0},
-    {"op": "put", "key": "a", "value": {}, "ttl_s": -2},
-    {"op": "put", "key": "a", "value": {}, "ttl_s": "60"},
-    {"op": "put", "key": "a", "value": {}, "ttl_s": True},
-    {"op": "put", "key": "a", "value": {}, "ttl": 60},
-    {"op": "put", "key": "a", "value": {}, "return": "true"},
-    {"op": "put", "key": "a", "value": {}, "token": "w/1"},
-    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w"}},
-    {"op": "put", "key": "a", "value": {}, "token": {"writer": "", "sequence": 1}},
-    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w" * 129, "sequence": 1}},
-    {"op": "put", "key": "a", "value": {}, "token": {"writer": 7, "sequence": 1}},
-    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w", "sequence": -1}},
-    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w", "sequence": 2**63}},
-    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w", "sequence": 1.5}},
-    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w", "sequence": True}},
-    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w", "sequence": 1, "more": 1}},
-    {"op": "update", "key": "a"},
-    {"op": "update", "key": "a", "update": None},
-    {"op": "update", "key": "a", "update": {"$set": {"a": 1}, "b": 1}},
-    {"op": "update", "key": "a", "update": {}, "default": []},
-    {"op": "update", "key": "a", "update": {}, "default": {"_ts": 1}},
-    {"op": "update", "key": "a", "update": {}, "if_absent": True},
-    {"op": "update", "key": "a", "update": {}, "value": {}},
-    {"op": "delete", "key": "a", "ttl_s": 60},
-    {"op": "delete", "key": "a", "value": {}},
-    {"op": "delete", "key": "a", "if_absent": True},
+    *(7, None, [], {}, {"op": "get"}, {"key": "a"}, {"op": "steal", "key": "a"}, {"op": ["get"], "key": "a"}),
+    *({**GET, "value": {}}, {**GET, "return": True}, {**GET, "fields": "n"}, {**GET, "fields": [""]}),
+    *({"op": "put", "key": "a"}, {**PUT, "value": None}, {**PUT, "value": "{}"}, {**PUT, "value": {"_ts": 1}}),
+    *({**PUT, "value": {"n": 2**63}}, {**PUT, "value": {"n": "\0"}}, {**PUT, "value": nested(31)}),
+    *({**PUT, "default": {}}, {**PUT, "ttl": 60}, {**PUT, "if_match": "x", "if_absent": True}),
+    *({**PUT, "if_match": 7}, {**PUT, "if_absent": 1}, {**PUT, "return": "true"}),
+    *({**PUT, "ttl_s": 0}, {**PUT, "ttl_s": -2}, {**PUT, "ttl_s": "60"}, {**PUT, "ttl_s": True}),
+    *({**PUT, "token": "w/1"}, {**PUT, "token": {"writer": "w"}}, {**PUT, "token": {"writer": "", "sequence": 1}}),
+    *({**PUT, "token": {"writer": "w" * 129, "sequence": 1}}, {**PUT, "token": {"writer": 7, "sequence": 1}}),
+    *({**PUT, "token": {"writer": "w", "sequence": wrong}} for wrong in (-1, 2**63, 1.5, True)),
+    *({**PUT, "token": {"writer": "w", "sequence": 1, "more": 1}}, {"op": "update", "key": "a"}),
+    *({**UPDATE, "update": None}, {**UPDATE, "update": {"$set": {"a": 1}, "b": 1}}, {**UPDATE, "default": []}),
+    *({**UPDATE, "default": {"_ts": 1}}, {**UPDATE, "if_absent": True}, {**UPDATE, "value": {}}),
+    *({"op": "delete", "key": "a", "ttl_s": 60}, {"op": "delete", "key": "a", "if_absent": True}),
 ]
 
 
@@ -157,104 +114,49 @@ def test_null_members_equal_absent_ones(api: ApiClient) -> None:
     assert results[2]["value"] == {"n": 2}
 
 
-@pytest.mark.parametrize("if_absent", [False, None])
-def test_if_absent_has_an_effect_only_if_it_is_true(api: ApiClient, if_absent: bool | None) -> None:
-    key = fresh()
-    results = api.batch(
-        T,
-        {"op": "put", "key": key, "value": {"n": 1}, "if_absent": if_absent},
-        {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "if_absent": if_absent},
-        {"op": "update", "key": key, "update": {"n": 1}, "if_absent": True},
-    )
-    assert statuses(results) == [204, 204, 422]
-    assert results[2]["error"]["detail"] == "an update has no member 'if_absent'"
+ONE = b'{"operations":[{"op":"put","key":"a","value":%b}]}'
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"oper\xe6tions":[]}',
-        b"",
-        b"{",
-        b"[]",
-        b"7",
-        b"null",
-        b"{}",
-        b'{"operations":{}}',
-        b'{"operations":null}',
-        b'{"operations":[],"more":1}',
-        b'{"ops":[]}',
-        b'{"operations":[{"op":"put","key":"a","value":{"n":1e400}}]}',
-        b'{"operations":[{"op":"put","key":"a","value":{"n":-1e400}}]}',
-        b'{"operations":[{"op":"put","key":"a","value":{"n":NaN}}]}',
-        b'{"operations":[{"op":"put","key":"a","value":{"n":Infinity}}]}',
-        b'{"operations":[{"op":"put","key":"a","value":{"n":"\\ud800"}}]}',
-        b'{"operations":[{"op":"put","key":"a","value":{"n":"\\udc00\\ud800"}}]}',
-        b'{"operations":[{"op":"put","key":"a","value":{"n":"\xff"}}]}',
-        b'{"operations":[{"op":"put","key":"a","value":{"n":"\xed\xa0\x80"}}]}',
-        b'{"operations":[{"op":"put","key":"a","value":{"n":01}}]}',
-        b'{"operations":[{"op":"put","key":"a","value":{"n":1,}}]}',
-        b"\xef\xbb\xbf" + b'{"operations":[]}',
-        b'{"operations":[]} x',
-        b'{"operations":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        b'{"operations":[{"op":"put","key":"a","value":' + b'{"a":' * 40_000 + b"1" + b"}" * 40_000 + b"}]}",
-        b"[" * 200_000,
+        *(b"", b"{", b"[]", b"null", b"{}", b'{"operations":{}}', b'{"operations":[],"more":1}', b'{"ops":[]}'),
+        *(b'{"oper\xe6tions":[]}', b"\xef\xbb\xbf" + b'{"operations":[]}', b'{"operations":[]} x', b"[" * 200_000),
+        *(ONE % b'{"n":-1e400}', ONE % b'{"n":NaN}', ONE % b'{"n":01}', ONE % b'{"n":1,}', ONE % b'{"n":"\xff"}'),
+        *(ONE % b'{"n":"\\udc00\\ud800"}', ONE % b'{"n":"\xed\xa0\x80"}', ONE % (b'{"a":' * 40_000 + b"}" * 40_000)),
     ],
-    ids=range(26),
+    ids=range(20),
 )
 def test_invalid_json_or_a_wrong_shape_is_malformed_as_a_whole(api: ApiClient, body: bytes) -> None:
-    key = fresh()
-    api.put(T, key, {})
+    api.put(T, fresh(), {})
     problem = check_refused(api.post(T, body), 400, "malformed_request")
-    assert problem["applied"] == "no"
-    assert problem["retriable"] is False
+    assert (problem["applied"], problem["retriable"]) == ("no", False)
 
 
-PUT = b'{"op":"put","key":"a","value":{"a":[1,{"b":"],"}]}}'
+TEXT = b'{"op":"put","key":"a","value":{"a":[1,{"b":"],"}]}}'
 
 
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        (b'{"operations":[%b,%b,{"op":x}]}' % (PUT, PUT), "125: unexpected character"),
-        (b' { "operations" : [ %b , {"n":1e400} ] }' % PUT, "79, in operation 1: number is infinity"),
-        (b'{"operations":[%b,{"n":"\xff"}]}' % PUT, "73, in operation 1: invalid UTF-8"),
-        (b'{"operations":[%b,{"op":"put"' % PUT, "78: unexpected end of data"),
-        (b'{"operations":[%b %b]}' % (PUT, PUT), "67: unexpected character, expected ',' or ']'"),
-        (b'{"operations":[%b],}' % PUT, "67: trailing comma"),
+        (b'{"operations":[%b,%b,{"op":x}]}' % (TEXT, TEXT), "125: unexpected character"),
+        (b' { "operations" : [ %b , {"n":1e400} ] }' % TEXT, "79, in operation 1: number is infinity"),
+        (b'{"operations":[%b,{"n":"\xff"}]}' % TEXT, "73, in operation 1: invalid UTF-8"),
+        (b'{"operations":[%b %b]}' % (TEXT, TEXT), "67: unexpected character, expected ',' or ']'"),
         (b'{"operations" x', "14: unexpected character, expected ':'"),
-        (
-            b'{"operations":[%b{]}' % (b" " * 2**20),
-            "1048592: unexpected character",
-        ),
+        (b'{"operations":[%b{]}' % (b" " * 2**17), "131088: unexpected character"),
     ],
-    ids=range(8),
+    ids=range(6),
 )
 def test_a_body_that_is_not_json_names_the_byte(api: ApiClient, body: bytes, detail: str) -> None:
-    """The limits of the other tests are too small for the last body."""
-    with pytest.raises(MalformedRequest) as rejection:
-        finish(json_batch.decode(body, TableSpec("t"), 10))
-    assert rejection.value.detail.startswith(f"not JSON at byte {detail}")
-    if len(body) < 2**18:
-        assert check_refused(api.post(T, body), 400, "malformed_request")["detail"] == rejection.value.detail
+    problem = check_refused(api.post(T, body), 400, "malformed_request")
+    assert problem["detail"].startswith(f"not JSON at byte {detail}")
 
 
-@pytest.mark.parametrize("depth", [31, 100, 500])
-def test_a_value_nested_too_deep_fails_only_its_operation(api: ApiClient, depth: int) -> None:
-    value: dict[str, Any] = {}
-    for _ in range(depth - 1):
-        value = {"a": value}
-    [refused] = api.batch(T, {"op": "put", "key": fresh(), "value": value})
-    check_problem(refused["error"], 422, "invalid_operation")
-
-
-@pytest.mark.parametrize("digits", [20, 100, 300, 4000])
+@pytest.mark.parametrize("digits", [20, 4000])
 def test_a_huge_integer_fails_only_its_operation(api: ApiClient, digits: int) -> None:
-    body = b'{"operations":[{"op":"put","key":"a","value":{"n":%s}},{"op":"put","key":"b","value":{}}]}' % (
-        b"9" * digits
-    )
-    response = api.post(T, body)
-    assert response.status_code == 200, response.text
+    wrong = b'{"op":"put","key":"a","value":{"n":%b}}' % (b"9" * digits)
+    response = api.post(T, b'{"operations":[%b,%b]}' % (wrong, TEXT))
     assert statuses(response.json()["results"]) == [422, 204]
 
 

@@ -21,11 +21,7 @@ READS: dict[str, tuple[str, str, Any]] = {
 
 WRITES: dict[str, tuple[str, str, Any]] = {
     "put": ("PUT", RECORD, {"n": 2}),
-    "batch": (
-        "POST",
-        BATCH,
-        {"operations": [{"op": "get", "key": "b"}, {"op": "put", "key": "a", "value": {"n": 1}}]},
-    ),
+    "batch": ("POST", BATCH, {"operations": [{"op": "get", "key": "b"}, {"op": "put", "key": "a", "value": {"n": 1}}]}),
 }
 
 

@@ -127,9 +127,7 @@ async def as_arrow(http: httpx.AsyncClient, operations: Sequence[dict[str, Any]]
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     answer = await http.post(
-        f"/batch?op={op}",
-        content=sink.getvalue(),
-        headers={"Content-Type": "application/vnd.apache.arrow.stream"},
+        f"/batch?op={op}", content=sink.getvalue(), headers={"Content-Type": "application/vnd.apache.arrow.stream"}
     )
     found = pa.ipc.open_stream(answer.content).read_all()
     return found.column("status").to_pylist(), found.column("detail").to_pylist()
