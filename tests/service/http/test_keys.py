@@ -11,35 +11,25 @@ from service.http.api_client import ON_EVERY_STORE, ApiClient, check_problem, ch
 T = "keys"
 
 LEGAL = [
-    "a/b",
-    "ü",
-    "%",
-    "%2F",
-    " ",
-    "a b",
-    "a?b#c",
-    "x" * 1024,
-    "ü" * 512,
-    "😀",
-    "a\nb",
-    "\n",
-    "\r\n",
-    "a+b",
-    "a;b=c",
-    "a&b",
-    "...",
-    "..a",
-    "/",
-    "//",
-    "a//b/",
-    "\\",
-    '"',
-    "\u2028",
-    "\x7f",
-    "é" + "e\u0301",
-    "records",
-    "batch",
-    "0",
+    *(
+        "a/b",
+        "//",
+        "a//b/",
+        "%",
+        "%2F",
+        " ",
+        "a?b#c",
+        "a+b",
+        "a;b=c",
+        "a&b",
+        "...",
+        "\\",
+        '"',
+        "\r\n",
+        "\x7f",
+        "\u2028",
+    ),
+    *("ü", "😀", "é" + "e\u0301", "x" * 1024, "ü" * 512, "records", "0"),
 ]
 
 
@@ -57,11 +47,10 @@ def test_a_key_is_one_encoded_segment_of_a_path_and_the_same_in_a_batch(api: Api
     assert api.delete(T, key).status_code == 204
 
 
-@pytest.mark.parametrize("key", [".", ".."])
-def test_the_keys_that_clients_resolve_away_are_sent_in_a_batch(api: ApiClient, key: str) -> None:
-    put, got = api.batch(T, {"op": "put", "key": key, "value": {"n": 1}}, {"op": "get", "key": key})
-    assert [put["status"], got["status"]] == [204, 200]
-    assert api.rows(T, {"key": [key]}, op="get")[0]["status"] == 200
+def test_the_keys_that_clients_resolve_away_are_sent_in_a_batch(api: ApiClient) -> None:
+    for key in (".", ".."):
+        put, got = api.batch(T, {"op": "put", "key": key, "value": {"n": 1}}, {"op": "get", "key": key})
+        assert [put["status"], got["status"]] == [204, 200]
 
 
 @ON_EVERY_STORE
@@ -74,8 +63,7 @@ def test_keys_that_look_alike_are_different_keys(api: ApiClient) -> None:
 @pytest.mark.parametrize("path", ["", "%00", "a%00b", "x" * 1025, quote("ü" * 512 + "x"), "a/b", "a/", "/a"])
 def test_a_path_without_a_legal_key_is_refused(api: ApiClient, path: str) -> None:
     for method in ("GET", "DELETE"):
-        response = api.client.request(method, f"/v1/tables/{T}/records/{path}")
-        check_refused(response, 422 if path or method else 404, "invalid_operation")
+        check_refused(api.client.request(method, f"/v1/tables/{T}/records/{path}"), 422, "invalid_operation")
 
 
 @pytest.mark.parametrize("key", ["%", "%2", "%zz", "a%2", "%%41", "%FF", "%C3", "%ED%A0%80"])
@@ -90,17 +78,21 @@ def test_a_path_that_is_not_percent_encoded_text_is_malformed(api: ApiClient, ke
     connection.close()
 
 
-@pytest.mark.parametrize("key", ["", "x" * 1025, "ü" * 513, "a\0", 1, 1.5, True, None, [], ["a"], ["a", "b"], {}])
-def test_an_invalid_key_in_a_batch_fails_only_its_operation(api: ApiClient, key: object) -> None:
-    other = fresh()
-    refused, fine = api.batch(T, {"op": "get", "key": key}, {"op": "put", "key": other, "value": {}})
-    check_problem(refused["error"], 422, "invalid_operation")
+INVALID: dict[str, list[Any]] = {
+    T: ["", "x" * 1025, "ü" * 513, "a\0", 1, 1.5, True, None, [], ["a"], {}],
+    "numbers": ["1", 1.5, True, None, [1], 2**63, -(2**63) - 1, 10**30, 1e300],
+    "visits": ["a", ["a"], ["a", "b", "c"], ["a", 1], ["a", ""], ["a", None], [], {"user": "a"}, None],
+}
+
+
+@pytest.mark.parametrize("table", INVALID)
+def test_an_invalid_key_in_a_batch_fails_only_its_operation(api: ApiClient, table: str) -> None:
+    legal = {T: "a", "numbers": 1, "visits": ["a", "b"]}[table]
+    operations = [{"op": "get", "key": key} for key in INVALID[table]]
+    *refused, fine = api.batch(table, *operations, {"op": "put", "key": legal, "value": {}})
+    for result in refused:
+        check_problem(result["error"], 422, "invalid_operation")
     assert fine["status"] == 204
-
-
-def test_a_lone_surrogate_in_a_key_is_refused_by_the_parser(api: ApiClient) -> None:
-    body = b'{"operations":[{"op":"get","key":"\\ud800"}]}'
-    check_refused(api.post(T, body), 400, "malformed_request")
 
 
 # Integer keys
@@ -123,34 +115,11 @@ def test_a_double_that_equals_an_integer_is_that_key(api: ApiClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "key",
-    [
-        "a",
-        "",
-        "1.0",
-        "1e3",
-        "01",
-        "+1",
-        " 1",
-        "0x1",
-        "--1",
-        "9223372036854775808",
-        "-9223372036854775809",
-        "1/2",
-        "٣",
-        "-",
-        "1%0A",
-    ],
+    "key", ["a", "", "1.0", "1e3", "01", "+1", " 1", "0x1", "9223372036854775808", "1/2", "٣", "-"]
 )
 def test_a_path_accepts_only_decimal_integers(api: ApiClient, key: str) -> None:
     response = api.client.get(f"/v1/tables/numbers/records/{quote(key)}")
     check_refused(response, 422, "invalid_operation")
-
-
-@pytest.mark.parametrize("key", ["1", 1.5, True, False, None, [1], 2**63, -(2**63) - 1, 10**30, 1e300])
-def test_a_batch_accepts_only_integers(api: ApiClient, key: object) -> None:
-    [refused] = api.batch("numbers", {"op": "get", "key": key})
-    check_problem(refused["error"], 422, "invalid_operation")
 
 
 @ON_EVERY_STORE
@@ -195,14 +164,6 @@ def test_a_composite_key_with_other_parts_is_refused_in_a_path(api: ApiClient, p
     check_refused(api.client.get(f"/v1/tables/visits/records/{path}"), 422, "invalid_operation")
 
 
-@pytest.mark.parametrize(
-    "key", ["a", ["a"], ["a", "b", "c"], ["a", 1], ["a", ""], ["a", None], [], {"user": "a"}, None]
-)
-def test_a_composite_key_with_other_parts_is_refused_in_a_batch(api: ApiClient, key: object) -> None:
-    [refused] = api.batch("visits", {"op": "get", "key": key})
-    check_problem(refused["error"], 422, "invalid_operation")
-
-
 # Members of a value that repeat the key
 
 
@@ -241,10 +202,6 @@ def test_a_member_that_differs_from_the_key_is_refused(api: ApiClient, member: o
     ):
         check_refused(response, 422, "invalid_operation")
     assert api.value("aircraft", key) == {"seats": 2}
-
-
-def test_a_boolean_is_not_an_integer_key(api: ApiClient) -> None:
-    check_refused(api.put("numbers", 1, {"id": True}), 422, "invalid_operation")
 
 
 def test_without_named_fields_every_member_belongs_to_the_value(api: ApiClient) -> None:

@@ -10,8 +10,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from service.http.api_client import ARROW, ApiClient, Result, check_problem, check_refused, fresh, read, stream
-from support.naive import Refused, updated
+from service.http.api_client import ARROW, ApiClient, check_problem, check_refused, fresh, read, stream
 from support.running import running
 from tableside.core.partitioner import default_partition
 
@@ -87,14 +86,6 @@ def test_created_means_created_in_every_partition(shards: ApiClient) -> None:
     assert shards.update("t", fresh(), default, params=everywhere).status_code == 201
 
 
-def test_a_known_etag_is_answered_with_not_modified(shards: ApiClient) -> None:
-    key = fresh()
-    shards.put("t", key, {"n": 1}, params={"partitions": "1"})
-    found = shards.get("t", key, params={"partitions": "1"})
-    again = shards.get("t", key, params={"partitions": "1"}, headers={"If-None-Match": found.headers["ETag"]})
-    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", found.headers["ETag"])
-
-
 def test_a_failure_lists_the_outcome_of_each_partition(shards: ApiClient) -> None:
     key = fresh()
     shards.put("t", key, {"n": 0}, params={"partitions": "1"})
@@ -124,19 +115,18 @@ def test_a_token_is_a_replay_in_partitions_that_applied_it(shards: ApiClient) ->
     assert in_each(shards, key) == [{"n": 1}] * COUNT
 
 
-REFUSED = {
-    "3": "no partition 3",
-    "-2": "no partition -2",
-    "-1,0": "-1 in partitions must be the only",
-    "x": "indexes",
-    "1,": "indexes",
-}
-
-
-@pytest.mark.parametrize("query", REFUSED)
-def test_invalid_partitions_are_rejected(shards: ApiClient, query: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("3", "no partition 3"),
+        ("-2", "no partition -2"),
+        ("-1,0", "-1 in partitions must be the only"),
+        ("x", "indexes"),
+    ],
+)
+def test_invalid_partitions_are_rejected(shards: ApiClient, query: str, detail: str) -> None:
     response = shards.put("t", fresh(), {}, params={"partitions": query})
-    assert REFUSED[query] in check_refused(response, 422, "invalid_operation")["detail"]
+    assert detail in check_refused(response, 422, "invalid_operation")["detail"]
 
 
 @pytest.mark.parametrize("query", ["0,1", "all", ""])
@@ -157,22 +147,15 @@ def test_an_etag_and_a_returned_value_are_of_one_partition(shards: ApiClient) ->
     assert (one.status_code, one.json()) == (200, {"n": 1})
 
 
-@pytest.mark.parametrize("said", [[], [0], None, "all", [None], "nonsense"])
-def test_a_table_without_partitions_rejects_partitions(shards: ApiClient, said: object) -> None:
-    [refused] = shards.batch("plain", {"op": "put", "key": "a", "value": {}, "partitions": said})
-    check_problem(refused["error"], 501, "unsupported")
-    assert "partitions" in refused["error"]["detail"]
-    assert "partitions" not in refused
-
-
-def test_such_a_table_rejects_partitions_before_it_decodes_the_value(shards: ApiClient) -> None:
-    [refused] = shards.batch("plain", {"op": "put", "key": "a", "value": {"_ts": 1}, "partitions": [0]})
-    check_problem(refused["error"], 501, "unsupported")
+def test_a_table_without_partitions_rejects_partitions(shards: ApiClient) -> None:
+    said: list[Any] = [[], [0], None, "all", [None], "nonsense"]
+    puts = [{"op": "put", "key": "a", "value": {"_ts": 1}, "partitions": one} for one in said]
+    for refused in shards.batch("plain", *puts):
+        check_problem(refused["error"], 501, "unsupported")
+        assert "partitions" in refused["error"]["detail"]
+        assert "partitions" not in refused
     [row] = shards.rows("plain", {"key": ["a"], "value": ["no JSON"], "partitions": [[0]]}, op="put")
     assert (row["status"], row["code"]) == (501, "unsupported")
-
-
-def test_single_requests_and_scans_of_such_a_table_reject_partitions(shards: ApiClient) -> None:
     for query in ("", "0", "all", "default"):
         params = {"partitions": query}
         check_refused(shards.put("plain", "a", {}, params=params), 501, "unsupported")
@@ -182,7 +165,6 @@ def test_single_requests_and_scans_of_such_a_table_reject_partitions(shards: Api
     assert "Tableside-Partitions" not in response.headers
     [result] = shards.batch("plain", {"op": "put", "key": "a", "value": {}})
     assert result.keys() == {"status", "etag"}
-    assert shards.get("plain", "a").status_code == 200
 
 
 def test_a_dropped_operation_is_validated(shards: ApiClient) -> None:
@@ -272,103 +254,49 @@ def test_a_description_contains_the_number_of_partitions(shards: ApiClient) -> N
 # Batches, against a table that is three dictionaries
 
 
-def model_of(seen: list[dict[str, Any]], operation: dict[str, Any]) -> list[tuple[int, int]]:
-    """Apply an operation to the dictionaries, and return each of its partitions with the status there."""
-    given = operation.get("partitions", [None])
-    places = range(COUNT) if given in (None, "all", [-1]) else sorted({*given})
-    if given == [None]:
-        places = [default_partition(operation["key"], COUNT)]
-    return [(index, _done(seen[index], operation)) for index in places]
-
-
-def _done(records: dict[str, Any], operation: dict[str, Any]) -> int:
-    key, there = operation["key"], operation["key"] in records
+def apply(records: dict[str, int], operation: dict[str, Any]) -> int:
+    """Apply an operation to one partition of counters, and return its status there."""
+    key = operation["key"]
     match operation["op"]:
-        case "get":
-            return 200 if there else 404
-        case "delete":
-            records.pop(key, None)
-            return 204
+        case "put" if operation["if_absent"] and key in records:
+            return 412
         case "put":
-            if operation.get("if_absent") and there:
-                return 412
-            records[key] = operation["value"]
-            return 201 if operation.get("if_absent") else 204
-    if not there and "default" not in operation:
-        return 404
-    try:
-        records[key] = updated(records[key] if there else operation["default"], operation["update"])
-    except Refused:
-        return 422
-    return 204 if there else 201
+            records[key] = operation["value"]["n"]
+            return 201 if operation["if_absent"] else 204
+        case "update":
+            there = key in records
+            records[key] = records.get(key, 0) + 1
+            return 204 if there else 201
+    records.pop(key, None)
+    return 204
 
 
 def random_operation(chance: random.Random) -> dict[str, Any]:
-    found: dict[str, Any] = {"op": chance.choice(["get", "put", "update", "update", "delete"])}
-    found["key"] = f"k{chance.randrange(12)}"
-    if found["op"] == "put":
-        found["value"] = {"n": chance.choice([1, 2, "text"])}
-        if chance.random() < 0.4:
-            found["if_absent"] = True
-    if found["op"] == "update":
-        found["update"] = chance.choice([{"$inc": {"n": 1}}, {"m": 1}, {"$push": {"l": 1}}])
-        if chance.random() < 0.7:
-            found["default"] = {"n": 0}
-    choices: list[Any] = [[chance.randrange(COUNT)], [None]]
-    if found["op"] != "get":
-        choices += [[], None, [-1], [0, 2], [2, 1, 2]]
-    if chance.random() < 0.8:
-        found["partitions"] = chance.choice(choices)
-    return found
+    increment = {"op": "update", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    put = {"op": "put", "value": {"n": chance.randrange(100)}, "if_absent": chance.random() < 0.4}
+    partitions = chance.choice([[], None, [-1], [0, 2], [2, 1, 2], [1], "default"])
+    operation = chance.choice([put, increment, increment, {"op": "delete"}])
+    return {**operation, "key": f"k{chance.randrange(12)}", "partitions": partitions}
 
 
-def as_arrow(shards: ApiClient, operations: list[dict[str, Any]]) -> list[Result]:
-    types = {"key": pa.utf8(), "op": pa.utf8(), "value": pa.utf8(), "update": pa.utf8(), "default": pa.utf8()}
-    columns: dict[str, Any] = {
-        name: pa.array(
-            [
-                one.get(name) if name in ("key", "op") or name not in one else json.dumps(one[name])
-                for one in operations
-            ],
-            kind,
-        )
-        for name, kind in types.items()
-    }
-    columns["if_absent"] = pa.array([one.get("if_absent") for one in operations], pa.bool_())
-    columns["partitions"] = pa.array([one.get("partitions", [None]) for one in operations], pa.list_(pa.int16()))
-    return shards.rows("t", columns)
-
-
-def whole_of(statuses: list[tuple[int, int]]) -> int:
-    failed = [status for _, status in statuses if status >= 400]
-    if failed:
-        return failed[0]
-    return 201 if statuses and all(status == 201 for _, status in statuses) else 204
-
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_batches_equal_three_dictionaries(shards: ApiClient, seed: int) -> None:
-    chance = random.Random(seed)
-    keys = [f"k{n}" for n in range(12)]
+    chance, keys = random.Random(seed), [f"k{n}" for n in range(12)]
     shards.batch("t", *({"op": "delete", "key": key, "partitions": "all"} for key in keys))
-    model: list[dict[str, Any]] = [{} for _ in range(COUNT)]
-    met = set()
-    for turn in range(12):
+    model: list[dict[str, int]] = [{} for _ in range(COUNT)]
+    for _ in range(12):
         operations = [random_operation(chance) for _ in range(chance.randrange(1, 30))]
-        found = shards.batch("t", *operations) if turn % 2 else as_arrow(shards, operations)
-        for operation, result in zip(operations, found, strict=True):
-            wanted = model_of(model, operation)
-            if operation["op"] == "get":
-                assert (result["status"], result.get("partitions")) == (wanted[0][1], None)
-            else:
-                told = [(part["partition"], part["status"]) for part in result["partitions"]]
-                assert told == wanted, operation
-                assert result["status"] == whole_of(wanted), operation
-                assert result.get("dropped", False) == (not wanted)
-                met.add((len(wanted), result["status"]))
-    assert len(met) > 6
+        for operation, result in zip(operations, shards.batch("t", *operations), strict=True):
+            given = operation["partitions"]
+            default = [default_partition(operation["key"], COUNT)]
+            places = range(COUNT) if given in (None, [-1]) else default if given == "default" else sorted({*given})
+            wanted = [(index, apply(model[index], operation)) for index in places]
+            statuses = {status for _, status in wanted}
+            assert [(part["partition"], part["status"]) for part in result["partitions"]] == wanted, operation
+            assert result["status"] == (412 if 412 in statuses else 201 if statuses == {201} else 204), operation
+            assert result.get("dropped", False) == (not wanted)
     for key in keys:
-        assert in_each(shards, key) == [records.get(key) for records in model]
+        assert [value and value["n"] for value in in_each(shards, key)] == [records.get(key) for records in model]
 
 
 # Features of batches
@@ -384,6 +312,8 @@ def test_a_result_has_an_etag_and_a_value_only_with_one_partition(shards: ApiCli
     assert several.keys() == {"status", "partitions"}
     assert several["status"] == 200
     assert [(part["status"], part["value"]) for part in several["partitions"]] == [(200, {"n": 1})] * 2
+    [none] = shards.batch("t", {**put, "partitions": [0, 1], "fields": ["m"]})
+    assert [part["value"] for part in none["partitions"]] == [{}, {}]
 
 
 def test_arrow_returns_the_outcome_of_each_partition(shards: ApiClient) -> None:
@@ -425,18 +355,7 @@ def test_arrow_may_carry_a_writer_in_every_row(shards: ApiClient) -> None:
     assert [row["code"] for row in shards.rows("t", half, op="delete")] == ["invalid_operation"] * 2
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array([1]),
-        pa.array([["a"]]),
-        pa.array([[1.5]]),
-        pa.array([[[1]]]),
-        pa.array(["all"]),
-        pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([[0]])),
-    ],
-    ids=lambda column: str(column.type),
-)
+@pytest.mark.parametrize("column", [pa.array([1]), pa.array([["a"]]), pa.array([[1.5]]), pa.array(["all"])], ids=str)
 def test_a_column_that_is_no_list_of_integers_is_malformed(shards: ApiClient, column: Any) -> None:
     body = stream({"key": pa.array(["a"]), "partitions": column})
     check_refused(shards.post("t", body, ARROW, params={"op": "delete"}), 400, "malformed_request")

@@ -52,46 +52,33 @@ CELLS: dict[str, tuple[list[Any], list[Any]]] = {
 }
 """The valid cells of each member in Arrow, and others that fail."""
 
-ODD: dict[str, tuple[list[Any], list[Any]]] = {
-    "key": (["a", "b", "c"], [None, 7, 1.0, True, ["a", "b"]]),
-    "if_match": (["*", None], ["", 1, ["x"]]),
-    "if_absent": ([True, False, None], [0, "true"]),
-    "ttl_s": ([1, 2.5, None], [True, "1"]),
-    "token": ([{"writer": "w", "sequence": 1}, {"writer": "w", "sequence": 2.0}, None], ["w/1", {"writer": ""}, {}]),
-    "order": ([1, 2.0, None], [1.5, True, "1", 2**63]),
-    "return": ([True, False, None], [1]),
-    "fields": ([["n"], [], ["n", "m"], None], ["n", [""]]),
-    "partitions": ([None, [0], "all"], [[3], "none"]),
-}
-"""Members and types that only JSON has."""
 
 OWN = {"get": [], "put": ["value"], "update": ["update"], "delete": []}
+OPTIONAL = {
+    "get": [],
+    "put": ["if_absent", "ttl_s", "if_match", "sequence", "order"],
+    "update": ["default", "ttl_s", "if_match", "sequence", "order"],
+    "delete": ["if_match", "sequence", "order"],
+}
 """The members that an operation of each kind needs, and those that it may have."""
 
-OPTIONAL = {
-    "get": ["fields"],
-    "put": ["if_absent", "ttl_s", "if_match", "sequence", "token", "order", "return"],
-    "update": ["default", "ttl_s", "if_match", "sequence", "token", "order", "return"],
-    "delete": ["if_match", "sequence", "token", "order"],
-}
 
-
-def random_batch(chance: random.Random, cells: dict[str, tuple[list[Any], list[Any]]]) -> list[dict[str, Any]]:
+def random_batch(chance: random.Random) -> list[dict[str, Any]]:
     """Return operations of one kind that mostly have the same members."""
     op = chance.choice(["get", "put", "put", "update", "update", "delete"])
-    names = {"key", *OWN[op], *(name for name in OPTIONAL[op] if name in cells and chance.random() < 0.4)}
+    names = {"key", *OWN[op], *(name for name in OPTIONAL[op] if chance.random() < 0.4)}
     if chance.random() < 0.1:
-        names.add(chance.choice([*cells]))
+        names.add(chance.choice([*CELLS]))
     rows = []
     for _ in range(chance.randrange(1, 12)):
         given = {name for name in sorted(names) if name == "key" or chance.random() < 0.9}
-        rows.append({"op": op} | {name: chance.choice(cells[name][chance.random() < 0.1]) for name in sorted(given)})
+        rows.append({"op": op} | {name: chance.choice(CELLS[name][chance.random() < 0.1]) for name in sorted(given)})
     return rows
 
 
 def mixed_batch(chance: random.Random) -> list[dict[str, Any]]:
     """Return operations of several kinds."""
-    found = [one for _ in range(3) for one in random_batch(chance, CELLS)]
+    found = [one for _ in range(3) for one in random_batch(chance)]
     return chance.sample([*found, {"op": "steal", "key": "a"}], len(found) // 2)
 
 
@@ -100,31 +87,13 @@ def mixed_batch(chance: random.Random) -> list[dict[str, Any]]:
 def test_random_batches_have_the_same_outcomes_in_json_and_in_arrow(api: ApiClient, full: bool, table: str) -> None:
     chance = random.Random(1)
     for number in range(400 if full else 80):
-        batch = random_batch(chance, CELLS) if number % 4 else mixed_batch(chance)
+        batch = random_batch(chance) if number % 4 else mixed_batch(chance)
         returning, outcomes = chance.random() < 0.5, []
         for send, of in ((sent_as_json, of_json), (sent_one_by_one, of_json), (sent_as_arrow, of_arrow)):
             used = prepared(api, table)
             outcomes.append((patterned([of(one) for one in send(api, used, batch, returning)]), left(api, used)))
         assert outcomes[0] == outcomes[1], batch
         assert outcomes[0] == outcomes[2], batch
-
-
-@pytest.mark.parametrize("api", ["memory", "partitioned"], indirect=True)
-def test_members_of_any_type_have_the_same_outcomes_in_columns_and_one_by_one(api: ApiClient, full: bool) -> None:
-    chance = random.Random(2)
-    for _ in range(600 if full else 120):
-        batch = random_batch(chance, {**CELLS, **ODD})
-        outcomes = []
-        for more in ([], OTHERS):
-            table = prepared(api)
-            found = ApiClient(api.client).batch(table, *batch, *more)[: len(batch)]
-            outcomes.append((patterned([(*of_json(one), places_of(one)) for one in found]), left(api, table)))
-        assert outcomes[0] == outcomes[1], batch
-
-
-def places_of(result: Result) -> list[tuple[int, int]]:
-    """Return the partitions of a result with their statuses."""
-    return [(part["partition"], part["status"]) for part in result.get("partitions", [])]
 
 
 def prepared(api: ApiClient, table: str = "") -> str:
@@ -137,9 +106,7 @@ def prepared(api: ApiClient, table: str = "") -> str:
     return used
 
 
-def sent_as_json(
-    api: ApiClient, table: str, batch: list[dict[str, Any]], returning: bool, *more: dict[str, Any]
-) -> list[Result]:
+def sent_as_json(api: ApiClient, table: str, batch: list[Any], returning: bool, *more: dict[str, Any]) -> list[Result]:
     writer = fresh("writer")  # A deleted record remembers its writers.
     return api.batch(table, *[as_json(one, returning, writer) for one in batch], *more)[: len(batch)]
 
@@ -169,28 +136,15 @@ def cell(one: dict[str, Any], name: str) -> Any:
 
 
 def of_json(result: Result) -> tuple[Any, ...]:
-    error = result.get("error", {})
-    return (
-        result["status"],
-        result.get("value"),
-        result.get("etag"),
-        error.get("code"),
-        error.get("detail"),
-        error.get("retriable"),
-        error.get("applied"),
-        result.get("replayed", False),
-        result.get("superseded", False),
-        "expires_at" in result,
-    )
+    error = [result.get("error", {}).get(name) for name in ("code", "detail", "retriable", "applied")]
+    flags = result.get("replayed", False), result.get("superseded", False), "expires_at" in result
+    return result["status"], result.get("value"), result.get("etag"), *error, *flags
 
 
 def of_arrow(row: Result) -> tuple[Any, ...]:
     value = None if row["value"] is None else json.loads(row["value"])
-    names = ("etag", "code", "detail", "retriable", "applied", "replayed")
-    return (
-        *(row["status"], value, *(row[name] for name in names)),
-        *(row.get("superseded") or False, row.get("expires_at") is not None),
-    )
+    members = [row[name] for name in ("etag", "code", "detail", "retriable", "applied", "replayed")]
+    return row["status"], value, *members, row.get("superseded") or False, row.get("expires_at") is not None
 
 
 def patterned(outcomes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
