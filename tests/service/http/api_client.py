@@ -2,13 +2,18 @@
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import httpx
 import pyarrow as pa
 import pytest
+from fastapi import FastAPI
+
+from tableside.app import create_app
+from tableside.settings import validate
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -21,6 +26,8 @@ STORES = {
     "partitioned": "{kind: partitioned, partitions: [one, other]}\n  one: {kind: memory}\n"
     "  other: {kind: rocksdb, path: ./data}",
 }
+
+MEMORY = {"stores": {"s": {"kind": "memory"}}}
 
 ON_EVERY_STORE = pytest.mark.parametrize(
     "api",
@@ -118,6 +125,20 @@ class ApiClient:
         return [with_merged_partition(row) for row in found] if self.partitioned else found
 
 
+@asynccontextmanager
+async def application(
+    settings: Mapping[str, Any], *, local: bool = False, address: str = "127.0.0.1"
+) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
+    """Run an application in this process. Its client has an address."""
+    app = create_app(validate({**MEMORY, **settings}), local=local)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=(address, 1000))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://tableside") as client,
+    ):
+        yield app, client
+
+
 def _parts(key: object) -> Sequence[object]:
     return key if isinstance(key, tuple) else (key,)
 
@@ -162,18 +183,8 @@ def check_problem(problem: Mapping[str, Any], status: int, code: str) -> None:
     assert problem["detail"]
     assert isinstance(problem["retriable"], bool)
     assert problem["applied"] in ("no", "unknown")
-    assert problem.keys() <= {
-        "type",
-        "title",
-        "status",
-        "detail",
-        "code",
-        "retriable",
-        "applied",
-        "retry_after_s",
-        "stores",
-        "partitions",
-    }
+    required = {"type", "title", "status", "detail", "code", "retriable", "applied"}
+    assert required <= problem.keys() <= {*required, "retry_after_s", "stores", "partitions"}
 
 
 def check_refused(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

@@ -1,20 +1,17 @@
 """A table with a cache over HTTP: the header `Age`, and the directives of `Cache-Control` in requests."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from httpx import ASGITransport, AsyncClient, Response
+from httpx import AsyncClient, Response
 
 from contract import put
-from service.http.api_client import ARROW, ApiClient, check_refused, fresh, path_of, read, stream
+from service.http.api_client import ApiClient, application, check_refused, fresh, path_of
 from support.scripted import Scripted
-from tableside.app import create_app
 from tableside.catalog.table import Table
 from tableside.core.operations import Operation
 from tableside.policies.cache import Cache
-from tableside.settings import validate
 
 pytestmark = pytest.mark.server
 
@@ -25,12 +22,12 @@ NO_CACHE = {"Cache-Control": "no-cache"}
 class Site:
     """A running application whose table `t` has a cache, its clock, a client, and the store below the cache."""
 
-    def __init__(self, client: AsyncClient, **given: Any) -> None:
+    def __init__(self, client: AsyncClient) -> None:
         self.client = client
         self.time_s = 100.0
         self.store = Scripted()
-        options = {"records_max": 9, "bytes_max": 2**20, "ttl_s": 60, "absent_ttl_s": 60, **given}
-        self.cache = Cache(self.store, monotonic=lambda: self.time_s, **options)
+        bounds: dict[str, Any] = {"records_max": 9, "bytes_max": 2**20, "ttl_s": 60, "absent_ttl_s": 60}
+        self.cache = Cache(self.store, monotonic=lambda: self.time_s, **bounds)
 
     async def elsewhere(self, operation: Operation) -> None:
         """Write to the store without the cache, as another replica does."""
@@ -46,32 +43,14 @@ class Site:
         assert "Age" not in response.headers
         return [result.get("value") for result in response.json()["results"]]
 
-    async def rows(self, *keys: str, headers: Mapping[str, str] | None = None) -> Sequence[Any]:
-        response = await self.client.post(
-            "/v1/tables/t/batch?op=get",
-            content=stream({"key": list(keys)}),
-            headers={"Content-Type": ARROW, **(headers or {})},
-        )
-        assert response.status_code == 200
-        assert "Age" not in response.headers
-        return read(response.content).column("value").to_pylist()  # type: ignore[no-any-return]  # of Arrow
-
-
-@asynccontextmanager
-async def running_site(**given: Any) -> AsyncIterator[Site]:
-    app = create_app(validate({"stores": {"local": {"kind": "memory"}}, "tables": {"t": {"store": "local"}}}))
-    transport = ASGITransport(app, raise_app_exceptions=False)
-    async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
-        site = Site(client, **given)
-        app.state.catalog.entry("t").table = Table(site.cache)
-        await site.elsewhere(put("a", {"n": 0}))
-        yield site
-
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    async with running_site() as running:
-        yield running
+    async with application({"tables": {"t": {"store": "s"}}}) as (app, client):
+        site = Site(client)
+        app.state.catalog.entry("t").table = Table(site.cache)
+        await site.elsewhere(put("a", {"n": 0}))
+        yield site
 
 
 async def test_a_cached_response_states_its_age_in_whole_seconds(site: Site) -> None:
@@ -128,9 +107,8 @@ async def test_a_request_with_a_sufficient_max_age_is_answered_from_the_cache(si
     assert len(site.store.calls) == 1
 
 
-@pytest.mark.parametrize("form", ["batch", "rows"])
-async def test_in_a_batch_cache_control_applies_to_every_get(site: Site, form: str) -> None:
-    ask, old, new = (site.batch, {"n": 0}, {"n": 1}) if form == "batch" else (site.rows, b'{"n":0}', b'{"n":1}')
+async def test_in_a_batch_cache_control_applies_to_every_get(site: Site) -> None:
+    ask, old, new = site.batch, {"n": 0}, {"n": 1}
     await site.elsewhere(put("b", {"n": 0}))
     assert await ask("a", "b") == [old, old]
     await site.elsewhere(put("a", {"n": 1}))
@@ -174,9 +152,7 @@ def test_a_table_without_a_cache_returns_no_age(api: ApiClient) -> None:
 async def test_a_replica_whose_cache_may_answer_stays_ready_without_a_store(cached: bool) -> None:
     table = {"store": "away", **({"cache": {"records_max": 9, "ttl_s": 60}} if cached else {})}
     stores = {"away": {"kind": "redis", "url": "redis://127.0.0.1:1/0"}}
-    app = create_app(validate({"stores": stores, "tables": {"t": table}}))
-    transport = ASGITransport(app)
-    async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
+    async with application({"stores": stores, "tables": {"t": table}}) as (_, client):
         answer = await client.get("/readyz")
     assert answer.status_code == (200 if cached else 503)
     assert answer.json()["stores"]["away"]["ready"] is False

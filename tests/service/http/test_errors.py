@@ -1,20 +1,20 @@
 """Every error response: they share one format, and a running service can return each of these codes."""
 
-import asyncio
 import re
-import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from httpx import ASGITransport, AsyncClient
+from httpx import AsyncClient
 from starlette.routing import Route
 
 from service.http.api_client import (
     ARROW,
     JSON,
+    MEMORY,
     ON_EVERY_STORE,
     ApiClient,
+    application,
     check_problem,
     check_refused,
     fresh,
@@ -24,7 +24,6 @@ from service.http.api_client import (
 from service.telemetry.lines import logged
 from support.served import Served, served
 from tableside.app import create_app
-from tableside.core.budget import THREADS_MAX, run_in_thread
 from tableside.core.errors import (
     Contended,
     DeadlineExceeded,
@@ -36,7 +35,6 @@ from tableside.core.errors import (
     Unsupported,
 )
 from tableside.core.operations import Operation
-from tableside.http.endpoints.routing import SHORT_BODY_BYTES_MAX
 from tableside.settings import validate
 from tableside.stores.memory import MemoryBackend
 
@@ -45,7 +43,7 @@ T = "errors"
 
 def get_paths() -> set[str]:
     """Return the paths of all routes with GET, for the table `t` and the key `a`."""
-    app = create_app(validate({"stores": {"local": {"kind": "memory"}}}))
+    app = create_app(validate(MEMORY))
     names = {"{table}": "t", "{key:path}": "a", "docs/{file}": "docs/swagger-ui.css", "{file}": "console.css"}
     routes = {route.path for route in app.router.routes if isinstance(route, Route) and "GET" in (route.methods or ())}
     return {re.sub("(docs/)?{.*?}", lambda name: names[name[0]], path) for path in routes}
@@ -54,29 +52,11 @@ def get_paths() -> set[str]:
 # Errors of the service itself
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/v1"),
-        ("GET", "/v2/tables"),
-        ("GET", "/v1/tables/"),
-        ("GET", "/v1/tables/a/"),
-        ("GET", "/v1/tables/a/rows"),
-        ("POST", "/v1/tables/a/batch/"),
-        ("GET", "/static-offline-docs/none.js"),
-        ("GET", "/v1/tables//records/a"),
-        ("GET", "/redoc"),
-    ],
-)
-def test_an_unknown_path_is_not_found(api: ApiClient, method: str, path: str) -> None:
-    check_refused(api.client.request(method, path), 404, "not_found")
-
-
-def test_there_are_three_kinds_of_not_found(api: ApiClient) -> None:
-    api.put(T, fresh(), {})
-    check_refused(api.get(T, fresh()), 404, "record_not_found")
+def test_an_unknown_path_or_table_is_not_found(api: ApiClient) -> None:
+    for path in ("/v1", "/v2/tables", "/v1/tables/", "/v1/tables/a/", "/v1/tables/a/rows", "/v1/tables//records/a"):
+        check_refused(api.client.get(path), 404, "not_found")
+    check_refused(api.client.post("/v1/tables/a/batch/"), 404, "not_found")
     check_refused(api.get(fresh("none"), "a"), 404, "table_not_found")
-    check_refused(api.client.get("/nowhere"), 404, "not_found")
 
 
 @pytest.mark.parametrize(
@@ -87,11 +67,8 @@ def test_there_are_three_kinds_of_not_found(api: ApiClient) -> None:
         ("PUT", "/v1/tables/t/records", {"GET", "HEAD", "DELETE"}),
         ("GET", "/v1/tables/t/batch", {"POST"}),
         ("PUT", "/v1/tables/t", {"GET", "HEAD"}),
-        ("POST", "/v1/tables", {"GET", "HEAD"}),
         ("DELETE", "/v1/tables/t/splits", {"GET", "HEAD"}),
         ("POST", "/livez", {"GET", "HEAD"}),
-        ("POST", "/openapi.json", {"GET", "HEAD"}),
-        ("POST", "/docs", {"GET", "HEAD"}),
     ],
 )
 def test_a_wrong_method_is_answered_with_the_allowed_ones(
@@ -111,33 +88,26 @@ def test_an_unacceptable_media_type_is_rejected(api: ApiClient, path: str) -> No
         assert api.client.get(path, headers={"Accept": accept}).status_code == 200
 
 
-def test_an_empty_accept_header_accepts_every_media_type(api: ApiClient) -> None:
-    empty = {"Accept": ""}
-    for response in (
-        api.put(T, "a", {"n": 1}, headers={**empty, "Prefer": "return=representation"}),
-        api.get(T, "a", headers=empty),
-        api.client.get(f"/v1/tables/{T}/records", headers=empty),
-        api.client.post(f"/v1/tables/{T}/batch", json={"operations": []}, headers=empty),
-    ):
-        assert (response.status_code, response.headers["Content-Type"]) == (200, JSON)
-
-
 def test_a_write_returns_a_value_only_in_an_accepted_media_type(api: ApiClient) -> None:
-    key, html = fresh(), {"Accept": "text/html"}
-    assert api.put(T, key, {}, headers=html).status_code == 204
-    refused = api.put(T, key, {"n": 1}, headers={**html, "Prefer": "return=representation"})
-    check_refused(refused, 406, "not_acceptable")
+    key, returned = fresh(), {"Prefer": "return=representation"}
+    assert api.put(T, key, {}, headers={"Accept": "text/html"}).status_code == 204
+    check_refused(api.put(T, key, {"n": 1}, headers={"Accept": "text/html", **returned}), 406, "not_acceptable")
     assert api.value(T, key) == {}
+    assert api.put(T, key, {"n": 1}, headers={"Accept": "", **returned}).json() == {"n": 1}
 
 
-@pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", ARROW, "json", "*/*"])
-def test_a_put_in_another_media_type_is_refused(api: ApiClient, media: str) -> None:
-    response = api.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
-    check_refused(response, 415, "unsupported_media_type")
-
-
-def test_a_content_encoding_is_rejected(api: ApiClient) -> None:
-    response = api.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Encoding": "gzip"})
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *(
+            {"Content-Type": media}
+            for media in ("text/plain", "application/x-www-form-urlencoded", ARROW, "json", "*/*")
+        ),
+        {"Content-Encoding": "gzip"},
+    ],
+)
+def test_a_put_in_another_media_type_is_refused(api: ApiClient, headers: dict[str, str]) -> None:
+    response = api.client.put(path_of(T, fresh()), content=b"{}", headers=headers)
     check_refused(response, 415, "unsupported_media_type")
 
 
@@ -169,19 +139,16 @@ def test_invalid_json_is_malformed(api: ApiClient, body: bytes) -> None:
         assert [problem["retriable"], problem["applied"]] == [False, "no"]
 
 
-@pytest.mark.parametrize("element", ["[]", "{}", "[[]]"])
-def test_a_value_or_an_update_of_too_many_elements_is_refused_with_the_name_of_the_limit(
-    api: ApiClient, element: str
-) -> None:
+@pytest.mark.parametrize("element", ["[]", "[[]]"])
+def test_an_object_of_too_many_elements_is_refused_with_the_name_of_the_limit(api: ApiClient, element: str) -> None:
     count = 100_000 // sum(map((element + ",").count, ",[{"))
-    for members, status in ((count - 5, 204), (count + 5, 413)):
+    for members, status in ((count - 5, 2), (count + 5, 4)):
         value = f'{{"a":[{",".join([element] * members)}]}}'
         for method, body in (("PUT", value), ("PATCH", f'{{"update":{value},"default":{{}}}}')):
             response = api.client.request(method, path_of(T, fresh()), content=body, headers={"Content-Type": JSON})
-            if status == 413:
+            assert response.status_code // 100 == status, response.text
+            if status == 4:
                 assert "elements_max" in check_refused(response, 413, "too_large")["detail"]
-            else:
-                assert response.status_code in (201, 204), response.text
 
 
 def test_no_detail_contains_a_value(api: ApiClient) -> None:
@@ -241,8 +208,7 @@ def test_the_root_path_redirects_to_a_page(api: ApiClient) -> None:
 
 
 async def test_without_a_console_the_root_path_redirects_to_the_documentation() -> None:
-    app = create_app(validate({"stores": {"local": {"kind": "memory"}}, "console": {"enabled": False}}))
-    async with app.router.lifespan_context(app), AsyncClient(transport=ASGITransport(app), base_url="http://t") as http:
+    async with application({"console": {"enabled": False}}) as (_, http):
         assert (await http.get("/")).headers["Location"] == "/docs"
 
 
@@ -342,20 +308,6 @@ async def test_a_deadline_ends_unfinished_operations_without_further_calls(site:
     assert [result["error"]["code"] for result in results] == ["deadline_exceeded"] * 3
     assert [result["error"]["applied"] for result in results] == ["no", "unknown", "no"]
     assert sorted(site.keys) == ["a", "b"]
-
-
-@pytest.mark.parametrize("method", ["PUT", "PATCH"])
-async def test_a_deadline_counts_while_a_long_body_waits_for_a_thread(site: Site, method: str) -> None:
-    ended = threading.Event()
-    others = [asyncio.create_task(run_in_thread(ended.wait)) for _ in range(THREADS_MAX)]
-    await asyncio.sleep(0.05)
-    value: dict[str, object] = {"s": "x" * SHORT_BODY_BYTES_MAX}
-    body: object = value if method == "PUT" else {"update": value, "default": {}}
-    answer = await site.client.request(method, "/v1/tables/t/records/a", json=body, headers={"Prefer": "wait=0.1"})
-    ended.set()
-    await asyncio.gather(*others)
-    check_refused(answer, 504, "deadline_exceeded")
-    assert site.keys == []
 
 
 async def test_without_auto_create_a_write_creates_no_table(site: Site) -> None:

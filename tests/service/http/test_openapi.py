@@ -1,6 +1,5 @@
 """The OpenAPI document is valid, describes exactly the routes, and agrees with the responses of the service."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -18,9 +17,7 @@ from starlette.routing import Route
 
 from support.running import Service, running
 from tableside.app import create_app
-from tableside.core.keys import STRING_BYTES_MAX
 from tableside.core.update_operators import OPERATORS
-from tableside.core.values import DEPTH_MAX, RESERVED_PREFIX
 from tableside.http import openapi
 from tableside.http.wire.request_headers import parse_idempotency_key, parse_token
 from tableside.settings import validate
@@ -69,13 +66,6 @@ def test_every_schema_is_valid_and_accepts_its_examples() -> None:
             validator.validate(example)
 
 
-def test_every_reference_resolves() -> None:
-    for reference in set(re.findall(r'"(#/[^"]+)"', json.dumps(DOCUMENT))):
-        found: Any = DOCUMENT
-        for step in reference[2:].split("/"):
-            found = found[step]
-
-
 def test_every_link_names_an_operation_and_its_parameters() -> None:
     operations = {operation["operationId"]: (path, operation) for path, _, operation in described()}
     for _, _, operation in described():
@@ -90,13 +80,6 @@ def test_operations_have_unique_names_and_summaries() -> None:
     names = [operation["operationId"] for _, _, operation in described()]
     assert len(set(names)) == len(names)
     assert all(operation["summary"] for _, _, operation in described())
-
-
-VERBS = {"activate", "apply", "check", "create", "delete", "describe", "get", "head", "list", "patch", "put", "scan"}
-
-
-def test_names_of_operations_begin_with_a_verb() -> None:
-    assert {operation["operationId"].partition("_")[0] for _, _, operation in described()} <= VERBS
 
 
 def test_generators_of_clients_understand_every_schema() -> None:
@@ -117,13 +100,6 @@ def test_every_error_is_a_problem_and_every_response_has_a_request_id() -> None:
                 assert re.match(r"`\w+`: ", answer["description"])
 
 
-def test_descriptions_have_the_limits_of_the_service() -> None:
-    schemas = DOCUMENT["components"]["schemas"]
-    assert f" {STRING_BYTES_MAX:,} bytes" in schemas["Key"]["description"]
-    assert f" {DEPTH_MAX} deep" in schemas["Value"]["description"]
-    assert f" begin with {RESERVED_PREFIX}." in schemas["Value"]["description"]
-
-
 def test_every_operator_is_described() -> None:
     assert DOCUMENT["components"]["schemas"]["Changes"]["properties"].keys() == OPERATORS.keys()
 
@@ -131,13 +107,10 @@ def test_every_operator_is_described() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("Tableside-Token", "a/b/0"),
         ("Tableside-Token", '" a writer /9223372036854775807'),
         ("Tableside-Token", "\xe4\xf6\t\xfc" * 32 + "/0000000000000000001"),
         ("Idempotency-Key", "x y\\" + "z" * 124),
-        ("Idempotency-Key", 'o"17"'),
         ("Idempotency-Key", '"' + r"\"" * 64 + r"\\" * 63 + ' "'),
-        ("Idempotency-Key", '"' + "\xfc" * 128 + '"'),
     ],
 )
 def test_the_pattern_of_a_token_accepts_what_the_service_accepts(name: str, text: str) -> None:
@@ -173,17 +146,9 @@ def test_the_page_of_documentation_needs_nothing_from_elsewhere(fuzzed: Service)
 
 
 CHECKS = [
-    "not_a_server_error",
-    "status_code_conformance",
-    "content_type_conformance",
-    "response_schema_conformance",
-    "response_headers_conformance",
-    "negative_data_rejection",
-    "unsupported_method",
-    "allow_header_conformance",
-    "missing_required_header",
-    "ensure_resource_availability",
-    "documented_error_code",
+    *("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"),
+    *("response_headers_conformance", "negative_data_rejection", "unsupported_method", "allow_header_conformance"),
+    *("missing_required_header", "ensure_resource_availability", "documented_error_code"),
 ]
 
 

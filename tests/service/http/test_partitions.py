@@ -272,8 +272,8 @@ def apply(records: dict[str, int], operation: dict[str, Any]) -> int:
 
 
 def random_operation(chance: random.Random) -> dict[str, Any]:
-    increment = {"op": "update", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
-    put = {"op": "put", "value": {"n": chance.randrange(100)}, "if_absent": chance.random() < 0.4}
+    increment: dict[str, Any] = {"op": "update", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    put: dict[str, Any] = {"op": "put", "value": {"n": chance.randrange(100)}, "if_absent": chance.random() < 0.4}
     partitions = chance.choice([[], None, [-1], [0, 2], [2, 1, 2], [1], "default"])
     operation = chance.choice([put, increment, increment, {"op": "delete"}])
     return {**operation, "key": f"k{chance.randrange(12)}", "partitions": partitions}

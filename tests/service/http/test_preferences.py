@@ -8,7 +8,6 @@ from tableside.http.wire.request_headers import Preferences, parse_preferences
 from tableside.server.request_parser import HEAD_BYTES_MAX
 
 T = "records"
-REPRESENTATION = {"Prefer": "return=representation"}
 
 
 @ON_EVERY_STORE

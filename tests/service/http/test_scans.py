@@ -48,13 +48,6 @@ def test_a_page_contains_keys_values_and_etags(api: ApiClient, filled: str) -> N
     assert response.headers["Tableside-Cursor"] == page["cursor"]
 
 
-@ON_EVERY_STORE
-def test_the_last_page_has_no_cursor(api: ApiClient, filled: str) -> None:
-    response = api.scan(filled, prefix="z")
-    assert response.json()["cursor"] is None
-    assert "Tableside-Cursor" not in response.headers
-
-
 @pytest.mark.parametrize(
     ("prefix", "count"),
     [("record-", COUNT), ("record-13", 7), ("record", COUNT + 2), ("ü", 1), ("x", 0), ("", COUNT + 6)],
@@ -96,12 +89,9 @@ def test_a_partition_may_be_any_string(api: ApiClient, partition: str) -> None:
     assert keys(api.walk("visits", partition=partition)) == [[partition, "d"]]
 
 
-def test_a_partition_needs_a_composite_key_and_a_legal_part(api: ApiClient, filled: str) -> None:
+def test_a_partition_and_a_prefix_need_keys_that_have_them(api: ApiClient, filled: str) -> None:
     check_refused(api.scan(filled, partition="a"), 422, "invalid_operation")
     check_refused(api.scan("visits", partition=""), 422, "invalid_operation")
-
-
-def test_a_prefix_needs_a_part_that_is_a_string(api: ApiClient) -> None:
     check_refused(api.scan("numbers", prefix="1"), 422, "invalid_operation")
     check_refused(api.scan("pages", partition="a", prefix="1"), 422, "invalid_operation")
 
@@ -109,21 +99,18 @@ def test_a_prefix_needs_a_part_that_is_a_string(api: ApiClient) -> None:
 # Limits and cursors
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5", "", "1e3", "٣"])
-def test_a_limit_is_an_integer_from_1_on(api: ApiClient, filled: str, limit: str) -> None:
-    check_refused(api.scan(filled, limit=limit), 400, "malformed_request")
+@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", "", "1e3", "٣"])
+def test_a_limit_and_a_count_are_integers_from_1_on(api: ApiClient, filled: str, text: str) -> None:
+    check_refused(api.scan(filled, limit=text), 400, "malformed_request")
+    splits = api.client.get(f"/v1/tables/{filled}/splits", params={"count": text})
+    check_refused(splits, 400, "malformed_request")
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "ü", "AAAA", "A" * 1000, "%", "null", "=", "a b"])
-def test_a_bad_cursor_is_malformed(api: ApiClient, filled: str, cursor: str) -> None:
-    check_refused(api.scan(filled, cursor=cursor), 400, "malformed_request")
-
-
-def test_a_changed_cursor_is_malformed(api: ApiClient, filled: str) -> None:
+def test_a_bad_cursor_is_malformed(api: ApiClient, filled: str) -> None:
     cursor = api.scan(filled, limit=1).json()["cursor"]
-    other = "B" if cursor[0] == "A" else "A"
-    for changed in (cursor[:-4], cursor + "AAAA", other + cursor[1:]):
-        check_refused(api.scan(filled, cursor=changed), 400, "malformed_request")
+    changed = (cursor[:-4], cursor + "AAAA", ("B" if cursor[0] == "A" else "A") + cursor[1:])
+    for bad in ("", "x", "ü", "AAAA", "A" * 1000, "%", "null", "=", "a b", *changed):
+        check_refused(api.scan(filled, cursor=bad), 400, "malformed_request")
 
 
 @ON_EVERY_STORE
@@ -140,7 +127,7 @@ def test_the_cursor_of_another_scan_is_malformed(api: ApiClient, filled: str) ->
 # Splits
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 8, 50, 1000])
+@pytest.mark.parametrize("count", [1, 3, 8, 1000])
 @ON_EVERY_STORE
 def test_splits_are_disjoint_and_cover_the_table(api: ApiClient, filled: str, count: int) -> None:
     response = api.client.get(f"/v1/tables/{filled}/splits", params={"count": count})
@@ -152,12 +139,6 @@ def test_splits_are_disjoint_and_cover_the_table(api: ApiClient, filled: str, co
     if count <= 8:
         assert len(splits) == count
         assert max(map(len, parts)) < 3 * (COUNT + 6) / count
-
-
-@pytest.mark.parametrize("count", ["0", "-1", "x", "1.5", ""])
-def test_a_count_of_splits_is_an_integer_from_1_on(api: ApiClient, filled: str, count: str) -> None:
-    response = api.client.get(f"/v1/tables/{filled}/splits", params={"count": count})
-    check_refused(response, 400, "malformed_request")
 
 
 def test_the_split_of_another_table_is_malformed(api: ApiClient, filled: str) -> None:
@@ -201,14 +182,8 @@ def test_arrow_pages_equal_json_pages(api: ApiClient, filled: str) -> None:
     whole, cursor = arrow_page(api, filled, limit=1000)
     assert whole.to_pylist() == records
     assert cursor is None
-
-
-@ON_EVERY_STORE
-def test_an_empty_arrow_page_has_its_columns(api: ApiClient, filled: str) -> None:
-    page, cursor = arrow_page(api, filled, prefix="nothing")
-    assert cursor is None
-    assert page.num_rows == 0
-    assert page.column_names == ["key", "value", "etag", *(["partition"] if api.partitioned else [])]
+    empty, cursor = arrow_page(api, filled, prefix="nothing")
+    assert (empty.num_rows, empty.schema, cursor) == (0, whole.schema, None)
 
 
 def test_keys_in_arrow_pages_have_the_types_of_the_table(api: ApiClient) -> None:
@@ -234,22 +209,17 @@ def test_arrow_pages_show_expiries_and_choose_fields(api: ApiClient) -> None:
     ("accept", "media"),
     [
         ("*/*", JSON),
-        (JSON, JSON),
-        ("application/*", JSON),
         (f"{ARROW}, {JSON}", JSON),
         (f"{ARROW}, {JSON};q=0.9", ARROW),
         (f"{ARROW}, */*;q=0.1", ARROW),
         (f"{JSON};q=0, */*", ARROW),
         ("text/html, */*;q=0.1", JSON),
+        (f"image/*, {JSON};q=0", None),
     ],
 )
-def test_the_media_type_is_the_callers_preference(api: ApiClient, filled: str, accept: str, media: str) -> None:
+def test_the_media_type_is_the_callers_preference(api: ApiClient, filled: str, accept: str, media: str | None) -> None:
     response = api.client.get(f"/v1/tables/{filled}/records", params={"limit": 1}, headers={"Accept": accept})
-    assert response.headers["Content-Type"] == media
-    assert response.headers["Vary"] == "Accept"
-
-
-@pytest.mark.parametrize("accept", ["text/html", f"{JSON};q=0", "image/*"])
-def test_another_media_type_is_not_acceptable(api: ApiClient, filled: str, accept: str) -> None:
-    response = api.client.get(f"/v1/tables/{filled}/records", headers={"Accept": accept})
-    check_refused(response, 406, "not_acceptable")
+    if media is None:
+        check_refused(response, 406, "not_acceptable")
+    else:
+        assert (response.headers["Content-Type"], response.headers["Vary"]) == (media, "Accept")

@@ -5,7 +5,6 @@ import pytest
 from service.http.api_client import ApiClient, check_refused, fresh, path_of
 
 T = "records"
-REPRESENTATION = {"Prefer": "return=representation"}
 
 
 @pytest.mark.parametrize(
