@@ -31,7 +31,7 @@ _EVERY: dict[str, Any] = {
     "read": _DIRECTION,
     "write": _DIRECTION,
     "concurrency_max": 1000,
-    "batch": {"operations_max": 1000, "linger_s": 0},
+    "batch": {"operations_max": 1000},
 }
 WAYS: dict[str, dict[str, Any]] = {
     NONE: {},

@@ -29,13 +29,13 @@ POLICIES: dict[str, dict[str, Any]] = {
     "bulkhead": {"concurrency_max": 4},
     "rate limit": {"read": {"rate_per_s": 1e6}, "write": {"rate_per_s": 1e6}},
     "retry": {"read": {"attempts_max": 3}, "write": {"attempts_max": 3}},
-    "coalesce": {"batch": {"linger_s": 0}},
+    "coalesce": {"batch": {"operations_max": 100}},
     "cache": {"cache": {"records_max": 100, "ttl_s": 60}},
     "all": {
         "read": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},
         "write": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},
         "concurrency_max": 4,
-        "batch": {"linger_s": 0},
+        "batch": {"operations_max": 100},
         "cache": {"records_max": 100, "ttl_s": 60},
     },
 }

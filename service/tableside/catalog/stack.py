@@ -187,7 +187,6 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext, limits: 
             inner,
             operations_max=UNLIMITED if batch is None else batch.operations_max,
             bytes_max=UNLIMITED if batch is None else batch.bytes_max,
-            linger_s=None if batch is None else batch.linger_s,
             singles=shared_singles,
             metrics=metrics,
             traces=traces,
@@ -207,13 +206,11 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext, limits: 
 
 
 def _shared_singles(store: Store, batch: BatchSettings, *, remote: bool) -> dict[type[Operation], int]:
-    """Return how many single operations of a kind share a call without lingering."""
+    """Return how many single operations of a kind share a call."""
     if not remote:
         return {}
-    gets_max = batch.operations_max if batch.share_reads else 0
-    updates_max = store.updates_per_call_max if isinstance(store, SharesUpdates) else 0
-    maximum: dict[type[Operation], int] = {Get: gets_max, Update: updates_max}
-    return {kind: count_max for kind, count_max in maximum.items() if count_max}
+    shared: dict[type[Operation], int] = {Get: batch.operations_max}
+    return shared | {Update: store.updates_per_call_max} if isinstance(store, SharesUpdates) else shared
 
 
 def _rate(per_s: float | None, burst: float | None, share: float) -> Rate | None:

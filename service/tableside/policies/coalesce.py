@@ -1,11 +1,12 @@
-"""The coalescing policy: combines small calls of the store and divides large ones.
+"""The coalescing policy: combines single operations into shared calls of the store, and divides large calls.
 
-A small call shares a call of the store with others. A large call is sent directly, in parts. So is a small one if
-waiting for others is probably useless.
+A single operation that arrives while others are in progress shares a call of the store with those that arrive in the
+same iteration of the event loop. A call of several operations is sent directly, in parts.
 
 A shared call has operations of one kind on distinct keys, and the latest deadline of its callers. A caller with an
 earlier deadline gets DeadlineExceeded at that time. No call starts after its deadline. An exception of the store fails
-only the operations in that call.
+only the operations in that call. An operation sees the writes acknowledged before it, because its call is sent after
+it has arrived.
 """
 
 import asyncio
@@ -23,13 +24,11 @@ from ..core import (
     NO_DEADLINE,
     Batch,
     Budget,
-    Delete,
     Get,
     Internal,
     Key,
     Operation,
     Outcome,
-    Put,
     Store,
     Update,
     chunks_of,
@@ -47,31 +46,19 @@ log = logging.getLogger(__name__)
 
 UNLIMITED = sys.maxsize
 
-DIRECT_SHARE = 4
-"""A call with at least this fraction of `operations_max` (a quarter), and two operations, is sent without waiting."""
-
 CONCURRENT_PARTS_MAX = 8
 """Limit on the parts of one call that are in flight at the same time."""
 
 TIMER_RESOLUTION_S = 0.001
 """Resolution of the event loop's timers: deadlines within this time count as passed."""
 
-NEXT_ITERATION = -math.inf
-"""As `dispatch_at`: send the call in the next iteration of the event loop."""
-
-_KINDS: tuple[type[Operation], ...] = (Get, Put, Update, Delete)
-
 
 class Coalesce(Policy):
-    """A store that combines small calls and divides large ones.
+    """A store that combines single operations and divides large calls.
 
-    Each call of the store has operations of one kind, at most `operations_max` operations and `bytes_max` bytes of
-    values and updates. A single operation with more bytes is sent alone.
-
-    `linger_s` is the time that an operation waits for others: with 0 it waits for one iteration of the event loop. With
-    None, only single operations of the kinds in `singles` share calls, at most so many of a kind in one call. They wait
-    for one iteration of the event loop. An operation sees the writes acknowledged before it, because its call is sent
-    after it has arrived.
+    A call of the store has at most `operations_max` operations and `bytes_max` bytes of values and updates. A single
+    operation with more bytes is sent alone. Operations of the kinds in `singles` share calls, at most so many of a kind
+    in one call.
     """
 
     def __init__(
@@ -80,28 +67,24 @@ class Coalesce(Policy):
         *,
         operations_max: int = UNLIMITED,
         bytes_max: int = UNLIMITED,
-        linger_s: float | None = 0.0,
         singles: Mapping[type[Operation], int] = MappingProxyType({}),
         metrics: PolicyMetrics | None = None,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
-        self._operations_max, self._bytes_max, self._linger_s = operations_max, bytes_max, linger_s
+        self._operations_max, self._bytes_max = operations_max, bytes_max
         self._metrics = CoalesceMetrics(metrics or PolicyMetrics(), inner.spec.name)
-        shared = singles if linger_s is None else dict.fromkeys(_KINDS, operations_max)
         self._calls = {
-            kind: SharedCalls(inner, count_max, bytes_max, linger_s or 0.0, self._metrics, traces)
-            for kind, count_max in shared.items()
+            kind: SharedCalls(inner, count_max, bytes_max, self._metrics, traces) for kind, count_max in singles.items()
         }
-        self._direct_min = 2 if linger_s is None else max(2, math.ceil(operations_max / DIRECT_SHARE))
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Do the operations, in calls of the store that may also have other callers' operations."""
-        calls = self._calls.get(_kind(operations)) if len(operations) < self._direct_min else None
-        if calls is None or (self._linger_s is None and _is_long(operations[0])):
+        calls = self._calls.get(_kind(operations)) if len(operations) == 1 else None
+        if calls is None or _is_long(operations[0]):
             return await self._in_parts(operations, budget)
         if not calls.idle:
-            return await calls.outcomes(calls.join(operations, budget.until))
+            return [await calls.outcome(operations[0], budget.until)]
         calls.direct += 1
         try:
             return await self._in_parts(operations, budget)
@@ -109,9 +92,7 @@ class Coalesce(Policy):
             calls.direct -= 1
 
     async def close(self) -> None:
-        """Send waiting operations, and return when no shared call is in flight. Later operations do not linger."""
-        for calls in self._calls.values():
-            calls.flush()
+        """Return when no shared call is in flight."""
         while tasks := [task for calls in self._calls.values() for task in calls.in_flight.values()]:
             await asyncio.wait(tasks)
         await super().close()
@@ -135,7 +116,7 @@ def _kind(operations: Sequence[Operation]) -> type[Operation]:
 
 
 def _is_long(operation: Operation) -> bool:
-    """Return whether an update is too long to share a call that it did not linger for."""
+    """Return whether an update is too long to share a call."""
     return isinstance(operation, Update) and isinstance(operation.changes, PackedChanges)
 
 
@@ -150,14 +131,13 @@ class Slot(msgspec.Struct, eq=False):
 class Caller(msgspec.Struct, eq=False):
     """A caller that waits for the outcome of one operation.
 
-    `count` is the number of operations that it sent together. `span` covers its wait, if the trace is sampled. `timer`
-    ends its wait at its deadline `until`, if its call has a later one.
+    `span` covers its wait, if the trace is sampled. `timer` ends its wait at its deadline `until`, if its call has a
+    later one.
     """
 
     slot: Slot
     until: float
     future: "asyncio.Future[Outcome]"
-    count: int
     span: Span | None
     timer: asyncio.TimerHandle | None = None
 
@@ -169,13 +149,10 @@ class SharedCall(msgspec.Struct, eq=False):
     """
 
     since: float
-    dispatch_at: float = math.inf
-    full: bool = False
     slots: dict[Key, Slot] = {}
     size_bytes: int = 0
     waiting: int = 0
     until: float = -math.inf
-    timer: asyncio.TimerHandle | None = None
 
     def start(self) -> list[Caller]:
         """Drop the operations without a caller, and return the remaining callers. No get can join from now on."""
@@ -211,19 +188,12 @@ class SharedCalls:
     """
 
     def __init__(
-        self,
-        store: Store,
-        operations_max: int,
-        bytes_max: int,
-        linger_s: float,
-        metrics: CoalesceMetrics,
-        traces: Traces | None,
+        self, store: Store, operations_max: int, bytes_max: int, metrics: CoalesceMetrics, traces: Traces | None
     ) -> None:
         self.direct = 0
         self.in_flight: dict[SharedCall, asyncio.Task[None]] = {}
         self._store = store
         self._operations_max, self._bytes_max = operations_max, bytes_max
-        self._linger_s = linger_s
         self._metrics = metrics
         self._traces = traces
         self._forming: SharedCall | None = None
@@ -238,84 +208,39 @@ class SharedCalls:
         """
         return self._last_was_unshared and not (self.in_flight or self.direct)
 
-    def join(self, operations: Sequence[Operation], until: float) -> list[Caller]:
-        """Give each operation a slot in the forming call. Gets of the same key share one."""
+    async def outcome(self, operation: Operation, until: float) -> Outcome:
+        """Do an operation in the forming call. If the wait is cancelled before that is sent, it is never sent."""
         loop = self._loop = self._loop or asyncio.get_running_loop()
         span = None if self._traces is None else self._traces.start_span("coalesce wait")
-        dispatch_at = self._dispatch_at(until) if self._linger_s else NEXT_ITERATION
-        callers = []
-        for operation in operations:
-            forming = None if self._forming is None else self._forming.slots.get(operation.key)
-            if forming is None or type(operation) is not Get:
-                forming = Slot(operation)
-                self._enqueue(forming)
-            caller = Caller(forming, until, loop.create_future(), len(operations), span)
-            forming.callers.append(caller)
-            callers.append(caller)
-        if self._forming is not None and dispatch_at < self._forming.dispatch_at:
-            self._schedule(self._forming, dispatch_at)
-        return callers
-
-    async def outcomes(self, callers: Sequence[Caller]) -> list[Outcome]:
-        """Wait for the outcomes. If the wait is cancelled, operations that were not sent yet are never sent."""
+        slot = self._slot(operation, loop)
+        caller = Caller(slot, until, loop.create_future(), span)
+        slot.callers.append(caller)
         try:
-            return [await caller.future for caller in callers]
+            return await caller.future
         finally:
-            for caller in callers:
-                self._forget(caller)
-            if (span := callers[0].span) is not None:
+            self._forget(caller)
+            if span is not None:
                 span.end()
 
-    def flush(self) -> None:
-        """Send the forming call immediately. Later operations do not linger."""
-        self._linger_s = 0.0
-        if self._forming is not None:
-            self._dispatch(self._forming)
-
-    def _enqueue(self, slot: Slot) -> None:
-        """Add an operation to the forming call. If that call has no room, send it and form a new one."""
-        call, key = self._forming, slot.operation.key
-        size = 0 if type(slot.operation) is Get else size_bytes(slot.operation)
-        if call is not None and (key in call.slots or call.size_bytes + size > self._bytes_max):
-            self._dispatch(call, full=key not in call.slots)
-            call = None
-        if call is None:
+    def _slot(self, operation: Operation, loop: asyncio.AbstractEventLoop) -> Slot:
+        """Give an operation a slot in the forming call, or in a new one if it has no room. Gets of a key share one."""
+        call, key = self._forming, operation.key
+        slot = None if call is None else call.slots.get(key)
+        if slot is not None and type(operation) is Get:
+            return slot
+        size = 0 if type(operation) is Get else size_bytes(operation)
+        if call is None or slot is not None or self._is_full(call, size):
             call = self._forming = SharedCall(time.monotonic())
-        call.slots[key] = slot
+            self.in_flight[call] = loop.create_task(self._run(call))
+        slot = call.slots[key] = Slot(operation)
         call.size_bytes += size
-        if len(call.slots) >= self._operations_max:
-            self._dispatch(call, full=True)
+        return slot
 
-    def _dispatch_at(self, until: float) -> float:
-        """Return when to send an operation: without lingering if its deadline would come first."""
-        dispatch_at = time.monotonic() + self._linger_s
-        return dispatch_at if dispatch_at + TIMER_RESOLUTION_S < until else NEXT_ITERATION
-
-    def _schedule(self, call: SharedCall, dispatch_at: float) -> None:
-        """Schedule the forming call for that time."""
-        call.dispatch_at = dispatch_at
-        if call.timer is not None:
-            call.timer.cancel()
-        if dispatch_at == NEXT_ITERATION:
-            self._start(call)
-        else:
-            call.timer = asyncio.get_running_loop().call_at(dispatch_at, self._dispatch, call)
-
-    def _dispatch(self, call: SharedCall, *, full: bool = False) -> None:
-        """Close the call to further operations, and start it."""
-        call.full = full
-        self._forming = None
-        if call.timer is not None:
-            call.timer.cancel()
-        self._start(call)
-
-    def _start(self, call: SharedCall) -> None:
-        """Create the call's task. If the call is still forming, it accepts operations until it is sent."""
-        if call not in self.in_flight:
-            self.in_flight[call] = asyncio.get_running_loop().create_task(self._run(call))
+    def _is_full(self, call: SharedCall, size: int) -> bool:
+        return len(call.slots) >= self._operations_max or call.size_bytes + size > self._bytes_max
 
     async def _run(self, call: SharedCall) -> None:
-        """Send a call, and give its callers their outcomes. More operations share it if others are in flight."""
+        """Send a call, and give its callers their outcomes. Until then, more operations can share it."""
         try:
             if len(self.in_flight) > 1:
                 await asyncio.sleep(0)
@@ -331,9 +256,9 @@ class SharedCalls:
 
     async def _send(self, call: SharedCall, callers: Sequence[Caller]) -> None:
         operations = [slot.operation for slot in call.slots.values() if slot.callers]
-        self._metrics.shared(len(operations), len(callers), time.monotonic() - call.since, full=call.full)
-        alone = len(self.in_flight) == 1 and not self.direct
-        self._last_was_unshared = alone and not self._linger_s and len(callers) == callers[0].count
+        full = len(operations) >= self._operations_max
+        self._metrics.shared(len(operations), len(callers), time.monotonic() - call.since, full=full)
+        self._last_was_unshared = len(self.in_flight) == 1 and not self.direct and len(callers) == 1
         budget = Budget(call.until, self._store.spec.name)
         earlier = call.until - TIMER_RESOLUTION_S
         for caller in callers:

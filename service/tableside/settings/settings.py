@@ -40,16 +40,10 @@ class DirectionSettings(RetrySchedule, frozen=True):
 
 
 class BatchSettings(BaseModel, frozen=True, extra="forbid"):
-    """Limits for one call of the store, and whether concurrent single operations are coalesced into one call.
-
-    `linger_s` 0 coalesces the operations that arrive in the same iteration of the event loop. Null disables
-    coalescing. `share_reads` coalesces single gets of a remote store even if `linger_s` is null.
-    """
+    """Limits for one call of the store. Larger calls are divided."""
 
     operations_max: int = Field(default=1000, ge=1, le=100_000)
     bytes_max: int = Field(default=4 * 2**20, ge=1024, le=2**30)
-    linger_s: float | None = Field(default=None, ge=0, le=1)
-    share_reads: bool = True
 
 
 class CacheSettings(BaseModel, frozen=True, extra="forbid"):

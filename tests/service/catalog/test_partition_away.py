@@ -22,7 +22,7 @@ POLICIES: dict[str, Any] = {
     "none": {},
     "all": {
         "write": {"attempts_max": 2, "pause_s": 0.01, "pause_max_s": 0.01, "timeout_s": 1},
-        "batch": {"linger_s": 0},
+        "batch": {"operations_max": 100},
         "cache": {"records_max": 100, "ttl_s": 60},
     },
 }

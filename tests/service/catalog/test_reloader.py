@@ -119,7 +119,7 @@ async def test_operations_in_flight_finish_with_the_old_policies(catalog: Catalo
     callers = [asyncio.create_task(count(writer)) for writer in range(8)]
     for number in range(50):
         kept = {"cache": {"records_max": 10, "ttl_s": 60}} if number % 2 else {}
-        shared = {"batch": {"operations_max": 100, "linger_s": 0}} if number % 3 else {}
+        shared = {"batch": {"operations_max": 100}} if number % 3 else {}
         await catalog.change(settings({"t": {**kept, **shared, "deadline_s": 10 + number}}))
         await asyncio.sleep(0.002)
     await asyncio.gather(*callers)

@@ -28,9 +28,9 @@ from tableside.stores.memory import MemoryStore
 
 EVERYTHING: dict[str, Any] = {
     "store": "s",
-    "read": {"rate_per_s": 1e6, "timeout_s": 5, "attempts_max": 3, "retry_total_s": 9},
-    "write": {"rate_per_s": 1e6, "timeout_s": 5, "attempts_max": 3, "retry_total_s": 9},
-    "batch": {"operations_max": 100, "bytes_max": 2**20, "linger_s": 0},
+    "read": {"rate_per_s": 1e6, "timeout_s": 5, "attempts_max": 3},
+    "write": {"rate_per_s": 1e6, "timeout_s": 5, "attempts_max": 3},
+    "batch": {"operations_max": 100, "bytes_max": 2**20},
     "cache": {"records_max": 100, "ttl_s": 60, "absent_ttl_s": 60},
     "concurrency_max": 8,
 }
@@ -38,7 +38,7 @@ EVERYTHING: dict[str, Any] = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "retry": {"attempts_max": 4},
     "rate": {"rate_per_s": 20_000, "burst": 50},
-    "coalesce": {"batch": {"operations_max": 16, "bytes_max": 4096, "linger_s": 0}},
+    "coalesce": {"batch": {"operations_max": 16, "bytes_max": 4096}},
     "cache": {"cache": {"records_max": 20, "ttl_s": 60, "absent_ttl_s": 60}},
     "bulkhead": {"concurrency_max": 2},
 }
@@ -61,15 +61,12 @@ def stacked(store: Store, options: dict[str, Any], registry: CollectorRegistry |
     [
         ({}, True, True),
         ({"batch": {"operations_max": 50}}, True, True),
-        ({"batch": {"share_reads": False}}, True, False),
         ({}, False, False),
         ({"batch": {"operations_max": 50}}, False, False),
     ],
     ids=str,
 )
-async def test_single_gets_of_remote_stores_share_calls_unless_disabled(
-    batch: dict[str, Any], remote: bool, shares: bool
-) -> None:
+async def test_single_gets_of_remote_stores_share_calls(batch: dict[str, Any], remote: bool, shares: bool) -> None:
     store = Scripted()
     store.gate = asyncio.Event()
     context = StackContext(StackMetrics(CollectorRegistry()), remote=remote)
@@ -82,14 +79,14 @@ async def test_single_gets_of_remote_stores_share_calls_unless_disabled(
     assert len(store.calls) == (1 if shares else len(KEYS))
 
 
-@pytest.mark.parametrize(("share", "linger_s"), [(True, None), (False, None), (True, 0)])
-async def test_single_updates_share_calls_if_the_store_shares_updates(share: bool, linger_s: float | None) -> None:
+@pytest.mark.parametrize("share", [True, False])
+async def test_single_updates_share_calls_if_the_store_shares_updates(share: bool) -> None:
     store = Scripted()
     if share:
         store.updates_per_call_max = 5  # type: ignore[attr-defined]  # makes it a SharesUpdates
     store.gate = asyncio.Event()
     context = StackContext(StackMetrics(CollectorRegistry()), remote=True)
-    settings = TableSettings.model_validate({"store": "s", "batch": {"share_reads": False, "linger_s": linger_s}})
+    settings = TableSettings.model_validate({"store": "s"})
     top = build_stack(store, settings, context).top
     increments = asyncio.gather(*(top.apply([update(key, {"$inc": {"n": 1}}, {})]) for key in KEYS))
     for _ in range(5):
@@ -97,7 +94,7 @@ async def test_single_updates_share_calls_if_the_store_shares_updates(share: boo
     store.gate.set()
     await increments
     sizes = [len(call) for call in store.calls]
-    assert sizes == ([12] if linger_s == 0 else [5, 5, 2] if share else [1] * len(KEYS))
+    assert sizes == ([5, 5, 2] if share else [1] * len(KEYS))
 
 
 class Failing(Policy):

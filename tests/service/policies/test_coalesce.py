@@ -12,13 +12,22 @@ from support.scripted import Scripted
 from support.virtual_time import in_virtual_time, now, run
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, TableError
-from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Update, Written
+from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
 from tableside.core.store import Policy, Store
 from tableside.core.updates import PACKED_BYTES_MIN, packed, parse
 from tableside.policies.coalesce import Coalesce
 from tableside.policies.metrics import PolicyMetrics
 
-LARGE: dict[str, Any] = {"operations_max": 1000, "bytes_max": 2**22}
+KINDS: tuple[type[Operation], ...] = (Get, Put, Update, Delete)
+LARGE: dict[str, Any] = {"operations_max": 1000, "bytes_max": 2**22, "singles": dict.fromkeys(KINDS, 1000)}
+
+
+def limited(operations_max: int, bytes_max: int) -> dict[str, Any]:
+    return {
+        "operations_max": operations_max,
+        "bytes_max": bytes_max,
+        "singles": dict.fromkeys(KINDS, operations_max),
+    }
 
 
 class Contract(PolicyContract):
@@ -31,23 +40,19 @@ class Contract(PolicyContract):
 
 
 class TestOneTurn(Contract):
-    options = LARGE | {"linger_s": 0.0}
+    options = LARGE | {"metrics": PolicyMetrics(CollectorRegistry())}
 
 
 class TestSmallCalls(Contract):
-    options: ClassVar[dict[str, Any]] = {"operations_max": 3, "bytes_max": 100, "linger_s": 0.0}
-
-
-class TestLingering(Contract):
-    options = LARGE | {"linger_s": 0.001, "metrics": PolicyMetrics(CollectorRegistry())}
+    options = limited(3, 100)
 
 
 class TestSharedSingles(Contract):
-    options: ClassVar[dict[str, Any]] = {"linger_s": None, "singles": {Get: 3, Update: 2}}
+    options: ClassVar[dict[str, Any]] = {"singles": {Get: 3, Update: 2}}
 
 
 class TestCutOnly(Contract):
-    options: ClassVar[dict[str, Any]] = {"operations_max": 7, "bytes_max": 1000, "linger_s": None}
+    options: ClassVar[dict[str, Any]] = {"operations_max": 7, "bytes_max": 1000}
 
 
 async def turns(count: int = 5) -> None:
@@ -89,38 +94,9 @@ async def test_operations_of_one_loop_turn_share_a_call() -> None:
 
 
 @in_virtual_time
-async def test_operations_linger_for_the_configured_time() -> None:
+async def test_a_call_that_is_full_takes_no_more_operations() -> None:
     store = RecordingStore()
-    coalesce = Coalesce(store, **LARGE, linger_s=0.5)
-    began = now()
-    first = asyncio.create_task(one(coalesce, put("a")))
-    await asyncio.sleep(0.4)
-    assert store.calls == []
-    await asyncio.gather(first, one(coalesce, put("b")))
-    assert now() == pytest.approx(began + 0.5)
-    await one(coalesce, Get("a"))
-    assert now() == pytest.approx(began + 1.0)
-    assert store.sizes == [2, 1]
-
-
-@in_virtual_time
-async def test_an_operation_with_a_close_deadline_sends_the_call_early() -> None:
-    store = RecordingStore()
-    coalesce = Coalesce(store, **LARGE, linger_s=0.5)
-    began = now()
-    patient = asyncio.create_task(one(coalesce, Get("a")))
-    await turns()
-    assert await coalesce.apply([Get("b")], Budget(began + 0.2)) == [None]
-    assert now() == began
-    await patient
-    assert store.sizes == [2]
-
-
-@pytest.mark.parametrize("linger_s", [0.0, 0.5])
-@in_virtual_time
-async def test_a_full_call_is_sent_immediately(linger_s: float) -> None:
-    store = RecordingStore()
-    coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
+    coalesce = Coalesce(store, **limited(10, 1000))
     began = now()
     await asyncio.gather(*(one(coalesce, Get(f"{index}")) for index in range(30)))
     assert (store.sizes, now()) == ([10, 10, 10], began)
@@ -131,7 +107,7 @@ async def test_a_full_call_is_sent_immediately(linger_s: float) -> None:
 @in_virtual_time
 async def test_an_operation_too_large_for_a_shared_call_is_sent_alone() -> None:
     store = RecordingStore()
-    coalesce = Coalesce(store, operations_max=100, bytes_max=100)
+    coalesce = Coalesce(store, **limited(100, 100))
     large: list[Operation] = [
         put("b", {"x": "x" * 200}),
         update("c", {"x": "x" * 200}, {}),
@@ -145,11 +121,10 @@ async def test_an_operation_too_large_for_a_shared_call_is_sent_alone() -> None:
     assert store.sizes == [30, 1]
 
 
-@pytest.mark.parametrize("linger_s", [0.0, None])
 @in_virtual_time
-async def test_a_call_that_is_too_large_is_sent_in_a_limited_number_of_concurrent_parts(linger_s: float | None) -> None:
+async def test_a_call_that_is_too_large_is_sent_in_a_limited_number_of_concurrent_parts() -> None:
     store = RecordingStore(takes_s=1.0)
-    coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
+    coalesce = Coalesce(store, **limited(10, 1000))
     began = now()
     outcomes = await coalesce.apply([put(f"{index}", {"n": index}) for index in range(155)])
     assert {type(outcome) for outcome in outcomes} == {Written}
@@ -165,7 +140,7 @@ async def test_a_call_that_is_too_large_is_sent_in_a_limited_number_of_concurren
 @in_virtual_time
 async def test_without_sharing_calls_are_passed_through() -> None:
     store = RecordingStore()
-    coalesce = Coalesce(store, **LARGE, linger_s=None)
+    coalesce = Coalesce(store, operations_max=1000, bytes_max=2**22)
     await asyncio.gather(one(coalesce, Get("a")), one(coalesce, Get("a")), coalesce.apply([Get("b"), put("c")]))
     assert store.sizes == [1, 1, 2]
     await coalesce.close()
@@ -199,10 +174,10 @@ async def test_repeatedly_concurrent_callers_share_calls(callers: int) -> None:
     assert store.sizes[-8:] == [callers] * 8
 
 
-# Without lingering, only single gets or updates of one turn share a call
+# Only single operations of the chosen kinds share a call
 
 
-SINGLES: dict[str, Any] = {"linger_s": None, "singles": {Get: 10, Update: 10}}
+SINGLES: dict[str, Any] = {"singles": {Get: 10, Update: 10}}
 
 
 def increment(key: str) -> Operation:
@@ -258,11 +233,9 @@ async def test_gets_of_one_key_in_one_call_are_combined() -> None:
     store = RecordingStore()
     coalesce = Coalesce(store, **LARGE)
     await one(store, put("a", {"n": 1}))
-    outcomes = await asyncio.gather(
-        coalesce.apply([Get("a"), Get("b")]), one(coalesce, Get("a")), coalesce.apply([Get("a")])
-    )
+    outcomes = await asyncio.gather(*(one(coalesce, Get(key)) for key in "aba"))
     assert store.calls[1:] == [[Get("a"), Get("b")]]
-    assert outcomes[0][0] == outcomes[1] == outcomes[2][0] != outcomes[0][1]
+    assert outcomes[0] == outcomes[2] != outcomes[1]
 
 
 @in_virtual_time
@@ -346,7 +319,7 @@ async def test_cancelling_a_caller_removes_its_unsent_operations() -> None:
 @in_virtual_time
 async def test_a_call_without_waiting_callers_is_cancelled(operation: Callable[[str], Operation]) -> None:
     store = RecordingStore(takes_s=100.0)
-    coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
+    coalesce = Coalesce(store, **limited(100, 10_000))
     single = [asyncio.create_task(one(coalesce, operation(key))) for key in "cab"]
     large = asyncio.create_task(coalesce.apply(LARGE_READ))
     await turns()
@@ -398,7 +371,7 @@ async def test_an_exception_affects_only_the_operations_of_its_call(
 
     store.answer = answer
     for bad in ("raises", "short"):
-        coalesce = Coalesce(store, operations_max=operations_max, bytes_max=10_000)
+        coalesce = Coalesce(store, **limited(operations_max, 10_000))
         first = asyncio.gather(one(coalesce, put(bad)), one(coalesce, put("x")), one(coalesce, Get("x")))
         await turns()
         large = await coalesce.apply(LARGE_WRITE)
@@ -432,7 +405,7 @@ async def test_an_operation_sent_after_an_outcome_is_sent_once() -> None:
 @in_virtual_time
 async def test_on_close_everything_queued_is_sent_and_answered() -> None:
     store = RecordingStore(takes_s=1.0)
-    coalesce = Coalesce(store, operations_max=100, bytes_max=10_000, linger_s=60.0)
+    coalesce = Coalesce(store, **limited(100, 10_000))
     began = now()
     tasks = [asyncio.create_task(one(coalesce, put(key, {"n": index}))) for index, key in enumerate("abaa")]
     large = asyncio.create_task(coalesce.apply(LARGE_WRITE))
@@ -449,11 +422,11 @@ def test_calls_are_counted_by_size_and_reason() -> None:
     metrics = PolicyMetrics(registry)
 
     async def main() -> None:
-        coalesce = Coalesce(RecordingStore(), operations_max=20, bytes_max=10_000, linger_s=0.5, metrics=metrics)
+        coalesce = Coalesce(RecordingStore(), **limited(20, 10_000), metrics=metrics)
         await asyncio.gather(*(one(coalesce, Get(key)) for key in "aaab"))
         await asyncio.gather(*(one(coalesce, Get(f"{index}")) for index in range(23)))
         await coalesce.apply([Get(f"{index}") for index in range(30)])
-        cut = Coalesce(RecordingStore(), operations_max=20, bytes_max=10_000, linger_s=None, metrics=metrics)
+        cut = Coalesce(RecordingStore(), operations_max=20, bytes_max=10_000, metrics=metrics)
         await cut.apply([Get(f"{index}") for index in range(30)])
 
     run(main())
@@ -470,5 +443,4 @@ def test_calls_are_counted_by_size_and_reason() -> None:
     }
     assert counts == {"direct": (4, 60), "waited": (2, 5), "full": (1, 20)}
     assert sample("coalesce_wait_seconds_count") == 3
-    assert sample("coalesce_wait_seconds_sum") == pytest.approx(1.0)
     assert sample("coalesced_gets_total") == 2

@@ -24,7 +24,12 @@ COMPLETE: dict[str, Any] = {
     "tables": {
         "visits": {"store": "orders", "layout": "columns", "key": {"user": "string", "day": "integer"}, "ttl_s": 5},
         "hot": {"store": "cache", "prefix": "h:", "cache": {"records_max": 5, "ttl_s": 1}},
-        "slow": {"store": "aws", "read": {"rate_per_s": 5, "burst": 5}, "limiter": "cache", "batch": {"linger_s": 0}},
+        "slow": {
+            "store": "aws",
+            "read": {"rate_per_s": 5},
+            "limiter": "cache",
+            "batch": {"operations_max": 10},
+        },
         "parts": {"store": "all", "write": {"attempts_max": 5, "backoff": "fixed"}},
     },
     "limits": {"in_flight_max": 5, "drain_s": 0.5},

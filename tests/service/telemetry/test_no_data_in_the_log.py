@@ -30,7 +30,7 @@ stores:
   no_dynamodb: {kind: dynamodb, region: eu-west-1, endpoint_url: "http://127.0.0.1:1"}
 tables:
   local: {store: local}
-  redis: {store: redis, batch: {linger_s: 0}, cache: {records_max: 10, ttl_s: 1}}
+  redis: {store: redis, batch: {operations_max: 10}, cache: {records_max: 10, ttl_s: 1}}
   no_redis: {store: no_redis, deadline_s: 0.3}
   refused: {store: refused, deadline_s: 0.3}
   no_postgres: {store: no_postgres, deadline_s: 0.3}
@@ -125,8 +125,8 @@ def raise_with_all(operations: Sequence[Operation]) -> Any:
 
 POLICIES: list[dict[str, Any]] = [
     {},
-    {"batch": {"linger_s": 0}},
-    {"batch": {"linger_s": 0.01}, "cache": {"records_max": 5, "ttl_s": 1}},
+    {"batch": {"operations_max": 10}},
+    {"batch": {"operations_max": 10}, "cache": {"records_max": 5, "ttl_s": 1}},
     {"read": {"attempts_max": 2, "timeout_s": 1}, "write": {"attempts_max": 2, "timeout_s": 1}, "concurrency_max": 1},
 ]
 

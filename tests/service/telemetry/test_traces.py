@@ -38,7 +38,7 @@ stores:
 tables:
   plain: {store: cache}
   narrow: {store: cache, concurrency_max: 1}
-  shared: {store: cache, batch: {linger_s: 0.2}}
+  shared: {store: cache}
   away: {store: away, deadline_s: 1}
 traces: {endpoint: "%s", sample: %s}
 """
@@ -181,32 +181,6 @@ def test_a_wait_for_the_store_is_in_the_trace_of_the_waiting_request(traced: Ser
         assert (request.name, request.attributes["tableside.operations"]) == (requests, 200)
         assert call.attributes["db.operation.batch.size"] == 200
         assert wait.ended <= call.began
-
-
-def test_a_call_that_callers_share_is_linked_with_each_of_them(traced: Service, collector: Collector) -> None:
-    other = f"00-{'9' * 32}-{'8' * 16}-01"
-
-    async def ask() -> None:
-        async with httpx.AsyncClient(base_url=traced.url) as client, asyncio.TaskGroup() as group:
-            for parent in (SAMPLED, other, UNSAMPLED):
-                group.create_task(
-                    client.get("/v1/tables/shared/records/a", headers={"traceparent": parent}),
-                )
-
-    asyncio.run(ask())
-    collector.wait_for(lambda: len(collector.named(f"GET {RECORDS}")) == 2)
-    spans = collector.spans
-    [shared] = collector.named("shared call")
-    [call] = collector.named("store call")
-    assert call.parent == shared.id
-    requests = {span.trace: span for span in collector.named(f"GET {RECORDS}")}
-    assert requests.keys() == {TRACE, "9" * 32}
-    owner = requests.pop(shared.trace)
-    [guest] = requests.values()
-    owners, guests = (child(spans, request, "coalesce wait") for request in (owner, guest))
-    assert shared.parent == owners.id
-    assert shared.attributes == {"tableside.sharers": 2}
-    assert (shared.links, owners.links, guests.links) == ([guests.id], [], [shared.id])
 
 
 def test_no_key_value_or_secret_is_in_a_span(traced: Service, collector: Collector) -> None:

@@ -82,15 +82,28 @@ class Traced(Scripted):
 
 
 @in_virtual_time
+async def test_a_call_that_callers_share_is_linked_with_each_of_them() -> None:
+    watch, unsampled = Watch(), Watch(sample=0.0)
+    store = Coalesce(Traced(watch.traces), singles={Get: 100}, traces=watch.traces)
+    first, second, _ = await asyncio.gather(
+        *(each.request(key, store, [Get(key)]) for each, key in ((watch, "a"), (watch, "b"), (unsampled, "c")))
+    )
+    owners, guests = (watch.child_of(request, "coalesce wait") for request in (first, second))
+    shared = watch.child_of(owners, "shared call")
+    watch.child_of(shared, "store call")
+    assert shared.attributes == {"tableside.sharers": 2}
+    assert [linked(span) for span in (shared, owners, guests)] == [[identity(guests)], [], [identity(shared)]]
+
+
+@in_virtual_time
 async def test_a_call_without_its_first_caller_is_not_in_the_trace_of_that_caller() -> None:
     """The second request, whose trace is not sampled, takes over the slot of the first."""
     watch, unsampled = Watch(), Watch(sample=0.0)
     inner = Traced(watch.traces)
-    store = Coalesce(inner, operations_max=100, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
+    store = Coalesce(inner, singles={Get: 100}, traces=watch.traces)
     first = asyncio.create_task(watch.request("one", store, [Get("a")]))
-    await asyncio.sleep(0.1)
     second = asyncio.create_task(unsampled.request("two", store, [Get("a")]))
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0)
     first.cancel()
     await second
     assert len(inner.calls) == 1
