@@ -22,7 +22,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -34,7 +34,6 @@ from ..core import (
     Operation,
     Outcome,
     Store,
-    StoreUnavailable,
     TableError,
     exponential_backoff_s,
 )
@@ -50,23 +49,17 @@ from .metrics import PolicyMetrics
 class RetrySchedule(BaseModel, frozen=True, extra="forbid"):
     """When to retry. `attempts_max` counts all attempts, including the first. 1 disables retries.
 
-    The pause before attempt n + 1 depends on `backoff`. "exponential": random between 0 and `pause_s` * 2 ** (n - 1)
-    seconds, at most `pause_max_s`. "fixed": `pause_s`. "none": no pause. Attempts and pauses end `retry_total_s` after
-    the start of the first attempt, by default at the deadline.
+    The pause before attempt n + 1 is random between 0 and `pause_s` * 2 ** (n - 1) seconds, at most `pause_max_s`.
     """
 
     attempts_max: int = Field(default=3, ge=1, le=100)
-    backoff: Literal["exponential", "fixed", "none"] = "exponential"
     pause_s: float = Field(default=0.05, ge=0, le=60)
     pause_max_s: float = Field(default=2.0, ge=0, le=600)
-    retry_total_s: float | None = Field(default=None, gt=0, le=3600)
 
     @model_validator(mode="after")
     def _check_pauses(self) -> Self:
         if self.pause_s > self.pause_max_s:
             raise ValueError("pause_s must be at most pause_max_s")
-        if self.backoff == "fixed" and self.retry_total_s is not None and self.pause_s >= self.retry_total_s:
-            raise ValueError("a fixed pause_s must be less than retry_total_s: otherwise there is no retry")
         return self
 
     @property
@@ -76,17 +69,7 @@ class RetrySchedule(BaseModel, frozen=True, extra="forbid"):
 
     def pause(self, attempt: int, jitter: Callable[[], float]) -> float:
         """Return the pause after an attempt, in seconds. `jitter` returns a random number from 0 to 1."""
-        match self.backoff:
-            case "none":
-                return 0.0
-            case "fixed":
-                return self.pause_s
-            case "exponential":
-                return exponential_backoff_s(attempt - 1, self.pause_s, self.pause_max_s, jitter)
-
-    def ends_at(self, started: float) -> float:
-        """Return the end of the total time of attempts that began at `started`, or infinity if there is no limit."""
-        return math.inf if self.retry_total_s is None else started + self.retry_total_s
+        return exponential_backoff_s(attempt - 1, self.pause_s, self.pause_max_s, jitter)
 
 
 class RetryBudget:
@@ -137,8 +120,8 @@ class Retry(Policy):
     """A store that retries reads and writes, each by its own schedule.
 
     If the store returned a time to wait, the pause begins after it. The default times of error classes are for callers
-    and are ignored. If the pause would reach the deadline, the error is returned immediately. If the total time ends
-    before the caller's deadline, unfinished operations get StoreUnavailable. All tables of a store share one budget.
+    and are ignored. If the pause would reach the deadline, the error is returned immediately. All tables of a store
+    share one budget.
     """
 
     def __init__(
@@ -163,44 +146,24 @@ class Retry(Policy):
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations, and retry the ones with a transient error."""
-        now = time.monotonic()
-        self._budget.earn(len(operations), now)
-        way = direction(operations)
-        limited = budget.limited(self._schedules[way].ends_at(now))
-        outcomes = await self._attempt(operations, way, budget, limited)
+        self._budget.earn(len(operations), time.monotonic())
+        outcomes = await self._inner.apply(operations, budget)
         if all_succeeded(outcomes):
             return outcomes
-        return await self._retry_failed(operations, way, outcomes, budget, limited)
+        return await self._retry_failed(operations, direction(operations), outcomes, budget)
 
     async def _retry_failed(
-        self, operations: Sequence[Operation], way: Direction, first: Sequence[Outcome], budget: Budget, limited: Budget
+        self, operations: Sequence[Operation], way: Direction, first: Sequence[Outcome], budget: Budget
     ) -> list[Outcome]:
         outcomes = list(first)
         failed = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, TableError)]
         attempt = 1
-        while failed := await self._choose_and_pause(operations, way, outcomes, failed, attempt, budget, limited):
+        while failed := await self._choose_and_pause(operations, way, outcomes, failed, attempt, budget):
             attempt += 1
-            again = await self._attempt(at_positions(operations, failed), way, budget, limited)
+            again = await self._inner.apply(at_positions(operations, failed), budget)
             for position, outcome in zip(failed, again, strict=True):
                 outcomes[position] = _merge(outcomes[position], outcome)
         return outcomes
-
-    async def _attempt(
-        self, operations: Sequence[Operation], way: Direction, budget: Budget, limited: Budget
-    ) -> Sequence[Outcome]:
-        """Send the operations. `limited` is the caller's budget, limited to the total time."""
-        outcomes = await self._inner.apply(operations, limited)
-        if limited is budget or all_succeeded(outcomes):
-            return outcomes
-        return [self._as_unavailable(outcome, way) for outcome in outcomes]
-
-    def _as_unavailable(self, outcome: Outcome, way: Direction) -> Outcome:
-        """Convert DeadlineExceeded of the total time, but not of the caller's deadline, to StoreUnavailable."""
-        if not isinstance(outcome, DeadlineExceeded):
-            return outcome
-        total_s = self._schedules[way].retry_total_s
-        detail = f"table {self.spec.name!r}: the store did not finish the {way} within the retry_total_s of {total_s} s"
-        return StoreUnavailable(detail, applied=outcome.applied)
 
     async def _choose_and_pause(
         self,
@@ -210,7 +173,6 @@ class Retry(Policy):
         failed: list[int],
         attempt: int,
         budget: Budget,
-        limited: Budget,
     ) -> list[int]:
         """Choose which of the failed operations to retry, pause, and return their positions."""
         able = [position for position in failed if _repeatable(operations[position], outcomes[position])]
@@ -222,10 +184,8 @@ class Retry(Policy):
             return []
         pause_s = schedule.pause(attempt, self._jitter)
         waits_s = {position: _hint_s(outcomes[position]) + pause_s for position in able}
-        before_deadline = [position for position in able if now + waits_s[position] < budget.until]
-        self._give_up(way, len(able) - len(before_deadline), "deadline")
-        chosen = [position for position in before_deadline if now + waits_s[position] < limited.until]
-        self._give_up(way, len(before_deadline) - len(chosen), "total")
+        chosen = [position for position in able if now + waits_s[position] < budget.until]
+        self._give_up(way, len(able) - len(chosen), "deadline")
         if chosen and not self._budget.spend(len(chosen), now):
             self._give_up(way, len(chosen), "budget")
             return []

@@ -24,8 +24,7 @@ class DirectionSettings(RetrySchedule, frozen=True):
 
     `rate_per_s` limits one replica, or all replicas together if the table has a `limiter`. `burst` is the number of
     operations that may pass at once after a pause. The default is that of one second. `timeout_s` limits one attempt.
-    `attempts_max` 1 disables retries. Attempts and pauses end `retry_total_s` after the start of the first attempt, by
-    default at the deadline.
+    `attempts_max` 1 disables retries.
     """
 
     rate_per_s: float | None = Field(default=None, gt=0, le=1e9)

@@ -30,7 +30,7 @@ COMPLETE: dict[str, Any] = {
             "limiter": "cache",
             "batch": {"operations_max": 10},
         },
-        "parts": {"store": "all", "write": {"attempts_max": 5, "backoff": "fixed"}},
+        "parts": {"store": "all", "write": {"attempts_max": 5, "pause_s": 1}},
     },
     "limits": {"in_flight_max": 5, "drain_s": 0.5},
     "auth": {
