@@ -122,14 +122,11 @@ from .transitions import (
     Changed as Changed,
     Stored as Stored,
     Transition as Transition,
-    add_memory as add_memory,
     expiry_ms as expiry_ms,
     is_unconditional as is_unconditional,
     live_record as live_record,
-    requests_memory as requests_memory,
     transition as transition,
     with_etag as with_etag,
-    with_memory as with_memory,
 )
 from .update_operators import OPERATORS as OPERATORS, Path as Path
 from .updates import (

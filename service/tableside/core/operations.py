@@ -12,7 +12,6 @@ from typing import TypeAlias
 import msgspec
 
 from .errors import InvalidOperation, TableError
-from .memory import NO_MEMORY, Memory
 from .updates import Changes, changes_bytes
 from .values import INTEGER_MAX
 
@@ -55,8 +54,7 @@ class Get(msgspec.Struct, frozen=True, gc=False):
     """Read a record.
 
     `max_age_s` limits the age of a cached record, in seconds: None allows the maximum age of the table's cache, 0
-    bypasses the cache. `memory` also reads what the record remembers of its writes. A get that shares the read of
-    another one may lack it.
+    bypasses the cache.
 
     `partitions`, here and in the other operations, are the indexes, in rising order, of the partitions of a partitioned
     table that the operation is sent to. None is the partition of its key. An empty tuple is no partition.
@@ -65,7 +63,6 @@ class Get(msgspec.Struct, frozen=True, gc=False):
     key: Key
     max_age_s: float | None = None
     partitions: tuple[int, ...] | None = None
-    memory: bool = False
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -143,14 +140,13 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """A record that was found: canonical JSON text, its version, and when it expires (Unix ms, 0 is never).
 
     `age_s` is None if the record was read from the store for this operation. Otherwise it is the number of seconds
-    since the read that cached the record began. `memory` is that of `Stored`, if the Get has requested it.
+    since the read that cached the record began.
     """
 
     value: bytes
     etag: str
     expires_ms: int = 0
     age_s: float | None = None
-    memory: Memory = NO_MEMORY
 
 
 class Written(msgspec.Struct, frozen=True):

@@ -4,24 +4,20 @@ Functions are pure. Every store that reads a record, decides and writes it back 
 has the same effect in every store.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import assert_never, cast
+from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from . import updates, values
-from .batch import Batch
 from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError
 from .memory import NO_MEMORY, Memory
 from .operations import (
     ANY_ETAG,
     NO_EXPIRY,
     Delete,
-    Get,
-    Key,
-    Operation,
     Outcome,
     Put,
     Record,
@@ -340,31 +336,3 @@ def checked_ttl_s(raw: object) -> float | None:
     if isinstance(raw, bool) or not isinstance(raw, (int, float)) or not (raw == NO_EXPIRY or raw > 0):
         raise InvalidOperation("ttl_s must be a number above 0, or -1 for no expiry")
     return float(min(raw, EXPIRY_MS_MAX))
-
-
-# Gets that request what their records remember, which some stores keep apart from the values
-
-
-ReadStored = Callable[[Key], Awaitable[Stored | TableError | None]]
-"""Reads a record with its memory, perhaps without its value."""
-
-
-def requests_memory(gets: Sequence[Operation]) -> bool:
-    """Return whether a get requests the memory of its record."""
-    if len(gets) == 1:  # most calls, for which this takes a fifth of the time
-        return cast("Get", gets[0]).memory
-    batch = gets if isinstance(gets, Batch) else Batch.of(gets)
-    return not batch.has_only("key", "max_age_s", "partitions")
-
-
-async def add_memory(gets: Sequence[Operation], outcomes: Sequence[Outcome], read: ReadStored) -> list[Outcome]:
-    """Return the outcomes of gets, with the memory of the records for which a get requests it."""
-    pairs = zip(gets, outcomes, strict=True)
-    return [with_memory(one, await read(get.key)) if cast("Get", get).memory else one for get, one in pairs]
-
-
-def with_memory(outcome: Outcome, stored: Stored | TableError | None) -> Outcome:
-    """Return the outcome of a get that requests the memory of the record."""
-    if isinstance(outcome, Record) and isinstance(stored, Stored):
-        return replace(outcome, memory=stored.memory)
-    return outcome

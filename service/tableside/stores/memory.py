@@ -41,10 +41,8 @@ from ..core import (
     joined_outcomes,
     live_record,
     now_ms,
-    requests_memory,
     scan_range,
     transition,
-    with_memory,
 )
 
 PIECE_OPERATIONS = 1000
@@ -126,7 +124,7 @@ class MemoryStore:
         return await apply_by_kind(operations, partial(self._apply_batch, budget=budget))
 
     async def _apply_batch(self, batch: Batch, budget: Budget) -> Sequence[Outcome]:
-        if batch.kind is Get and not requests_memory(batch):
+        if batch.kind is Get:
             return await self._apply_in_pieces(batch, budget, self._get_all)
         if batch.kind is Put and batch.has_only("key", "value", "ttl_s"):
             return await self._apply_in_pieces(batch, budget, self._put_all)
@@ -212,15 +210,10 @@ class MemoryStore:
             self._sweep(now)
         return Results(Written, {"etag": etags} | ({"expires_ms": expiries_ms} if any(expiries_ms) else {}))
 
-    def _get(self, get: Get, now: int) -> Outcome:
-        stored = self._records.get(self.spec.key.encode(get.key))
-        record = live_record(stored, now)
-        return with_memory(record, stored) if get.memory else record
-
     def _apply_one(self, operation: Operation, now: int) -> Outcome:
-        if isinstance(operation, Get):
-            return self._get(operation, now)
         key = self.spec.key.encode(operation.key)
+        if isinstance(operation, Get):
+            return live_record(self._records.get(key), now)
         etag = f"{next(self._etags):x}"
         step = transition(self._records.get(key), operation, self.spec, now_ms=now, etag=etag)
         if isinstance(step, Changed):

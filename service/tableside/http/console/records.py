@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from itertools import repeat
-from operator import itemgetter
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,7 +13,6 @@ from ...core import (
     Get,
     InvalidOperation,
     Key,
-    Memory,
     Part,
     PartType,
     Record,
@@ -23,16 +21,12 @@ from ...core import (
     TableSpec,
     part_from_text,
 )
-from ...core.orders import ALL, EXISTS, EXPIRY
 from ..wire import operation_members as members
 from ..wire.answers import rfc3339
 from ..wire.pages import generation_of, open_sealed, seal
 
 SHOWN_CHARACTERS_MAX = 200_000
 """The maximum length of a displayed value. Longer values are displayed in part."""
-
-ORDERS_SHOWN_MAX = 20
-_REGISTERS = {ALL: "all members", EXISTS: "existence", EXPIRY: "expiry"}
 
 PREVIEW_BYTES = 160
 PAGE_RECORDS = 25
@@ -79,7 +73,7 @@ def _parse_part(text: str, kind: PartType) -> Part:
 
 
 class DisplayedRecord(msgspec.Struct, frozen=True):
-    """A record as a page shows it. `cut` marks a truncated value. `orders` are what it remembers of ordered writes."""
+    """A record as a page shows it. `cut` marks a truncated value."""
 
     text: str
     etag: str
@@ -87,7 +81,6 @@ class DisplayedRecord(msgspec.Struct, frozen=True):
     expires_at: str | None
     age_s: float | None
     cut: bool
-    orders: str
 
 
 async def look_up(
@@ -97,7 +90,7 @@ async def look_up(
     address = parse_address(spec, given)
     partitions = None if address.partition is None else (address.partition,)
     table = await catalog.table(name)
-    get = Get(address.key, 0.0 if "fresh" in given else None, partitions, memory=True)
+    get = Get(address.key, 0.0 if "fresh" in given else None, partitions)
     outcome = await table.one(get, table.budget(caller))
     if isinstance(outcome, TableError):
         raise outcome
@@ -114,15 +107,7 @@ def _display(record: Record) -> DisplayedRecord:
         rfc3339(record.expires_ms) if record.expires_ms else None,
         record.age_s,
         cut,
-        _orders(record.memory),
     )
-
-
-def _orders(memory: Memory) -> str:
-    """Return the names of the members that ordered writes have written, and their orders, the newest first."""
-    orders: dict[str, int] = orjson.loads(memory.orders or b"{}")
-    newest = sorted(orders.items(), key=itemgetter(1), reverse=True)[:ORDERS_SHOWN_MAX]
-    return ", ".join(f"{_REGISTERS.get(name, name)} {order}" for name, order in newest)
 
 
 async def scan(catalog: Catalog, name: str, given: Mapping[str, str]) -> dict[str, Any]:

@@ -113,5 +113,5 @@ def _size_bytes(key: Key, record: Record | None) -> int:
     if type(key) is tuple:
         size_bytes += sum(map(sys.getsizeof, key))
     if record is not None:
-        size_bytes += RECORD_BYTES + len(record.value) + len(record.etag) + record.memory.size_bytes
+        size_bytes += RECORD_BYTES + len(record.value) + len(record.etag)
     return size_bytes

@@ -54,7 +54,6 @@ from ...core import (
     transition,
     value_bytes,
     with_etag,
-    with_memory,
 )
 from .calls import TableCalls, each_write
 from .client import Client
@@ -150,11 +149,10 @@ class DynamodbStore:
         found = await self._calls.get([get.key for get in gets], until, consistent=consistent)
         now, yielder = self._clock(), Yielder()
         outcomes: list[Outcome] = []
-        for get, item in zip(gets, found, strict=True):
+        for item in found:
             await yielder.maybe_yield()
             stored = await self._layout.stored(item, now) if isinstance(item, dict) else item
-            outcome = stored if isinstance(stored, TableError) else live_record(stored, now)
-            outcomes.append(with_memory(outcome, stored) if get.memory else outcome)
+            outcomes.append(stored if isinstance(stored, TableError) else live_record(stored, now))
         return outcomes
 
     async def _reject_remembered(self, writes: Sequence[Any], until: float) -> list[Outcome]:

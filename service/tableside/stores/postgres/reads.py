@@ -6,7 +6,6 @@ by searching all texts of a result for a few byte patterns, which takes a twenti
 """
 
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -121,11 +120,6 @@ class RecordReader:
             budget.spend(len(writers or ""))
             sides[self._sql.key_of(row)] = SideRow(version, expires_ms or 0, parse_memory(writers))
         return sides
-
-    async def stored(self, key: Key, until: float) -> Stored | TableError | None:
-        """Return a record with what it remembers, also if it has expired."""
-        [found] = await self._retry.run_each(partial(self.find, ReadBudget(math.inf)), [key], until)
-        return found if isinstance(found, TableError) else found.stored
 
     async def _get_in_chunks(self, until: float, keys: Sequence[Key], budget: ReadBudget) -> list[Outcome]:
         outcomes: list[Outcome] = []

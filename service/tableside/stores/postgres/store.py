@@ -39,10 +39,8 @@ from ...core import (
     TableSpec,
     Unsupported,
     Yielder,
-    add_memory,
     apply_by_kind,
     is_remembered,
-    requests_memory,
 )
 from .columns import DocumentLayout, ValueLayout, input_sql, limits_texts, to_text
 from .connections import Connection, DeadlineRetry, Pool, Progress, Texts
@@ -237,10 +235,7 @@ class DefinedTable:
         return int(done.rpartition(" ")[2])
 
     async def _get(self, gets: Batch, until: float) -> Sequence[Outcome]:
-        outcomes = await self._reader.get(gets.keys, until)
-        if self.capabilities.tokens and requests_memory(gets):
-            return await add_memory(gets, outcomes, partial(self._reader.stored, until=until))
-        return outcomes
+        return await self._reader.get(gets.keys, until)
 
     async def _run(self, query: Callable[[Connection], Awaitable[Result]], until: float = math.inf) -> Result:
         async def work(connection: Connection, items: Sequence[None], progress: Progress) -> list[Result]:

@@ -14,23 +14,18 @@ from ...core import (
     CompareAndSet,
     Delete,
     Get,
-    Key,
     Operation,
     Outcome,
     Page,
     Put,
     Scan,
-    Stored,
-    TableError,
     TableSpec,
     Unsupported,
     Update,
     Write,
-    add_memory,
     apply_by_kind,
     apply_in_groups,
     is_remembered,
-    requests_memory,
     shared,
 )
 from .edits import RecordEditor
@@ -82,9 +77,9 @@ class RedisStore:
             if index is None
             else PartitionScanner(servers, names, self._reads, index, scripts, exclusive=exclusive)
         )
-        self._records = RedisVersionedRecords(names, self._reads, scripts)
+        records = RedisVersionedRecords(names, self._reads, scripts)
         # The server's clock decides expiry: with a clock that is always 0, expiry times are times to live.
-        self._compare_and_set = CompareAndSet(spec, self._records, clock=lambda: 0)
+        self._compare_and_set = CompareAndSet(spec, records, clock=lambda: 0)
         self._writes = RecordWriter(scripts, spec, self._compare_and_set)
         self._edits = RecordEditor(scripts, spec, self._compare_and_set)
 
@@ -94,15 +89,8 @@ class RedisStore:
 
     async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
         if batch.kind is Get:
-            outcomes = await self._reads.get(batch.keys, until)
-            if requests_memory(batch):
-                return await add_memory(batch, outcomes, partial(self._stored, until=until))
-            return outcomes
+            return await self._reads.get(batch.keys, until)
         return await apply_in_groups(batch, self._ways(batch), partial(self._write, until=until))
-
-    async def _stored(self, key: Key, until: float) -> Stored | TableError | None:
-        [found] = await self._records.read_keys([key], until, sides=True)
-        return found if isinstance(found, TableError) else found.stored
 
     def _ways(self, batch: Batch) -> Sequence[str]:
         """Return how to apply each write: by a script in one round trip, by compare-and-set, or not at all."""

@@ -290,14 +290,9 @@ class RedisVersionedRecords:
         self._bounded = BoundedReads(UPDATE_BYTES_MAX)
 
     async def read(self, writes: Sequence[Write], until: float) -> Sequence[VersionedRecord | TableError]:
-        """Read the records of writes."""
-        return await self.read_keys([write.key for write in writes], until, sides=any(map(_changes_side, writes)))
-
-    async def read_keys(
-        self, keys: Sequence[Key], until: float, *, sides: bool
-    ) -> Sequence[VersionedRecord | TableError]:
-        """Read records with their expiry, and with their side keys if `sides`. Large ones are read in several calls."""
-        return await self._bounded.read(self._names.for_keys(keys), partial(self._read, until, sides))
+        """Read the records of writes, with side keys if a write changes one. Large ones are read in several calls."""
+        names, sides = self._names.for_keys([write.key for write in writes]), any(map(_changes_side, writes))
+        return await self._bounded.read(names, partial(self._read, until, sides))
 
     async def _read(
         self, until: float, sides: bool, names: Sequence[str], budget: ReadBudget

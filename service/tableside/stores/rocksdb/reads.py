@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from ...core import NOT_READ, READ_BYTES_MAX, Key, KeySchema, Outcome, Record, Results, Stored, TableError
+from ...core import NOT_READ, READ_BYTES_MAX, Key, KeySchema, Outcome, Record, Results
 from .database import Database
-from .records import read, read_all, stored_for_write
+from .records import read, read_all
 
 INLINE_KEYS_MAX = 16
 """Reads of up to this many keys run on the event loop: they take less time than switching to a thread and back."""
@@ -47,11 +47,6 @@ class RecordReader:
         while not call.complete:
             await self._database.run_read(partial(call.read, READ_BYTES_MAX))
         return call.results()
-
-    async def stored(self, key: Key) -> Stored | TableError | None:
-        """Return a record with what it remembers, also if it has expired."""
-        [raw] = self._database.get(self._schema.encode_all([key], self._prefix))
-        return stored_for_write(raw)
 
     def _note_inline(self, size_bytes: int) -> None:
         """After a large read, let the next ones wait for the next iteration of the event loop: others come first."""

@@ -24,10 +24,8 @@ from ...core import (
     StoreUnavailable,
     TableError,
     TableSpec,
-    add_memory,
     apply_by_kind,
     joined_outcomes,
-    requests_memory,
     value_bytes,
 )
 from .database import Database, key_types_key
@@ -67,8 +65,7 @@ class RocksdbStore:
 
     async def _get(self, gets: Batch) -> Sequence[Outcome]:
         try:
-            outcomes = await self._reader.get(gets.keys)
-            return await add_memory(gets, outcomes, self._reader.stored) if requests_memory(gets) else outcomes
+            return await self._reader.get(gets.keys)
         except Exception as error:  # noqa: BLE001  # logged
             return [self._failure(error)] * len(gets)
 
