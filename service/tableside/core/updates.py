@@ -8,7 +8,7 @@ each is unpacked only while it is used.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
 import msgspec
@@ -102,10 +102,6 @@ CHANGES_MAX = 10_000
 
 PATH_NAMES_MAX = 50_000
 """Maximum number of names in the paths of an update. A name takes two bytes of text, but may create an object."""
-
-_Node: TypeAlias = dict[str, "_Node | None"]
-
-_ABSENT: _Node = {}
 
 _MONGODB_OPERATORS = OPERATORS.keys() | {"$rename", "$currentDate", "$pop", "$pullAll", "$bit"}
 """Names that are no members of a merge patch, because the client has sent an update with the wrong media type."""
@@ -239,19 +235,16 @@ def _unset_paths(paths: list[Json]) -> list[str]:
 
 def _disjoint(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
     """Return the edits. Raise InvalidOperation if two have the same path, or one has the parent of another's."""
-    if len(edits) == 1:
-        return edits
-    paths = PathSet()
-    for index, edit in enumerate(edits):
-        if not paths.add(edit.path):
-            raise _overlap(next(one for one in edits[:index] if overlap(one.path, edit.path)), edit)
+    # A path is directly before those below it, because names do not contain U+0000.
+    for above, below in pairwise(sorted(edits, key=lambda edit: "\0".join(edit.path))):
+        if below.path[: len(above.path)] == above.path:
+            raise _overlap(above, below)
     return edits
 
 
-def _overlap(earlier: Edit, later: Edit) -> InvalidOperation:
-    if earlier.path == later.path:
-        return fault(later.operator, dotted(later.path), f"{quoted(earlier.operator)} has the same path")
-    above = min(earlier, later, key=lambda edit: len(edit.path))
+def _overlap(above: Edit, below: Edit) -> InvalidOperation:
+    if above.path == below.path:
+        return fault(below.operator, dotted(below.path), f"{quoted(above.operator)} has the same path")
     return fault(above.operator, dotted(above.path), "another operator has a path below it")
 
 
@@ -280,31 +273,3 @@ def _merge(target: Json, patch: JsonObject) -> JsonObject:
         else:
             result[name] = copied(member)
     return result
-
-
-class PathSet:
-    """Paths as a tree of their names. A path ends at None, so that comparing it with all others takes one descent."""
-
-    def __init__(self) -> None:
-        self._root: _Node = {}
-
-    def add(self, path: Path) -> bool:
-        """Add a path. Return False, with the set unchanged, if it overlaps one of the set."""
-        node = self._root
-        for name in path[:-1]:
-            below = node.get(name, _ABSENT)
-            if below is None:
-                return False
-            if below is _ABSENT:
-                below = node[name] = {}
-            node = below
-        if path[-1] in node:
-            return False
-        node[path[-1]] = None
-        return True
-
-
-def overlap(one: Path, other: Path) -> bool:
-    """Return whether two paths are equal, or one is the parent of the other."""
-    length = min(len(one), len(other))
-    return one[:length] == other[:length]
