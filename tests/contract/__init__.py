@@ -38,38 +38,11 @@ from .words import (
 )
 
 __all__ = [
-    "COMPOSITE",
-    "INTEGERS",
-    "STRINGS",
-    "THREE_PARTS",
-    "UNUSUAL_KEYS",
-    "Basics",
-    "Expiry",
-    "KeysAndValues",
-    "Open",
-    "Orders",
-    "PartitionScans",
-    "PolicyContract",
-    "Preconditions",
-    "Scans",
-    "StoreContract",
-    "Time",
-    "Tokens",
-    "Updates",
-    "etag",
-    "needs",
-    "one",
-    "pages",
-    "put",
-    "record",
-    "refused",
-    "same",
-    "scanned",
-    "text",
-    "update",
-    "value",
-    "written",
-]
+    "COMPOSITE", "INTEGERS", "STRINGS", "THREE_PARTS", "UNUSUAL_KEYS", "Basics", "Expiry", "KeysAndValues", "Open",
+    "Orders", "PartitionScans", "PolicyContract", "Preconditions", "Scans", "StoreContract", "Time", "Tokens",
+    "Updates", "etag", "needs", "one", "pages", "put", "record", "refused", "same", "scanned", "text", "update",
+    "value", "written",
+]  # fmt: skip
 
 
 class StoreContract(Basics, KeysAndValues, Updates, Preconditions, Expiry, Tokens, Orders, Scans):

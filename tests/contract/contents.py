@@ -34,6 +34,10 @@ MEMBERS: list[Any] = [
 """Values that a store could confuse with others."""
 
 
+def nested(depth: int, innermost: Any) -> Any:
+    return {"d": nested(depth - 1, innermost)} if depth else innermost
+
+
 class KeysAndValues(Opens):
     """Every legal key is distinct from all others, and a value is returned unchanged."""
 
@@ -63,7 +67,7 @@ class KeysAndValues(Opens):
 
     async def test_composite_keys(self, open_store: Open) -> None:
         store = await open_store(key=COMPOSITE)
-        keys: list[Key] = [("u", 1), ("u", -1), ("u", 2**63 - 1), ("ü", 1), ("u1", 1), ("a/b", 0), ("u\x01", 1)]
+        keys: list[Key] = [("u", 1), ("u", -1), ("u", 2**63 - 1), ("ü", 1), ("u:", 1), ("u%3A", 1), ("u\x01", 1)]
         await store.apply([put(key, {"i": index}) for index, key in enumerate(keys)])
         for index, key in enumerate(keys):
             assert await value(store, key) == {"i": index}
@@ -109,39 +113,16 @@ class KeysAndValues(Opens):
 
     async def test_a_value_may_be_nested_thirty_deep(self, open_store: Open) -> None:
         store = await open_store()
-        deep: Any = {}
-        for _ in range(29):
-            deep = {"d": deep}
+        deep, deeper = nested(29, {}), nested(30, 1)
         await written(store, put("a", deep))
         assert same(await value(store, "a"), deep)
-        path = ".".join(["d"] * 30)
-        await written(store, update("a", {"$set": {path: 1}}))
-        wanted: Any = 1
-        for _ in range(30):
-            wanted = {"d": wanted}
-        assert same(await value(store, "a"), wanted)
+        await written(store, update("a", {"$set": {".".join(["d"] * 30): 1}}))
+        assert same(await value(store, "a"), deeper)
 
     async def test_names_of_members_may_be_unusual(self, open_store: Open) -> None:
         store = await open_store()
         names = [
-            "a.b",
-            " ",
-            "ü",
-            "🛫",
-            "$",
-            "#",
-            ":",
-            "key",
-            "value",
-            "etag",
-            "ttl",
-            "x_ts",
-            "%",
-            '"',
-            "'",
-            "\\",
-            "\n",
-            "N",
-        ]
+            "a.b", " ", "ü", "🛫", "$", "#", ":", "key", "value", "etag", "ttl", "x_ts", "%", '"', "'", "\\", "\n", "N",
+        ]  # fmt: skip
         await written(store, put("a", {name: index for index, name in enumerate(names)}))
         assert same(await value(store, "a"), {name: index for index, name in enumerate(names)})

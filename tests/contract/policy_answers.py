@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import msgspec
-import pytest
 
 from tableside.core import errors, values
 from tableside.core.errors import InvalidOperation, PreconditionFailed, RecordNotFound, StoreUnavailable, TableError
@@ -140,20 +139,6 @@ class Answers(WithinPolicy):
 
     # Versions, tokens, expiry
 
-    async def test_etags_are_compared_with_the_stored_record(self, policy: Policy, within: Within) -> None:
-        first = (await written(policy, put("a", {"n": 1}))).etag or ""
-        assert await etag(policy, "a") == first
-        second = (await written(policy, update("a", {"n": 2}, if_match=(first,)))).etag or ""
-        for stale in (put("a", {}, if_match=(first,)), increment("a", if_match=(first,)), Delete("a", (first,))):
-            assert refused(await one(policy, stale), PreconditionFailed)
-        assert refused(await one(policy, put("a", {}, if_absent=True)), PreconditionFailed)
-        assert same(await value(policy, "a"), {"n": 2})
-        await written(within, put("a", {"n": 3}))  # like a write of another tool
-        assert refused(await one(policy, Delete("a", (second,))), PreconditionFailed)
-        await written(policy, Delete("a", ("*",)))
-        assert refused(await one(policy, increment("a", if_match=("*",))), PreconditionFailed)
-        assert await one(policy, Get("a")) is None
-
     async def test_a_repeated_write_is_a_replay_and_leaves_the_record(self, policy: Policy) -> None:
         first = await written(policy, increment("a", token=Token("w", 5), returning=True))
         again = await written(policy, increment("a", token=Token("w", 5), returning=True))
@@ -179,16 +164,6 @@ class Answers(WithinPolicy):
         assert same(await value(policy, "c"), {"n": 1})
         assert (await record(policy, "d")).expires_ms == 0
 
-    async def test_a_changed_expiry_takes_effect(self, policy: Policy, time: Time) -> None:
-        await written(policy, put("a", {"n": 1}, ttl_s=5))
-        assert (await record(policy, "a")).expires_ms == time.now_ms() + 5000
-        assert (await written(policy, increment("a", ttl_s=50))).expires_ms == time.now_ms() + 50_000
-        await time.passes(6)
-        assert same(await value(policy, "a"), {"n": 2})
-        assert (await record(policy, "a")).expires_ms == time.now_ms() + 44_000
-        await written(policy, increment("a", ttl_s=NO_EXPIRY))
-        assert (await record(policy, "a")).expires_ms == 0
-
     # Scans
 
     async def test_scans_and_splits_are_passed_through(self, policy: Policy, within: Within) -> None:
@@ -203,16 +178,3 @@ class Answers(WithinPolicy):
         assert any(asked is scan for asked in within.asked)
         assert page == await within.scan(scan)
         assert same(values.decode(dict([*(await policy.scan(Scan(100))).records])["a1"].value), {"n": 2})
-
-    async def test_a_failed_scan_raises_and_the_next_succeeds(self, policy: Policy, within: Within) -> None:
-        await written(policy, put("a"))
-        for _ in range(3):
-            within.breaks = True
-            with pytest.raises(StoreUnavailable, match="no scan now"):
-                await policy.scan(Scan(1))
-            with pytest.raises(StoreUnavailable, match="no splits now"):
-                await policy.splits(1)
-            within.breaks = False
-            async with asyncio.timeout(PATIENCE_S):
-                assert await scanned(policy) == ["a"]
-                assert len(await policy.splits(1)) == 1

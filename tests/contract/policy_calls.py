@@ -21,12 +21,6 @@ NEVER_S = 3600.0
 class Calls(WithinPolicy):
     """However a policy groups calls, each caller gets its own outcomes in time, and no caller waits forever."""
 
-    async def test_concurrent_first_updates_use_the_default_once_and_all_count(self, policy: Policy) -> None:
-        outcomes = await asyncio.gather(*(written(policy, increment("a")) for _ in range(64)))
-        assert [outcome.created for outcome in outcomes].count(True) == 1
-        assert len({outcome.etag for outcome in outcomes}) == 64
-        assert same(await value(policy, "a"), {"n": 64})
-
     async def test_concurrent_batches_on_the_same_keys_all_count_and_are_visible(self, policy: Policy) -> None:
         keys = [f"k{index}" for index in range(12)]
         acknowledged = dict.fromkeys(keys, 0)

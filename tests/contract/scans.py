@@ -1,18 +1,26 @@
 """Contract tests: scans in pages, and splits of a table."""
 
+import contextlib
 from collections import Counter
 
 import msgspec
 import pytest
 
 from tableside.core import values
-from tableside.core.errors import InvalidOperation
+from tableside.core.errors import InvalidOperation, MalformedRequest
+from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Key
 from tableside.core.store import Page, Scan
 
 from .opening import Open, needs
 from .partitions import PartitionScans
 from .words import COMPOSITE, INTEGERS, UNUSUAL_KEYS, distinct_keys, one, pages, put, record, same, scanned, written
+
+FORGED = [
+    *(b"", b"junk", b"[]", b"{}", b"[1]", b'[""]', b'["a","b"]', b'["99999"]', b'["0-5","","",-1]', b"\xff"),
+    *(b"1", b"3/3", b"-1/3", b"a/b", b"0/0", b"0/9999999", b'["' + b"x" * 5000 + b'"]'),
+]
+"""Texts that a caller may have made up instead of the position of a page or a split."""
 
 
 class Scans(PartitionScans):
@@ -74,6 +82,13 @@ class Scans(PartitionScans):
         assert times.keys() == {f"{index:02}" for index in range(40)}
         assert max(times.values()) <= 2
 
+    async def test_a_forged_position_or_split_is_malformed_or_another_place(self, open_store: Open) -> None:
+        store = await self.filled(open_store, ["a", "b", "c"])
+        for text in FORGED:
+            for scan in (Scan(10, position=text), Scan(10, split=text)):
+                with contextlib.suppress(MalformedRequest):
+                    assert {key for key, _ in (await store.scan(scan)).records} <= {"a", "b", "c"}
+
     async def test_a_scan_returns_a_stable_record_while_others_change(self, open_store: Open) -> None:
         staying = [f"{index:03}" for index in range(0, 100, 2)]
         store = await self.filled(open_store, staying)
@@ -118,20 +133,13 @@ class Scans(PartitionScans):
             assert sorted(met) == sorted(keys)
             await store.apply([Delete(key) for key in keys])
 
-    async def test_splits_of_integer_keys_cover_them(self, open_store: Open) -> None:
-        keys: list[Key] = [*range(-300, 300), 2**63 - 1, -(2**63)]
-        store = await self.filled(open_store, keys, INTEGERS)
+    @pytest.mark.parametrize("schema", [INTEGERS, COMPOSITE], ids=["integers", "composite"])
+    async def test_splits_of_other_keys_cover_them(self, open_store: Open, schema: KeySchema) -> None:
+        numbers = [*range(-300, 300), 2**63 - 1, -(2**63)]
+        keys: list[Key] = [number if schema is INTEGERS else (f"u{number % 3}", number) for number in numbers]
+        store = await self.filled(open_store, keys, schema)
         needs(store, "splits")
-        parts = await store.splits(5)
-        met = [key for part in parts for key in await scanned(store, split=part, limit=100)]
-        assert len(distinct_keys(met, store)) == len(keys)
-        assert set(met) == set(keys)
-
-    async def test_splits_of_composite_keys_cover_them(self, open_store: Open) -> None:
-        keys: list[Key] = [(f"u{index % 3}", index) for index in range(-100, 100)]
-        store = await self.filled(open_store, keys, COMPOSITE)
-        needs(store, "splits")
-        met = [key for part in await store.splits(4) for key in await scanned(store, split=part, limit=30)]
+        met = [key for part in await store.splits(5) for key in await scanned(store, split=part, limit=100)]
         assert len(distinct_keys(met, store)) == len(keys)
         assert set(met) == set(keys)
 

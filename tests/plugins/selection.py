@@ -13,7 +13,6 @@ from xdist.workermanage import WorkerController
 
 SERVERS = {
     "api",
-    "dynalite_url",
     "dynamodb_url",
     "kafka_address",
     "own_postgres_dsn",

@@ -1,7 +1,4 @@
-"""Two servers that implement DynamoDB's API with data in memory: Amazon's DynamoDB Local, and dynalite.
-
-Both accept any credentials and are configured to show the same tables to all clients.
-"""
+"""Amazon's DynamoDB Local, with data in memory. It accepts any credentials and shows the same tables to all clients."""
 
 import contextlib
 import socket
@@ -10,7 +7,6 @@ from pathlib import Path
 
 from .install import ensure_command
 from .maven import SHORT, ensure_jars, plain_java
-from .node import ensure_modules, ensure_node
 from .process import HOST, Server, free_port, running
 
 HERE = Path(__file__).parent
@@ -36,19 +32,6 @@ def dynamodb_local(directory: Path, *, compilation: Sequence[str] = SHORT) -> It
     ]
     environment = plain_java() | {"DDB_LOCAL_TELEMETRY": "0"}
     with running(Server("dynamodb", command, lambda: _answers(port), environment=environment), directory):
-        yield f"http://{HOST}:{port}"
-
-
-@contextlib.contextmanager
-def dynalite(directory: Path) -> Iterator[str]:
-    """Run dynalite and yield its endpoint. Tables are created and deleted before the response is sent."""
-    node, _ = ensure_node()
-    folder = ensure_modules("dynalite", HERE / "package.json")
-    port = free_port()
-    program = str(folder / "node_modules" / "dynalite" / "cli.js")
-    delays = [f"--{verb}TableMs=0" for verb in ("create", "update", "delete")]
-    command = [str(node), program, "--host", HOST, "--port", str(port), *delays]
-    with running(Server("dynalite", command, lambda: _answers(port)), directory):
         yield f"http://{HOST}:{port}"
 
 

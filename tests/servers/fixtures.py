@@ -79,12 +79,6 @@ def dynamodb_url(shared_servers: Servers) -> Address:
 
 
 @pytest.fixture(scope="session")
-def dynalite_url(shared_servers: Servers) -> Address:
-    """The endpoint of dynalite."""
-    return shared_servers.address("dynalite")
-
-
-@pytest.fixture(scope="session")
 def kafka_address(shared_servers: Servers) -> Address:
     """The address of a Kafka broker, `host:port`."""
     return shared_servers.address("kafka")

@@ -16,7 +16,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import cast
 
-from .dynamodb import dynalite, dynamodb_local
+from .dynamodb import dynamodb_local
 from .kafka import kafka
 from .postgres import postgres
 from .redis import redis, redis_cluster
@@ -28,7 +28,6 @@ SERVERS: Mapping[str, Callable[[Path], AbstractContextManager[Address]]] = {
     "cluster": redis_cluster,
     "postgres": postgres,
     "dynamodb": dynamodb_local,
-    "dynalite": dynalite,
     "kafka": kafka,
 }
 

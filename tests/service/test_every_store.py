@@ -88,20 +88,6 @@ async def test_an_idempotency_key_applies_an_update_once_in_replicas_and_workers
             assert (await http.get("/records/keyed")).json()["n"] == 1
 
 
-async def test_the_console_shows_the_orders_of_a_record(replicas: list[Service]) -> None:
-    newest = 2**62 + 1  # no double represents it
-    async with client(replicas[0]) as http:
-        await http.put("/records/ordered", json={"n": 1, "a": 1}, headers={"Tableside-Order": "-5"})
-        await http.patch(
-            "/records/ordered?ttl_s=60", json={"update": {"n": 2}}, headers={"Tableside-Order": str(newest)}
-        )
-        await http.put("/records/plain", json={"n": 1})
-        pages = [await http.get(f"{replicas[0].url}/console/tables/t/record?k0={key}") for key in ("ordered", "plain")]
-    assert f"<dd>n {newest}, expiry {newest}, all members -5</dd>" in pages[0].text
-    assert "ETag" in pages[1].text
-    assert "Orders" not in pages[1].text
-
-
 async def test_a_table_without_tokens_refuses_idempotency_keys_and_orders(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

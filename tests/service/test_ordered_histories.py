@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pyarrow as pa
 import pytest
 
 from contract import same
@@ -39,7 +38,6 @@ FIRST_ORDER = 2**62
 
 KILLS = 3
 PAUSE_S = 0.05
-ARROW = "application/vnd.apache.arrow.stream"
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,6 @@ class Sender:
     """Sends batches to the services in turn until every write is acknowledged, and counts what happened."""
 
     urls: Sequence[str]
-    arrow: bool
     acknowledged: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -111,37 +108,13 @@ class Sender:
 
     def _results(self, client: httpx.Client, batch: list[Event]) -> list[dict[str, Any]]:
         """Return one result per event, none if the service answers no batches at the moment."""
-        if self.arrow:
-            content, media = arrow(batch), ARROW
-        else:
-            operations = [{**one.operation, "key": one.key, "order": one.past.order} for one in batch]
-            content, media = json.dumps({"operations": operations}).encode(), "application/json"
-        response = client.post("/v1/tables/t/batch", content=content, headers={"Content-Type": media})
+        operations = [{**one.operation, "key": one.key, "order": one.past.order} for one in batch]
+        response = client.post("/v1/tables/t/batch", json={"operations": operations})
         if response.status_code == 503:
             return []
         assert response.status_code == 200, response.text
-        found: list[dict[str, Any]]
-        found = (
-            pa.ipc.open_stream(response.content).read_all().to_pylist() if self.arrow else response.json()["results"]
-        )
+        found: list[dict[str, Any]] = response.json()["results"]
         return found
-
-
-def arrow(batch: Sequence[Event]) -> bytes:
-    columns = {
-        "key": pa.array([one.key for one in batch]),
-        "op": pa.array([one.operation["op"] for one in batch]).dictionary_encode(),
-        "order": pa.array([one.past.order for one in batch], pa.int64()),
-        **{name: pa.array([text(one.operation.get(name)) for one in batch], pa.utf8()) for name in ("value", "update")},
-    }
-    table, sink = pa.table(columns), pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def text(document: Any) -> str | None:
-    return None if document is None else json.dumps(document)
 
 
 def batches(sent: Sequence[Event], size: int) -> list[Sequence[Event]]:
@@ -177,7 +150,7 @@ def test_every_key_has_its_newest_state_despite_kills(
             for number in range(2 if store in REMOTE else 1)
         ]
         urls = [replica.url for replica in replicas]
-        backfill, stream = Sender(urls, arrow=True), Sender(urls[::-1], arrow=False)
+        backfill, stream = Sender(urls), Sender(urls[::-1])
         with ThreadPoolExecutor(2) as pool:
             running = [
                 pool.submit(backfill.send, batches(dice.sample(sent, len(sent)), 2000)),

@@ -152,7 +152,7 @@ def as_naive(outcome: Outcome) -> NaiveOutcome:
 
 
 class Machine(RuleBasedStateMachine):
-    """Sends random batches to a table and to the naive table, and compares the outcomes."""
+    """Sends random batches to a table in memory and to the naive table, and compares the outcomes."""
 
     clock_error_ms = 0
     """The maximum difference between the test's clock and that of the store."""
@@ -244,10 +244,6 @@ class Machine(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
 
-class MemoryMachine(Machine):
-    """The memory store."""
-
-
 class RocksdbMachine(Machine):
     """RocksDB, which is sometimes closed and reopened."""
 
@@ -263,7 +259,7 @@ class RocksdbMachine(Machine):
         self.table = Table(self.run(self.backend.store(self.spec)))
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(MemoryMachine, 20), (RocksdbMachine, 7)])
+@pytest.mark.parametrize(("machine", "examples"), [(Machine, 20), (RocksdbMachine, 7)])
 def test_a_store_equals_the_naive_table(machine: type[Machine], examples: int, full: bool) -> None:
     check(machine, 3 * examples if full else examples, steps=30)
 

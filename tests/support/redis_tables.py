@@ -64,3 +64,16 @@ async def user(url: str, commands: str, keys: Sequence[str] = ("*",)) -> AsyncIt
             yield {"username": "u", "password": PASSWORD}
         finally:
             await tool.acl_deluser("u")
+
+
+@asynccontextmanager
+async def configured(url: str, **configuration: str) -> AsyncIterator[Any]:
+    async with Redis.from_url(url) as client:
+        before = {setting: (await client.config_get(setting))[setting] for setting in configuration}
+        for setting, given in configuration.items():
+            await client.config_set(setting, given)
+        try:
+            yield client
+        finally:
+            for setting, earlier in before.items():
+                await client.config_set(setting, earlier or "")

@@ -30,14 +30,6 @@ async def dynamodb_client(aws_credentials: None, dynamodb_url: str) -> AsyncIter
     await client.close()
 
 
-@pytest.fixture(scope="session")
-async def dynalite_client(aws_credentials: None, dynalite_url: str) -> AsyncIterator[Client]:
-    """A client of dynalite."""
-    client = Client(settings(dynalite_url))
-    yield client
-    await client.close()
-
-
 @pytest.fixture
 async def tool(redis_url: str) -> AsyncIterator[Any]:
     """Another tool that works with the same Redis."""

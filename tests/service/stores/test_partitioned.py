@@ -14,7 +14,7 @@ import pytest
 from contract import Basics, Preconditions, Scans, StoreContract, Time, one, put, update, value
 from support.scripted import Scripted
 from tableside.core.backend import Backend
-from tableside.core.budget import NO_DEADLINE, NOT_READ, Budget
+from tableside.core.budget import Budget
 from tableside.core.errors import (
     DeadlineExceeded,
     PreconditionFailed,
@@ -23,9 +23,8 @@ from tableside.core.errors import (
     Unsupported,
 )
 from tableside.core.keys import KeyField, KeySchema
-from tableside.core.operations import Delete, Get, Operation, Outcome, PartitionOutcome, Write, Written
+from tableside.core.operations import Delete, Get, Outcome, PartitionOutcome, Write, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores import partitioned
 from tableside.stores.memory import MemoryBackend, MemoryStore
 from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore, combine_outcomes
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
@@ -63,10 +62,8 @@ class UnavailableBackend(MemoryBackend):
         super().__init__()
         self.awake = awake
         self.answers = answers
-        self.opened = 0
 
     async def store(self, spec: TableSpec) -> MemoryStore:
-        self.opened += 1
         if not self.answers:
             await asyncio.sleep(math.inf)
         if not self.awake:
@@ -98,35 +95,6 @@ def parts(outcome: Outcome) -> dict[int, Any]:
     return {part.partition: part.outcome for part in outcome.partitions}
 
 
-# Where operations go
-
-
-class OneAtATime:
-    """A store that attempts only the first operation of each call."""
-
-    def __init__(self, inner: Store) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
-        return [*await self._inner.apply(operations[:1], budget), *[NOT_READ] * (len(operations) - 1)]
-
-
-async def test_writes_that_a_partition_has_not_attempted_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitioned, "RETURNED_BYTES_MAX", len('{"n":1}'))
-    store, backends = await three()
-    slow = store.with_policies([OneAtATime(part) for part in store.partitions])
-    keys = ("a", "b", "c")
-    writes = [update(key, {"$inc": {"n": 1}}, {"n": 0}, partitions=EVERY, returning=True) for key in keys]
-    outcomes = await slow.apply(writes)
-    assert [await values_in(backends, key) for key in keys] == [[{"n": 1}] * 3] * 3
-    returned = [[part.value for part in parts(outcome).values()] for outcome in outcomes]
-    assert returned == [[b'{"n":1}'] * 3, [b'{"n":1}'] * 3, [None] * 3]
-    assert NOT_READ in await slow.apply([Get(key, partitions=(0,)) for key in keys])
-
-
 # Outcomes
 
 
@@ -135,8 +103,6 @@ async def test_writes_that_a_partition_has_not_attempted_are_sent_again(monkeypa
     [
         ([StoreUnavailable("x"), StoreUnavailable("y", retry_after_s=7)], True, "no", 7),
         ([StoreUnavailable("x"), PreconditionFailed("y")], False, "no", None),
-        ([Written("e"), StoreUnavailable("y")], True, "unknown", 1),
-        ([StoreUnavailable("x", applied="unknown"), StoreUnavailable("y")], True, "unknown", 1),
         ([Written("e", replayed=True), DeadlineExceeded("y")], True, "unknown", None),
     ],
     ids=repr,
@@ -210,14 +176,6 @@ async def test_a_page_ends_before_an_unavailable_partition_and_the_next_one_fail
     assert (rest.records, rest.position) == ([], None)
 
 
-async def test_a_split_of_another_partition_than_the_scan_names_is_empty() -> None:
-    store, _ = await three()
-    await one(store, put("a", {}, partitions=EVERY))
-    first, *_ = await store.splits(3)
-    assert (await store.scan(Scan(10, split=first, partitions=(1,)))).records == []
-    assert len((await store.scan(Scan(10, split=first, partitions=(0, 1)))).records) == 1
-
-
 # Opening
 
 
@@ -270,12 +228,3 @@ async def test_it_is_reachable_if_all_partitions_are_and_names_others() -> None:
         await backend.ping()
     sleeping.awake = True
     await backend.ping()
-
-
-async def test_its_tables_are_those_of_reachable_partitions() -> None:
-    one_, other, sleeping = MemoryBackend(), MemoryBackend(), UnavailableBackend()
-    await one_.store(TableSpec("x"))
-    await other.store(TableSpec("y"))
-    assert await composed(one_, other, sleeping).tables() == ["x", "y"]
-    with pytest.raises(StoreUnavailable):
-        await composed(sleeping).tables()

@@ -5,7 +5,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ from contract import (
     value,
     written,
 )
+from contract.foreign import ForeignRecords
 from contract.opening import Opens
-from support.postgres_tables import database, new_name, settings
+from support.postgres_tables import database, new_name, role, settings
 from tableside.core import values
 from tableside.core.errors import (
     InvalidOperation,
@@ -39,12 +40,11 @@ from tableside.core.errors import (
     StoreUnavailable,
     TableError,
     TableNotFound,
-    TooLarge,
     Unsupported,
 )
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
-from tableside.core.store import Scan, Store, TableSpec
+from tableside.core.store import Store, TableSpec
 from tableside.stores.postgres import reads
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
@@ -152,34 +152,20 @@ async def test_a_write_waits_for_the_transaction_of_another_tool(
     assert same([await value(store, "a"), await value(store, "b")], [{"n": 11}, {"n": 11}])
 
 
-@pytest.mark.parametrize(
-    "junk",
-    ["[1]", "7", "null", '"x"', '{"_ts": 1}', '{"": 1}', '{"a": 1e400}', "{}".join(['{"a":' * 30, "}" * 30])],
-)
-async def test_a_row_with_an_invalid_value_is_unreadable_and_can_be_replaced(
-    backend: PostgresBackend, direct: asyncpg.Connection, junk: str
-) -> None:
-    name = new_name()
-    store = await backend.store(spec(name))
-    insert = f"INSERT INTO {quoted(name)} (key, value) VALUES ('a', $1::text::jsonb), ('c', '{{}}')"
-    await direct.execute(insert, junk)
-    outcomes = await store.apply(
-        [Get("a"), Get("b"), Get("c"), update("a", {"n": 1}, {}), put("a", {}, if_absent=True)]
-    )
-    assert refused(outcomes[0], RecordUnreadable)
-    assert outcomes[1] is None
-    assert isinstance(outcomes[2], Record)
-    assert refused(outcomes[3], RecordUnreadable)
-    assert refused(outcomes[4], RecordUnreadable)
-    with pytest.raises(RecordUnreadable, match="the scan cannot continue at the key `a`: "):
-        await store.scan(Scan(10))
-    await written(store, put("a", {"n": 1}, token=Token("v", 1)))
-    assert same(await value(store, "a"), {"n": 1})
-    await direct.execute(f"UPDATE {quoted(name)} SET value = $1::text::jsonb WHERE key = 'a'", junk)
-    assert (await written(store, put("a", {"n": 2}, token=Token("v", 1)))).replayed
-    assert not (await written(store, Delete("a", token=Token("w", 1)))).replayed
-    assert (await written(store, put("a", {"n": 2}, token=Token("v", 1)))).replayed
-    assert await scanned(store) == ["c"]
+class TestForeignRecords(ForeignRecords):
+    valid = '{ "n": 1.0, "s": "x" }'
+    invalid = ("[1]", "null", '{"_ts": 1}', '{"": 1}', '{"a": 1e400}', "{}".join(['{"a":' * 30, "}" * 30]))
+
+    @pytest.fixture(autouse=True)
+    def _server(self, backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+        self.backend, self.direct = backend, direct
+
+    @asynccontextmanager
+    async def containing(self, records: Mapping[str, Any]) -> AsyncIterator[Store]:
+        store = await self.backend.store(spec(name := new_name()))
+        insert = f"INSERT INTO {quoted(name)} (key, value) VALUES ($1, $2::text::jsonb)"
+        await self.direct.executemany(insert, records.items())
+        yield store
 
 
 @pytest.mark.parametrize("key", ["", "k" * 1025])
@@ -206,10 +192,10 @@ async def test_concurrent_replicas_create_one_table(postgres_dsn: str) -> None:
 
 
 async def test_names_are_any_but_too_long(backend: PostgresBackend) -> None:
-    for name in ("a.b", "A-b", 'q"uote', "select", "x" * 63):
-        store = await backend.store(spec(name))
-        await written(store, put("a", {"name": name}))
-    for name in ("a.b", "A-b", 'q"uote', "select", "x" * 63):
+    names = ("a.b", "A-b", 'q"uote', "select", "x" * 63)
+    for name in names:
+        await written(await backend.store(spec(name)), put("a", {"name": name}))
+    for name in names:
         assert same(await value(await backend.store(spec(name, create=False)), "a"), {"name": name})
     with pytest.raises(Unsupported, match="63 bytes"):
         await backend.store(spec("x" * 64))
@@ -231,53 +217,16 @@ async def test_a_table_in_a_separate_schema(postgres_dsn: str, direct: asyncpg.C
             await backend.store(spec("mine"))
 
 
-async def test_a_natively_partitioned_table_stores_records(
-    backend: PostgresBackend, direct: asyncpg.Connection
-) -> None:
-    name = new_name()
-    await direct.execute(
-        f'CREATE TABLE {quoted(name)} (key text COLLATE "C" PRIMARY KEY, value jsonb, _ts_expires bigint, '
-        f"_ts_writers jsonb) PARTITION BY HASH (key)"
-    )
-    for part in range(2):
-        bounds = f"FOR VALUES WITH (MODULUS 2, REMAINDER {part})"
-        await direct.execute(f"CREATE TABLE {quoted(f'{name}.{part}')} PARTITION OF {quoted(name)} {bounds}")
-    store = await backend.store(spec(name))
-    writes = [put(f"{index}", {"n": 0}) for index in range(10)]
-    await store.apply(writes)
-    first = await written(store, update("5", {"$inc": {"n": 1}}, token=Token("w", 1)))
-    assert first.etag == await etag(store, "5")
-    await asyncio.gather(*(one(store, update("n", {"$inc": {"n": 1}}, {"n": 0})) for _ in range(20)))
-    assert same(await value(store, "n"), {"n": 20})
-    assert len(await scanned(store)) == 11
-
-
-async def test_a_key_too_long_for_the_index_is_refused_alone(backend: PostgresBackend) -> None:
-    fields = tuple(KeyField(name, "string") for name in "abc")
-    store = await backend.store(spec(new_name(), key=KeySchema(fields), key_given=True))
-    random_text = "".join(chr(0x4E00 + number) for number in random.Random(2).sample(range(20_000), 340))
-    long = (random_text, random_text[::-1], random_text[1:])
-    outcomes = await store.apply([put(("a", "b", "c")), put(long), put(("d", "e", "f"))])
-    assert isinstance(outcomes[0], Written)
-    assert isinstance(outcomes[1], TooLarge)
-    assert isinstance(outcomes[2], Written)
-
-
-async def test_operations_without_permission_are_unsupported(
-    backend: PostgresBackend, direct: asyncpg.Connection, postgres_dsn: str
-) -> None:
+async def test_operations_without_permission_are_unsupported(backend: PostgresBackend, postgres_dsn: str) -> None:
     name = new_name()
     await written(await backend.store(spec(name)), put("a", {"n": 1}))
-    await direct.execute("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN")
-    await direct.execute(f"GRANT SELECT ON {quoted(name)} TO reader")
-    async with database(postgres_dsn.replace("postgres@", "reader@")) as reading:
+    async with role(postgres_dsn, f"SELECT ON {quoted(name)}") as reader_dsn, database(reader_dsn) as reading:
         store = await reading.store(spec(name))
         assert same(await value(store, "a"), {"n": 1})
         for operation in (put("a"), update("a", {"n": 1}), Delete("a")):
             assert refused(await one(store, operation), Unsupported)
         with pytest.raises(Unsupported):
             await reading.store(spec(new_name()))
-    await direct.execute(f"REVOKE ALL ON {quoted(name)} FROM reader; DROP ROLE reader")
 
 
 async def test_a_dropped_table_is_not_found(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
@@ -356,21 +305,6 @@ async def test_a_row_that_is_changed_after_it_was_read_is_decided_again(
     monkeypatch.setattr(reads.RecordReader, "find", and_change)
     await store.apply([update("a", {"$inc": {"n": 1}}), Delete("b", if_match=("*",)), update("c", {"$inc": {"n": 1}})])
     assert [await value(store, "a"), await one(store, Get("b")), await value(store, "c")] == [{"n": 11}, None, {"n": 2}]
-
-
-async def test_a_trigger_that_leaves_a_record_unchanged_rejects_its_put(
-    backend: PostgresBackend, direct: asyncpg.Connection
-) -> None:
-    store = await backend.store(spec(name := new_name()))
-    await store.apply([put("a", {"n": 1}), put("b", {"n": 1})])
-    await direct.execute(
-        f"CREATE OR REPLACE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$; "
-        f"CREATE TRIGGER keep BEFORE UPDATE ON {quoted(name)} FOR EACH ROW WHEN (old.key = 'a') EXECUTE FUNCTION keep()"
-    )
-    kept, changed = await store.apply([put("a", {"n": 2}), put("b", {"n": 2})])
-    assert refused(kept, InvalidOperation)
-    assert isinstance(changed, Written)
-    assert (await value(store, "a"), await value(store, "b")) == ({"n": 1}, {"n": 2})
 
 
 SOAK_S = float(os.environ.get("TABLESIDE_SOAK_S", "8"))

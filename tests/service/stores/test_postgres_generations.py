@@ -7,11 +7,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from contract import COMPOSITE, INTEGERS, STRINGS, put, record, scanned, value, written
+from contract import COMPOSITE, INTEGERS, STRINGS, put, scanned, value
 from support.postgres_tables import database, new_name, role
 from tableside.core import values
 from tableside.core.batch import Batch
-from tableside.core.errors import InvalidOperation, TableNotFound, Unsupported
+from tableside.core.errors import InvalidOperation
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Get, Key, Record, Written
 from tableside.core.store import TableSpec
@@ -51,21 +51,6 @@ async def test_a_table_of_another_role_is_emptied(postgres_dsn: str, direct: asy
         await store.apply([put("a"), put("b")])
         await store.drop()
         assert await direct.fetchval(f"SELECT count(*) FROM {quoted(name)}") == 0
-
-
-async def test_a_role_that_may_create_no_table_gets_an_error(postgres_dsn: str, direct: asyncpg.Connection) -> None:
-    name = new_name()
-    async with role(postgres_dsn) as dsn, database(dsn) as backend:
-        with pytest.raises(Unsupported, match="denies permission"):
-            await backend.store(spec(name, generation=8))
-    assert not await exists(direct, f"{name}_ts_8")
-
-
-async def test_a_generation_with_a_long_name_is_refused(backend: PostgresBackend) -> None:
-    with pytest.raises(Unsupported, match="at most 63 bytes"):
-        await backend.store(spec("x" * 58, generation=10))
-    with pytest.raises(TableNotFound):
-        await backend.store(spec("x" * 58, generation=9, create=False))
 
 
 async def test_a_dropped_table_is_no_longer_swept(postgres_dsn: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -113,12 +98,3 @@ async def test_a_record_that_cannot_be_loaded_fails_alone(backend: PostgresBacke
     assert isinstance(first, Written)
     assert isinstance(third, Written)
     assert first.expires_ms - third.expires_ms == pytest.approx(595_000, abs=60_000)
-
-
-async def test_a_loaded_record_expires_and_has_an_etag(backend: PostgresBackend) -> None:
-    store = await backend.store(spec(new_name(), generation=2, loading=True, ttl_s=600))
-    [loaded] = await store.apply(Batch.of([put("a", {"n": 1})]))
-    assert isinstance(loaded, Written)
-    assert loaded.etag is not None
-    assert (await record(store, "a")).expires_ms == loaded.expires_ms > 0
-    await written(store, put("a", {"n": 2}, if_match=(loaded.etag,)))

@@ -106,24 +106,6 @@ async def test_a_pooler_in_statement_mode_is_refused(tmp_path: Path, postgres_ds
                 await backend.store(TableSpec("t", create=True, stored_as=new_name()))
 
 
-@pytest.mark.parametrize(
-    ("settings", "rest", "expected"),
-    [
-        ({"auth_type": "scram-sha-256"}, "/postgres", "the user or the password"),
-        ({}, "/absent", "the database of the DSN does not exist"),
-        ({}, "/postgres?work_mem=4MB", "a parameter of the DSN"),
-    ],
-)
-async def test_a_login_that_a_pooler_refuses_is_explained(
-    tmp_path: Path, postgres_dsn: str, settings: dict[str, str], rest: str, expected: str
-) -> None:
-    with pgbouncer(tmp_path, postgres_dsn, settings=settings) as dsn:
-        login = dsn.replace("postgres@", "postgres:wrong@").removesuffix("/postgres")
-        async with database(login + rest) as backend:
-            with pytest.raises(StoreMisconfigured, match=expected):
-                await backend.ping()
-
-
 async def test_a_pooler_without_a_server_is_unavailable(tmp_path: Path) -> None:
     with pgbouncer(tmp_path, "postgresql://127.0.0.1:1/db", settings={"query_wait_timeout": "1"}) as dsn:
         async with database(dsn) as backend:

@@ -1,22 +1,22 @@
 """Every type of PostgreSQL's documentation in a table of columns: read, put back, left unchanged, and written."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import asyncpg
 import pytest
 
-from contract import etag, one, put, refused, same, update, value, written
+from contract import one, put, refused, same, update, value, written
+from service.stores.test_postgres_columns import COLUMNS
 from support.postgres_tables import database, new_name, psql
 from tableside.core import values
 from tableside.core.errors import InvalidOperation, RecordUnreadable
-from tableside.core.operations import Delete, Get, Operation, Token
+from tableside.core.operations import Delete, Get, Operation
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.postgres.backend import PostgresTableOptions
+from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
-
-COLUMNS = PostgresTableOptions(layout="columns")
 
 TYPES = """
 CREATE EXTENSION IF NOT EXISTS hstore; CREATE EXTENSION IF NOT EXISTS citext;
@@ -82,14 +82,14 @@ REFUSED = [
 """Types whose members can only be written unchanged."""
 
 
+@dataclass
 class Table:
     """A table with an integer `n` and some columns `c0`, `c1`, …, and a direct connection."""
 
-    def __init__(self, store: Store, direct: asyncpg.Connection, name: str, count: int) -> None:
-        self.store = store
-        self.direct = direct
-        self.name = name
-        self.columns = [f"c{index}" for index in range(count)]
+    store: Store
+    direct: asyncpg.Connection
+    name: str
+    columns: list[str]
 
     async def contents(self, key: str) -> dict[str, str | None]:
         """Return what PostgreSQL prints for each column."""
@@ -99,21 +99,22 @@ class Table:
         return dict(row)
 
 
+@dataclass
 class Tables:
     """Makes tables, and opens their stores."""
 
-    def __init__(self, backend: Any, direct: asyncpg.Connection, *, create: bool) -> None:
-        self.backend = backend
-        self.direct = direct
-        self.create = create
+    backend: PostgresBackend
+    direct: asyncpg.Connection
+    create: bool
 
     async def make(self, *types: str) -> Table:
-        name, columns = new_name(), "".join(f", c{index} {kind}" for index, kind in enumerate(types))
+        name, columns = new_name(), {f"c{index}": kind for index, kind in enumerate(types)}
+        defined = "".join(f", {column} {kind}" for column, kind in columns.items())
         await self.direct.execute(
-            f"CREATE TABLE {quoted(name)} (id text PRIMARY KEY, n integer, _ts_own text{columns})"
+            f"CREATE TABLE {quoted(name)} (id text PRIMARY KEY, n integer, _ts_own text{defined})"
         )
         spec = TableSpec("t", stored_as=name, create=self.create, options=COLUMNS)
-        return Table(await self.backend.store(spec), self.direct, quoted(name), len(types))
+        return Table(await self.backend.store(spec), self.direct, quoted(name), [*columns])
 
     async def filled(self, cases: list[tuple[str, Any]]) -> Table:
         """Make a table with a column for each case, and insert the record `x` with their literals."""
@@ -136,7 +137,7 @@ async def reason(store: Store, operation: Operation) -> str:
 async def tables(request: pytest.FixtureRequest, postgres_dsn: str) -> AsyncIterator[Tables]:
     async with psql(postgres_dsn) as direct, database(postgres_dsn + "?options=-cbytea_output%3Descape") as backend:
         await direct.execute(TYPES)
-        yield Tables(backend, direct, create=request.param)
+        yield Tables(backend, direct, request.param)
 
 
 async def test_every_type_stays_as_it_is_if_its_member_is_put_back_or_another_changes(tables: Tables) -> None:
@@ -213,62 +214,28 @@ async def test_increments_of_a_decimal_text_are_rejected(tables: Tables) -> None
 
 REJECTED: list[tuple[str, Any, str]] = [
     ("numeric(6,2)", "12.345", "more than 2 digits after the decimal point"),
-    ("numeric(6,2)", "99999", "SQLSTATE 22003"),
     ("numeric(6,2)", "1,5", "a number or its decimal text"),
-    ("numeric(6,2)", " 1", "a number or its decimal text"),
-    ("price[]", ["0.1234567890123456789"], "more than 18 digits after the decimal point"),
     ("double precision", "1.5", "a number"),
     ("timestamp", "2026-11-20T12:34:56.000000Z", "no zone, so omit the zone of the member (in Spark, cast it to"),
-    ("timestamp", "2026-11-20 12:34:56+02", "no zone, so omit the zone"),
     ("time", "12:34:56Z", "no zone, so omit the zone"),
     ("timestamptz", "2026-11-20T12:34:56", "needs a zone, such as Z"),
-    ("timestamptz[]", ["2026-11-20T12:34:56"], "needs a zone, such as Z"),
-    ("timetz", "12:34:56", "needs a zone, such as Z"),
     ("date", "2026-11-20T00:00:00.000000Z", "a string such as 2026-11-20"),
-    ("date", 20261120, "a string such as 2026-11-20"),
     ("timestamp(3)", "2026-11-20T12:34:56.123456", "more than 3 digits of a second"),
-    ("time(0)[]", ["12:34:56.5"], "more than 0 digits of a second"),
     ("interval", "PT0.1234567S", "more than 6 digits of a second"),
-    ("interval second(0)", "PT3.5S", "more than 0 digits of a second"),
-    ("timestamptz", "+10000-01-01T04:59:59.000000Z", "a string such as 2026-11-20T12:34:56.789Z"),
     ("timestamptz", "10000-01-01T04:59:59Z", "a string such as 2026-11-20T12:34:56.789Z"),
-    ("timestamptz", "0000-12-31T23:00:00Z", "a string such as 2026-11-20T12:34:56.789Z"),
-    ("timestamp", "-0044-03-15T12:00:00", "a string such as 2026-11-20T12:34:56.789"),
     ("timestamp", "0044-03-15 12:00:00 BC", "a string such as 2026-11-20T12:34:56.789"),
     ("date", "10000-01-01", "a string such as 2026-11-20"),
-    ("varchar(3)[]", ["abc "], "more than 3 characters"),
-    ("codes", "abcd", "more than 3 characters"),
     ('"char"', "ab", "more bytes than 1"),
-    ("name", "ü" * 32, "more bytes than 63"),
-    ("bits", "10110", "SQLSTATE 22026"),
-    ("bit(3)", "10110", "SQLSTATE 22026"),
-    ("bit varying(3)", "10110", "SQLSTATE 22001"),
     ("hstore", {"a": 1}, "an object of strings and nulls"),
-    ("hstore", "a", "an object of strings and nulls"),
-    ("smallint[]", [32768], "an integer in its range"),
     ("pair", {"a": 1}, "a string in PostgreSQL's text format"),
-    ("inet", "10.0.0.300", "SQLSTATE 22P02"),
-    ("xml", "<a>", "SQLSTATE 2200N"),
-    ("ltree", "a..b", "SQLSTATE 42601"),
     ("smallint", 32768, "an integer in its range"),
-    ("smallint", "1", "an integer in its range"),
-    ("smallint", 1.5, "an integer in its range"),
-    ("smallint", True, "an integer in its range"),
     ("boolean", "true", "a boolean"),
-    ("text", 1, "a string in PostgreSQL's text format"),
     ("varchar(3)", "abcd", "more than 3 characters"),
-    ("char(4)", "abcd ", "more than 4 characters"),
     ("real", 1e300, "SQLSTATE 22003"),
     ("date", "today", "a string such as 2026-11-20"),
-    ("date", "2026-02-30", "SQLSTATE 22008"),
-    ("timestamp", "2026-11-20 25:00:00", "SQLSTATE 22008"),
-    ("interval", "long", "SQLSTATE 22007"),
     ("uuid", "x", "SQLSTATE 22P02"),
     ("bytea", "%", "a string in base64"),
-    ("mood2", "bad", "SQLSTATE 22P02"),
     ("integer[]", 1, "an array"),
-    ("text[]", [1], "a string in PostgreSQL's text format"),
-    ("integer[]", [[1], [2, 3]], "SQLSTATE 22P02"),
 ]
 """Types, members that they cannot store, and the reasons."""
 
@@ -293,15 +260,6 @@ async def test_a_member_without_a_column_and_a_column_without_its_member_are_nam
     assert "'ones_check'" in await reason(table.store, put("x", {"c0": 0}))
 
 
-async def test_operators_change_numbers_and_arrays(tables: Tables) -> None:
-    table = await tables.make("integer[]", "text")
-    await written(table.store, put("x", {"n": 1, "c0": [1, None], "c1": "a"}))
-    changed = await written(table.store, update("x", {"$inc": {"n": 1}, "$push": {"c0": 9}, "$unset": ["c1"]}))
-    assert await table.contents("x") == {"c0": "{1,NULL,9}", "c1": None}
-    assert same(await value(table.store, "x"), {"n": 2, "c0": [1, None, 9]})
-    assert await etag(table.store, "x") == changed.etag
-
-
 async def test_numbers_are_rounded_as_the_column_does(tables: Tables) -> None:
     table = await tables.make("numeric(6,2)", "real", "numeric")
     made = await written(table.store, put("x", {"c0": 0.1 + 0.2, "c1": 0.1, "c2": 0.1}, returning=True))
@@ -315,16 +273,6 @@ async def test_values_without_json_form_are_unreadable(tables: Tables) -> None:
         assert refused(await one(table.store, operation), RecordUnreadable)
     with pytest.raises(RecordUnreadable):
         await table.store.scan(Scan(10))
-
-
-async def test_infinite_times_sort_before_and_after_others(tables: Tables) -> None:
-    table = await tables.make("timestamptz", "timestamptz")
-    await written(table.store, put("x", {"c0": "infinity", "c1": "-infinity"}))
-    time = "2026-11-20T12:00:00.000000Z"
-    await written(table.store, update("x", {"$max": {"c0": time}, "$min": {"c1": time}}))
-    assert await table.contents("x") == {"c0": "infinity", "c1": "-infinity"}
-    await written(table.store, update("x", {"$min": {"c0": time}, "$max": {"c1": time}}))
-    assert await table.contents("x") == dict.fromkeys(("c0", "c1"), "2026-11-20 12:00:00+00")
 
 
 @pytest.mark.parametrize(
@@ -344,12 +292,3 @@ async def test_a_key_that_its_column_would_store_as_another_is_rejected(
             assert (await reason(store, operation)).startswith("column 'id' of type ")
         assert await one(store, Get(key)) is None
     assert [tuple(row) for row in await tables.direct.fetch(f"SELECT * FROM {quoted(name)}")] == [(keys[0], 1)]
-
-
-async def test_a_token_does_not_change_how_members_are_compared(tables: Tables) -> None:
-    if not tables.create:
-        pytest.skip("tokens need a side table")
-    table = await tables.filled([("pair", "(1, 'x', 1)"), ("integer GENERATED ALWAYS AS IDENTITY", None)])
-    found = await value(table.store, "x")
-    await written(table.store, put("x", {**found, "n": 7}, token=Token("w", 1)))
-    assert await value(table.store, "x") == {**found, "n": 7}

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from redis.asyncio import Redis
 from contract import (
     COMPOSITE,
     INTEGERS,
-    STRINGS,
     StoreContract,
     Time,
     etag,
@@ -24,32 +23,32 @@ from contract import (
     record,
     refused,
     scanned,
+    text,
     update,
     value,
     written,
 )
+from contract.foreign import ForeignRecords
+from contract.opening import Opens
 from contract.ordered_writes import KEPT_FOR_S, MEMORY_S
-from servers.process import free_port
+from servers.process import HOST, free_port
 from servers.redis import redis
-from support.redis_tables import connected, own, redis_key, table, user
+from support.certificates import Authority
+from support.redis_tables import configured, connected, own, redis_key, table, user
 from tableside.core.errors import (
-    InvalidOperation,
-    MalformedRequest,
     RecordUnreadable,
-    StoreUnavailable,
     TableError,
-    Throttled,
     Unsupported,
 )
-from tableside.core.operations import Delete, Get, Operation, Record, Token, Written
+from tableside.core.operations import Delete, Get, Key, Operation, Token, Written
 from tableside.core.store import Scan, Store, TableSpec, now_ms
-from tableside.stores.redis.keys import KeyNames, side_key
+from tableside.stores.redis.keys import side_key
 from tableside.stores.redis.settings import RedisSettings, RedisTableOptions
 
 pytestmark = pytest.mark.server
 
 
-class TestRedis(StoreContract):
+class OnRedis(Opens):
     clock_can_be_set = False
     splits_have_several_parts = False
 
@@ -61,23 +60,14 @@ class TestRedis(StoreContract):
         return table(self.url, spec)
 
 
+class TestRedis(OnRedis, StoreContract):
+    """The complete contract."""
+
+
 @pytest.fixture
 async def store(redis_url: str) -> AsyncIterator[Any]:
     async with table(redis_url) as opened:
         yield opened
-
-
-@asynccontextmanager
-async def configured(url: str, **configuration: str) -> AsyncIterator[Any]:
-    async with Redis.from_url(url) as client:
-        before = {setting: (await client.config_get(setting))[setting] for setting in configuration}
-        for setting, given in configuration.items():
-            await client.config_set(setting, given)
-        try:
-            yield client
-        finally:
-            for setting, earlier in before.items():
-                await client.config_set(setting, earlier or "")
 
 
 @pytest.mark.parametrize("what", KEPT_FOR_S)
@@ -105,18 +95,6 @@ async def test_a_record_is_a_string_of_json_under_a_documented_name(redis_url: s
         assert await tool.exists("named:a%3Ab%25:-5") == 0
 
 
-async def test_a_record_of_another_tool_is_read_and_written(store: Any, tool: Any) -> None:
-    await tool.set(redis_key(store, "a"), '{ "n" : 1.0, "s": "x" }\n')
-    assert (await record(store, "a")).value == b'{"n":1,"s":"x"}'
-    version = await etag(store, "a")
-    assert version == await etag(store, "a")
-    assert version == (await store.apply([Get("a"), *(Get(f"{index}") for index in range(30))]))[0].etag
-    await written(store, update("a", {"$inc": {"n": 1}}, if_match=(version,)))
-    assert await value(store, "a") == {"n": 2, "s": "x"}
-    assert json.loads(await tool.get(redis_key(store, "a"))) == {"n": 2, "s": "x"}
-    assert await etag(store, "a") != version
-
-
 async def test_a_write_of_another_tool_in_between_is_detected(store: Any, tool: Any) -> None:
     version = (await written(store, put("a", {"n": 1}))).etag
     await tool.set(redis_key(store, "a"), '{"n":1}')
@@ -129,46 +107,25 @@ async def test_a_write_of_another_tool_in_between_is_detected(store: Any, tool: 
     assert 1000 <= (await value(store, "a"))["n"] <= 1020
 
 
-JUNK = [b"", b"junk", b"[1]", b'{"a":', b'{"_ts":1}', b"5", b"\xff\xfe", None]
-"""Texts that are no records. None is a key of another type."""
+HASH = object()
+"""A record that is not a string."""
 
 
-@pytest.mark.parametrize("junk", JUNK, ids=repr)
-async def test_an_invalid_record_is_unreadable_and_never_absent(store: Any, tool: Any, junk: bytes | None) -> None:
-    async def spoil() -> None:
-        await tool.delete(redis_key(store, "a"))
-        await (tool.hset(redis_key(store, "a"), "f", "v") if junk is None else tool.set(redis_key(store, "a"), junk))
+class TestForeignRecords(ForeignRecords):
+    valid = b'{ "n" : 1.0, "s": "x" }\n'
+    invalid = (b"", b"junk", b"[1]", b'{"a":', b'{"_ts":1}', b"\xff\xfe", HASH)
 
-    await spoil()
-    few: list[Operation] = [Get("a"), Get("b"), put("c", {"n": 1})]
-    many: list[Operation] = [Get("a"), *(Get(f"absent {index}") for index in range(50)), Get("c")]
-    for operations in (few, many):
-        outcomes = await store.apply(operations)
-        assert refused(outcomes[0], RecordUnreadable)
-        assert outcomes[1] is None
-        assert isinstance(outcomes[-1], Written | Record)
-    conditional: list[Operation] = [
-        update("a", {"n": 1}, {}),
-        update("a", {"n": 1}),
-        put("a", {}, if_absent=True),
-        put("a", {}, if_match=("x",)),
-        Delete("a", if_match=("*",)),
-        update("a", {}, {}, token=Token("w", 1)),
-    ]
-    for operation in conditional:
-        assert refused(await one(store, operation), RecordUnreadable)
-    with pytest.raises(RecordUnreadable, match="the scan cannot continue at the key `a`: "):
-        await store.scan(Scan(10))
-    repairs: list[Operation] = [
-        put("a", {"n": 1}),
-        put("a", {"n": 2}, token=Token("w", 1)),
-        Delete("a"),
-        Delete("a", None, Token("w", 2)),
-    ]
-    for repair in repairs:
-        await spoil()
-        await written(store, repair)
-        assert set(await scanned(store)) == ({"c"} if isinstance(repair, Delete) else {"c", "a"})
+    @pytest.fixture(autouse=True)
+    def _server(self, redis_url: str, tool: Any) -> None:
+        self.url, self.tool = redis_url, tool
+
+    @asynccontextmanager
+    async def containing(self, records: Mapping[str, Any]) -> AsyncIterator[Store]:
+        async with table(self.url) as store:
+            for key, text in records.items():
+                name = redis_key(store, key)
+                await (self.tool.hset(name, "f", "v") if text is HASH else self.tool.set(name, text))
+            yield store
 
 
 async def test_a_key_of_another_type_is_unreadable_among_many(own_redis_url: str) -> None:
@@ -275,40 +232,6 @@ async def test_concurrent_deletes_of_an_absent_record_remember_all_writers(redis
             assert [outcome.replayed for outcome in await asyncio.gather(*works)] == [replayed] * 8
 
 
-async def test_an_invalid_side_key_is_unreadable(store: Any, tool: Any) -> None:
-    await written(store, put("a", {"n": 1}))
-    for junk in ("junk", "{}", "[1, 2]", '[1, ["w", "x"]]'):
-        await tool.set(side_key(redis_key(store, "a")), junk)
-        assert refused(await one(store, update("a", {"n": 2}, token=Token("w", 1))), RecordUnreadable)
-    await tool.delete(side_key(redis_key(store, "a")))
-    await tool.hset(side_key(redis_key(store, "a")), "field", "value")
-    assert refused(await one(store, put("a", {"n": 3})), RecordUnreadable)
-    assert await value(store, "a") == {"n": 1}
-
-
-@pytest.mark.parametrize("kind", ["text", "hash"])
-async def test_a_record_that_another_tool_makes_unreadable_keeps_its_tokens(store: Any, tool: Any, kind: str) -> None:
-    async def spoil() -> None:
-        await tool.delete(redis_key(store, "a"))
-        await (
-            tool.set(redis_key(store, "a"), "[1]")
-            if kind == "text"
-            else tool.hset(redis_key(store, "a"), "field", "value")
-        )
-
-    for token in (Token("v", 9), Token("w", 5)):
-        await written(store, put("a", {"n": 1}, token=token))
-    await spoil()
-    for token in (Token("w", 5), Token("w", 4), Token("v", 9)):
-        assert (await written(store, put("a", {"n": 2}, token=token, returning=True))).replayed
-    assert refused(await one(store, Get("a")), RecordUnreadable)
-    for new in (put("a", {"n": 3}, token=Token("w", 6)), Delete("a", token=Token("w", 7))):
-        assert not (await written(store, new)).replayed
-        for known in (new.token, Token("v", 9)):
-            assert (await written(store, put("a", {"n": 4}, token=known))).replayed
-        await spoil()
-
-
 # Scans
 
 
@@ -336,16 +259,6 @@ async def test_pages_that_end_anywhere_have_every_record(store: Any, limit: int,
     assert [record for page in found for _, record in page.records] == await store.apply(list(map(Get, keys)))
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"x", b"{}", b"[1]", b'["99999"]', b'["0-5","x"]', b'["0-5","","",-1]'], ids=repr
-)
-async def test_invalid_positions_and_splits_are_rejected(store: Any, text: bytes) -> None:
-    with pytest.raises(MalformedRequest):
-        await store.scan(Scan(10, position=text))
-    with pytest.raises(MalformedRequest):
-        await store.scan(Scan(10, split=text))
-
-
 # Settings
 
 
@@ -364,20 +277,23 @@ def test_a_prefix_that_conflicts_with_side_keys_is_rejected(prefix: str) -> None
         RedisTableOptions(prefix=prefix)
 
 
-async def test_created_tables_are_listed(tmp_path: Path) -> None:
-    with redis(tmp_path) as url:
-        async with connected(url) as backend:
-            assert await backend.tables() == []
-            await backend.store(TableSpec("given"))
-            for table in ("b", "a", "b"):
-                await backend.store(TableSpec(table, create=True))
-        async with connected(url) as backend:
-            assert await backend.tables() == ["a", "b"]
+async def test_tables_over_tls(tmp_path: Path) -> None:
+    authority, port = Authority(tmp_path / "tls"), free_port()
+    signed = authority.sign("redis")
+    own = ["--tls-cert-file", str(signed.certificate), "--tls-key-file", str(signed.key), "--tls-auth-clients", "no"]
+    url = f"rediss://{HOST}:{port}/1?ssl_ca_certs={authority.certificate}"
+    with redis(tmp_path, arguments=["--tls-port", str(port), *own]):
+        async with table(url, connections_max=2) as store:
+            values = {f"{index}": {"text": "x" * (index * 50)} for index in range(1000)}
+            for _ in range(2):
+                await store.apply([put(key, value) for key, value in values.items()])
+                found = await store.apply([Get(key) for key in values])
+                assert [record.value for record in found] == [text(**value) for value in values.values()]
 
 
 async def test_tokens_are_unsupported_if_the_server_may_evict_keys(own_redis_url: str) -> None:
     async with configured(own_redis_url, **{"maxmemory-policy": "volatile-lru"}), table(own_redis_url) as store:
-        assert not store.capabilities.tokens
+        assert (store.capabilities.tokens, store.capabilities.generations) == (False, True)
         token = Token("w", 1)
         outcomes = await store.apply(
             [put("a", token=token), update("b", {}, {}, token=token), Delete("c", token=token), put("d"), Get("d")]
@@ -385,23 +301,8 @@ async def test_tokens_are_unsupported_if_the_server_may_evict_keys(own_redis_url
         assert all(refused(outcome, Unsupported) for outcome in outcomes[:3])
         assert isinstance(outcomes[3], Written)
         assert await scanned(store) == ["d"]
-
-
-@pytest.mark.parametrize(("policy", "possible"), [("volatile-lru", True), ("allkeys-lru", False)])
-async def test_a_server_that_evicts_any_key_has_no_generations(
-    own_redis_url: str, policy: str, *, possible: bool
-) -> None:
-    async with configured(own_redis_url, **{"maxmemory-policy": policy}), table(own_redis_url) as store:
-        assert store.capabilities.generations == possible
-
-
-async def test_a_single_server_is_rejected_as_a_cluster(redis_url: str, redis_cluster_urls: list[str]) -> None:
-    async with connected(redis_url, cluster=True) as backend:
-        with pytest.raises(InvalidOperation, match="cluster"):
-            await backend.store(TableSpec("t"))
-    async with connected(redis_cluster_urls[0]) as backend:
-        with pytest.raises(InvalidOperation, match="cluster"):
-            await backend.store(TableSpec("t"))
+    async with configured(own_redis_url, **{"maxmemory-policy": "allkeys-lru"}), table(own_redis_url) as store:
+        assert not store.capabilities.generations
 
 
 async def test_passwords_are_used_and_never_shown(own_redis_url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -416,27 +317,37 @@ async def test_passwords_are_used_and_never_shown(own_redis_url: str, caplog: py
             assert "geheim" not in repr(RedisSettings.model_validate(settings))
             async with table(**settings) as store:
                 await written(store, put("a"))
-        for wrong in (
-            {"url": own_redis_url},
-            {"url": f"redis://:anders@{bare}"},
-            {"url": own_redis_url, "password": "anders"},
-        ):
-            async with connected(**wrong) as backend:
-                with pytest.raises(StoreUnavailable, match="authentication") as refusal:
-                    await backend.ping()
-                assert "anders" not in refusal.value.detail
         async with Redis.from_url(f"redis://:geheim@{bare}") as client:
             await client.config_set("requirepass", "")
     assert "geheim" not in caplog.text
 
 
-def test_names_of_keys_are_distinct() -> None:
-    names = KeyNames("p:", COMPOSITE)
-    keys = [("a", 1), ("a:1", 1), ("a%3A1", 1), ("a%", -1), ("ü:%", 0)]
-    written_names = names.for_keys(keys)
-    assert len(set(written_names)) == len(keys)
-    assert [names.to_key(one_name.encode()) for one_name in written_names] == keys
-    assert KeyNames("p:", STRINGS).for_keys(["a:%b"]) == ["p:a:%b"]
+async def test_the_documented_permissions_are_sufficient(own_redis_url: str) -> None:
+    commands = (
+        "get mget set mset getrange setrange exists unlink pexpireat pexpiretime persist time eval evalsha "
+        "zadd zrem zscore zcard zrange scan info ping sadd smembers"
+    )
+    simple: Any = own(TableSpec("t", create=True))
+    composite: Any = own(TableSpec("visits", COMPOSITE), exclusive=True)
+    allowed = " ".join(f"+{command}" for command in commands.split())
+    places = [*(f"{spec.options.prefix}*" for spec in (simple, composite)), "_ts*"]
+    tables: list[tuple[TableSpec, list[Key]]] = [(simple, [*"abcde"]), (composite, [("u", day) for day in range(5)])]
+    async with user(own_redis_url, allowed, places) as settings, connected(own_redis_url, **settings) as backend:
+        for spec, keys in tables:
+            store, token = await backend.store(spec), Token("w", 1)
+            writes: list[Operation] = [
+                put(keys[0], {"n": 1}, ttl_s=100),
+                put(keys[1], {"n": 1}, token=token),
+                update(keys[2], {"n": 1}, {}, ttl_s=100, token=token),
+                Delete(keys[3]),
+                Delete(keys[4], token=token),
+            ]
+            for _ in range(2):
+                assert {type(outcome) for outcome in await store.apply(writes)} == {Written}
+            await store.apply([put(keys[1], {}), put(keys[2], {}), update(keys[0], {})])
+            assert {*await scanned(store)} == {*keys[:3]}
+        assert await scanned(store, partition="u") == keys[:3]
+        assert "t" in await backend.tables()
 
 
 # Responses of a server
@@ -447,58 +358,3 @@ async def test_scripts_are_loaded_again_after_a_flush(store: Any, tool: Any) -> 
         await tool.script_flush()
         assert not any(isinstance(outcome, TableError) for outcome in await store.apply(operations))
     assert await value(store, "a") == {"n": 2}
-
-
-async def test_a_server_without_memory_throttles_writes_and_still_reads_and_deletes(own_redis_url: str) -> None:
-    async with table(own_redis_url) as store:
-        await store.apply([put("a", {"n": 1}), put("d", token=Token("w", 1))])
-        async with configured(own_redis_url, maxmemory="1"):
-            for outcome in await store.apply([put("a", {}), update("b", {}, {}), put("c", token=Token("w", 1))]):
-                assert isinstance(outcome, Throttled)
-                assert (outcome.applied, outcome.retriable) == ("no", True)
-            assert await value(store, "a") == {"n": 1}
-            assert {type(outcome) for outcome in await store.apply([Delete("a"), Delete("d")])} == {Written}
-        assert await scanned(store) == []
-
-
-async def test_writes_to_a_read_only_replica_fail(own_redis_url: str) -> None:
-    async with table(own_redis_url) as store, Redis.from_url(own_redis_url) as client:
-        await written(store, put("a", {"n": 1}))
-        await client.config_set("repl-diskless-load", "disabled")
-        await client.replicaof("127.0.0.1", free_port())
-        try:
-            assert await value(store, "a") == {"n": 1}
-            for operation in (put("a", {"n": 2}), update("a", {"n": 2}), Delete("a"), Delete("a", token=Token("w", 1))):
-                outcome = await one(store, operation)
-                assert isinstance(outcome, StoreUnavailable), outcome
-                assert outcome.applied == "no"
-        finally:
-            await client.replicaof("NO", "ONE")
-        assert await value(store, "a") == {"n": 1}
-
-
-async def test_the_documented_permissions_are_sufficient(own_redis_url: str) -> None:
-    commands = "get mget set mset getrange setrange exists unlink pexpireat pexpiretime persist time eval evalsha"
-    allowed = " ".join(f"+{command}" for command in f"{commands} scan info ping sadd smembers".split())
-    spec: Any = own(TableSpec("t", create=True))
-    keys = [f"{spec.options.prefix}*", "_ts*"]
-    async with user(own_redis_url, allowed, keys) as settings, connected(own_redis_url, **settings) as backend:
-        store = await backend.store(spec)
-        assert "t" in await backend.tables()
-        every: list[Operation] = [
-            put("a", {"n": 1}, ttl_s=100),
-            put("b", {"n": 1}, token=Token("w", 1)),
-            update("c", {"n": 1}, {}, ttl_s=100, token=Token("w", 1)),
-            Delete("d"),
-            Delete("e", token=Token("w", 1)),
-        ]
-        for _ in range(2):
-            assert all(isinstance(outcome, Written) for outcome in await store.apply(every))
-        await store.apply([put("b", {}), put("c", {}), update("a", {})])
-        assert await store.apply([Get(f"{i}") for i in range(50)]) == [None] * 50
-        assert set(await scanned(store)) == {"a", "b", "c"}
-        forbidden = await backend.store(TableSpec("elsewhere"))
-        for operation in (Get("a"), put("a"), update("a", {}, {})):
-            outcome = await one(forbidden, operation)
-            assert isinstance(outcome, StoreUnavailable), outcome
-            assert outcome.applied == "no"

@@ -2,16 +2,13 @@
 
 import asyncio
 import contextlib
-import json
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import msgspec
 import pytest
-from redis.asyncio import Redis, RedisCluster
+from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from contract import (
@@ -37,11 +34,10 @@ from contract.opening import Opens
 from servers.redis import redis_cluster
 from support.redis_tables import connected, own, redis_key, table
 from tableside.core.budget import Budget
-from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable
+from tableside.core.errors import StoreUnavailable
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.redis.keys import slot_of
-from tableside.stores.redis.settings import RedisTableOptions
 
 pytestmark = pytest.mark.server
 
@@ -92,13 +88,6 @@ async def store(redis_cluster_urls: list[str]) -> AsyncIterator[Any]:
         yield opened
 
 
-@pytest.fixture
-async def tool(redis_cluster_urls: list[str]) -> AsyncIterator[Any]:
-    client = cast("Any", RedisCluster.from_url(redis_cluster_urls[0]))
-    yield client
-    await client.aclose()
-
-
 @asynccontextmanager
 async def own_cluster(directory: Path) -> AsyncIterator[tuple[list[str], list[Any]]]:
     """A cluster whose slots a test may move, and a client of each node."""
@@ -142,21 +131,6 @@ async def test_keys_with_a_hash_tag_are_preserved(store: Any) -> None:
         outcomes = await store.apply(increments)
         assert [outcome.replayed for outcome in outcomes if isinstance(outcome, Written)] == [replayed] * len(keys)
     assert set(await scanned(store)) == set(keys)
-
-
-async def test_records_of_other_types_and_tools(store: Any, tool: Any) -> None:
-    await tool.set(redis_key(store, "a"), '{"n": 1.0}')
-    await tool.hset(redis_key(store, "h"), "field", "value")
-    for many in (0, 50):
-        outcomes = await store.apply([Get("a"), Get("h"), *(Get(f"{index}") for index in range(many))])
-        assert outcomes[0].value == b'{"n":1}'
-        assert isinstance(outcomes[1], RecordUnreadable)
-    await store.apply([put("h", {"n": 2}), update("a", {"$inc": {"n": 1}})])
-    for key in ("a", "h"):
-        assert json.loads(await tool.get(redis_key(store, key)) or "") == {"n": 2}
-    await tool.pexpire(redis_key(store, "a"), 100_000)
-    found = await store.apply([Get("a"), *(Get(f"{index}") for index in range(50))])
-    assert found[0].expires_ms == await tool.pexpiretime(redis_key(store, "a"))
 
 
 async def test_a_slot_may_move_while_it_is_read_and_written(tmp_path: Path) -> None:
@@ -256,24 +230,6 @@ async def test_an_indexed_partition_loses_nothing_to_its_slot_that_moves(tmp_pat
         await writer
         assert await scanned(store, partition="u") == [("u", day) for day in written_days]
         assert store.capabilities.partition_scan is exclusive
-
-
-async def test_partitions_in_one_slot_are_indexed(redis_cluster_urls: list[str]) -> None:
-    async with connected(redis_cluster_urls[0], cluster=True) as backend:
-        keys = [("u", day) for day in range(30)]
-        tagged = msgspec.structs.replace(
-            TableSpec("t", COMPOSITE), options=RedisTableOptions(prefix=f"{{{uuid.uuid4().hex}}}:", exclusive=True)
-        )
-        store = await backend.store(tagged)
-        await store.apply([put(key) for key in keys])
-        assert await scanned(store, partition="u") == keys
-        assert store.capabilities.partition_scan
-        untagged = await backend.store(own(TableSpec("t", COMPOSITE)))
-        await untagged.apply([put(key) for key in keys])
-        assert set(await scanned(untagged, partition="u")) == set(keys)
-        assert not untagged.capabilities.partition_scan
-        with pytest.raises(InvalidOperation, match="hash_tag"):
-            await backend.store(own(TableSpec("t", COMPOSITE), exclusive=True))
 
 
 async def test_only_the_records_of_a_lost_node_are_unavailable(tmp_path: Path) -> None:

@@ -1,21 +1,20 @@
 """Redis applies updates of members, and puts with new tokens, in one round trip, with the same results as otherwise."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from contract import one, put, record, update, value, written
-from support.redis_tables import redis_key, table
+from contract import put, record, update, value, written
+from support.redis_tables import table
 from tableside.core import values
 from tableside.core.errors import InvalidOperation
 from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
 from tableside.core.store import Store, TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.connection import Node
-from tableside.stores.redis.keys import side_key
 
 pytestmark = pytest.mark.server
 
@@ -143,24 +142,4 @@ async def test_a_write_with_a_token_has_the_outcome_and_the_memory_of_the_genera
         again = [update("a", {"n": 9}, token=Token(*other)) for other in (*before, token, ("unknown", 0))]
         replays = [(await written(each, write)).replayed for write in again]
         found.append((described(outcome), replays, await value(each, "a")))
-    assert found[0] == found[1]
-
-
-WRITES: list[Callable[[Token], Operation]] = [
-    lambda token: update("a", {"$inc": {"n": 1}}, token=token),
-    lambda token: put("a", {"n": 2}, token=token),
-]
-
-
-@pytest.mark.parametrize("side", ["", "[1]", "[1,]", '[2,["w",1]]', '[1,["w",1],["v",2]', '[1, ["w",1]]', "[0"])
-@pytest.mark.parametrize("write", WRITES, ids=["update", "put"])
-async def test_a_side_key_of_another_tool_takes_the_general_path(
-    store: Any, tool: Any, side: str, write: Callable[[Token], Operation]
-) -> None:
-    found = []
-    for token in (Token("w", 7), Token('q"', 7)):
-        await written(store, put("a", {"n": 1}))
-        await tool.set(side_key(redis_key(store, "a")), side)
-        outcome = await one(store, write(token))
-        found.append((described(outcome), await value(store, "a")))
     assert found[0] == found[1]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
@@ -19,17 +18,11 @@ from servers.process import HOST
 from servers.redis import Watched, redis_sentinel
 from support.redis_tables import connected, redis_key, table
 from support.waiting import WAIT_MAX_S, eventually, until
-from tableside.catalog.backends import SharedLimiters
 from tableside.core.budget import Budget
 from tableside.core.errors import StoreMisconfigured, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Written
 from tableside.core.store import TableSpec
-from tableside.policies.metrics import PolicyMetrics
-from tableside.policies.rate_limit import Rate, RateLimit
-from tableside.settings.settings import StoreSettings
-from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.servers import ASK_INTERVAL_S
-from tableside.stores.redis.settings import RedisSettings
 
 pytestmark = pytest.mark.server
 
@@ -215,23 +208,3 @@ async def test_sentinels_and_redis_have_passwords_of_their_own(tmp_path: Path) -
             await written(store, put("a", {}))
         assert "`sentinel_password`" in (await rejection(watched.url, password="inner")).detail
         assert "`password`" in (await rejection(watched.url, sentinel_password="guard")).detail
-
-
-async def test_the_shared_limit_follows_the_primary(tmp_path: Path) -> None:
-    metrics = PolicyMetrics(CollectorRegistry())
-    with redis_sentinel(tmp_path) as watched:
-        settings = RedisSettings.model_validate({"url": watched.url})
-        limiters = SharedLimiters({"s": StoreSettings("redis", settings)})
-        limit = RateLimit(
-            MemoryStore(TableSpec("t")), read=Rate(1000), write=None, shared=limiters.limiter("s"), metrics=metrics
-        )
-        for primary in (watched.primary, watched.replica):
-            async with asyncio.timeout(WAIT_MAX_S), tool(primary) as server:
-                while not await server.keys("tableside-limits*"):
-                    await limit.apply([Get("a")], Budget(time.monotonic() + 1))
-                    await asyncio.sleep(0.05)
-            if primary == watched.primary:
-                async with tool(watched.sentinels[0]) as sentinel:
-                    await fail_over(sentinel, watched)
-                await until_named(watched, watched.replica)
-        await limiters.close()

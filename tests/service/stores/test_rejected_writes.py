@@ -9,24 +9,17 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from contract import one, put, update, written
+from contract import one, put, written
+from contract.faults import WRITES
 from servers.container import with_own_mounts
 from servers.redis import redis
 from support.postgres_tables import database, new_name
 from support.redis_tables import connected, own
 from tableside.core.errors import StoreUnavailable
-from tableside.core.operations import Delete, Get, Operation, Record, Token
+from tableside.core.operations import Get, Record
 from tableside.core.store import TableSpec
 
 TESTS = Path(__file__).parents[2]
-
-WRITES: list[Operation] = [
-    put("put", {"n": 1}),
-    Delete("delete"),
-    update("update", {"$inc": {"n": 1}}, {"n": 0}),
-    update("tokened", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)),
-    put("absent", {}, if_absent=True),
-]
 
 
 @pytest.mark.server

@@ -2,18 +2,19 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 from rocksdict import Options, Rdict
 
-from contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
-from support.waiting import WAIT_MAX_S, eventually
-from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
+from contract import StoreContract, Time, etag, one, put, record, scanned, update, value, written
+from contract.foreign import ForeignRecords
+from support.waiting import eventually
+from tableside.core.errors import InvalidOperation, StoreUnavailable, TableError
 from tableside.core.keys import KeyField, KeySchema, Range
-from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
+from tableside.core.operations import Delete, Get, Outcome, Token
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 from tableside.stores.rocksdb.database import FIRST_RECORD
@@ -156,38 +157,6 @@ async def test_writes_that_were_accepted_are_finished_before_it_closes(tmp_path:
         assert len(await scanned(await backend.store(TableSpec("t")), limit=1000)) == 500
 
 
-async def test_a_cancelled_caller_does_not_affect_others(tmp_path: Path) -> None:
-    async with database(tmp_path) as backend:
-        store = await backend.store(TableSpec("t"))
-        tasks = [asyncio.create_task(one(store, update("a", {"$inc": {"n": 1}}, {}))) for _ in range(50)]
-        await asyncio.sleep(0)
-        for task in tasks[::2]:
-            task.cancel()
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(answer, Written) for answer in answers[1::2])
-        await written(store, update("a", {"$inc": {"n": 1}}, {}))
-        assert (await value(store, "a"))["n"] >= 26
-
-
-async def test_a_failing_database_gives_outcomes_instead_of_exceptions(tmp_path: Path) -> None:
-    async with database(tmp_path) as backend:
-        store = await backend.store(TableSpec("t"))
-        await written(store, put("a"))
-        await backend.close()
-        many = [Get(f"{index}") for index in range(100)]
-        calls: list[Sequence[Operation]] = [[Get("a")], many, [put("a"), Get("b"), Delete("c")]]
-        for operations in calls:
-            outcomes = await asyncio.wait_for(store.apply(operations), WAIT_MAX_S)
-            assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
-            assert [outcome.applied for outcome in outcomes if isinstance(outcome, TableError)] == [
-                "no" if isinstance(operation, Get) else "unknown" for operation in operations
-            ]
-        with pytest.raises(StoreUnavailable):
-            await store.scan(Scan(10))
-        with pytest.raises(StoreUnavailable):
-            await store.splits(4)
-
-
 async def test_the_sweep_removes_only_expired_records(tmp_path: Path) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.05) as backend:
@@ -229,23 +198,6 @@ async def test_a_record_renewed_during_a_sweep_remains(tmp_path: Path, monkeypat
         assert [key for key, _ in backend._database.items(Range(FIRST_RECORD), 10, 2**20)[0]] == [b"t\0kept"]
 
 
-async def test_a_record_of_another_tool_is_read_and_written(tmp_path: Path) -> None:
-    async with raw(tmp_path) as found:
-        found[b"t\0a"] = b'{ "n" : 1.0, "s": "x" }'
-        found[b"t\0b"] = b'{ "n" : 5 }'
-    async with database(tmp_path) as backend:
-        store = await backend.store(TableSpec("t"))
-        assert await value(store, "a") == {"n": 1, "s": "x"}
-        version = await etag(store, "a")
-        assert version == await etag(store, "a")
-        await written(store, update("a", {"$inc": {"n": 1}}, if_match=(version,)))
-        assert await value(store, "a") == {"n": 2, "s": "x"}
-        assert await etag(store, "a") != version
-        assert await scanned(store) == ["a", "b"]
-        assert (await written(store, Delete("b"))).etag is None
-        assert await one(store, Get("b")) is None
-
-
 async def test_the_format_of_1_0_stays_readable(tmp_path: Path) -> None:
     version, expiry = b"\0" * 7 + b"\x07", b"\0\0\x04" + b"\0" * 5
     writer, orders = b"\x01\0\x01w" + b"\0" * 7 + b"\x05", b'{"":20}'
@@ -263,41 +215,29 @@ async def test_the_format_of_1_0_stays_readable(tmp_path: Path) -> None:
         assert (await written(store, Delete("deleted", token=Token("w", 5)))).replayed
 
 
-JUNK = [
-    b"",
-    b"\x01",
-    b"junk",
-    b"[1]",
-    b'{"a":',
-    b'{"_ts":1}',
-    b"\x02" + b"x" * 30,
-    b"\x01\x02" + b"\xff" * 40,
-    b"\x01\x02" + b"\0" * 8,
-    b"\x01\x10" + b"\0" * 8 + b"{}",
-]
+class TestForeignRecords(ForeignRecords):
+    valid = b'{ "n" : 1.0, "s": "x" }'
+    invalid = (
+        b"",
+        b"\x01",
+        b"[1]",
+        b'{"_ts":1}',
+        b"\x02" + b"x" * 30,
+        b"\x01\x02" + b"\xff" * 40,
+        b"\x01\x10" + b"\0" * 8 + b"{}",
+    )
 
+    @pytest.fixture(autouse=True)
+    def _directory(self, tmp_path: Path) -> None:
+        self.directory = tmp_path
 
-@pytest.mark.parametrize("junk", JUNK, ids=str)
-async def test_an_invalid_record_is_unreadable_and_can_be_replaced_or_deleted(tmp_path: Path, junk: bytes) -> None:
-    repairs: dict[str, Operation] = {"a": put("a", {"n": 1}), "b": Delete("b"), "c": Delete("c", token=Token("w", 1))}
-    async with raw(tmp_path) as found:
-        for key in repairs:
-            found[f"t\0{key}".encode()] = junk
-    async with database(tmp_path) as backend:
-        store = await backend.store(TableSpec("t"))
-        outcomes = await store.apply([Get("a"), Get("absent"), update("b", {"n": 1}, {}), put("other", {"n": 1})])
-        assert refused(outcomes[0], RecordUnreadable)
-        assert outcomes[1] is None
-        assert refused(outcomes[2], RecordUnreadable)
-        assert await value(store, "other") == {"n": 1}
-        with pytest.raises(RecordUnreadable, match="the scan cannot continue at the key `a`: "):
-            await store.scan(Scan(10))
-        assert len(await store.splits(4)) >= 1
-        for conditional in (put("a", {}, if_absent=True), put("a", {}, if_match=("x",)), Delete("a", if_match=("*",))):
-            assert refused(await one(store, conditional), RecordUnreadable)
-        for repair in repairs.values():
-            await written(store, repair)
-        assert await scanned(store) == ["a", "other"]
+    @asynccontextmanager
+    async def containing(self, records: Mapping[str, bytes]) -> AsyncIterator[Store]:
+        async with raw(self.directory) as found:
+            for key, text in records.items():
+                found[f"t\0{key}".encode()] = text
+        async with database(self.directory) as backend:
+            yield await backend.store(TableSpec("t"))
 
 
 async def test_the_space_of_a_dropped_table_is_reclaimed(tmp_path: Path) -> None:

@@ -1,27 +1,12 @@
 """The shared suite on the Redis store with Valkey, a single server and a cluster."""
 
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import pytest
 
-from contract import (
-    Basics,
-    Expiry,
-    KeysAndValues,
-    Orders,
-    Preconditions,
-    Scans,
-    StoreContract,
-    Time,
-    Tokens,
-    Updates,
-)
-from contract.opening import Opens
-from servers.redis import ensure_valkey, redis, redis_cluster
-from support.redis_tables import table
-from tableside.core.store import Store, TableSpec
+from contract import Basics, Expiry, KeysAndValues, Orders, Preconditions, Scans, Tokens, Updates
+from servers.redis import ensure_valkey, redis
+from service.stores.test_redis import OnRedis
 
 pytestmark = pytest.mark.server
 
@@ -32,22 +17,10 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url.replace("redis://", "valkey://")
 
 
-@pytest.fixture(scope="module")
-def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with redis_cluster(tmp_path_factory.mktemp("valkey"), program=ensure_valkey()) as urls:
-        yield urls[0].replace("redis://", "valkey://")
-
-
-class OnValkey(Opens):
-    clock_can_be_set = False
-    splits_have_several_parts = False
-
+class OnValkey(OnRedis):
     @pytest.fixture(autouse=True)
     def _server(self, valkey_url: str) -> None:
         self.url = valkey_url
-
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        return table(self.url, spec)
 
 
 class TestValkey(OnValkey, Basics, Tokens):
@@ -57,16 +30,3 @@ class TestValkey(OnValkey, Basics, Tokens):
 @pytest.mark.daily
 class TestTheRestOnValkey(OnValkey, KeysAndValues, Updates, Preconditions, Expiry, Orders, Scans):
     """The other parts of the contract."""
-
-
-@pytest.mark.daily
-class TestValkeyCluster(StoreContract):
-    clock_can_be_set = False
-    partitions_are_sorted = False
-
-    @pytest.fixture(autouse=True)
-    def _server(self, cluster_url: str) -> None:
-        self.url = cluster_url
-
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        return table(self.url, spec, cluster=True)

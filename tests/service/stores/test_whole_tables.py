@@ -64,10 +64,12 @@ async def test_a_drop_removes_one_generation(backend: Backend, name: str, droppe
     longer, shorter = await backend.store(at(f"{name}2")), await backend.store(at(name[:-1]))
     for each in (store, other, longer, shorter):
         await fill(each, "a", "b", "c", "x:y", "{x}", f"{name}:a", f"8@{name}:a")
+        await written(each, put(f"only in {each.spec.name}", {}))
     await drop_records(store)
     await drop_records(await backend.store(at(name, dropped)))
     for each in (other, longer, shorter):
-        assert sorted(map(str, await scanned(each))) == sorted(["b", "c", "x:y", "{x}", f"{name}:a", f"8@{name}:a"])
+        kept_keys = ["b", "c", "x:y", "{x}", f"{name}:a", f"8@{name}:a", f"only in {each.spec.name}"]
+        assert sorted(map(str, await scanned(each))) == sorted(kept_keys)
         assert (await written(each, put("b", {"n": 3}, token=Token("w", 1)))).replayed
 
 
