@@ -12,7 +12,6 @@ import pytest
 from support.scripted import Divided, Scripted
 from support.waiting import WAIT_MAX_S
 from tableside.core.budget import NO_DEADLINE, Budget
-from tableside.core.errors import StoreUnavailable
 from tableside.core.operations import Key, Operation, Outcome
 from tableside.core.store import Capabilities, Page, Policy, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryStore
@@ -54,14 +53,10 @@ class Within(Scripted):
 
     async def scan(self, scan: Scan) -> Page:
         self.asked.append(scan)
-        if self.breaks:
-            raise StoreUnavailable("no scan now")
         return await super().scan(scan)
 
     async def splits(self, count_max: int) -> list[bytes]:
         self.asked.append(count_max)
-        if self.breaks:
-            raise StoreUnavailable("no splits now")
         return await super().splits(count_max)
 
     async def close(self) -> None:

@@ -114,19 +114,6 @@ async def test_an_update_preserves_the_types_of_other_members(dynamodb_client: C
     assert sorted_sets(after) == sorted_sets(before)
 
 
-async def test_an_update_of_many_members_keeps_the_types_of_others(dynamodb_client: Client, name: str) -> None:
-    await put_item(dynamodb_client, name, KEY | OF_OTHERS)
-    before = await get_item(dynamodb_client, name, KEY)
-    store = await opened(dynamodb_client, name)
-    many: dict[str, int] = {}
-    for count in (75, 500):  # fewer and more members than one expression can add
-        many |= {f"member {count} {index}": 1 for index in range(count)}
-        await written(store, update("a", {"$inc": {name: 1 for name in many if name.startswith(f"member {count}")}}))
-        after = await get_item(dynamodb_client, name, KEY)
-        assert sorted_sets({name: after[name] for name in before}) == sorted_sets(before)
-        assert same(await value(store, "a"), AS_VALUE | many)
-
-
 async def test_a_change_of_another_tool_changes_the_etag_and_is_not_overwritten(
     dynamodb_client: Client, name: str
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from contract import COMPOSITE, STRINGS, one, put, scanned, update, written
-from support.redis_tables import connected, table, user
+from support.redis_tables import configured, connected, table, user
 from support.running import running
 from tableside.core.errors import InvalidOperation, StoreUnavailable
 from tableside.core.keys import KeySchema
@@ -287,16 +287,13 @@ async def test_names_with_a_hash_tag_are_read_again(tool: Any, redis_url: str) -
 
 
 async def test_if_the_server_may_evict_keys_each_scan_checks_the_index(tool: Any, redis_url: str) -> None:
-    await tool.config_set("maxmemory-policy", "allkeys-lru")
-    try:
-        async with table(redis_url, visits(exclusive=True)) as store:
-            assert not store.capabilities.partition_scan
-            await store.apply([put(("u", day)) for day in range(3)])
-            assert await in_partition(store) == [0, 1, 2]
-            await tool.delete("_tsi:visits:u:")
-            assert await in_partition(store) == [0, 1, 2]
-    finally:
-        await tool.config_set("maxmemory-policy", "noeviction")
+    eviction = {"maxmemory-policy": "allkeys-lru"}
+    async with configured(redis_url, **eviction), table(redis_url, visits(exclusive=True)) as store:
+        assert not store.capabilities.partition_scan
+        await store.apply([put(("u", day)) for day in range(3)])
+        assert await in_partition(store) == [0, 1, 2]
+        await tool.delete("_tsi:visits:u:")
+        assert await in_partition(store) == [0, 1, 2]
 
 
 @asynccontextmanager

@@ -106,13 +106,6 @@ async def test_etags_are_not_reused_after_a_restart(tmp_path: Path) -> None:
     assert len(set(seen)) == len(seen)
 
 
-async def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    path = tmp_path / "file" / "data"
-    with pytest.raises(InvalidOperation, match=f"{path} cannot be created: Not a directory"):
-        await RocksdbBackend.open(RocksdbSettings(path=str(path)))
-
-
 async def test_a_directory_that_is_open_or_damaged_is_named_with_the_reason(tmp_path: Path) -> None:
     settings = RocksdbSettings(path=str(tmp_path / "data"))
     async with database(tmp_path):
