@@ -160,7 +160,8 @@ class Reservation:
 
     def step_aside(self, body_bytes: int) -> None:
         """Release the slot and the bytes of the body, except this many."""
-        self._release_slot()
+        if self._has_slot:
+            self._release_slot()
         if body_bytes < self._bytes:
             self._limits.bytes.leave(self._bytes - body_bytes, self.caller)
             self._bytes = body_bytes
@@ -174,9 +175,8 @@ class Reservation:
             self._bytes = 0
 
     def _release_slot(self) -> None:
-        if self._has_slot:
-            self._limits.requests.leave(1, self.caller)
-            self._has_slot = False
+        self._limits.requests.leave(1, self.caller)
+        self._has_slot = False
 
 
 class InFlight:

@@ -153,8 +153,11 @@ class Catalog:
 
     async def table_or_spec(self, name: str) -> Table | TableSpec:
         """Return a table, or the spec of one that a write would create. Raise TableNotFound if there is neither."""
-        await self._discover(name)
-        return self._automatic_spec(name) if self._can_create(name) else await self.table(name)
+        if name not in self._entries:
+            await self._discover(name)
+            if self._can_create(name):
+                return self._automatic_spec(name)
+        return await self.table(name)
 
     async def table_to_write(self, name: str) -> Table:
         """Return a table. Create it if the settings allow that."""
@@ -256,7 +259,7 @@ class Catalog:
             return
         if (control := self._controls.of(store)) is None:
             return
-        if suffix or not control.knows(base):
+        if suffix or control.known(base) is None:
             with self._shared.waiting(store):
                 # Another process may just have created the generation that the name chooses.
                 await (control.read_since(time.monotonic()) if suffix else control.follow())

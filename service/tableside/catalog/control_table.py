@@ -75,14 +75,14 @@ class ControlTable:
         """Return the generations of the table with this name in the store, as far as this process knows them."""
         return self.tables.get(name, ONLY_FIRST)
 
-    def knows(self, name: str) -> bool:
-        """Return whether the generations of a table are known, and not stale.
+    def known(self, name: str) -> Generations | None:
+        """Return the generations of a table, or None if they are unknown or stale.
 
         A table without other generations, in a store that needs none, is looked up once.
         """
-        if self.required or self.forbidden or name in self.tables:
-            return self._read_at >= time.monotonic() - STALE_S
-        return self._read_at != -math.inf
+        found = self.tables.get(name)
+        stale_at = time.monotonic() - STALE_S if found or self.required or self.forbidden else -math.inf
+        return None if self._read_at <= stale_at else found or ONLY_FIRST
 
     async def follow(self) -> None:
         """Read the generations if they are stale. Raise a TableError if that fails."""

@@ -70,12 +70,13 @@ class TableEntry(CatalogEntry):
 
     def known_now(self, number: int | None) -> CatalogEntry | None:
         """Return the entry of a generation, or None if what this process knows is stale or has no such generation."""
-        if self._closed or not self._control.knows(self._name):
+        known = None if self._closed else self._control.known(self._name)
+        if known is None:
             return None
-        serving = self.shown
-        if number in (None, serving.spec.generation):
+        serving = self._serving if known is self._seen else self.shown
+        if number is None or number == serving.spec.generation:
             return serving
-        found = next((one for one in self.known.present if one.number == number), None)
+        found = next((one for one in known.present if one.number == number), None)
         return None if found is None else self._entry(found)
 
     async def find(self, number: int | None) -> CatalogEntry:

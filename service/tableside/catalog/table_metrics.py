@@ -2,6 +2,8 @@
 
 import collections
 from collections.abc import Sequence
+from itertools import compress
+from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -15,6 +17,8 @@ COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 
 DROPPED = "dropped"
 """Outcome label of a write to no partition of a table."""
+
+_FLAGS_OF = attrgetter(*FLAGS)
 
 _KINDS: dict[type, str] = {Get: "get", Put: "put", Update: "update", Delete: "delete"}
 
@@ -108,20 +112,15 @@ def _labels(results: Results) -> collections.Counter[str]:
 
 
 def _label(answer: Outcome) -> str:
-    match answer:
-        case Record():
-            return "found"
-        case None:
-            return "absent"
-        case TableError():
-            return answer.code
-        case Written(partitions=()):
-            return DROPPED
-        case Written():
-            for flag in FLAGS:
-                if getattr(answer, flag):
-                    return flag
-            return "written"
+    if answer is None:
+        return "absent"
+    if isinstance(answer, Record):
+        return "found"
+    if isinstance(answer, TableError):
+        return answer.code
+    if answer.partitions == ():
+        return DROPPED
+    return next(compress(FLAGS, _FLAGS_OF(answer)), "written")
 
 
 REPLACED = "replaced"

@@ -5,7 +5,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -19,7 +19,15 @@ from ..core.errors import Overloaded
 from .addresses import AllowedHosts, PathPrefix
 from .audit import AuditLog
 from .endpoints import Router
-from .request_context import BODY_BYTES_MAX_KEY, IN_FLIGHT_KEY, PROBES, SCOPE_KEY, Observer, RequestContext
+from .request_context import (
+    BODY_BYTES_MAX_KEY,
+    IN_FLIGHT_KEY,
+    PROBES,
+    SCOPE_KEY,
+    Observer,
+    RequestContext,
+    headers_by_name,
+)
 from .request_observers import RequestSpans
 from .responses import problem_response
 
@@ -87,8 +95,8 @@ class RequestMiddleware:
             return
         if self._prefix.is_possible:
             self._prefix.apply(scope)
-        method = scope["method"]
-        context = RequestContext(request_id(scope["headers"]), method, reads=method in _READS)
+        method, headers = scope["method"], headers_by_name(scope["headers"])
+        context = RequestContext(request_id(headers), method, headers, reads=method in _READS)
         scope[SCOPE_KEY] = context
         if self.spans is not None:
             self.spans.start(scope, context)
@@ -115,7 +123,8 @@ class RequestMiddleware:
             route = self._router.find(scope)
             context.route = route.path
             if scope["path"] not in PROBES:
-                request.reservation.enter(min(_declared_bytes(scope), self.body_bytes_max))
+                declared = int(context.headers.get(b"content-length", 0))  # The server has rejected invalid numbers.
+                request.reservation.enter(min(declared, self.body_bytes_max))
                 context.reservation = request.reservation
             await route.app(scope, request.receive, request.send)
         except ClientDisconnect:
@@ -139,15 +148,16 @@ class RequestMiddleware:
 class RequestInProgress:
     """Wraps `receive` and `send` of one request: reserves its share of the limits, and times out a slow body."""
 
+    _timer: asyncio.TimerHandle | None = None
+    _body_started_at: float | None = None
+    _slow = _timed_out = False
+
     def __init__(self, context: RequestContext, receive: Receive, send: Send, in_flight: InFlight) -> None:
         self.context = context
         self.reservation = Reservation(in_flight)
         self._operations = in_flight.operations
         self._receive = receive
         self._send = send
-        self._timer: asyncio.TimerHandle | None = None
-        self._body_started_at: float | None = None
-        self._slow = self._timed_out = False
 
     def set_caller(self, caller: Caller) -> None:
         """Set the caller for the endpoint, the log and the limits."""
@@ -220,21 +230,12 @@ class RequestInProgress:
             self._start_timer(task)
 
 
-def request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
+def request_id(headers: Mapping[bytes, bytes]) -> str:
     """Return the id that the client has sent, or a new one if there is none or it is invalid."""
-    for name, value in headers:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return value.decode()
+    if (given := headers.get(b"x-request-id")) is not None and _REQUEST_ID.fullmatch(given):
+        return given.decode()
     # The id only distinguishes requests and protects nothing, so it need not be unpredictable.
     return f"{random.getrandbits(128):032x}"
-
-
-def _declared_bytes(scope: Scope) -> int:
-    """Return the declared length of the body, 0 if it has none. The server has rejected invalid numbers."""
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            return int(value)
-    return 0
 
 
 def _with_short_startup_errors(send: Send) -> Send:

@@ -5,7 +5,7 @@ The server and the application exchange the rest through the ASGI scope and the 
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -42,7 +42,8 @@ def method_label(method: str) -> str:
 class RequestContext(msgspec.Struct):
     """One request. Its fields are filled in while the service processes it.
 
-    `path` are the parameters in the path: the table's name, and the key's segments if it has a key, for example.
+    `headers` are by name in lower case. Repeated ones are joined by commas. `path` are the parameters in the path: the
+    table's name, and the key's segments if it has a key, for example.
     `permissions` are those of the caller, and `reservation` is its share of the limits.
 
     `route` is the declared path, with `{table}` and `{key:path}`, or empty if no route matches. `status` is 0 if the
@@ -58,6 +59,7 @@ class RequestContext(msgspec.Struct):
 
     request_id: str
     method: str
+    headers: Mapping[bytes, bytes] = {}
     started_at: float = msgspec.field(default_factory=time.perf_counter)
     route: str = ""
     table: str | None = None
@@ -82,6 +84,16 @@ class RequestContext(msgspec.Struct):
         """Count the failed operations of a batch."""
         self.failures = counts = Counter(error.code for error in errors)
         self.failed = counts.total()
+
+
+def headers_by_name(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return the values of headers by their names, which are in lower case. Repeated headers are joined by commas."""
+    found = dict(headers)
+    if len(found) < len(headers):
+        found.clear()
+        for name, value in headers:
+            found[name] = b"%b, %b" % (found[name], value) if name in found else value
+    return found
 
 
 class Observer(Protocol):

@@ -79,8 +79,8 @@ class RequestMetrics:
 
     def _child(self, context: RequestContext) -> tuple[Counter, Histogram, Counter, Counter]:
         # Finding a child by its labels costs more than counting.
-        method = method_label(context.method)
-        if (child := self._children.get((context.route, method, context.status))) is None:
+        if (child := self._children.get((context.route, context.method, context.status))) is None:
+            method = method_label(context.method)
             route, status = context.route or "other", str(context.status) if context.status else CLIENT_CLOSED_REQUEST
             child = self._children[context.route, method, context.status] = (
                 self._requests.labels(route, method, status),

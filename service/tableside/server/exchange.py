@@ -223,7 +223,7 @@ def own_response(
 ) -> bytes:
     """Return the bytes of a problem that the server itself sends. `own` are the headers of all its responses."""
     response = problem_response(error)
-    headers = [*own, (b"x-request-id", request_id(request).encode()), *response.raw_headers]
+    headers = [*own, (b"x-request-id", request_id(dict(request)).encode()), *response.raw_headers]
     lines = [*(name + b": " + value for name, value in headers), *COMMON_HEADERS.values()]
     if close:
         lines.append(b"connection: close")

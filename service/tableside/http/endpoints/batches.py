@@ -36,7 +36,7 @@ from ..wire.request_headers import Preferences, check_accepts
 from . import models
 from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
 from .parameters import Accept, CacheControl, Prefer, TableName
-from .routing import FORGETS, SHORT_BODY_BYTES_MAX, TableRequest, check_any, new_router
+from .routing import FORGETS, SHORT_BODY_BYTES_MAX, ServiceRequest, check_any, new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 
@@ -94,7 +94,7 @@ lz4 or zstd. One row is one operation. A null is the same as an absent column fo
     },
 )
 async def apply_batch(
-    request: TableRequest,
+    request: ServiceRequest,
     table: TableName,
     options: Annotated[arrow_batch.ArrowOptions, Depends()],
     max_age_s: CacheControl = None,
@@ -123,7 +123,7 @@ async def apply_batch(
 
 
 async def _outcomes(
-    request: TableRequest,
+    request: ServiceRequest,
     table: Table | TableSpec,
     batch: DecodedBatch,
     prefer: Preferences | None,
@@ -167,7 +167,7 @@ def _forgets(operations: Sequence[Operation]) -> bool:
 
 
 async def _encode(
-    request: TableRequest,
+    request: ServiceRequest,
     outcomes: Sequence[Outcome],
     media: str,
     members: Collection[OutcomeMember],
@@ -191,7 +191,7 @@ async def _encode(
     return await in_pieces(encoding)
 
 
-def _default_media(request: TableRequest) -> str | None:
+def _default_media(request: ServiceRequest) -> str | None:
     """Return the media type of a body without Content-Type: JSON, or None if a page in a browser sent the request.
 
     A page of any site can make a browser post a body without a type. A JSON or Arrow type requires a CORS preflight.
@@ -201,13 +201,13 @@ def _default_media(request: TableRequest) -> str | None:
 
 
 async def _decode_json(
-    request: TableRequest, body: bytes, spec: TableSpec, options: arrow_batch.ArrowOptions, budget: Budget
+    request: ServiceRequest, body: bytes, spec: TableSpec, options: arrow_batch.ArrowOptions, budget: Budget
 ) -> DecodedBatch:
     return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, budget.is_over))
 
 
 async def _decode_arrow(
-    request: TableRequest, body: bytes, spec: TableSpec, options: arrow_batch.ArrowOptions, budget: Budget
+    request: ServiceRequest, body: bytes, spec: TableSpec, options: arrow_batch.ArrowOptions, budget: Budget
 ) -> DecodedBatch:
     limits = request.limits
     reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
@@ -216,6 +216,6 @@ async def _decode_arrow(
     return await in_pieces(arrow_batch.decode(rows, spec, options, budget.is_over))
 
 
-async def _created(request: TableRequest) -> Table:
+async def _created(request: ServiceRequest) -> Table:
     """Create the table. Raise TableNotFound if the batch has no valid write."""
     return await (request.catalog.table(request.table_name) if request.context.reads else request.created_table())

@@ -19,7 +19,7 @@ from ..wire.request_headers import INTEGER_MAX, parse_integer
 from .document import TABLE_ERRORS, errors, json_body, request_body, response
 from .models import GenerationEntry, GenerationList, NewGeneration
 from .parameters import AcceptJson, TableName
-from .routing import TableRequest, check_read, check_write, new_router
+from .routing import ServiceRequest, check_read, check_write, new_router
 
 JSON = json_batch.MEDIA_TYPE
 
@@ -44,7 +44,7 @@ Expected: TypeAlias = Annotated[
     dependencies=[Depends(check_read)],
     responses={200: response("The generations.", model=GenerationList), **errors(*TABLE_ERRORS, "not_acceptable")},
 )
-async def list_generations(request: TableRequest, table: TableName, accept: AcceptJson = None) -> Response:
+async def list_generations(request: ServiceRequest, table: TableName, accept: AcceptJson = None) -> Response:
     """List the complete contents that a table has."""
     found = await (await request.catalog.generations(table)).listed()
     return json_response({"generations": [_entry(generation, size) for generation, size in found]})
@@ -61,7 +61,7 @@ async def list_generations(request: TableRequest, table: TableName, accept: Acce
     },
 )
 async def create_generation(
-    request: TableRequest, table: TableName, key: IdempotencyKey = None, accept: AcceptJson = None
+    request: ServiceRequest, table: TableName, key: IdempotencyKey = None, accept: AcceptJson = None
 ) -> Response:
     """Create an empty content of a table, to load it under its number and then activate it.
 
@@ -86,7 +86,7 @@ async def create_generation(
     },
 )
 async def activate_generation(
-    request: TableRequest, table: TableName, generation: Number, expected: Expected = None, accept: AcceptJson = None
+    request: ServiceRequest, table: TableName, generation: Number, expected: Expected = None, accept: AcceptJson = None
 ) -> Response:
     """Make a content of a table the one that requests without a number read and write.
 
@@ -108,7 +108,7 @@ async def activate_generation(
     },
 )
 async def delete_generation(
-    request: TableRequest, table: TableName, generation: Number, accept: AcceptJson = None
+    request: ServiceRequest, table: TableName, generation: Number, accept: AcceptJson = None
 ) -> Response:
     """Remove a content of a table that is not the current one."""
     number = _number(request, generation)
@@ -142,7 +142,7 @@ def _note(body: bytes) -> str | None:
     raise InvalidOperation("the body must be empty, or an object with only the member note, a string")
 
 
-def _number(request: TableRequest, text: str) -> int:
+def _number(request: ServiceRequest, text: str) -> int:
     """Return the number in the path, and note it for the audit log."""
     if not re.fullmatch("[1-9][0-9]{0,17}", text):
         raise GenerationNotFound("the number of a generation in the path is a positive integer")

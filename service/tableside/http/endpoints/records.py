@@ -28,7 +28,7 @@ from ...core import (
 )
 from ..responses import problem_response
 from ..wire import json_batch, operation_members
-from ..wire.answers import RECORD_NOT_FOUND, rfc3339, shown_expiry_ms, status
+from ..wire.answers import RECORD_NOT_FOUND, rfc3339, status
 from ..wire.members import OF_KIND, OUTCOME_MEMBERS, given_by
 from ..wire.operation_members import choose_partitions, operation_partitions, update_members
 from ..wire.projections import project_value
@@ -46,7 +46,7 @@ from .document import (
     without_bodies,
 )
 from .models import MergePatch, UpdateRequest, Value
-from .routing import FORGETS, SHORT_BODY_BYTES_MAX, TableRequest, check_read, check_write, new_router
+from .routing import FORGETS, SHORT_BODY_BYTES_MAX, ServiceRequest, check_read, check_write, new_router
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
 
@@ -116,7 +116,7 @@ def _acknowledged(description: str, links: Fragment = _AFTER_WRITE) -> Fragment:
 )
 @router.get(RECORD, dependencies=[Depends(check_read)], responses=_GET_RESPONSES)
 async def get_record(
-    request: TableRequest,
+    request: ServiceRequest,
     table: parameters.TableName,
     key: parameters.KeyPath,
     fields: parameters.FieldsQuery = None,
@@ -153,24 +153,28 @@ def _argument(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def _options(kind: str, **others: Any) -> Any:
+def _options(kind: str) -> Any:
     """Return a struct of the parameters of a write: those of its members, and others."""
     of_members = {_argument(name): one for member in OF_KIND[kind] for name, one in member.parameters.items()}
-    declared = {"partitions": parameters.PartitionsQuery, **of_members, "prefer": parameters.Prefer, **others}
+    declared = {"partitions": parameters.PartitionsQuery, **of_members, "prefer": parameters.Prefer}
     fields = [(name, annotated, None) for name, annotated in declared.items()]
     return msgspec.defstruct(f"{kind.title()}Options", fields, frozen=True)
 
 
 _ARGUMENTS = {kind: [(one, _argument(name)) for one in OF_KIND[kind] for name in one.parameters] for kind in OF_KIND}
 
-PutOptions = _options("put", accept=parameters.Accept)
-UpdateOptions = _options("update", accept=parameters.Accept)
+PutOptions = _options("put")
+UpdateOptions = _options("update")
 DeleteOptions = _options("delete")
 
+_NOT_GIVEN = {"put": PutOptions(), "update": UpdateOptions(), "delete": DeleteOptions()}
 
-def _given(kind: str, options: Any) -> dict[str, Any]:
+
+def _given(kind: str, options: Any, accept: str | None = None) -> dict[str, Any]:
     """Return the members of the operation that the parameters give. Raise NotAcceptable for a value."""
     members: dict[str, Any] = {"op": kind}
+    if options == _NOT_GIVEN[kind]:
+        return members  # Most requests
     if options.partitions is not None:
         members["partitions"] = options.partitions
     for member, argument in _ARGUMENTS[kind]:
@@ -179,7 +183,7 @@ def _given(kind: str, options: Any) -> dict[str, Any]:
                 raise MalformedRequest(f"{' and '.join(reversed([*member.parameters]))} cannot be combined")
             members[member.name] = given
     if kind != "delete" and options.prefer is not None and options.prefer.representation:
-        check_accepts(options.accept, JSON)
+        check_accepts(accept, JSON)
         members["return"] = True
     return members
 
@@ -196,10 +200,11 @@ def _given(kind: str, options: Any) -> dict[str, Any]:
     },
 )
 async def put_record(
-    request: TableRequest,
+    request: ServiceRequest,
     table: parameters.TableName,
     key: parameters.KeyPath,
     options: Annotated[Any, Depends(PutOptions)],
+    accept: parameters.Accept = None,
 ) -> Response:
     """Put a record.
 
@@ -208,7 +213,7 @@ async def put_record(
     """
     request.media_type((JSON,), default=JSON)
     body = await request.read_body()
-    return await _write(request, key, _given("put", options), options.prefer, body, _put_members)
+    return await _write(request, key, _given("put", options, accept), options.prefer, body, _put_members)
 
 
 @router.patch(
@@ -228,10 +233,11 @@ async def put_record(
     },
 )
 async def patch_record(
-    request: TableRequest,
+    request: ServiceRequest,
     table: parameters.TableName,
     key: parameters.KeyPath,
     options: Annotated[Any, Depends(UpdateOptions)],
+    accept: parameters.Accept = None,
 ) -> Response:
     """Update a record, or create it from a default.
 
@@ -245,7 +251,7 @@ async def patch_record(
     _refuse_if_none_match(request)
     body = await request.read_body()
     decode = _update_members if media == JSON else _patch_members
-    return await _write(request, key, _given("update", options), options.prefer, body, decode)
+    return await _write(request, key, _given("update", options, accept), options.prefer, body, decode)
 
 
 @router.delete(
@@ -260,7 +266,7 @@ async def patch_record(
     },
 )
 async def delete_record(
-    request: TableRequest,
+    request: ServiceRequest,
     table: parameters.TableName,
     key: parameters.KeyPath,
     options: Annotated[Any, Depends(DeleteOptions)],
@@ -270,7 +276,7 @@ async def delete_record(
     return await _write(request, key, _given("delete", options), options.prefer)
 
 
-def _refuse_if_none_match(request: TableRequest) -> None:
+def _refuse_if_none_match(request: ServiceRequest) -> None:
     if request.header("if-none-match") is not None:
         raise InvalidOperation("If-None-Match is only supported for a read and a put")
 
@@ -290,7 +296,7 @@ def _patch_members(spec: TableSpec, body: bytes) -> dict[str, Any]:
 
 
 async def _write(
-    request: TableRequest,
+    request: ServiceRequest,
     key: str,
     members: dict[str, Any],
     prefer: Preferences | None = None,
@@ -330,7 +336,7 @@ def _operation(spec: TableSpec, key: Key, members: dict[str, Any], body: bytes, 
 
 def _response(outcome: Outcome) -> Response:
     """Return the response to a single operation."""
-    if isinstance(outcome, Record | Written):
+    if isinstance(outcome, (Record, Written)):
         return RecordResponse(outcome, status(outcome))
     error = RECORD_NOT_FOUND if outcome is None else outcome
     if error.partitions is None:
@@ -365,8 +371,8 @@ class RecordResponse(Response):
             self.raw_headers += [(b"content-length", b"%d" % len(value)), _CONTENT_TYPE]
         if outcome.etag is not None:
             self.raw_headers.append((b"etag", b'"%b"' % outcome.etag.encode()))
-        if expires_ms := shown_expiry_ms(outcome):
-            self.raw_headers.append((b"tableside-expires-at", rfc3339(expires_ms).encode()))
+        if outcome.expires_ms and outcome.value is not None:
+            self.raw_headers.append((b"tableside-expires-at", rfc3339(outcome.expires_ms).encode()))
         if isinstance(outcome, Written):
             for name, member in given_by(outcome):
                 self.raw_headers.append((b"tableside-%b" % name.encode(), orjson.dumps(member)))

@@ -48,8 +48,10 @@ SHORT_BODY_BYTES_MAX = 2**16
 FORGETS = "forget"
 """The detail in the audit log of requests that delete the tokens and orders of records, too."""
 
-_REFUSED = {name: (one.name, one.refuse) for one in MEMBERS if one.refuse for name in one.parameters}
-_BODY_CODINGS = frozenset({"content-encoding", "transfer-encoding"})
+_REFUSED = {
+    name.lower().encode(): (name, one.name, one.refuse) for one in MEMBERS if one.refuse for name in one.parameters
+}
+_BODY_CODINGS = frozenset({b"content-encoding", b"transfer-encoding"})
 
 
 Found = TypeVar("Found")
@@ -58,16 +60,16 @@ Found = TypeVar("Found")
 class ServiceRequest(Request):
     """A request with access to the open tables and the limits of the service.
 
-    `received_at` is the time of `time.monotonic` at which the body was complete, where deadlines begin. `body_bytes` is
-    the size of the body in memory.
+    `table_name` is the table in the path, "" if there is none. `received_at` is the time of `time.monotonic` at which
+    the body was complete, where deadlines begin. `body_bytes` is the size of the body in memory.
     """
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
         self.catalog: Catalog = scope["app"].state.catalog
         self.context: RequestContext = scope[SCOPE_KEY]
+        self.table_name: str = self.context.table or ""
         self.received_at, self.body_bytes = time.monotonic(), 0
-        self._by_name: dict[str, str] | None = None
 
     @property
     def caller(self) -> Caller:
@@ -82,25 +84,20 @@ class ServiceRequest(Request):
 
     def header(self, name: str) -> str | None:
         """Return a header by its name in lower case, repeated headers joined by commas, or None if it is absent."""
-        if self._by_name is None:  # Starlette iterates over all headers at each look-up. This iterates once.
-            self._by_name = {}
-            for raw_name, raw in self.scope["headers"]:
-                one, text = raw_name.decode("latin-1"), raw.decode("latin-1")
-                self._by_name[one] = f"{self._by_name[one]}, {text}" if one in self._by_name else text
-        return self._by_name.get(name)
+        raw = self.context.headers.get(name.encode())
+        return None if raw is None else raw.decode("latin-1")
 
     def refused(self, *when: str) -> tuple[str, str] | None:
         """Return a header that the request has although it is refused, and the member that it would give."""
-        for header, (name, refuse) in _REFUSED.items():
-            if refuse in when and self.header(header.lower()) is not None:
-                return header, name
-        return None
+        if _REFUSED.keys().isdisjoint(self.context.headers):
+            return None
+        given = [refused for header, refused in _REFUSED.items() if header in self.context.headers]
+        return next(((header, member) for header, member, refuse in given if refuse in when), None)
 
     def media_type(self, known: Collection[str], default: str | None = None) -> str:
         """Return the media type of the body, one of `known`. Raise UnsupportedMediaType if it is another."""
         given = self.header("content-type") or default or ""
-        assert self._by_name is not None
-        if _BODY_CODINGS.isdisjoint(self._by_name) and given in known:
+        if _BODY_CODINGS.isdisjoint(self.context.headers) and given in known:
             return given
         if (self.header("content-encoding") or "identity").lower() != "identity":
             raise UnsupportedMediaType("a body with a Content-Encoding is not supported")
@@ -115,7 +112,11 @@ class ServiceRequest(Request):
         return essence.strip().lower()
 
     async def read_body(self) -> bytes:
-        """Read the whole body, and note when it was received. Raise TooLarge if it exceeds `body_bytes_max`."""
+        """Read the whole body, and note when it was received. Raise TooLarge if it exceeds `body_bytes_max`.
+
+        Raise Overloaded, without reading it, if the table's store takes no operation now.
+        """
+        self.catalog.check_admission(self.table_name)
         bytes_max = self.limits.body_bytes_max
         declared = self.header("content-length")
         if declared is not None and int(declared) > bytes_max:
@@ -132,22 +133,6 @@ class ServiceRequest(Request):
             chunks.append(chunk)
         self.received_at, self.body_bytes = time.monotonic(), size_bytes
         return b"".join(chunks)
-
-
-class TableRequest(ServiceRequest):
-    """A request for a table, `table_name`."""
-
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        super().__init__(scope, receive)
-        self.table_name: str = self.context.path[0]
-        self.context.table = self.table_name
-        # A path with a key is one operation. A batch counts its own.
-        self.context.operations = len(self.context.path) - 1
-
-    async def read_body(self) -> bytes:
-        """Read the whole body. Raise Overloaded, without reading it, if the table's store takes no operation now."""
-        self.catalog.check_admission(self.table_name)
-        return await super().read_body()
 
     async def created_table(self) -> Table:
         """Create the table of a write, and note that for the audit log."""
@@ -185,17 +170,17 @@ class TableRequest(ServiceRequest):
 # Checks of permissions, which endpoints declare as their dependencies. A service without authentication skips them.
 
 
-def check_any(request: TableRequest) -> None:
+def check_any(request: ServiceRequest) -> None:
     """Raise Forbidden if the caller has no permission on the table."""
     request.caller.check_any(request.table_name)
 
 
-def check_read(request: TableRequest) -> None:
+def check_read(request: ServiceRequest) -> None:
     """Raise Forbidden if the caller may not read the table."""
     request.caller.check("read", request.table_name)
 
 
-def check_write(request: TableRequest) -> None:
+def check_write(request: ServiceRequest) -> None:
     """Raise Forbidden if the caller may not write the table, or not read it, and requests the value after a write."""
     request.caller.check("write", request.table_name)
     prefer = None if request.method == "DELETE" else request.header("prefer")
@@ -206,7 +191,7 @@ def check_write(request: TableRequest) -> None:
 _NAME = re.compile(rf"{NAME[1:-1]}(@(runs|[0-9]{{1,18}}))?")
 _TABLES = "/v1/tables/"
 
-_LISTS = frozenset({"accept", "cache-control", "if-match", "if-none-match", "prefer"})
+_LISTS = frozenset({b"accept", b"cache-control", b"if-match", b"if-none-match", b"prefer"})
 """Headers that are lists, so that they may be repeated."""
 
 
@@ -236,12 +221,11 @@ class Endpoint(APIRoute):
         self.summary = self.summary or summary.rstrip(".")
         self.app = self._serve
         self._checks = [one.dependency for one in self.dependencies if one.dependency is not None]
-        self._request = TableRequest if path.startswith(_TABLES) else ServiceRequest
         self.parameters = _Parameters(endpoint, ignores_query=not path.startswith("/v1"))
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = self._request(scope, receive)
-        if request.caller is not UNRESTRICTED:
+        request = ServiceRequest(scope, receive)
+        if request.context.permissions is not UNRESTRICTED:
             for check in self._checks:
                 check(request)
         response = await self.endpoint(request, *request.context.path, **self.parameters.parse(request))
@@ -267,32 +251,34 @@ class _Parameters:
         }
         self._defaults = {argument: struct() for argument, struct in self._structs.items()}
         self._query: dict[str, _Parameter] = {}
-        self._headers: dict[str, _Parameter] = {}
+        self._headers: dict[bytes, _Parameter] = {}
         for declaring in (endpoint, *self._structs.values()):
             self._query |= _declared(declaring, params.Query)
-            self._headers |= _declared(declaring, params.Header)
-        self._raw_names = frozenset(name.encode() for name in self._headers)
+            self._headers |= {name.encode(): one for name, one in _declared(declaring, params.Header).items()}
         self._ignores_query = ignores_query
 
     def parse(self, request: ServiceRequest) -> Mapping[str, Any]:
         """Return the endpoint's arguments. Raise MalformedRequest if a parameter is unknown or occurs twice."""
-        names = [name for name, _ in request.scope["headers"]]
         has_query = request.scope["query_string"] and not self._ignores_query
-        if not has_query and self._raw_names.isdisjoint(names):
+        given = request.context.headers
+        if not has_query and self._headers.keys().isdisjoint(given):
             return self._defaults  # Most requests
         found: dict[str, Any] = {}
-        for name, header in self._headers.items():
-            if (text := request.header(name)) is not None:
-                if name not in _LISTS and names.count(name.encode()) > 1:
-                    raise MalformedRequest(f"{name.title()} occurs twice")
-                found[header.argument] = header.parse(text)
+        for name in given:
+            if (header := self._headers.get(name)) is not None:
+                if name not in _LISTS and [one for one, _ in request.scope["headers"]].count(name) > 1:
+                    raise MalformedRequest(f"{name.decode().title()} occurs twice")
+                found[header.argument] = header.parse(given[name].decode("latin-1"))
         for name, text in request.query_params.multi_items() if has_query else ():
             if (known := self._query.get(name)) is None or known.argument in found:
                 reason = "is unknown" if known is None else "occurs twice"
                 raise MalformedRequest(f"a query parameter {display_name(name)} {reason}")
             found[known.argument] = known.parse(text)
         for argument, struct in self._structs.items():
-            found[argument] = struct(**{name: found.pop(name) for name in struct.__struct_fields__ if name in found})
+            if found.keys().isdisjoint(names := struct.__struct_fields__):
+                found[argument] = self._defaults[argument]
+            else:
+                found[argument] = struct(**{name: found.pop(name) for name in names if name in found})
         return found
 
 
@@ -347,15 +333,19 @@ class Router:
                 found = (_table_name(found[0], method), *found[1:])
             else:
                 scope["path_params"] = match.groupdict()
-            scope[SCOPE_KEY].path = found
             if method not in by_method:
                 raise MethodNotAllowed(by_method)
+            context: RequestContext = scope[SCOPE_KEY]
+            context.path = found
+            if of_table:
+                # A path with a key is one operation. A batch counts its own.
+                context.table, context.operations = found[0], len(found) - 1
             return by_method[method]
         raise NotFound("no such path")  # Perhaps it contains an encoded slash in the place of a plain one.
 
 
 def _table_name(raw: str, method: str) -> str:
-    name = unquote(raw)
+    name = unquote(raw) if "%" in raw else raw
     if not _NAME.fullmatch(name):
         raise (TableNotFound if method in ("GET", "HEAD") else InvalidOperation)(
             "the name of a table in the path is not valid: it has 1 to 128 letters, digits, _, . and -, "

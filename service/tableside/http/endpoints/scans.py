@@ -18,7 +18,7 @@ from ..wire.request_headers import parse_integer, preferred_media_type
 from .document import TABLE_ERRORS, binary, errors, link, response
 from .models import DeletedPage, Page, Splits
 from .parameters import Accept, AcceptJson, FieldsQuery, Prefer, TableName, count, text
-from .routing import TableRequest, check_read, check_write, new_router
+from .routing import ServiceRequest, check_read, check_write, new_router
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 
@@ -60,7 +60,7 @@ _FIRST_SPLIT = {"table": "$request.path.table", "split": "$response.body#/splits
     },
 )
 async def scan_records(
-    request: TableRequest,
+    request: ServiceRequest,
     table: TableName,
     prefix: Annotated[
         str | None,
@@ -127,7 +127,7 @@ async def scan_records(
     },
 )
 async def delete_records(
-    request: TableRequest,
+    request: ServiceRequest,
     table: TableName,
     prefix: Annotated[str | None, text(minLength=1), Query(description="Prefix of the first part of the key.")] = None,
     partition: PartitionQuery = None,
@@ -184,7 +184,7 @@ async def delete_records(
     },
 )
 async def list_splits(
-    request: TableRequest,
+    request: ServiceRequest,
     table: TableName,
     number: Annotated[
         int,

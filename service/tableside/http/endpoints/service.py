@@ -21,7 +21,7 @@ from ..wire.problems import NotFound
 from .document import DESCRIPTION_ERRORS, errors, response
 from .models import Liveness, Readiness, Table, Tables
 from .parameters import AcceptJson, TableName
-from .routing import ServiceRequest, TableRequest, check_any, new_router
+from .routing import ServiceRequest, check_any, new_router
 
 JSON = json_batch.MEDIA_TYPE
 PUBLIC: dict[str, Any] = {"security": []}
@@ -64,7 +64,7 @@ async def list_tables(request: ServiceRequest, accept: AcceptJson = None) -> Res
         **errors(*DESCRIPTION_ERRORS, "table_not_found", "invalid_operation", "unsupported", "store_unavailable"),
     },
 )
-async def describe_table(request: TableRequest, table: TableName, accept: AcceptJson = None) -> Response:
+async def describe_table(request: ServiceRequest, table: TableName, accept: AcceptJson = None) -> Response:
     """Describe a table."""
     await request.catalog.table(table)
     return json_response(describe(request.catalog.entry(table), request.limits))

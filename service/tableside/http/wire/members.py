@@ -9,6 +9,7 @@ headers are JSON. Metrics count the flags among them (`core.operations.FLAGS`).
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -267,13 +268,14 @@ OUTCOME_MEMBERS = (
 )
 
 _NAMES = [member.name for member in OUTCOME_MEMBERS]
+_VALUES = attrgetter(*_NAMES)
 
 
 def given_by(outcome: Record | Written) -> list[tuple[str, Any]]:
     """Return the names and values of the members that an answer has. That of a read has none."""
-    return (
-        [] if isinstance(outcome, Record) else [(name, value) for name in _NAMES if (value := getattr(outcome, name))]
-    )
+    if isinstance(outcome, Record) or not any(given := _VALUES(outcome)):
+        return []
+    return [(name, value) for name, value in zip(_NAMES, given, strict=True) if value]
 
 
 def answered(columns: Collection[str]) -> Collection[OutcomeMember]:

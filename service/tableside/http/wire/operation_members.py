@@ -31,7 +31,9 @@ _COMMON = frozenset({"op", "key", "fields", "partitions"})
 
 _DOCUMENTS = {"put": {"value"}, "update": {"update", "default"}}
 
-NAMES = {kind: _COMMON | _DOCUMENTS.get(kind, set()) | {member.name for member in OF_KIND[kind]} for kind in KINDS}
+_OPTIONAL = {kind: frozenset(member.name for member in OF_KIND[kind]) for kind in KINDS}
+
+NAMES = {kind: _COMMON | _DOCUMENTS.get(kind, set()) | _OPTIONAL[kind] for kind in KINDS}
 """The names of the members of each kind of operations."""
 
 _NAME = re.compile("[A-Za-z_-]{1,32}")
@@ -105,7 +107,9 @@ def _update(spec: TableSpec, key: Key, members: Members) -> tuple[Any, ...]:
 
 def _options(kind: str, members: Members) -> dict[str, Any]:
     """Return the values of the fields that the optional members give."""
-    found = {}
+    found: dict[str, Any] = {}
+    if _OPTIONAL[kind].isdisjoint(members):
+        return found  # Most operations
     for member in OF_KIND[kind]:
         if (raw := members.get(member.name)) is not None:
             found[member.field or member.name] = member.parse(raw)
