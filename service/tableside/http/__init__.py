@@ -17,6 +17,7 @@ from .request_context import (
     SCOPE_KEY,
     Observer,
     RequestContext,
+    headers_by_name,
 )
 from .request_observers import AccessLog, CallerMetrics, RequestMetrics, RequestSpans
 from .responses import problem_response
@@ -40,6 +41,7 @@ __all__ = [
     "RequestSpans",
     "Router",
     "StartError",
+    "headers_by_name",
     "openapi",
     "problem_response",
     "request_id",

@@ -4,12 +4,14 @@ No lenient parser of a library is used: proxies in front of the service must nev
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from itertools import chain
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from ..core import MalformedRequest, TooLarge
+from ..http import headers_by_name
 
 HEAD_BYTES_MAX = 65_536
 HEADERS_MAX = 128
@@ -24,6 +26,7 @@ _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]
 _LENGTH = re.compile(rb"[0-9]{1,20}")
 """A Content-Length. Leading zeros are valid, but Python converts only 4,300 digits."""
 
+_COMMA = re.compile(rb"[ \t]*,[ \t]*")
 _ABSOLUTE = re.compile(rb"(https?)://([^/?#@]+)(?:[/?#]|$)", re.IGNORECASE)
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _ESCAPED_NON_ASCII = re.compile(rb"%[89A-Fa-f]")
@@ -193,25 +196,25 @@ def parse_head(text: bytes) -> RequestHead:
     if line is None:
         raise malformed()
     lines = _HEADER.findall(text, line.end())
-    if line.end() + sum([len(name) + len(value) + 3 for name, value in lines]) + 2 != len(text):
+    if line.end() + sum(map(len, chain.from_iterable(lines))) + len(b":\r\n") * len(lines) + 2 != len(text):
         raise malformed()  # Another text is between the headers.
     if len(lines) > HEADERS_MAX:
         raise TooLarge(f"a request may have {HEADERS_MAX} headers")
     headers = [(name.lower(), value.strip(b" \t")) for name, value in lines]
-    names = [name for name, _ in headers]
+    given = headers_by_name(headers)
     method, target, version = line[1].decode(), line[2], line[3].decode()
     if method == "CONNECT":
         raise malformed()
-    body_bytes = _body_bytes(headers, names, version)
-    target = _checked_target(target, version, names, headers)
+    body_bytes = _body_bytes(given, version)
+    target = _checked_target(target, version, given, headers)
     return RequestHead(
         method,
         target,
         version,
         headers,
         body_bytes,
-        keep_alive=version == "1.1" and b"close" not in _listed(b"connection", headers, names),
-        expects_continue=version == "1.1" and b"100-continue" in _listed(b"expect", headers, names),
+        keep_alive=version == "1.1" and b"close" not in _listed(given, b"connection"),
+        expects_continue=version == "1.1" and b"100-continue" in _listed(given, b"expect"),
     )
 
 
@@ -220,37 +223,32 @@ def malformed() -> MalformedRequest:
     return MalformedRequest("the request is not valid HTTP/1.1")
 
 
-def _listed(wanted: bytes, headers: Headers, names: Sequence[bytes]) -> list[bytes]:
+def _listed(given: Mapping[bytes, bytes], name: bytes) -> list[bytes]:
     """Return the elements of a header's comma-separated values, in lower case."""
-    if wanted not in names:
-        return []
-    values = b",".join([value for name, value in headers if name == wanted])
-    return [element.strip(b" \t") for element in values.lower().split(b",")]
+    return _COMMA.split(given[name].lower()) if name in given else []
 
 
-def _body_bytes(headers: Headers, names: Sequence[bytes], version: str) -> int | None:
+def _body_bytes(given: Mapping[bytes, bytes], version: str) -> int | None:
     """Return the length of the body, or None if it consists of chunks. Any ambiguity is malformed."""
-    codings = _listed(b"transfer-encoding", headers, names)
-    lengths = names.count(b"content-length")
+    codings, length = _listed(given, b"transfer-encoding"), given.get(b"content-length")
     if codings:
-        if lengths or version == "1.0" or codings[-1] != b"chunked" or b"chunked" in codings[:-1]:
+        if length is not None or version == "1.0" or codings[-1] != b"chunked" or b"chunked" in codings[:-1]:
             raise malformed()
         return None
-    if lengths == 0:
+    if length is None:
         return 0
-    text = headers[names.index(b"content-length")][1]
-    if lengths > 1 or _LENGTH.fullmatch(text) is None:
+    if _LENGTH.fullmatch(length) is None:  # Repeated lengths are joined by commas.
         raise malformed()
-    return int(text)
+    return int(length)
 
 
-def _checked_target(target: bytes, version: str, names: Sequence[bytes], headers: Headers) -> bytes:
+def _checked_target(target: bytes, version: str, given: Mapping[bytes, bytes], headers: Headers) -> bytes:
     """Return the path and query of a request. Raise MalformedRequest if its target or `Host` is not valid.
 
     A request has one `Host`. With HTTP/1.0 it may have none.
     """
-    hosts = names.count(b"host")
-    if hosts > 1 or (not hosts and version == "1.1"):
+    repeated = len(given) < len(headers) and [name for name, _ in headers].count(b"host") > 1
+    if repeated or (b"host" not in given and version == "1.1"):
         raise MalformedRequest("a request must have one Host header")
     if target[:1] != b"/":
         target = _without_host(target, headers)

@@ -264,11 +264,11 @@ class _Parameters:
         if not has_query and self._headers.keys().isdisjoint(given):
             return self._defaults  # Most requests
         found: dict[str, Any] = {}
-        for name in given:
-            if (header := self._headers.get(name)) is not None:
-                if name not in _LISTS and [one for one, _ in request.scope["headers"]].count(name) > 1:
-                    raise MalformedRequest(f"{name.decode().title()} occurs twice")
-                found[header.argument] = header.parse(given[name].decode("latin-1"))
+        for header_name in given:
+            if (header := self._headers.get(header_name)) is not None:
+                if header_name not in _LISTS and [one for one, _ in request.scope["headers"]].count(header_name) > 1:
+                    raise MalformedRequest(f"{header_name.decode().title()} occurs twice")
+                found[header.argument] = header.parse(given[header_name].decode("latin-1"))
         for name, text in request.query_params.multi_items() if has_query else ():
             if (known := self._query.get(name)) is None or known.argument in found:
                 reason = "is unknown" if known is None else "occurs twice"
