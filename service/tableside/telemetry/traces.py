@@ -6,8 +6,6 @@ they are sampled. Without tracing, components get None instead of `Traces`, and 
 
 import asyncio
 import logging
-import os
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -140,15 +138,6 @@ TRACES_PATH = "/v1/traces"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
-_VALUES = {"COMPRESSION": "none|gzip|deflate", "TIMEOUT": r"[0-9]+(\.[0-9]+)?"}
-"""The values of options that the exporter knows. A timeout is in seconds."""
-
-_WITHOUT_EFFECT = {
-    "OTEL_TRACES_SAMPLER": "traces.sample in the configuration file is the sampled share",
-    "OTEL_TRACES_SAMPLER_ARG": "traces.sample in the configuration file is the sampled share",
-    "OTEL_PROPAGATORS": "traces continue by traceparent only",
-}
-
 
 class TraceSettings(BaseModel, frozen=True, extra="forbid"):
     """The endpoint for traces (OTLP over HTTP, none disables them), and the sampled share of traces that start here."""
@@ -160,7 +149,7 @@ class TraceSettings(BaseModel, frozen=True, extra="forbid"):
 def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Traces | None:
     """Start tracing if there is an endpoint.
 
-    Raise Unsupported if the exporter is not installed, InvalidOperation if a variable has a value that it cannot use.
+    Raise Unsupported if the exporter is not installed, InvalidOperation if a variable asks for what it cannot do.
     """
     if (url := trace_endpoint(settings, environment)) is None:
         return None
@@ -169,10 +158,6 @@ def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Tra
     except ModuleNotFoundError as error:
         why = "traces have an endpoint, and what exports them is not installed: pip install 'tableside[traces]'"
         raise Unsupported(why) from error
-    _check_exporter(environment)
-    for name, instead in _WITHOUT_EFFECT.items():
-        if environment.get(name):
-            log.warning("%s has no effect: %s", name, instead)
     try:
         provider = span_exporter.create_provider(url)
     except ValueError as error:
@@ -223,16 +208,3 @@ def _check_protocol(environment: Mapping[str, str]) -> None:
             if protocol != "http/protobuf":
                 raise InvalidOperation(f"{name} must be http/protobuf, for which collectors usually have port 4318")
             return
-
-
-def _check_exporter(environment: Mapping[str, str]) -> None:
-    """Check what the exporter would replace by a default, or miss later when it sends spans."""
-    for signal in ("", "TRACES_"):
-        for option, pattern in _VALUES.items():
-            name = f"OTEL_EXPORTER_OTLP_{signal}{option}"
-            if (value := environment.get(name)) and not re.fullmatch(pattern, value.strip().lower()):
-                raise InvalidOperation(f"{name} must match {pattern}")
-        for file in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"):
-            name = f"OTEL_EXPORTER_OTLP_{signal}{file}"
-            if (path := environment.get(name)) and not os.access(path, os.R_OK):
-                raise InvalidOperation(f"{name} names a file that does not exist or cannot be read")
