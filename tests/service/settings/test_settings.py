@@ -152,7 +152,7 @@ MEMORY = "stores: {fast: {kind: memory}}"
         ("stores", "", "must be a mapping"),
         ("{", "", "is not YAML"),
         ("stores: &a [1", "", "is not YAML"),
-        ("stores: !!python/object:os.system {}", "stores", "has a YAML tag that is not supported"),
+        ("stores: !!python/object:os.system {}", "stores", "cannot be read; a text that begins with !"),
     ],
 )
 def test_a_fault_has_the_path_and_the_words_of_the_file(tmp_path: Path, text: str, path: str, message: str) -> None:
@@ -250,7 +250,7 @@ def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
     ("password", "fault"),
     [
         ("*marked", "line 4, column 15: found undefined alias; a text that begins with \\* needs quotes"),
-        ("!marked", "stores.cache.password: has a YAML tag that is not supported; a text that begins with ! needs"),
+        ("!marked", "stores.cache.password: cannot be read; a text that begins with !"),
         ("!marked!marked x", "not YAML: line 4, column 15: .* tag"),
     ],
 )
