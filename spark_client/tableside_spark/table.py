@@ -1,14 +1,11 @@
 """`Table`, the main class of the package. It imports Spark only when a method is called."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from tableside_client.address import service_url
 from tableside_client.arrow_table import ChunkSize
-from tableside_client.credential import Credential
 from tableside_client.retries import DEFAULT_RETRIES, Retries
-from tableside_client.tls import Tls
 from tableside_spark.executor.task_client import Connection, Target, fetch_table_schema
 from tableside_spark.write.summary import WriteStats, WriteSummary, WriteTotals
 
@@ -81,8 +78,7 @@ class Table:
     _totals: WriteTotals = field(default_factory=WriteTotals, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "url", service_url(self.url))
-        Tls(self.ca_file, self.certificate_file, self.key_file).require_https(self.url)
+        object.__setattr__(self, "url", self._connection().url)
         if self.in_flight_max < 1:
             raise ValueError(f"in_flight_max is at least 1, not {self.in_flight_max}")
         if not 0 < self.runs_memory_s < float("inf"):
@@ -242,21 +238,10 @@ class Table:
         leaves the old records. Running it again works, and the service removes what the first one has written. What
         others write to the table during the job is in the old content.
 
-        Args:
-            frame: A batch DataFrame. `foreachBatch` gets one for each micro-batch of a stream.
-            key: The key columns.
-            columns: As in `put`. This also applies to `value`, `ttl_s`, `expires_at`, `nulls` and `decimals`.
-            value: See `columns`.
-            order_by: As in `put`.
-            sequence_by: As in `put`. The new records start without the orders of the old ones.
-            ttl_s: See `columns`.
-            expires_at: See `columns`.
-            nulls: See `columns`.
-            decimals: See `columns`.
-            on_error: As in `put`. `"fail"` leaves the old records if a row fails. With the others, the table is
-                replaced without the rows that failed permanently.
-            allow_empty: Allow that the table is empty afterwards.
-            note: A text of at most 1,000 characters that the list of the table's generations shows.
+        The other arguments are those of `put`. The new records start without the orders of the old ones. With
+        `on_error="fail"`, a row that fails leaves the old records. With another `on_error`, the table is replaced
+        without the rows that failed permanently. `allow_empty` allows that the table is empty afterwards. `note` is a
+        text of at most 1,000 characters that the list of the table's generations shows.
 
         Returns:
             The summary of the write.
@@ -415,13 +400,11 @@ class Table:
         object.__setattr__(generation, "_totals", self._totals)
         return generation
 
+    def _connection(self) -> Connection:
+        return Connection(**{argument.name: getattr(self, argument.name) for argument in fields(Connection)})
+
     def _target(self) -> Target:
-        credential, tls = (
-            Credential(self.token, self.token_file),
-            Tls(self.ca_file, self.certificate_file, self.key_file),
-        )
-        connection = Connection(self.url, credential, self.timeout_s, self.retries, tls)
-        return Target(connection, self.name, self.in_flight_max, self.chunk)
+        return Target(self._connection(), self.name, self.in_flight_max, self.chunk)
 
     def _request(
         self,

@@ -267,7 +267,7 @@ def test_no_log_error_or_repr_has_the_token(caplog: pytest.LogCaptureFixture, mo
         monkeypatch.setenv("HTTP_PROXY", url)
         with Client("http://tableside.invalid", token=SECRET) as client:
             client.table("t").record("a")
-    assert SECRET not in repr(Connection("http://127.0.0.1:9", Credential(SECRET)))
+    assert SECRET not in repr(Connection("http://127.0.0.1:9", SECRET))
     assert caplog.text
     assert SECRET not in caplog.text
 

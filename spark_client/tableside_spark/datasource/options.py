@@ -3,20 +3,18 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 
-from tableside_client.address import service_url
-from tableside_client.credential import Credential
 from tableside_client.json_reader import OnMismatch, require_known
 from tableside_client.table_schema import PARTITION_COLUMN, TableSchema, wire_keys
-from tableside_client.tls import Tls
 from tableside_spark.executor.task_client import Connection, fetch_table_schema
 from tableside_spark.plan.expiry import ExpiryArgument, require_one
 
-_FILE_OPTIONS = {"token_file", "ca_file", "certificate_file", "key_file"}
+_FILE_OPTIONS = ("token_file", "ca_file", "certificate_file", "key_file")
 _TABLE_OPTIONS = {
+    *_FILE_OPTIONS,
     "path",
     "url",
     "table",
@@ -35,7 +33,7 @@ _TABLE_OPTIONS = {
     "truncate",
     "allow_empty",
     "at_least_once",
-} | _FILE_OPTIONS
+}
 _STREAM_OPTIONS = {"checkpointlocation", "queryname"}
 _CATALOG_PREFIX = "option."
 """The options of CREATE TABLE also have names with it."""
@@ -72,9 +70,8 @@ def parse_options(options: Mapping[str, str]) -> TableOptions:
     table = values.get("table") or values.get("path", "")
     if not table:
         raise ValueError(f"the option table is required: the name of the table. {_WITHOUT_CATALOG}")
-    tls = Tls(values.get("ca_file"), values.get("certificate_file"), values.get("key_file"))
-    connection = Connection(service_url(values.get("url", "")), Credential(path=values.get("token_file")), tls=tls)
-    tls.require_https(connection.url)
+    files: dict[str, Any] = {name: values.get(name) for name in _FILE_OPTIONS}
+    connection = Connection(values.get("url", ""), **files)
     facts = fetch_table_schema(connection, table)
     named = tuple(name.strip() for name in values.get("key", "").split(",") if name.strip())
     keys = wire_keys(facts, named)[0] if named else tuple(name or "key" for name in facts.key_names)

@@ -4,15 +4,15 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from tableside_client import Client
+from tableside_client.address import service_url
 from tableside_client.arrow_table import ChunkSize
 from tableside_client.concurrency import map_ordered
-from tableside_client.credential import Credential
 from tableside_client.errors import GenerationNotFound, TableError
 from tableside_client.retries import DEFAULT_RETRIES, RequestWindow, Retries
 from tableside_client.table_schema import TableSchema
@@ -21,26 +21,27 @@ from tableside_client.tls import Tls
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Everything needed to open a client in another process. A job contains it in serialized form."""
+    """The arguments of the clients in other processes. A job contains them in serialized form.
 
-    url: str
-    credential: Credential = field(default_factory=Credential)
+    Raises `ValueError` for an address that is not valid, and for TLS files with an `http://` address.
+    """
+
+    url: str = ""
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
     timeout_s: float = 30.0
     retries: Retries = DEFAULT_RETRIES
-    tls: Tls = field(default_factory=Tls)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "url", service_url(self.url))
+        Tls(self.ca_file, self.certificate_file, self.key_file).require_https(self.url)
 
     def open(self) -> Client:
         """Open a new client. The caller closes it."""
-        return Client(
-            self.url,
-            token=self.credential.literal,
-            token_file=self.credential.path,
-            ca_file=self.tls.ca_file,
-            certificate_file=self.tls.certificate_file,
-            key_file=self.tls.key_file,
-            timeout_s=self.timeout_s,
-            retries=self.retries,
-        )
+        return Client(**{argument.name: getattr(self, argument.name) for argument in fields(self)})
 
 
 _shared: dict[tuple[int, Connection], Client] = {}
