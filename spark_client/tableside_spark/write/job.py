@@ -2,8 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +15,11 @@ from tableside_spark.executor.operation_batch import ROWS, Token, internal
 from tableside_spark.executor.task_client import Connection, Target, shared_client
 from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, RETRIABLE, WriteSpec, WriteTask
 from tableside_spark.plan.concurrency import divide_in_flight
-from tableside_spark.plan.frames import is_remote, map_arrow, quoted
+from tableside_spark.plan.frames import map_arrow, quoted
 from tableside_spark.plan.rows import PreparedRows
 from tableside_spark.write.failures import OnError, failed_rows, outcome_columns, put_dead_letters
 from tableside_spark.write.summary import TableWriteError, WriteSummary, WriteTotals, failure_groups, rerun_advice
 
-_DESCRIPTION_PROPERTY = "spark.job.description"
 REQUEST_CODES = (
     "unauthenticated", "forbidden", "table_not_found", "unsupported", "tls_refused", "unexpected_answer",
     "generation_not_found", "generation_sealed",
@@ -71,7 +69,7 @@ def run(job: WriteJob, prepared: PreparedRows, this: WriteRun) -> WriteSummary:
     """Send the operations, and return the summary. Raises `TableWriteError` for failures that are not handled."""
     started_s = time.monotonic()
     assigned = PreparedRows(prepared.grouping.assign(prepared.rows), prepared.grouping)
-    with _job_description(prepared.rows, job, this.batch_id), rerun_advice(is_repeatable=this.is_repeatable):
+    with rerun_advice(is_repeatable=this.is_repeatable):
         if job.on_error == "fail":
             return _run_or_fail(job, assigned, this, started_s)
         if not prepared.grouping.identity:
@@ -179,23 +177,6 @@ def _summary(job: WriteJob, counts: Sequence[int], this: WriteRun, started_s: fl
     if waited_s >= REPORT_MIN_S:
         log.warning("table %s: tasks of the %s waited %.1f s for retries", spec.table, spec.op, waited_s)
     return summary
-
-
-@contextmanager
-def _job_description(frame: DataFrame, job: WriteJob, batch_id: int | None) -> Iterator[None]:
-    """Set the description of the Spark jobs, unless the caller has set one."""
-    if is_remote(frame):
-        yield
-        return
-    context = frame.sparkSession.sparkContext
-    previous = context.getLocalProperty(_DESCRIPTION_PROPERTY)
-    if previous is None or batch_id is not None:
-        part = "" if batch_id is None else f", micro-batch {batch_id}"
-        context.setLocalProperty(_DESCRIPTION_PROPERTY, f"tableside: {job.spec.op} {job.spec.table}{part}")
-    try:
-        yield
-    finally:
-        context.setLocalProperty(_DESCRIPTION_PROPERTY, previous)  # type: ignore[arg-type]  # null removes it
 
 
 GONE = "the service removed the new generation: another one was activated, or it was idle for generations_idle_s"
