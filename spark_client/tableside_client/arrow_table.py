@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableside_client.calls import Batch, Call, CallLimits, CallSettings, Failures, Run
-from tableside_client.errors import TablesideError
+from tableside_client.errors import TablesideError, error
 from tableside_client.http1 import Request
 from tableside_client.paths import given, joined, table_path
 from tableside_client.retries import RequestWindow
@@ -285,7 +285,7 @@ def raise_first_failure(table: str, outcomes: pa.Table, *, except_codes: Sequenc
     if len(failures):
         first = failures.slice(0, 1).to_pylist()[0]
         detail = f"{first['detail']} ({len(failures)} of {len(outcomes)} operations sent together)"
-        raise TablesideError(table, first["code"], first["status"], detail)
+        raise error(table, first["code"], first["status"], detail)
 
 
 @dataclass(frozen=True, slots=True)
