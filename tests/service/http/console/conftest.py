@@ -16,13 +16,8 @@ stores:
   shards: {kind: partitioned, partitions: [local, other]}
   gone: {kind: redis, url: "redis://127.0.0.1:1/0"}
 tables:
-  aircraft: {store: local, key: {tailnum: string}, ttl_s: 86400}
+  aircraft: {store: local, key: {tailnum: string}}
   cached: {store: local, cache: {records_max: 100, ttl_s: 600}}
-  limited: {store: local, read: {rate_per_s: 1, burst: 1}, deadline_s: 0.05}
-  days: {store: local, key: {day: integer, note: string}}
-  notes: {store: local, key: {user: string, note: string}}
-  numbers: {store: local, key: {id: integer}}
-  points: {store: local, key: {x: integer, y: integer}}
   quiet: {store: local}
   replaced: {store: local, generations: true}
   sessions: {store: gone, deadline_s: 0.5}

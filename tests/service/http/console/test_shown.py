@@ -9,59 +9,23 @@ from tableside.http.console import numbers
 from tableside.http.console.console import BOUNDS_S, Change, Counts
 from tableside.http.console.pages import load_shedding, table_health
 
-
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        (None, numbers.NONE),
-        (0, "0"),
-        (0.254, "0.25"),
-        (7.5, "7.5"),
-        (42.04, "42"),
-        (430.4, "430"),
-        (999.4, "999"),
-        (999.9, "1k"),
-        (12_345, "12.3k"),
-        (2_000_000, "2M"),
-    ],
-)
-def test_counts(number: float | None, expected: str) -> None:
-    assert numbers.count(number) == expected
+NONE = numbers.NONE
+COUNTS = {None: NONE, 0: "0", 0.254: "0.25", 7.5: "7.5", 42.04: "42", 999.4: "999", 999.9: "1k", 12_345: "12.3k"}
+TIMES = {
+    None: NONE,
+    0: "0 s",
+    0.00085: "850 µs",
+    0.0009999: "1 ms",
+    0.00125: "1.25 ms",
+    600: "10 min",
+    864000: "10 days",
+}
+SHARES = {None: NONE, 0: "0 %", 0.0004: "<0.1 %", 0.025: "2.5 %", 0.984: "98 %", 1: "100 %"}
 
 
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        (None, numbers.NONE),
-        (0, "0 s"),
-        (0.00085, "850 µs"),
-        (0.0009999, "1 ms"),
-        (0.00125, "1.25 ms"),
-        (0.9999, "1 s"),
-        (3.5, "3.5 s"),
-        (600, "10 min"),
-        (86400, "24 h"),
-        (864000, "10 days"),
-    ],
-)
-def test_times(number: float | None, expected: str) -> None:
-    assert numbers.seconds(number) == expected
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        (None, numbers.NONE),
-        (0, "0 %"),
-        (0.0004, "<0.1 %"),
-        (0.025, "2.5 %"),
-        (0.02, "2 %"),
-        (0.984, "98 %"),
-        (1, "100 %"),
-    ],
-)
-def test_shares(number: float | None, expected: str) -> None:
-    assert numbers.share(number) == expected
+def test_numbers_have_few_digits_and_a_unit() -> None:
+    for write, expected in ((numbers.count, COUNTS), (numbers.seconds, TIMES), (numbers.share, SHARES)):
+        assert {number: write(number) for number in expected} == expected
 
 
 def happened(operations: float, slow_s: float = 0.001, **failed: float) -> Change:
